@@ -11,7 +11,7 @@ from refine.models import WrappedKey
 core_dumps.forbid()
 app = create_app()
 
-# A wrong key is noticed here; a database that is away, or empty as yet, is /readyz's affair.
+# A wrong key is noticed here; /readyz reports an unreachable or empty database.
 with app.app_context():
     with suppress(DBAPIError):
         WrappedKey.check_keyring()

@@ -27,7 +27,7 @@ _TEN = [_MUTATIONS[number % len(_MUTATIONS)] for number in range(MAX_MUTATIONS)]
 # Different from each other, and from those of every ledger.
 _new_texts = iter(texts(1_000, first=1_000_000))
 
-# Sessions, each of which measures every action three times.
+# The number of sessions; each measures every action three times.
 _SESSIONS = 3
 
 

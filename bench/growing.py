@@ -18,7 +18,7 @@ from refine.models import Agent
 AT_MOST_KB = (21.5, 500.0)
 YEAR_AT_MOST_MB = 4.2
 
-# A year is reckoned from some weeks of an agent that saves as often, a quarter of it core memories.
+# A year is estimated from some weeks of an agent that saves as often; a quarter are core memories.
 _WEEKS_OF_YEAR = 52
 _WEEKS = 4
 _SAVES_A_WEEK = 40
@@ -26,7 +26,7 @@ _KINDS = ("core", "journal", "journal", "journal")
 _LEDGER = 150
 _FIRST_TEXT = 2_000_000
 
-# The header and the pointer of a row, of which pg_column_size counts a part.
+# The header and the pointer of a row; pg_column_size counts only a part of them.
 _OVERHEAD_BYTES = 28
 _TABLES = {
     "audit_logs": "agent_id = :agent_id",

@@ -26,7 +26,7 @@ _built: dict[Settings, Flask] = {}
 
 
 def build_for_forks(settings: Settings) -> None:
-    """Build the application that processes forked from this one get from ``build``."""
+    """Build the application in advance: forked processes get it from ``build``."""
     _built[settings] = build(settings)
 
 

@@ -17,8 +17,9 @@ def now() -> datetime:
 def ahead(by: timedelta) -> Iterator[None]:
     """Let this whole process live ``by`` ahead of the time until the block ends.
 
-    For simulations on a database of their own (``refine.trials``). The clock goes on meanwhile, in
-    every thread, so that heartbeats are as regular as ever; the database's own clock stays.
+    For simulations on a database of their own (``refine.trials``). The clock keeps running
+    meanwhile, in every thread, so that heartbeats are as regular as ever; the database's own clock
+    stays.
     """
     global _ahead  # noqa: PLW0603
     before, _ahead = _ahead, by

@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL means for whoever asked, by its SQLSTATE: texts may quote rows."""
+"""What an error of PostgreSQL means for the caller, by its SQLSTATE: texts may quote rows."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -32,7 +32,7 @@ _FULL = frozenset({"53100", "53200"})  # disk full, out of memory
 
 
 def trouble_of(error: DBAPIError) -> Trouble | None:
-    """Return what keeps the database from doing it just now; None for any other error."""
+    """Return what keeps the database from doing it at the moment; None for any other error."""
     sqlstate = getattr(error.orig, "sqlstate", None)
     if sqlstate in _BUSY:
         return "busy"

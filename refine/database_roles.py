@@ -1,8 +1,8 @@
 """The database's two roles: one owns the tables and migrates, the other runs the application.
 
 The running role reads and writes rows. It cannot alter or truncate a table, disable or drop a
-trigger, change a record of the audit log, or create an object that a trigger would take for a real
-one.
+trigger, change a record of the audit log, or create an object that a trigger would mistake for a
+real one.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ WHERE relkind = 'S' AND relnamespace = current_schema()::regnamespace
 ORDER BY relname
 """
 
-# Of one role: does it pass every guard, does it own the audit log, whose powers may it assume?
+# For a role: does it bypass every guard, does it own the audit log, which roles may it assume?
 _POWERS = """
 SELECT me.rolsuper, me.oid = log.relowner, me.rolreplication OR me.rolcreaterole,
   ARRAY(SELECT other.rolname::text FROM pg_roles other
@@ -79,7 +79,7 @@ def grant(role: str, password: str | None = None) -> None:
     """Create the running role if it is missing, and give it its privileges; safe to repeat.
 
     For the owner of the tables. Only a SCRAM verifier of the password leaves this process. Raises
-    Refused if the role could bypass the guards all the same.
+    Refused if the role could still bypass the guards.
     """
     with _transaction() as connection:
         for statement in _statements(role, connection):

@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 class Fault:
     """What to answer; ``log`` is the event to log and its cause, None: not logged.
 
-    ``trouble``: what keeps the database from doing it just now.
+    ``trouble``: what keeps the database from doing it at the moment.
     """
 
     status: int

@@ -6,7 +6,7 @@ _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# None of these is used; what other sites could make of a page of ours that they open is denied.
+# Refine uses none of these, so they are denied, even if another site opens the page.
 _PERMISSIONS_POLICY = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()"
 
 _ALWAYS = {

@@ -178,7 +178,7 @@ def _ago(verification: Verification | None) -> str:
 
 
 def signing_check(settings: Settings) -> Check:
-    """Warn of a SECRET_KEY that could be guessed: whoever has it can sign any cookie."""
+    """Warn of a SECRET_KEY that could be guessed: it can sign any cookie."""
     is_short = len(settings.secret_key.encode()) < SECRET_KEY_BYTES
     short = f"SECRET_KEY is shorter than {SECRET_KEY_BYTES} bytes; set a longer random one"
     return Check("signing", None, "SECRET_KEY is long enough", short if is_short else None)

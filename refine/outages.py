@@ -85,7 +85,7 @@ def commit_once(
 
 
 def _retry_or_raise(fault: BaseException, patience: Patience) -> None:
-    """Undo what failed; raise the fault if it is none that passes, or nobody waits any longer."""
+    """Undo what failed; raise the fault if it will not pass, or if nobody waits any longer."""
     safe_rollback()
     if not (may_pass(fault) and patience.is_left()):
         raise fault

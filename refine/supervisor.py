@@ -1,4 +1,4 @@
-"""Runs the processes of a Procfile, and again those that end, until a signal arrives."""
+"""Runs the processes of a Procfile, and restarts those that exit, until a signal arrives."""
 
 import gc
 import multiprocessing
@@ -43,9 +43,9 @@ def read_procfile(path: Path) -> dict[str, str]:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
     commands = dict(lines)
     if len(commands) < len(lines):
-        raise SettingsError(f"{path} has two processes of one name")
+        raise SettingsError(f"{path} defines two processes with the same name")
     if not commands:
-        raise SettingsError(f"{path} has no process (name: command)")
+        raise SettingsError(f"{path} defines no process; each line is `name: command`")
     return commands
 
 

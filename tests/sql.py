@@ -45,6 +45,28 @@ def just_before(fragment: str, *statements: str) -> Iterator[None]:
         event.remove(db.engine, "before_cursor_execute", interfere)
 
 
+@contextmanager
+def refused_views(*, at_commit: bool = False) -> Iterator[None]:
+    """Refuse each record of content that was read: as it is written, or only at the commit."""
+    trigger = (
+        "CREATE CONSTRAINT TRIGGER refuse_views AFTER INSERT ON audit_logs "
+        "DEFERRABLE INITIALLY DEFERRED"
+        if at_commit
+        else "CREATE TRIGGER refuse_views BEFORE INSERT ON audit_logs"
+    )
+    run(
+        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
+        f"{trigger} FOR EACH ROW WHEN (NEW.action = 'memory_access_viewed') "
+        "EXECUTE FUNCTION refuse_views()",
+    )
+    try:
+        yield
+    finally:
+        db.session.rollback()
+        run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+
+
 def rewrite(*statements: str) -> None:
     """Execute, and give the rows the digests that they would have, had the application done it."""
     with db.engine.begin() as connection:

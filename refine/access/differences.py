@@ -11,7 +11,7 @@ Kind = Literal["same", "gone", "new"]
 # A word with the white space behind it, so that the parts put together are the text.
 _WORD = re.compile(r"\S+\s*|\s+")
 
-# Agents choose the texts, and a reader waits for the page: so many steps take tenths of a second.
+# Agents choose the texts, and a reader waits for the page: this many steps take tenths of a second.
 _MOST_STEPS = 5_000_000
 
 
@@ -46,7 +46,7 @@ def _bare(words: list[str]) -> list[str]:
 
 
 def _blocks(old: list[str], new: list[str]) -> list[tuple[bool, int, int, int, int]]:
-    """Return which words are the same and which are others, in order, by their places."""
+    """Return which words are the same and which differ, in order, by their places."""
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
     old_end, new_end = len(old) - end, len(new) - end
@@ -66,15 +66,15 @@ def _shared(old: list[str], new: list[str]) -> int:
 
 
 def _compared(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    """Return difflib's operations; where they take too long, all words are others.
+    """Return difflib's operations; if they take too long, all words count as different.
 
-    Before that, it is tried without looking for words that are frequent.
+    Before that, they are tried without the frequent words.
     """
     for ignores_frequent in (False, True):
         matcher = SequenceMatcher(None, old, new, autojunk=ignores_frequent)
         places: Mapping[str, list[int]] = matcher.b2j  # type: ignore[attr-defined] # documented
         pairs = sum(len(places.get(word, ())) for word in old)
-        # at worst, every match is looked for among all pairs of equal words
+        # at worst, every match is searched for among all pairs of equal words
         if pairs * min(len(old), len(new)) <= _MOST_STEPS:
             return matcher.get_opcodes()
     return [("replace", 0, len(old), 0, len(new))]

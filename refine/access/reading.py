@@ -3,7 +3,8 @@
 Each function checks the grant in the database, by the database's clock, writes the record of what
 is about to be seen, commits that, and only then returns content. If the record cannot be written,
 nothing is returned. Only plain values are returned, through which nothing else can be loaded. Their
-fields are not named like sealed columns, so that a test can prove that no template reads those.
+fields have other names than sealed columns, so that a test can prove that templates read no sealed
+column.
 """
 
 import uuid
@@ -30,9 +31,9 @@ Row = TypeVar("Row", AgentMemory, AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
-# Readers are warned when so many minutes are left.
+# Readers are warned when this many minutes are left.
 ENDING_MINUTES = 5
-# So many records of a session or a memory are shown at most.
+# The most records of a session or a memory that are shown.
 MAX_RECORDS = 100
 
 
@@ -113,7 +114,7 @@ class ReadableChange:
 
     @property
     def parts(self) -> list[Part]:
-        """The words of both texts. It may take long, so ask once the access is not locked."""
+        """The words of both texts. Slow, so use it once the access is no longer locked."""
         return word_difference(self.before, self.after)
 
 
@@ -290,7 +291,7 @@ def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
         .execution_options(populate_existing=True)
     )
     if grant is not None:
-        # what decides is what was checked: one load of all three rows
+        # the rows that decide are the rows that were checked: one load of all three
         for row in (grant, grant.user, grant.agent):
             row.require_genuine()
     if grant is None or not grant.permits_reading:

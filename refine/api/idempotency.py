@@ -55,7 +55,7 @@ def respond_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bo
         raise
     kept = _without_secret(answer) if is_secret else answer
     row = db.session.get(IdempotencyKey, key_id)
-    if row is not None:  # forgotten meanwhile: the request took longer than answers are kept
+    if row is not None:  # deleted meanwhile: the request took longer than answers are kept
         row.store(StoredResponse(kept.status_code, kept.get_data(as_text=True), kept.mimetype))
     db.session.commit()
     return answer

@@ -92,9 +92,7 @@ def memories(agent: Agent, query: MemoryQuery) -> Response:
     bearer="agent",
     responses={
         201: ResponseSpec("Memory saved.", Memory),
-        200: ResponseSpec(
-            "The existing core memory, of which the new one is an exact duplicate.", Memory
-        ),
+        200: ResponseSpec("The existing core memory that the new one duplicates exactly.", Memory),
     },
 )
 def save(agent: Agent, body: NewMemory) -> Response:

@@ -92,7 +92,7 @@ def audit_list(
     who: str | None,
     session_id: uuid.UUID | None,
 ) -> None:
-    """List records, newest first: what was done, when, by whom. Their contents stay sealed.
+    """List records, newest first: what was done, when, and who did it. Contents stay sealed.
 
     The dashboard's *Audit* exports all records; this lists at most 10,000.
 

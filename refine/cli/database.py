@@ -78,7 +78,7 @@ def db() -> None:
 def db_upgrade() -> None:
     """Apply all migrations; safe to repeat.
 
-    Connects as the owner of the tables: with REFINE_OWNER_DATABASE_URL, or else DATABASE_URL.
+    Connects as the owner of the tables: with REFINE_OWNER_DATABASE_URL, otherwise DATABASE_URL.
     """
     with application("db upgrade", check_keys=False, may_install=True, as_table_owner=True):
         upgrade_database()

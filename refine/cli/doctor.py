@@ -67,7 +67,7 @@ def doctor(model_id: str | None) -> int:
 
 
 def _ask(model_id: str) -> int:
-    """Try the model out, with the settings of the environment and without a database."""
+    """Try the model, with the settings of the environment and without a database."""
     is_well = True
     with temporary_folder() as folder:
         settings = settings_on_own_database(folder)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from refine import clock
 
-# Names are printed unchanged; whoever uses markup for colours must escape them.
+# Names are printed unchanged; callers that use markup for colours must escape them.
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 _ANY_WIDTH = 100_000
@@ -49,8 +49,8 @@ def print_list(
 ) -> None:
     """Print rows as one JSON array or as a table; ``empty`` for people if there are none.
 
-    Of more rows than the ``limit``, the first are printed; ``more`` says on standard error how to
-    get the others.
+    If there are more rows than ``limit``, the first ones are printed; ``more`` says on standard
+    error how to get the others.
     """
     shown = rows[:limit]
     if as_json:

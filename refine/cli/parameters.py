@@ -28,7 +28,7 @@ _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 10_000
 _YEARS = range(1970, 9999)
 
-# Who waits for a suggestion does not wait for a database.
+# A shell that waits for a suggestion should not wait for a database.
 _COMPLETION_SECONDS = 1.0
 _MAX_SUGGESTED = 50
 
@@ -75,7 +75,7 @@ def _asked(question: Callable[[str], list[T]], typed: str) -> list[T]:
                 return []
             with in_context(Settings.from_environ()):
                 return question(typed)
-    except Exception:  # whatever it is: a suggestion is not worth a word of it
+    except Exception:  # whatever it is: a suggestion is not worth an error message
         return []
 
 
@@ -154,7 +154,7 @@ class Narrowing:
 
 
 def narrowed(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command that lists the options that most lists have."""
+    """Give a listing command the options that most lists have."""
 
     @functools.wraps(command)
     def with_narrowing(

@@ -85,7 +85,7 @@ def import_(
         if not stream.seekable():
             raise click.UsageError("FILE is read more than once: use a file, not a pipe")
         agent = Agent.named(reference)
-        gc.freeze()  # what is loaded stays: looking through it again and again takes long
+        gc.freeze()  # loaded objects stay: scanning them again and again takes long
         report = Report()
         try:
             with _progress(stream) as progress:

@@ -7,7 +7,7 @@ with the process that holds them, even after ``kill -9``, and a fork does not in
 - READY, exclusive, held by the owner: the server answers.
 - USERS, shared by the users of the server; taken exclusively by the owner before it stops it.
 
-So whoever holds USERS can wait for the server or become its owner, and nobody stops it meanwhile.
+So a holder of USERS can wait for the server or become its owner, and nobody stops it meanwhile.
 """
 
 import fcntl
@@ -101,7 +101,7 @@ class ServerLock:
             self._write("")
             self._unlock(_READY)
             self._unlock(_OWNER)
-            # last, or a new user would find the old owner and trust it
+            # last; otherwise a new user would find the old owner and trust it
             if not self._users:
                 self._unlock(_USERS)
             self._owned = self._ready = self._closing = False

@@ -88,7 +88,7 @@ _encoder = json.JSONEncoder(
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one spelling of a JSON value that is stored and hashed: no floats, sorted keys."""
+    """Return the canonical text of a JSON value, to store and hash: no floats, sorted keys."""
     return _encoder.encode(value)
 
 
@@ -98,7 +98,7 @@ _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PA
 def columns_json(values: Any) -> str:
     """Return ``canonical_json`` of values of columns, none of them a float, in less time.
 
-    What may be anything must not come here: orjson writes null for what is no number.
+    Only such values are allowed: orjson writes null for NaN and infinities.
     """
     try:
         return orjson.dumps(values, option=_SORTED).decode()
@@ -135,17 +135,17 @@ def safe_rollback() -> None:
     """Roll back, even if the connection was lost in the middle of a statement."""
     try:
         db.session.rollback()
-    except Exception:  # whatever a driver raises that was interrupted halfway
+    except Exception:  # whatever an interrupted driver raises
         db.session().invalidate()
 
 
 def end_reading(response: Response) -> Response:
     """End the transaction of a request that only read, and succeeded, with a commit.
 
-    A rollback would discard what its connection has prepared: each statement would be planned anew.
+    A rollback would discard its connection's prepared statements: each would be planned again.
     """
     is_read = request.method in ("GET", "HEAD") and response.status_code < 400
     if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
-        db.session.expunge_all()  # quicker than to expire each object, which the commit would do
+        db.session.expunge_all()  # quicker than the commit, which would expire each object
         db.session.commit()
     return response

@@ -20,7 +20,7 @@ CONNECT_ARGS = {
     "keepalives_idle": 5,
     "keepalives_interval": 5,
 }
-# For so long after its use, a silent connection is taken to be there, as TCP does.
+# For this long after its use, a silent connection is assumed to be open, as in TCP.
 _TRUSTED_SECONDS = CONNECT_ARGS["keepalives_idle"]
 # A pooler in transaction mode gives each transaction another connection to the server.
 POOLED_CONNECT_ARGS = {**CONNECT_ARGS, "prepare_threshold": None}
@@ -46,9 +46,9 @@ def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
 def _replace_lost(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
     """Take a new connection if the server of this one is gone.
 
-    Asking it takes as long as a short statement. A server that ends a connection says so; only one
-    that vanished without a word must be asked, if nothing was heard of it for a while. One that was
-    just made is taken as it is: SQLAlchemy replaces a connection only once.
+    A test takes as long as a short statement. A server that ends a connection says so; only to
+    find one that vanished silently is a connection tested, after a while without an answer. A
+    new connection is not tested: SQLAlchemy replaces a connection only once.
     """
     used_at = record.info.get(_USED_AT)
     if used_at is None or _is_trusted(connection, used_at) or _answers(connection):
@@ -69,7 +69,7 @@ def _is_silent(connection: Any) -> bool:
 
 def _answers(connection: Any) -> bool:
     try:
-        connection.autocommit = True  # or else a transaction would begin
+        connection.autocommit = True  # otherwise a transaction would begin
         connection.execute("")
         connection.autocommit = False
     except psycopg.Error:

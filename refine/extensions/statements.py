@@ -84,7 +84,7 @@ class PlainQuery(Plain):
         ]
 
     def rows(self, **values: Any) -> list[Any]:
-        """Return the rows, once what was changed is written."""
+        """Return the rows; pending changes are written first."""
         db.session.flush()
         found: Iterable[Sequence[Any]] = self.execute(values)
         if self._instants:
@@ -117,7 +117,7 @@ def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def _binary_type(column: Column[Any]) -> str:
-    """Return the type as which psycopg writes the column; JSON is written as it is spelled."""
+    """Return the type as which psycopg writes the column; JSON is written as its text."""
     type_ = Text() if isinstance(column.type, JSON) else column.type
     return type_.compile(db.engine.dialect).lower()
 

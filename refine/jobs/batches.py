@@ -1,7 +1,7 @@
 """Serving many agents: a batch in one transaction, so that its statements do not grow with it.
 
 A batch that fails is cut in two, and each half is served in a transaction of its own: one agent's
-failure stops no other. An agent alone is served once more if it was the database that failed.
+failure stops no other. A single agent is served again if it was the database that failed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 from refine.outages import may_pass
 
-# All agents of a batch are locked meanwhile: so many take a fraction of a second.
+# All agents of a batch are locked meanwhile: this many take a fraction of a second.
 BATCH = 100
 
 Outcome = TypeVar("Outcome")
@@ -46,7 +46,7 @@ def in_parts(
 ) -> Iterator[Outcome | Failed]:
     """Serve these agents, and commit; yield what ``serve`` returned, once or for each part.
 
-    ``is_last``: an agent alone is not served again, whatever fails.
+    ``is_last``: a single agent is not served again, whatever fails.
     """
     try:
         served = serve(ids)

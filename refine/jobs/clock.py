@@ -58,7 +58,7 @@ def _disconnect() -> None:
 
 
 class TickScheduler(Scheduler):  # type: ignore[misc]
-    """rq-scheduler, for the tick alone: whatever else is scheduled in this Redis is not ours."""
+    """rq-scheduler, for the tick alone: it ignores whatever else is scheduled in this Redis."""
 
     def __init__(self, connection: Redis) -> None:
         super().__init__(TICKS, connection=connection, job_class=JsonJob, interval=POLL_SECONDS)

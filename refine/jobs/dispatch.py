@@ -6,7 +6,7 @@ Each run that ends makes room for the next. Memory tasks come after the sessions
 
 Redis may be down, full, or silent. So runs are marked as dispatched first, and pushed once that is
 committed: no lock is held, and no transaction open, while Redis is asked. What could not be pushed
-is marked as not dispatched again; the next tick does both for whoever died in between.
+is marked again as not dispatched; the next tick does both if a process died in between.
 """
 
 import time
@@ -38,14 +38,14 @@ from refine.models.runs.task import scheduling as task_scheduling
 # A worker takes a job from Redis a moment before it claims the run in the database.
 _CLAIMED_WITHIN = timedelta(seconds=30)
 
-# Only one at a time gives automatic runs their places, or else two would fill the same one. That
-# takes some milliseconds, and nobody waits for long for a process that was stopped in the middle.
+# Only one at a time gives automatic runs their places, otherwise two would fill the same one. That
+# takes some milliseconds; others do not wait long for a process that was stopped in the middle.
 _LOCK = text(
     "SELECT set_config('lock_timeout', '1s', true),"
     " pg_advisory_xact_lock(hashtext('refine.dispatch'))"
 )
 
-# Whoever asks for something waits no longer for Redis, and then leaves it alone for a while.
+# A request waits at most this long for Redis; its process then leaves Redis alone for a while.
 _SHORT_PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 10.0
 _silent_until: dict[str, float] = {}
@@ -108,7 +108,7 @@ def _hand_over(runs: Sequence[Run], connection: Redis, at: datetime) -> int:
 
 
 def _take_back(ids: Sequence[uuid.UUID], at: datetime) -> None:
-    """Mark runs as not dispatched; or, if the database cannot, leave that to a later one."""
+    """Mark runs as not dispatched; if the database is unavailable, a later tick does it."""
     try:
         for kind in RUN_JOBS:
             _reset(kind, kind.id.in_(ids), kind.dispatched_at == at)
@@ -132,7 +132,7 @@ def _reset(kind: type[Run], *conditions: ColumnElement[bool]) -> None:
 
 
 def _requested() -> list[Run]:
-    """Return the runs that somebody asked for, locked; those that another dispatches are left."""
+    """Return the requested runs, locked, except those that another process is dispatching."""
     return [
         *_waiting(AccessGrant),
         *_waiting(RefinementSession, ~RefinementSession.is_automatic),
@@ -140,7 +140,7 @@ def _requested() -> list[Run]:
 
 
 def _automatic(workers: int, at: datetime) -> list[Run]:
-    """Return the automatic runs for which so many workers have room, locked."""
+    """Return the automatic runs for which this many workers have room, locked."""
     db.session.execute(_LOCK)
     room = _room(workers)
     sessions = _waiting(RefinementSession, and_(RefinementSession.is_automatic), limit=room)

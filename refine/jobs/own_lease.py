@@ -1,6 +1,6 @@
 """The lease with which the job of this thread claims its run: the worker's process made it.
 
-So the worker knows, if that process is killed, which leases were its own.
+If that process is killed, the worker thus knows which leases were its own.
 """
 
 import threading
@@ -13,7 +13,7 @@ _of_thread = threading.local()
 
 @contextmanager
 def claiming_with(lease_token: uuid.UUID) -> Iterator[None]:
-    """Have the job that this thread works on in the block claim its run with this lease."""
+    """Let the job of this thread claim its run with this lease, within the block."""
     _of_thread.lease_token = lease_token
     try:
         yield

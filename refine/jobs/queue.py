@@ -50,7 +50,7 @@ RUN_JOBS: dict[type[Run], RunJob] = {
     AccessGrant: RunJob("refine.jobs.runs.ask_for_access", "access request"),
 }
 TICK = "refine.jobs.tick.tick"
-# Whoever can write to Redis can run these, with arguments of their own, and nothing else.
+# Anybody who can write to Redis can run these, with any arguments, and nothing else.
 JOBS = frozenset({TICK, *(job.function for job in RUN_JOBS.values())})
 
 
@@ -157,7 +157,7 @@ Jobs = dict[str, list[EnqueueData]]
 
 
 def jobs_of(runs: Iterable[Run]) -> Jobs:
-    """Return the jobs of these runs by queue: ids alone, which outlive the transaction."""
+    """Return the jobs of these runs by queue: only ids, which stay usable after the transaction."""
     jobs: Jobs = {}
     for run in runs:
         jobs.setdefault(_queue_name(run), []).append(_job_of(run))

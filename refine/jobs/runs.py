@@ -115,7 +115,7 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
 def more_access_later(
     grant: AccessGrant, user: User, purpose: object, duration_minutes: object
 ) -> AccessGrant:
-    """Add the request for more of a user who may read, and go on as ``request_access_later``."""
+    """Add a reader's request for more, then continue as ``request_access_later`` does."""
     return _dispatched(grant.ask_for_more(user, purpose, duration_minutes))
 
 

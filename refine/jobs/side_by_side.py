@@ -1,8 +1,8 @@
 """Running jobs side by side in a worker's work-horse, each in a thread.
 
 A run mostly waits for its model. The work-horse begins with the job that it was forked for, takes
-more from the queues as long as places are free, and ends when nothing is left. To RQ every job
-stays one of its own.
+more from the queues as long as places are free, and ends when nothing is left. For RQ, every job
+remains a separate one.
 """
 
 import mmap
@@ -30,7 +30,7 @@ from refine.jobs.queue import RUN_QUEUES, JsonJob
 
 # How soon a work-horse with a free place notices a new job.
 _LOOK_SECONDS = 0.2
-# A job that goes on for so long beyond its own time limit hangs; it is ended with its work-horse.
+# A job that runs this long beyond its own time limit hangs; it is ended with its work-horse.
 _HANGS_AFTER_SECONDS = 60
 _HEARTBEAT_SECONDS = 1.0
 
@@ -117,7 +117,7 @@ class SideBySide:
         self._ended: queues.SimpleQueue[int] = queues.SimpleQueue()
 
     def work(self, job: Job, queue: Queue) -> None:
-        """Work on this job and on what else waits, until nothing is left but what hangs."""
+        """Work on this job and on others that wait, until only hanging jobs are left."""
         threading.Thread(target=self._live, name="refine-life", daemon=True).start()
         self._begin(job, queue, prepare=False)
         while self._given and not self._is_stuck():
@@ -166,7 +166,7 @@ class SideBySide:
         thread.start()
 
     def _own_worker(self, *, keeps_execution: bool) -> BaseWorker:
-        """Return a worker for one job: RQ notes there which execution it works on."""
+        """Return a worker for one job, because RQ stores the current execution on the worker."""
         worker = copy(self._worker)
         worker.death_penalty_class = _NoSignal
         if not keeps_execution:

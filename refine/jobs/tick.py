@@ -187,7 +187,7 @@ class _Tick:
             ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
 
     def go_on_with_sweeps(self) -> None:
-        """Go on with the sweeps that users asked for, a batch of each in turn."""
+        """Continue the sweeps that users asked for, a batch of each in turn."""
         under_way = deque(Sweep.open_ids())
         while under_way and time.monotonic() < self._deadline:
             if self._sweep(sweep_id := under_way.popleft()):
@@ -199,7 +199,7 @@ class _Tick:
         Tally.delete_ended(self.at)
 
     def prune(self) -> None:
-        """Delete what has been over for long, once a day."""
+        """Delete what ended long ago, once a day."""
         if ClockMark.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
         db.session.commit()
@@ -290,7 +290,7 @@ class _Tick:
         )
 
     def _sweep(self, sweep_id: int) -> bool:
-        """Go on with a sweep; tell whether it can go on again."""
+        """Continue a sweep; tell whether it can be continued again."""
         batches: list[SweepBatch] = []
         self._guarded(lambda: batches.append(go_on(sweep_id, self._caps)), sweep_id=sweep_id)
         self.done.queued += sum(each.is_queued for batch in batches for each in batch.outcomes)

@@ -56,8 +56,8 @@ def _gathered(
 def verify_slice(at: datetime, deadline: float) -> None:
     """Verify at least a few chains of today, and more until ``deadline`` (by ``time.monotonic``).
 
-    They are verified in short transactions, and counted in one of their own. Of two clocks that
-    verify the same chains, one counts.
+    They are verified in short transactions, and counted in one of their own. If two
+    clocks verify the same chains, only one counts.
     """
     due = Verification.due(at)
     db.session.commit()

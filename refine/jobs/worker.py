@@ -82,7 +82,7 @@ class GracefulWorker(BaseWorker):
         self.heartbeat()
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        # always for as long, so that what is left of it tells how old the heartbeat is
+        # always the same time, so that the rest of it shows how old the heartbeat is
         super().heartbeat(int(REMEMBERED_FOR.total_seconds()), pipeline)
         # a flushed Redis has forgotten this worker
         worker_registration.register(self, pipeline)
@@ -109,7 +109,7 @@ class RefineWorker(GracefulWorker, Worker):
     # -- in the worker ---------------------------------------------------------------------------
 
     def get_heartbeat_ttl(self, job: Job) -> int:
-        """Let RQ keep a job for as long as it may take: it is not told again that it goes on."""
+        """Let RQ keep a job for as long as it may take: RQ is not told later that it continues."""
         return int(job.timeout or self.queue_class.DEFAULT_TIMEOUT) + WORKER_TTL_SECONDS
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
@@ -121,7 +121,7 @@ class RefineWorker(GracefulWorker, Worker):
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
         """Wait for the work-horse, and end what it leaves behind if it was killed."""
         if queue.name in RUN_QUEUES:
-            job.timeout = -1  # here alone: other runs go on when the time of this one is up
+            job.timeout = -1  # only here: other runs continue when this one's time is up
         try:
             self._wait_for_work_horse(job, queue)
         finally:
@@ -175,7 +175,7 @@ class RefineWorker(GracefulWorker, Worker):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        # a killed worker takes its job along, which would go on with nobody to stop it
+        # a killed worker takes its job along; otherwise nobody could stop the job
         self._die_with_worker()
         super().main_work_horse(job, queue)
 
@@ -254,7 +254,7 @@ def _stop(pid: int, worker: RefineWorker) -> None:
 
 
 def _end_killed_run(killed: HeldRun) -> None:
-    """End the run, unless another worker has claimed it since, whose own lease it then has."""
+    """End the run, unless another worker has claimed it since, with its own lease."""
     try:
         for kind in RUN_JOBS:
             run = db.session.get(kind, killed.run_id)
@@ -278,7 +278,7 @@ def _prepare_to_fork() -> None:
 
 
 def _return_large_blocks() -> None:
-    """Have glibc return large blocks once they are free: of each thread's, it would keep some."""
+    """Let glibc return large blocks once they are free; it would keep some for each thread."""
     c_library = ctypes.CDLL(None)
     if hasattr(c_library, "mallopt"):
         for parameter, value in _MALLOC.items():

@@ -22,7 +22,7 @@ from refine.jobs.queue import AUTOMATIC, RUN_QUEUES, TICKS
 
 # Workers send a heartbeat to Redis at least every 45 seconds.
 SILENT_AFTER = timedelta(seconds=60)
-# For so long Redis remembers a worker that was frozen or killed.
+# How long Redis remembers a worker that was frozen or killed.
 REMEMBERED_FOR = timedelta(hours=1)
 
 _KEY = "rq:worker:"
@@ -104,7 +104,7 @@ def _seen(
     *,
     serves_runs: bool,
 ) -> WorkerInfo | None:
-    # Redis says -1 of what it never forgets: no worker wrote that
+    # Redis says -1 for an entry that never expires: no worker wrote it
     if not isinstance(fields, list) or not isinstance(left_milliseconds, int):
         return None
     if left_milliseconds < 0:

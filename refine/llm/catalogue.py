@@ -124,7 +124,7 @@ def _model(entry: Mapping[str, Any]) -> ListedModel | None:
     if model_id is None:
         return None
     parameters = entry.get("supported_parameters")
-    # an alias that always leads to the latest model names none for good
+    # an alias that always leads to the latest model names no model permanently
     targets = () if model_id.startswith("~") else _ALIAS_TARGETS
     return ListedModel(
         id=model_id,

@@ -40,7 +40,7 @@ def configured_provider(settings: Settings) -> Provider | None:
 
 
 def warning_about(model_id: str, settings: Settings, *, is_demo: bool) -> str | None:
-    """Return why sessions with this model would fail, as far as can be told now, or None.
+    """Return why sessions with this model would fail, as far as is known now, or None.
 
     Asks the provider for its list of models; without a list, nothing is said.
     """

@@ -35,7 +35,7 @@ _STATUSES: dict[int, tuple[str, str | None]] = {
     422: ("invalid_request", None),
     429: ("rate_limited", None),
 }
-# The same of codes that come with HTTP 400, and tell more than it does.
+# The same for codes that come with HTTP 400 and say more than the status.
 _CODES = {
     "invalid_api_key": _WRONG_KEY,
     "API_KEY_INVALID": _WRONG_KEY,  # Gemini
@@ -164,7 +164,7 @@ def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str 
 
 
 def _first_bytes(response: requests.Response) -> bytes:
-    """Return the beginning of a refusal; nothing if it breaks off: the status says enough."""
+    """Return the beginning of a refusal; nothing if it is cut off: the status is enough."""
     try:
         return next(response.iter_content(_MAX_REFUSAL_BYTES), b"")
     except requests.RequestException:

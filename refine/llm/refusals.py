@@ -1,4 +1,4 @@
-"""What a provider's refusal says, as far as it can be repeated: its codes, and nothing else.
+"""What can be repeated of a provider's refusal: its codes, and nothing else.
 
 Providers quote prompts in their error messages, so no prose is ever shown. A code is shown if it
 has the form of one and cannot quote what the model was shown; a parameter, if the request has
@@ -26,7 +26,7 @@ _WORDS = frozenset({"refusal", "timeout", "overloaded", "moderation"})
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PARAMETER = re.compile(rf"{_NAME}(?:\.(?:{_NAME}|\d{{1,4}})|\[\d{{1,4}}\]){{0,12}}")
 _MAX_PARAMETER_CHARACTERS = 120
-# Each is compared with all that was sent, so a flood of them is not read.
+# Each is compared with everything that was sent, so only this many are read.
 _MAX_DETAILS = 8
 
 # Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata; Gemini's

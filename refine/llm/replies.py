@@ -21,8 +21,8 @@ _MAX_TOKENS = 10_000_000
 # Reasons to finish by a failure of the provider.
 _FAILED = ("error", "network_error", "insufficient_system_resource")
 
-# Reasons to finish at a normal end, in lower case; so is none at all. Any other reason (a limit, a
-# filter, one that is not known) means that the reply was cut.
+# Reasons to finish at a normal end, in lower case. No reason at all is normal, too. Any other
+# reason (a limit, a filter, an unknown one) means that the reply was cut.
 _FINISHED = frozenset(
     {
         *("stop", "tool_calls", "function_call"),  # OpenAI, and most others; Gemini: STOP
@@ -38,7 +38,7 @@ _FINISHED = frozenset(
 # (Anthropic, Mistral, Moonshot), and some refuse a question that follows a tool's result.
 _NO_ANSWER = "(no answer)"
 
-# More than a session may make; a reply with more is not read, because each takes time to read.
+# More calls than a session may make; a reply with more is not read, because each takes time.
 _MAX_CALLS = 100
 
 # What a reply may have besides its words, such as signatures of thoughts; and for each token that
@@ -154,7 +154,7 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(name: Any) -> str | None:
-    """Return the model's name; empty if it is not text: that is no name of any model."""
+    """Return the model's name; empty if it is not text, and so not a name."""
     return name if name is None or isinstance(name, str) else ""
 
 
@@ -195,7 +195,7 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
         raise Unusable(f"the model wrote {len(written):,} tool calls at once", "too_many_calls")
     calls: dict[str, ToolCall] = {}
     for position, raw in enumerate(written):
-        # another call follows the earlier ones, so they are whole
+        # another call follows each of the earlier ones, so they are complete
         may_be_partial = is_cut and position == len(written) - 1
         call = _tool_call(_object(raw), position, calls.keys(), may_be_partial)
         calls[call.id] = call
@@ -287,7 +287,7 @@ def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
         prompt_tokens=prompt_tokens,
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
         completion_tokens=completion_tokens,
-        # a proxy passes an upstream's 0 on, and knows better
+        # a proxy passes on an upstream's 0, although it knows the cost
         cost_usd=cost if named_cost is None else cost or named_cost,
         reasoning_tokens=_count(_at(given, _REASONING)),
         is_counted=prompt_tokens > 0 and (completion_tokens > 0 or _is_count(written)),

@@ -1,4 +1,4 @@
-"""The sockets of one HTTP exchange, which whoever waits for it can cut at any time."""
+"""The sockets of one HTTP exchange; the waiting caller can cut them at any time."""
 
 import socket
 import threading
@@ -35,7 +35,7 @@ class Wire:
         return http
 
     def cut(self) -> None:
-        """End what is read or written, and what would be connected to from now on."""
+        """End all reading and writing, and refuse new connections."""
         with self._lock:
             self._is_cut = True
             for each in self._sockets:

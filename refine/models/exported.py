@@ -9,7 +9,7 @@ from refine.rules.personal import mask_ids
 
 
 def exported_data(record: AuditLog) -> dict[str, Any]:
-    """Return the open data of a record, as anybody may see it who may see the record."""
+    """Return the open data of a record, as everybody who may see the record may see it."""
     data: dict[str, Any] = mask_ids(shown_data(record))
     return data
 

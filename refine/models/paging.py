@@ -1,8 +1,7 @@
 """Keyset pagination: page 1,000 of a list is as fast as the first.
 
 A page is named by the place before or after which it lies: the values that its neighbouring row is
-sorted by. They are text that a client sends back, and no secret: whatever it sends only moves the
-place.
+sorted by. Clients send them back as text. They are not secret: another value only moves the place.
 """
 
 import uuid
@@ -86,8 +85,8 @@ class _Key:
 class OneOf:
     """That a column has one of these values; not part of a query, but given to ``select_page``.
 
-    The page is then the first of what the first rows of each value are together. Each is read in
-    order from an index that begins with the column. The database would read all of their rows.
+    The page is then taken from the first rows of each value. These are read in order from an index
+    that begins with the column; otherwise the database would read all of their rows.
     """
 
     column: Any

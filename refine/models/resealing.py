@@ -79,7 +79,7 @@ def _reseal_agent(agent_id: int) -> Iterator[int]:
 
 
 def _reseal(kind: Any, mine: ColumnElement[bool], agent: Agent | None = None) -> Iterator[int]:
-    """Seal these rows anew, batch by batch; yield how many rows each batch has."""
+    """Re-seal these rows, batch by batch; yield how many rows each batch has."""
     firsts = (func.substring(getattr(kind, name), 1, 1) for name in sealed_columns(kind))
     unbound = (
         select(kind)

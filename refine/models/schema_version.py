@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine.errors import BeingUpgraded, Refused, Unreachable
 from refine.extensions import db
 
-# How long nobody looks again after database and code were found to be compatible.
+# How long the check is not repeated after database and code were found to be compatible.
 _BELIEVED_SECONDS = 10.0
 _PAUSE_SECONDS = 1.0
 # An upgrade waits no longer for another one.

@@ -14,7 +14,7 @@ NOT_OPEN = error(
     "call: YES or NO as the first word"
 )
 
-# Asks the model for its next message: how many times the usual room its output has, and whether it
+# Asks the model for its next message: with how many times the usual output limit, and whether it
 # may only answer in words.
 Ask = Callable[[int, bool], Reply]
 
@@ -24,7 +24,7 @@ def answer_to_question(ask: Ask, messages: list[Message]) -> Reply:
 
     A tool call in place of an answer is asked back once, and then the model may not call. (Formats
     of llama-cpp-python let it do nothing else as long as it may.) ProviderError, of the kind
-    ``no_answer``, if there is none: that is no "no".
+    ``no_answer``, if there is none: that does not count as a no.
     """
     reply = _reply_with_words(ask, messages)
     if _is_call(reply):

@@ -12,7 +12,7 @@ MAX_PAIRS = 20
 def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
     """Return at most ``MAX_PAIRS`` pairs of the snapshot's kept memories, without any two locked.
 
-    Those of which the agent was shown both come first.
+    Pairs that the agent was shown in full come first.
     """
     entries = SessionEntry.of(session)
     texts, locked = dict[int, str](), set[int]()

@@ -1,9 +1,10 @@
 """Redo: an undo of a session is undone, exactly and content-blind.
 
 The memories return to what the session had left, under the rules of an undo (``time_machine``).
-Because a redo takes away again, the rules of a session hold as well: it may remove no more than a
-session that began now, what it removes counts from now on, and the ledger must go on saying what it
-said. Only an undo of one session by itself can be undone, and only by who could have done it.
+Because a redo removes memories again, the rules of a session apply as well: it may remove no more
+than a session that began now, what it removes counts from now on, and the ledger must keep what it
+said. Only an undo of one session by itself can be undone, and only by the side that made it: the
+agent or an admin.
 """
 
 from collections.abc import Collection, Sequence
@@ -110,14 +111,14 @@ def _planned(session: RefinementSession, through: Channel, at: datetime) -> Undo
         later = [record for record in records if record.sequence > undo.sequence]
         raise RedoConflict(*reversal.in_the_way(later))
     changes = reversal.changes()
-    if not changes:  # earlier versions undid sessions that had left no changes
+    if not changes:  # earlier versions also undid sessions that had left no changes
         raise Refused("the undo changed no memory, so there is nothing to redo")
     _require_still_said(agent, changes, _edits_without(undo))
     return Undo(session, [session], effect_of(agent, changes), False, changes, [undo.sequence])
 
 
 def _require_same_side(session: RefinementSession, through: Channel) -> None:
-    """What an agent takes back stays back unless it decides otherwise, and so with people."""
+    """Only the agent redoes what it undid itself, and only people what people undid."""
     if (session.undone_through == "agent") != (through == "agent"):
         by = "the agent itself" if session.undone_through == "agent" else "an admin"
         raise Refused(f"{by} undid the session, and nobody else can redo it")
@@ -139,7 +140,7 @@ def _undo_in(records: Sequence[AuditLog], session: RefinementSession) -> AuditLo
 
 
 def _require_allowance(session: RefinementSession, at: datetime) -> None:
-    """What went in the meantime may not add up to more than sessions may remove."""
+    """This and what sessions removed meanwhile may not exceed what sessions may remove."""
     allowed = RefinementSession.removable_now(session.agent, at)
     if session.removed_tokens > allowed:
         raise Refused(
@@ -163,7 +164,7 @@ def _edits_without(undo: AuditLog) -> list[AuditLog]:
 
 
 def _require_still_said(agent: Agent, changes: Sequence[Change], edits: Sequence[AuditLog]) -> None:
-    """What sessions took away, before this one and since, must still be said after it."""
+    """The ledger must still say everything that sessions removed, before this one and since."""
     if unsaid := no_longer_said(agent, changes, edits):
         ids = sorted({memory_id for _, memory_id in unsaid})
         named = abbreviated([f"#{id_}" for id_ in ids], ", ")

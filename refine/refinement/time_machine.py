@@ -25,7 +25,7 @@ from refine.models.runs.session import Channel
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
 
-# Edits that take texts away. The first counts whatever the settings: a duplicate goes only while a
+# Edits that remove texts. The first counts whatever the settings: a duplicate may go only while a
 # copy stays.
 TAKING_AWAY = ("memory_refinement_dedup", *MUTATIONS)
 # Saved memories stay, whatever is undone around them.
@@ -186,7 +186,7 @@ def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> 
 
 
 def require_last(session: RefinementSession, then: Literal["undo", "redo"]) -> None:
-    """Refuse what the agent wants done to any but its last session with changes; lock it."""
+    """Refuse any but the agent's last session with changes; lock the agent."""
     session.lock()
     last = RefinementSession.last_changing_of(session.agent)
     if last is None or last.id != session.id:
@@ -227,7 +227,7 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
 
 
 def _is_seen(change: Change) -> bool:
-    """Tell whether it is more than when a discarded memory was discarded."""
+    """Tell whether the change is more than another date of a discard."""
     images = (change.before, change.after)
     return not all(image is not None and image["discarded_at"] for image in images)
 
@@ -244,7 +244,7 @@ def require_no_live(agent: Agent, then: str) -> None:
 def _relying_on(
     agent: Agent, changes: Sequence[Change], later: Sequence[AuditLog]
 ) -> list[Obstacle]:
-    """The later edits that took away what only the ledger before this undo still says."""
+    """The later edits that relied on texts which this undo would remove."""
     edits = {record.sequence: record for record in later}
     return [
         _obstacle(memory_id, edits[sequence])
@@ -255,7 +255,7 @@ def _relying_on(
 def no_longer_said(
     agent: Agent, changes: Sequence[Change], records: Iterable[AuditLog]
 ) -> set[tuple[int, int]]:
-    """Return which texts that these records took away no memory would say after the changes.
+    """Return which texts that these records removed would be in no memory after the changes.
 
     Each as the sequence of its record and the id of its memory.
     """
@@ -312,7 +312,7 @@ def _still_in_force(records: Sequence[AuditLog]) -> list[AuditLog]:
 
 
 def in_effect(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos, redos, and what these took back and nothing brought back."""
+    """The records without undos, redos, and whatever these took back for good."""
     taken_back: set[int] = set()
     found = []
     for record in records:

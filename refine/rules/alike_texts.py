@@ -20,7 +20,7 @@ from refine.rules.rough_words import rough_words
 MIN_LIKENESS = 75
 READ_CHARACTERS = 1_000
 
-# Of each text, how many of its rarest features are followed; of the texts that share one, in
+# How many of a text's rarest features are followed; of the texts that share one, in
 # alphabetical order, how many on either side; and how many of all these are compared with it.
 _FOLLOWED = 5
 _ON_EITHER_SIDE = 12
@@ -88,7 +88,7 @@ def _text(id_: int, words: list[str]) -> _Text:
 
 
 def _followed_features(texts: list[_Text]) -> list[list[int]]:
-    """Return the rarest features of each text that another has, too, the rarest first."""
+    """Return each text's rarest features that another text shares, rarest first."""
     counts = Counter(chain.from_iterable(text.features for text in texts))
     shared = {feature for feature, count in counts.items() if count > 1}
     return [sorted(text.features & shared, key=counts.__getitem__)[:_FOLLOWED] for text in texts]

@@ -35,7 +35,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def has_words(reply: str | None) -> bool:
-    """Tell whether ``reply`` says anything: blanks, digits, marks, emoji and tags alone do not."""
+    """Tell whether ``reply`` says anything: more than blanks, digits, marks, emoji and tags."""
     return _LETTER.search(_MARKUP.sub("", reply or "")) is not None
 
 
@@ -49,9 +49,9 @@ def consents(reply: str | None) -> bool:
     """Tell whether the first word of ``reply`` is YES, whatever its case or decoration.
 
     ``**Yes**,`` consents; ``Yesterday``, ``No, yes``, an empty reply and None do not. A choice that
-    is only repeated is no answer: after ``Yes or no?`` and ``[YES]:`` the next word decides. Nor is
-    a yes that is crossed out, left unticked, given a figure or talked about: ``~~YES~~ NO``,
-    ``[ ] YES [x] NO``, ``YES: 0%``, ``"YES" would be wrong``.
+    is only repeated is not an answer: after ``Yes or no?`` and ``[YES]:`` the next word decides. A
+    yes that is crossed out, left unticked, given a figure or talked about does not count either:
+    ``~~YES~~ NO``, ``[ ] YES [x] NO``, ``YES: 0%``, ``"YES" would be wrong``.
     """
     said, start = (reply or "").lstrip()[: _READ_CHARACTERS + 1], 0
     while (choice := _REPEATED_CHOICE.match(said, start)) is not None:

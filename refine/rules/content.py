@@ -1,6 +1,6 @@
-"""Which text may be stored: checks that every way in shares, and the limits of stored texts.
+"""Which text may be stored: checks for every way in, and the limits of stored texts.
 
-Other limits stand beside what they limit: purposes, notes, conversations, import rows.
+Other limits are defined where they apply: purposes, notes, conversations, import rows.
 """
 
 import re

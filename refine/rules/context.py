@@ -9,14 +9,14 @@ from refine.errors import InvalidValue
 
 MAX_OUTPUT_TOKENS = 8_192
 
-# With less room for its memories a session cannot work: not even a search or two fits.
+# With less room for its memories, a session cannot work: not even two searches fit.
 MIN_CONTENT_TOKENS = 500
 
 # The output takes at most this share of a small context.
 _OUTPUT_DIVISOR = 4
 # ASCII text has some four characters a token; tokenizers split dense JSON and code more finely.
 _ASCII_CHARACTERS_PER_TOKEN = 3
-# Hardly any text has more. What stands several times in a message counts at least so much.
+# Hardly any text has more. Text that is repeated in a message counts at least this much.
 _MOST_CHARACTERS_PER_TOKEN = 20
 # What the templates of models write around each message: its role, its beginning and its end.
 _TOKENS_AROUND_MESSAGE = 8

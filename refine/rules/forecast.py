@@ -10,7 +10,7 @@ PACE_SPAN = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a month that ends at ``ends_at`` will have cost, as reckoned at ``at``.
+    """What a month that ends at ``ends_at`` will have cost, as estimated at ``at``.
 
     What was spent so far, and for the rest of the month the pace of ``PACE_SPAN``: what runs cost
     per day in the seven days before ``at`` (``lately_usd`` in all), even if the month is younger.

@@ -1,4 +1,4 @@
-"""How fast a ledger grows, and when it will be over its budget if it goes on so."""
+"""How fast a ledger grows, and when it will exceed its budget at this pace."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -49,7 +49,7 @@ class Growth:
 
     @property
     def over_at(self) -> datetime | None:
-        """When the mass will exceed the budget, if it goes on changing as fast as in this time.
+        """When the mass will exceed the budget, if it keeps changing as fast as in this time.
 
         None if it does not grow, or not before two years have passed, or has exceeded it already.
         """

@@ -26,7 +26,7 @@ def id_in(text: str) -> int | None:
 def best_matches(
     found: Sequence[_Row], reference: str, *keys: Callable[[_Row], str]
 ) -> Sequence[_Row]:
-    """Return the rows of which the first possible key is the reference to the letter; else all."""
+    """Return the rows with exactly this reference, by the first key that has any; otherwise all."""
     for key in keys:
         if exact := [row for row in found if key(row) == reference]:
             return exact

@@ -1,4 +1,4 @@
-"""How long things are kept once they are over. What is not listed here is kept for ever."""
+"""How long things are kept after they end. What is not listed here is kept for ever."""
 
 from datetime import timedelta
 

@@ -1,6 +1,6 @@
 """Chooses pairs of memories that are alike, as a hint where near-duplicates may be.
 
-Nothing is understood: "is 17" and "is 18" are alike by their letters. What is not found: texts less
+Only letters are compared, not meaning: "is 17" and "is 18" are alike. Not found are texts less
 alike than ``MIN_LIKENESS``; the same said in other words, or in another language; a near-copy of a
 text that has a nearer one still. Where thousands of texts are made of the same few phrases, about
 one near-copy in twenty is missed. The first ``READ_CHARACTERS`` of a text decide with which others
@@ -41,7 +41,7 @@ def _best_first(pair: LikelyPair) -> tuple[int, int, int]:
 
 
 def _likeness_of_whole(pair: LikelyPair, texts: Mapping[int, str]) -> int:
-    """Return the likeness of two texts, of which the beginning alone may have been compared."""
+    """Return the likeness of two entire texts; so far, only their beginnings may be compared."""
     one, other = texts[pair.id], texts[pair.other_id]
     if max(len(one), len(other)) <= READ_CHARACTERS:
         return pair.likeness
@@ -49,7 +49,7 @@ def _likeness_of_whole(pair: LikelyPair, texts: Mapping[int, str]) -> int:
 
 
 def _nearest(alike: Iterable[LikelyPair]) -> Iterator[LikelyPair]:
-    """Yield, of pairs in order, those that are the first of one of their texts."""
+    """Yield those of the ordered pairs that are the first for one of their texts."""
     paired: set[int] = set()
     for pair in alike:
         if pair.id not in paired or pair.other_id not in paired:
@@ -58,7 +58,7 @@ def _nearest(alike: Iterable[LikelyPair]) -> Iterator[LikelyPair]:
 
 
 def _groups(alike: Iterable[LikelyPair]) -> dict[int, int]:
-    """Return the group of each text, by its id: texts that pairs lead to from one another."""
+    """Return the group of each text, by its id: texts that are connected by pairs."""
     groups: dict[int, int] = {}
     for pair in alike:
         one, other = _root(groups, pair.id), _root(groups, pair.other_id)

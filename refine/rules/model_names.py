@@ -24,7 +24,7 @@ REHEARSAL_PREFIX = "rehearsal/"
 
 
 def is_rehearsal_model(model_id: str) -> bool:
-    """Tell whether this names the rehearsal model, which answers to no provider."""
+    """Tell whether this names the rehearsal model, which needs no provider."""
     return model_id.startswith(REHEARSAL_PREFIX)
 
 

@@ -13,13 +13,13 @@ from refine.rules.strict_json import strict_json
 ANY_MODEL = "*"
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
-# a hundred dollars for a million tokens is the order of the dearest; the bound catches wrong units
+# the dearest models cost about a hundred dollars for a million tokens; this catches wrong units
 _MAX_USD_PER_TOKEN = Decimal("0.01")
-# No call costs more; a higher figure is a mistake, and not believed.
+# No call costs more; a higher figure is a mistake and is ignored.
 _MAX_USD_PER_CALL = 100
 # Decimal places that costs are kept with, and prices of a token.
 _PLACES_OF_COST, _PLACES_OF_PRICE = 6, 15
-# What has more digits is no amount of money, and would overflow.
+# A number with more digits is not an amount of money, and would overflow.
 _MAX_DIGITS = 15
 _NAMES = ("prompt", "completion", "input_cache_read")
 
@@ -55,7 +55,7 @@ class Price:
 def cost_of_call(value: object, unit: Decimal = Decimal(1)) -> Decimal | None:
     """Return US dollars from a number or text, in this unit, as costs are kept: to six places.
 
-    None where it is not one, or more than any call costs.
+    None if it is not a number, or more than any call costs.
     """
     number = _decimal(value)
     if number is None or not 0 <= number * unit <= _MAX_USD_PER_CALL:
@@ -68,8 +68,8 @@ def listed_price(pricing: object) -> Price | None:
 
     ``{"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"}``: US
     dollars for a token, as text or numbers. Without a price for cached tokens, they cost what
-    others do. Of conditional prices (``overrides``: long prompts, times of day) the highest counts,
-    so that a cost cap is never reckoned too low.
+    others do. The highest of conditional prices counts (``overrides``: long prompts, times of day),
+    so that a cost is never underestimated.
     """
     if not isinstance(pricing, Mapping):
         return None
@@ -124,7 +124,7 @@ def _usd(value: object) -> Decimal | None:
 
 
 def _decimal(value: object) -> Decimal | None:
-    """Return a finite number, if it has a size that can be reckoned with."""
+    """Return a finite number, if it is not too large to calculate with."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:

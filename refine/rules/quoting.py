@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _NUMBER = re.compile(r"\d{3,}")
-# Counts as one number, so that the year of a dated name does not stand in every ledger.
+# Counts as one number; otherwise almost every ledger would contain the year of a dated name.
 _DATE = re.compile(r"(?<!\d)(20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 # Line breaks and other marks as JSON writes them, once or twice. A run of backslashes is read once.

@@ -4,7 +4,7 @@ import unicodedata
 
 # Names of characters of scripts that put no spaces between words begin with these.
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-# Of their characters one in so many ends a word, the same ones in every text.
+# One in this many of their characters ends a word, the same ones in every text.
 _ENDS_WORD = 3
 _END = "\n"
 _SPREADING = 2_654_435_761  # Knuth's multiplicative hash: neighbours in Unicode end up apart

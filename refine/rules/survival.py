@@ -1,7 +1,7 @@
-"""What an edit must leave standing: the details of every text that it touches, and half its words.
+"""What an edit must keep: the details of every text that it touches, and half of its words.
 
-An *original* is a text that the ledger must go on saying: what a memory said when the session
-began, or when an earlier session took it away or rewrote it. A kept memory *carries* a detail of an
+An *original* is a text that the ledger must continue to say: what a memory said when the session
+began, or before an earlier session removed or rewrote it. A kept memory *carries* a detail of an
 original if it mentions it and speaks of the same thing (``details.carries``).
 """
 
@@ -37,11 +37,11 @@ def losses(
     *,
     share: Decimal,
 ) -> list[Loss]:
-    """Return what is lost where ``removed`` goes and ``remaining`` is all that is kept.
+    """Return what is lost if ``removed`` goes and only ``remaining`` is kept.
 
-    Only what ``removed`` carried can be lost: an original that was gone before the edit is not its
-    fault. ``share``, 0 to 1, is how much of an original's words must stand in one memory.
-    ``remaining`` is gone through several times, and no further than to what is looked for.
+    Only what ``removed`` carried can be lost: an edit is not blamed for an original that was gone
+    before. ``share``, 0 to 1, is how much of an original's words must stand in one memory.
+    ``remaining`` is read several times, each time only until what is looked for is found.
     """
     found = []
 

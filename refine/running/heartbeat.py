@@ -30,7 +30,7 @@ _TABLES = tuple(kind.__tablename__ for kind in (RefinementSession, MemoryTask, A
 def _stamps(table: str) -> str:
     """The part of the beat for one kind of run; a row that is locked waits for the next beat.
 
-    The stamp is by the database's clock: who looks for lost runs has no other that is the same.
+    The stamp is by the database's clock, the only one that all who look for lost runs share.
     """
     return (
         f"stamped_{table} AS (UPDATE {table} SET heartbeat_at = statement_timestamp() WHERE id IN ("  # noqa: S608
@@ -46,7 +46,7 @@ _BEAT = text(
 
 
 class _Held(NamedTuple):
-    """A run that this process holds, and until when it may go on (by ``time.monotonic``)."""
+    """A run that this process holds, and until when it may continue (by ``time.monotonic``)."""
 
     run_id: uuid.UUID
     until: float
@@ -56,7 +56,7 @@ class _Held(NamedTuple):
 def beating(run_id: uuid.UUID, lease_token: uuid.UUID, until: float = math.inf) -> Iterator[None]:
     """Stamp the run at intervals, together with all others that this process holds.
 
-    Not beyond ``until`` (by ``time.monotonic``): a run that goes on for longer hangs, and shall
+    Not beyond ``until`` (by ``time.monotonic``): a run that takes longer hangs, and should
     count as lost.
     """
     heart = _Heart.join(db.engine, lease_token, _Held(run_id, until))
@@ -70,7 +70,7 @@ class _Heart:
     """Beats for all runs of a process, from a thread and a connection of its own.
 
     The connection is outside the pool and stays open, so that a busy pool delays no beat. The heart
-    lives from the first run that joins to the last one that leaves.
+    beats from when the first run joins until the last one leaves.
     """
 
     _lock = threading.Lock()
@@ -96,7 +96,7 @@ class _Heart:
         return heart
 
     def leave(self, lease_token: uuid.UUID) -> None:
-        """Beat for this run no longer; the last one stops the heart."""
+        """Stop beating for this run; the last run stops the heart."""
         with self._lock:
             del self._held[lease_token]
             if self._held:

@@ -156,11 +156,11 @@ class RefinementTool:
             raise
 
     def _forget_reading(self) -> None:
-        """Read the ledger anew: the reading may have followed an edit that is undone now."""
+        """Read the ledger again: the reading may have followed an edit that is undone now."""
         self._reading = LedgerReading()
 
     def _has_changed(self, before: dict[str, int]) -> bool:
-        """Tell whether a call was made whose answer was lost: it changes what was done, or ends."""
+        """Tell whether a call was carried out although its answer was lost: it edited, or ended."""
         self._forget_reading()
         session = db.session.get_one(RefinementSession, self._session_id)
         session.lock()

@@ -16,7 +16,7 @@ def error(message: str, **facts: Any) -> Result:
 
 
 def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
-    """Return the result without the texts that the call itself said: its model need not pay twice.
+    """Return the result without the texts of the call itself, which the model would pay for twice.
 
     Ids stay, and so does what differs from what the model wrote.
     """
@@ -25,6 +25,7 @@ def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
 
 
 def invalid(name: str, value: object) -> str:
+<<<<<<< HEAD
     """Return the message for a parameter whose value is none of those that it may have."""
     return f"Invalid {name} '{_shown(value)[:_MAX_QUOTED]}'"
 
@@ -36,6 +37,10 @@ def _shown(value: object) -> str:
         return short_repr(value)
     except ValueError:  # a number of thousands of digits
         return "a long number"
+=======
+    """Return the message for a parameter with a value that is not allowed."""
+    return f"Invalid {name} '{str(value)[:_MAX_QUOTED]}'"
+>>>>>>> english
 
 
 def missing(name: str, taker: str) -> str:

@@ -51,7 +51,7 @@ _PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])
 
 
 class SavingTool:
-    """What the tools named ``save_memory`` share; each defines what it saves, and under whom."""
+    """What the tools named ``save_memory`` share; each defines what it saves, and where."""
 
     def execute(
         self,

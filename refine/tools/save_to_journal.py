@@ -1,4 +1,4 @@
-"""The tool ``save_memory`` of an extraction, which saves journal memories alone."""
+"""The tool ``save_memory`` of an extraction, which saves only journal memories."""
 
 from refine.errors import InvalidValue
 from refine.models import AgentMemory

@@ -11,7 +11,7 @@ def in_one_call(
     patience: Patience = NO_PATIENCE,
     is_done: Callable[[], bool] | None = None,
 ) -> Done:
-    """Commit what a tool call does, as ``commit_once``; undo it if it raises.
+    """Commit what a tool call does, with ``commit_once``; undo it if it raises.
 
     What the caller left uncommitted is committed before.
     """

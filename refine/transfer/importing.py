@@ -56,7 +56,7 @@ def import_memories(
     InvalidValue for the first bad row, before anything is written. ``dry_run`` counts and writes
     nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
 
-    A ``user`` of the dashboard may fill only an agent that never had a memory, because what is
+    A ``user`` of the dashboard may fill only an agent that never had a memory, because
     "already present" would tell them whether they guessed one: Refused otherwise, also in the
     middle of the import if the agent begins to keep its own. At the end the agent gets a journal
     memory.

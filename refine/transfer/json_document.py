@@ -63,7 +63,7 @@ class Document:
         """Yield the values at the chosen places; InvalidValue where the document is damaged.
 
         A value that breaks a limit or repeats a key is an Element with a ``problem``, and reading
-        goes on. Memory is bounded by the largest row that is allowed.
+        continues. Memory is bounded by the largest row that is allowed.
         """
         yield from self._value((), ())
         if self._text.next():
@@ -98,7 +98,7 @@ class _Refused(InvalidValue):
 
 
 class _Text:
-    """The text of a stream, of which only what is still needed is held."""
+    """The text of a stream; it holds only the part that is still needed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -110,7 +110,7 @@ class _Text:
         return self._after(_BLANKS)
 
     def steps(self, opening: str, closing: str) -> Iterator[int]:
-        """Count what stands between the brackets; the caller reads it."""
+        """Count what is between the brackets; the caller reads it."""
         self._take(opening)
         number = 0
         is_over = self.next() == closing and self._take(closing) == closing
@@ -213,7 +213,7 @@ class _Text:
         try:
             text, used = codecs.utf_8_decode(self._bytes + chunk, "strict", not chunk)
         except UnicodeDecodeError as error:
-            # stands nowhere in JSON, so that the document is damaged there
+            # never occurs in JSON, so that the document is damaged there
             text, used = error.object[: error.start].decode() + "\0", len(error.object)
         self._bytes = (self._bytes + chunk)[used:]
         self._held, self._at = self._held[self._at :] + text, 0

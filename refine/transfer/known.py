@@ -1,4 +1,4 @@
-"""What an agent has, as far as the rows of an import may be recognized by it."""
+"""What an agent already has, to recognize the rows of an import by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Known:
         return (source, row_id) in self.hashes or (source, f"{row_id}.1") in self.hashes
 
     def has_content(self, row: Sequence[Candidate]) -> bool:
-        """Tell whether a core memory that stands in one piece is kept with the same content."""
+        """Tell whether an unsplit core memory is kept with the same content."""
         first = row[0]
         same = self.cores.get(first.content_hash, ()) if first.piece.is_kept_core else ()
         return len(row) == 1 and any(protection.covers(first.piece) for protection in same)
@@ -86,7 +86,7 @@ class Known:
     def _load_own(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
         """Load which rows are the agent's own memories, in a full export that came back.
 
-        The time has to match, too: after a restored backup, ids are given out again.
+        The time has to match as well: after a restored backup, ids are given out again.
         """
         origin = own.origin_of(agent)
         own_rows = {
@@ -107,10 +107,8 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        """Load which contents are kept, apart from what a session wrote and an undo may take back.
-
-        With that and the state in the condition, PostgreSQL would scan all core memories.
-        """
+        """Load which contents are kept, apart from what a session wrote and an undo may take back."""
+        # if SQL also compared the state, PostgreSQL would scan all core memories
         hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
             select(

@@ -8,7 +8,7 @@ from refine.errors import InvalidValue
 from refine.rules.quantities import abbreviated, plural
 from refine.transfer.json_document import Document, Place
 
-# Not whole agents: their messages may be longer than a row may be.
+# Not whole agents: their messages may exceed the limit of a row.
 _PLACES: tuple[Place, ...] = tuple(("agents", None, name) for name in ("id", "name", "block_ids"))
 
 _MAX_SHOWN_CHARACTERS = 60

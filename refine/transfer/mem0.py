@@ -1,7 +1,7 @@
 """mem0: the JSON that ``get_all`` or ``search`` returns.
 
 Memories that mem0 itself no longer shows are counted and left out. Where a file is about several
-people, each memory begins with the one whom it is about: "ada: Likes tea".
+people, each memory begins with the person it is about: "ada: Likes tea".
 """
 
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class _Page:
 
 
 def _is_of_several_people(stream: BinaryIO) -> bool:
-    """Tell whether the rows name different people: then each memory has to say whom it is about."""
+    """Tell whether the rows name different people: then each memory must name its person."""
     people: dict[str, set[str]] = {name: set() for name in _PEOPLE}
     try:
         for element in Document(stream, _ROWS).elements():

@@ -13,7 +13,7 @@ from refine.transfer.pieces import Piece
 
 @dataclass
 class Findings:
-    """What is new of a batch, and how many memories are known by their id with another text."""
+    """What is new in a batch, and how many memories are known by their id but have another text."""
 
     new: list[Candidate] = field(default_factory=list)
     conflicting: int = 0

@@ -95,7 +95,7 @@ def document_rows(
 ) -> Iterator[Row]:
     """Yield the rows of a document, and a BadRow if it is damaged or has no list of rows.
 
-    ``row`` returns None for an element that is none.
+    ``row`` returns None for an element that is not a row.
     """
     try:
         yield from filter(None, map(row, document.elements()))

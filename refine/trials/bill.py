@@ -18,9 +18,9 @@ from refine.trials.tidying import CHANGES, tidying
 
 CALLS_PER_REPLY = 4
 
-# At most so much of the naive layout's prompt tokens …
+# At most this share of the naive layout's prompt tokens …
 NAIVE_SHARE = 0.5
-# … and at least so much of the prompts after consent is an unchanged prefix.
+# … and at least this share of the prompts after consent is an unchanged prefix.
 UNCHANGED_SHARE = 0.9
 
 REFINE, NAIVE = "Refine", "naive"

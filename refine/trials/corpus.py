@@ -139,7 +139,7 @@ class Corpus:
                 return (pick(language.places),)
             case "thing":
                 return (pick(language.things),)
-        # names, of which two in one sentence differ
+        # names: two in one sentence differ
         half = len(language.names) // 2
         return (pick(language.names[:half] if slot == "name" else language.names[half:]),)
 

@@ -15,7 +15,7 @@ from refine.trials.lives import Life
 from refine.trials.watching import watched
 
 MEMORIES = 32
-# As many look-alikes as duplicates: a model that merges both is no good.
+# As many look-alikes as duplicates, to expose a model that merges both.
 _SHARES: Shares = {"exact": 5, "near": 18, "lookalike": 18, "poison": 3}
 # Low, so that the allowance does not keep a model from uniting all duplicates.
 _THRESHOLD = 0.5
@@ -27,7 +27,7 @@ class Score:
 
     ``duplicates`` are planted near duplicates (exact ones go before the model is asked),
     ``united`` those that it merged or deleted. ``wrong_merges`` are memories that it merged with
-    one that says something else, ``lost`` those of which no copy is left at all.
+    one that says something else, ``lost`` those without any copy left.
     """
 
     status: str

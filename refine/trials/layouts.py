@@ -41,7 +41,7 @@ class Bill:
 
     @classmethod
     def of(cls, exchanges: Sequence[Exchange]) -> "Bill":
-        """Return the bill of these exchanges, the first of which asks for consent."""
+        """Return the bill of these exchanges; the first one asks for consent."""
         texts = [written(each.request) for each in exchanges]
         prompts = [token_estimate(text) for text in texts]
         return cls(
@@ -73,8 +73,8 @@ def replayed(
 ) -> list[Exchange]:
     """Return a recorded session as another layout would have sent it: same calls, same results.
 
-    ``fresh_prompt``: consent is asked without tools, and then the session begins anew: system
-    prompt, ledger, brief. ``one_call``: each reply makes one call only.
+    ``fresh_prompt``: consent is asked without tools, and then the session starts with a fresh
+    prompt: system prompt, ledger, brief. ``one_call``: each reply makes one call only.
     """
     consent, *turns = exchanges
     tools, messages = turns[0].request["tools"], turns[0].request["messages"]

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from refine.trials.survival import Week
 
-# Of the originals, at least so many keep half of their words in one memory.
+# At least this share of the originals keeps half of its words in one memory.
 ORIGINALS_SHARE = 0.95
-# The careful model removes at least so many of the planted duplicates …
+# The careful model removes at least this share of the planted duplicates …
 DUPLICATES_SHARE = 0.95
 # … and at most so many of its merges are refused.
 REFUSED_SHARE = 0.01

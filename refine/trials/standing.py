@@ -1,4 +1,4 @@
-"""What of the planted memories still stands in the memories that an agent keeps."""
+"""How much of the planted memories is still in the memories that an agent keeps."""
 
 import re
 from collections.abc import Callable, Collection
@@ -27,7 +27,7 @@ class Standing:
         self._carrier: str | None = text
 
     def look(self, kept: Collection[str], added: Collection[str]) -> bool:
-        """Tell whether it stands in one of ``kept``, of which ``added`` are new."""
+        """Tell whether it stands in one of ``kept``; ``added`` are the new ones among them."""
         if self._carrier in kept:
             return True
         candidates = added if self._carrier is None else kept
@@ -87,7 +87,7 @@ def _occurs(writing: str, text: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def _whole(writing: str) -> re.Pattern[str]:
-    """Return a pattern for a writing that is no part of a longer number or word."""
+    """Return a pattern for a writing that is not part of a longer number or word."""
     start = rf"(?<!{_OF_WORD})" if re.match(_OF_WORD, writing[0]) else ""
     end = rf"(?!{_OF_WORD})" if re.match(_OF_WORD, writing[-1]) else ""
     return re.compile(f"{start}{re.escape(writing)}{end}", re.IGNORECASE)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from refine.trials.language import Language, Template
 
-# What a memory names: the ways in which it may be written, one of which must stand.
+# What a memory names: the ways to write it. A memory has to contain one of them.
 Fact = tuple[str, ...]
 
 # The ways in which the value of each slot is written.
@@ -28,7 +28,7 @@ class Statement:
         return main if self.clause is None else f"{main} {_filled(*self.clause, writing)}"
 
     def main(self, wording: str | None = None, writing: int = 0) -> str:
-        """Return the statement likewise, without its clause."""
+        """Return the same statement without its clause."""
         sentence = getattr(self.template, wording or ("denied" if self.is_denied else "said"))
         return _filled(sentence, self.values, writing)
 

@@ -22,8 +22,8 @@ def watched(session_id: uuid.UUID, settings: Settings) -> Counter[str]:
     """Run a queued session to its end; return how many calls were what.
 
     ``calls`` are all; ``malformed`` ones could not be carried out as they were written; ``changes``
-    are those that consolidate, update or delete, of which ``refused`` were refused, and
-    ``losing`` of these because details or words would have been lost.
+    are those that consolidate, update or delete; ``refused`` counts the refused ones among them,
+    and ``losing`` those refused because details or words would have been lost.
     """
     seen: Counter[str] = Counter()
     make_worker = partial(

@@ -78,7 +78,7 @@ def test_a_tool_call_declines_whatever_stands_beside_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("answer", ["YES", "NO"])
-def test_of_a_long_answer_the_beginning_is_kept(world: World, answer: str) -> None:
+def test_keeps_the_beginning_of_a_long_answer(world: World, answer: str) -> None:
     world.model.say(f"{answer}. {'indeed ' * 10_000}")
 
     grant = world.ask()

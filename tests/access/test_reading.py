@@ -139,16 +139,9 @@ def test_without_a_live_grant_of_ones_own_nothing_is_read(
 
 @pytest.fixture
 def no_records(world: World) -> Iterator[None]:
-    """The database takes no record of a view."""
-    sql.run(
-        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
-        "CREATE TRIGGER refuse_views BEFORE INSERT ON audit_logs FOR EACH ROW "
-        "WHEN (NEW.action = 'memory_access_viewed') EXECUTE FUNCTION refuse_views()",
-    )
-    yield
-    db.session.rollback()
-    sql.run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+    """The database refuses the record of a view."""
+    with sql.refused_views():
+        yield
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -166,17 +159,9 @@ def test_nothing_is_read_when_the_record_cannot_be_written(
 
 @pytest.fixture
 def no_commits(world: World) -> Iterator[None]:
-    """The record is written, but its transaction does not come to its end."""
-    sql.run(
-        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
-        "CREATE CONSTRAINT TRIGGER refuse_views AFTER INSERT ON audit_logs DEFERRABLE INITIALLY "
-        "DEFERRED FOR EACH ROW WHEN (NEW.action = 'memory_access_viewed') "
-        "EXECUTE FUNCTION refuse_views()",
-    )
-    yield
-    db.session.rollback()
-    sql.run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+    """The record is written, but its transaction cannot be committed."""
+    with sql.refused_views(at_commit=True):
+        yield
 
 
 @pytest.mark.parametrize("way", WAYS)

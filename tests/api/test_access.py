@@ -127,7 +127,7 @@ def test_a_page_of_records_with_much_content_has_fewer_of_them(
     assert [each["sequence"] for each in second["records"]] == [2]
 
 
-def test_lets_a_user_ask_again_whom_the_agent_declined(world: World, reader: User) -> None:
+def test_lets_a_declined_user_ask_again(world: World, reader: User) -> None:
     grant = factories.grant(world.agent, user_id=reader.id)
     db.session.commit()
     path = f"/grants/{grant.id}/allow-asking"

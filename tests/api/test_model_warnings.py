@@ -41,7 +41,7 @@ def test_an_agent_with_a_listed_model_is_added_without_warnings(platform: Progra
     assert warnings_about("test/listed", platform) == []
 
 
-def test_an_agent_whose_model_is_unlisted_or_takes_no_tools_is_added_with_a_warning(
+def test_adds_an_agent_with_a_warning_if_its_model_is_unlisted_or_takes_no_tools(
     platform: Program,
 ) -> None:
     said = [warnings_about(name, platform) for name in ("test/none", "test/mute", "rehearsal/a")]

@@ -74,7 +74,7 @@ def works(model: ScriptedModel, /, **fields: Any) -> None:
 # -- all is well ----------------------------------------------------------------------------------
 
 
-def test_a_model_with_which_all_works_gets_a_line_for_each_question(
+def test_prints_a_line_for_each_question_if_everything_works_with_the_model(
     ask: Ask, model: ScriptedModel
 ) -> None:
     model.catalogue = [FULL_ENTRY]

@@ -270,7 +270,7 @@ def test_the_kinds_of_records_and_who_acts_are_those_of_the_dashboard(
         ("robot", "no records are by 'robot': give the e-mail address of a user, or one of agent"),
     ],
 )
-def test_a_name_that_nobody_acts_by_is_an_error(
+def test_an_unknown_actor_is_an_error(
     app: Flask, environ: dict[str, str], who: str, said: str
 ) -> None:
     assert said in problem(refine("audit", "list", "--who", who, environ=environ))
@@ -333,7 +333,9 @@ def test_accounts_are_listed_for_programs(demo: Account, environ: dict[str, str]
     assert (listed["slug"], listed["agents"], listed["time_zone"]) == ("demo", 1, "UTC")
 
 
-def test_a_sweep_lists_whom_it_queued(agents: list[Agent], environ: dict[str, str]) -> None:
+def test_a_sweep_lists_the_agents_that_it_queued(
+    agents: list[Agent], environ: dict[str, str]
+) -> None:
     swept = rows(refine("sweep", "--json", environ=environ))
 
     assert [(one["name"], one.keys()) for one in swept] == [

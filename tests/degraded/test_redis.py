@@ -45,7 +45,7 @@ PAGES = (
 LONGEST_SECONDS = 10
 
 CLICKS = 10
-WISH = {
+TERMS = {
     "reason": "failed_session",
     "purpose": "to see why its last session failed",
     "duration_minutes": "30",
@@ -126,7 +126,7 @@ def test_what_is_asked_for_waits_and_runs_when_redis_is_back(
     answers = [
         program.post("/sessions"),
         program.post("/conversations", json={"messages": [{"role": "user", "content": "Hello."}]}),
-        dashboard.submit(f"/access/new?agent={read.id}", WISH),
+        dashboard.submit(f"/access/new?agent={read.id}", TERMS),
     ]
     said = [
         words_of(dashboard.submit(f"/agents/{clicked.id}/sessions", follow_redirects=True).text),

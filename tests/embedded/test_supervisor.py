@@ -55,11 +55,19 @@ class TestProcfile:
             ("worker", "rq worker"),
         ]
 
-    @pytest.mark.parametrize("text", ["", "# nothing\n", "web gunicorn\n", "web: a\nweb: b\n"])
-    def test_a_procfile_must_be_valid(self, tmp_path: Path, text: str) -> None:
+    @pytest.mark.parametrize(
+        ("text", "fault"),
+        [
+            ("", "defines no process; each line is `name: command`"),
+            ("# nothing\n", "defines no process"),
+            ("web gunicorn\n", "defines no process"),
+            ("web: a\nweb: b\n", "defines two processes with the same name"),
+        ],
+    )
+    def test_a_procfile_must_be_valid(self, tmp_path: Path, text: str, fault: str) -> None:
         (tmp_path / "Procfile").write_text(text)
 
-        with pytest.raises(SettingsError, match="Procfile"):
+        with pytest.raises(SettingsError, match=f"Procfile {fault}"):
             read_procfile(tmp_path / "Procfile")
 
     def test_a_procfile_must_exist(self, tmp_path: Path) -> None:

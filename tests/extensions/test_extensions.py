@@ -44,6 +44,6 @@ def test_columns_are_spelled_as_all_json_is(values: object) -> None:
 
 
 @pytest.mark.parametrize("value", [datetime(2026, 1, 1, tzinfo=UTC), {"a": object()}, b"bytes"])
-def test_what_is_no_json_is_not_spelled(value: object) -> None:
+def test_refuses_values_that_json_cannot_represent(value: object) -> None:
     with pytest.raises(TypeError):
         columns_json(value)

@@ -21,7 +21,7 @@ from refine.models.runs.access import AccessTerms
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
 
-WISH = AccessTerms("failed_session", "the canary fell silent, and I wonder why", 30)
+TERMS = AccessTerms("failed_session", "the canary fell silent, and I wonder why", 30)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def actions(agent: Agent) -> list[str]:
 def test_a_request_is_committed_and_dispatched_by_its_id_alone(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
-    grant = request_access_later(agent, reader, WISH)
+    grant = request_access_later(agent, reader, TERMS)
 
     db.session.rollback()
     assert grant.status == "requested"
@@ -92,7 +92,7 @@ def test_a_request_is_committed_and_dispatched_by_its_id_alone(
 
 
 def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: User) -> None:
-    grant_id = request_access_later(agent, reader, WISH).id
+    grant_id = request_access_later(agent, reader, TERMS).id
     db.session.commit()
 
     def work() -> None:
@@ -121,16 +121,16 @@ def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(app: Flask) -
 
 
 def test_a_second_request_dispatches_nothing(redis: Redis, agent: Agent, reader: User) -> None:
-    first = request_access_later(agent, reader, WISH)
+    first = request_access_later(agent, reader, TERMS)
 
     with pytest.raises(AccessAlreadyRequested):
-        request_access_later(agent, reader, WISH)
+        request_access_later(agent, reader, TERMS)
 
     assert waiting(redis) == [str(first.id)]
 
 
 def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader: User) -> None:
-    grant = request_access_later(agent, reader, WISH)
+    grant = request_access_later(agent, reader, TERMS)
 
     db.session.rollback()
     assert (grant.status, grant.dispatched_at) == ("requested", None)
@@ -139,7 +139,7 @@ def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader
 def test_a_request_that_redis_lost_is_dispatched_again(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
-    grant = request_access_later(agent, reader, WISH)
+    grant = request_access_later(agent, reader, TERMS)
     aged(grant, seconds=29)
     counts = [dispatch()]
     aged(grant, seconds=60)

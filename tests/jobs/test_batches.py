@@ -76,7 +76,7 @@ def test_an_agent_is_served_once_more_after_the_connection_was_cut(
     assert outcomes.count(ids[:1]) == len(paused()) == served
 
 
-def test_of_a_fault_that_may_quote_content_only_its_class_is_said() -> None:
+def test_names_only_the_class_of_a_fault_that_may_quote_content() -> None:
     assert Failed(1, ValueError("a memory")).said == "ValueError"
 
 

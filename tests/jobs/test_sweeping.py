@@ -212,7 +212,7 @@ def test_many_works_of_one_account_do_not_keep_others_waiting(
 # -- whatever happens ------------------------------------------------------------------------------
 
 
-def test_a_batch_that_was_cut_off_is_taken_anew(
+def test_repeats_an_interrupted_batch(
     account: Account, user: User, agents: list[Agent], small_batches: None
 ) -> None:
     request = Sweep.request(account, user)

@@ -941,7 +941,7 @@ def test_a_failure_is_not_retried_after_the_next_slot(time: Clock, account: Acco
     assert [each.retried for each in done] == [0, 0]
 
 
-def test_a_failed_over_budget_session_is_retried_and_not_queued_anew(
+def test_retries_a_failed_over_budget_session_without_queueing_a_new_one(
     time: Clock, over_budget: Agent
 ) -> None:
     began_at = datetime.now(UTC)

@@ -85,7 +85,7 @@ def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
     assert (found.records, found.memories) == (2, 1)
 
 
-def test_of_two_clocks_that_verify_the_same_chains_one_counts(agent: Agent) -> None:
+def test_counts_only_one_of_two_clocks_that_verify_the_same_chains(agent: Agent) -> None:
     counted = "UPDATE verifications SET after_chain_id = 9, chains = 7"
     with sql.just_before("SELECT chain_heads.id, chain_heads.sequence +", counted):
         found = verify(NOW, seconds=0)

@@ -312,7 +312,7 @@ def _planted(*arguments: object) -> None:
 
 
 @pytest.mark.parametrize("planted", [pickle.dumps(("os.mkdir", None, ("x",), {})), b"{", b"[1]"])
-def test_a_payload_that_is_no_call_is_refused_and_the_next_job_runs(
+def test_refuses_a_payload_that_is_not_a_call_and_runs_the_next_job(
     redis: Redis, agent: Agent, begin: Callable[..., Service], planted: bytes
 ) -> None:
     session = refine_later(agent, "cli")
@@ -456,8 +456,8 @@ def test_a_request_for_access_whose_process_is_killed_fails_at_once(
 ) -> None:
     model.say("YES").meanwhile(lambda: waiting.wait(20))
     reader = factories.user(account=agent.account)
-    wish = AccessTerms("agent_asked", "to see why it declined", 15)
-    grant = request_access_later(agent, reader, wish)
+    terms = AccessTerms("agent_asked", "to see why it declined", 15)
+    grant = request_access_later(agent, reader, terms)
     worker = begin("worker", "--burst")
     eventually(lambda: len(model.requests) == 1)
     (horse,) = children_of(worker.pid)

@@ -165,7 +165,7 @@ def test_lists_come_under_several_names_or_bare() -> None:
         assert parse_catalogue(json.dumps(listed_models).encode()).find("test/model") is not None
 
 
-def test_what_is_no_list_is_empty_and_what_is_no_entry_is_left_out() -> None:
+def test_an_invalid_list_is_empty_and_invalid_entries_are_left_out() -> None:
     for body in (
         *(b"", b"<html>", b"[]", b"null", b"{}", b"[" * 100_000, b'{"data": null}', b'{"data": 7}'),
         *(b'{"data": ["test/model"]}', b'{"data": [null]}', b'{"data": [{}]}'),

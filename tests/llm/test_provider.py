@@ -268,7 +268,7 @@ def test_a_redirect_to_nowhere_is_a_refusal_like_any_other(
     assert not Provider(model.base_url, KEY).catalogue
 
 
-def test_of_a_redirect_only_the_beginning_is_read(model: ScriptedModel) -> None:
+def test_reads_only_the_beginning_of_a_redirect(model: ScriptedModel) -> None:
     sent: list[int] = []
 
     def redirect(handler: BaseHTTPRequestHandler) -> None:

@@ -122,7 +122,7 @@ def test_nothing_that_could_be_a_quotation_is_said(error: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("body", [b"", b"canary", b"null", b"[]", b"[" * 100_000, b"7", b"[[]]"])
-def test_what_is_no_error_object_says_nothing(body: bytes) -> None:
+def test_says_nothing_about_anything_but_an_error_object(body: bytes) -> None:
     assert said(body) == ""
 
 

@@ -85,7 +85,7 @@ def problems() -> list[str]:
     return [each.problem for each in verify_all() if each.problem is not None]
 
 
-def test_sealed_columns_are_called_like_the_texts_to_whose_names_they_are_bound() -> None:
+def test_sealed_columns_have_the_names_that_their_texts_are_bound_to() -> None:
     for kind in KINDS.values():
         for attribute, column in sealed_columns(kind).items():
             assert attribute == f"sealed_{column}"

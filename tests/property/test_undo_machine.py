@@ -46,7 +46,7 @@ pytestmark = pytest.mark.slow
         edits | edits | undos | undos | changes | saves | copies, min_size=10, max_size=20
     ),
 )
-def test_no_sequence_of_sessions_toggles_and_undos_leaves_anything_but_what_it_must(
+def test_every_sequence_of_sessions_toggles_and_undos_leaves_the_expected_memories(
     app: Flask, sizes: list[int], deeds: list[tuple[str, dict[str, Any]]]
 ) -> None:
     life = Life()

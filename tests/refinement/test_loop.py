@@ -696,7 +696,7 @@ def test_the_agents_own_model_is_asked_under_the_terms_of_its_account(world: Wor
     ],
     ids=["model", "terms"],
 )
-def test_the_ledger_goes_nowhere_once_the_model_or_the_terms_were_changed_in_the_database(
+def test_does_not_send_the_ledger_once_model_or_terms_were_changed_in_the_database(
     world: World, change: str
 ) -> None:
     completes_without_change(world)
@@ -768,7 +768,7 @@ def test_invalid_calls_get_an_error_and_change_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("last", [5, 1], ids=["rolled back", "completed"])
-def test_calls_behind_the_end_in_the_same_reply_are_refused_and_nothing_more_is_asked(
+def test_refuses_calls_after_the_end_in_the_same_reply_and_asks_nothing_more(
     world: World, last: int
 ) -> None:
     ends = deletions(world.ids[:6]) if last == 5 else [{"action": "complete", "summary": "Done."}]
@@ -839,7 +839,7 @@ RECKONED = Decimal("0.00135")
     ],
     ids=["listed", "in the file", "listed first", "listed as free", "of another model", "nowhere"],
 )
-def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
+def test_a_cost_that_no_answer_names_is_calculated_or_unknown(
     world: World,
     tmp_path: Path,
     listed: Any,
@@ -885,7 +885,7 @@ def test_where_litellm_lists_0_the_price_file_counts(world: World, tmp_path: Pat
 
 
 @pytest.mark.parametrize("usage", [{"total_tokens": 0}, {"prompt_tokens": "100"}])
-def test_without_counted_tokens_as_much_as_possible_is_reckoned(world: World, usage: Any) -> None:
+def test_assumes_as_many_tokens_as_possible_if_none_were_counted(world: World, usage: Any) -> None:
     world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
     world.model.say("NO", usage=usage)
 
@@ -992,7 +992,7 @@ def test_a_name_from_the_providers_list_is_repeated_whatever_was_sent(world: Wor
     assert world.refine().answered_model_id == "other/canary"
 
 
-def test_of_a_reply_that_was_cut_all_calls_but_the_last_are_carried_out(world: World) -> None:
+def test_carries_out_all_calls_of_a_truncated_reply_except_the_last(world: World) -> None:
     cut = [{"action": "protect", "id": id_} for id_ in world.ids[:3]]
     world.model.say(YES).calls(*cut, finish_reason="length")
     world.model.call("complete", summary="All is well.")
@@ -1192,7 +1192,7 @@ def test_a_failed_session_counts_its_calls(world: World) -> None:
     assert (session.llm_calls, session.prompt_tokens) == (1, 100)
 
 
-def test_of_a_long_consent_reply_the_beginning_is_kept(world: World) -> None:
+def test_keeps_the_beginning_of_a_long_consent_reply(world: World) -> None:
     world.model.say(f"NO. {'never ' * 10_000}")
 
     session = world.refine()

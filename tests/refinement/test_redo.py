@@ -300,7 +300,7 @@ def test_an_undo_together_with_what_came_after_cannot_be_undone(agent: Agent) ->
         )
 
 
-def test_two_sessions_of_which_one_was_undone_remove_no_more_than_the_floor_allows(
+def test_a_session_and_a_redo_together_remove_no_more_than_the_floor_allows(
     agent: Agent, app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle_for(app, monkeypatch, rolling_floor=Decimal("0.9"))
@@ -313,7 +313,7 @@ def test_two_sessions_of_which_one_was_undone_remove_no_more_than_the_floor_allo
     assert said == ("it would remove 25 tokens again, and a session may remove at most 10 now")
 
 
-def test_what_is_redone_after_a_patient_month_counts_from_then_on(
+def test_a_redo_after_a_month_of_waiting_counts_from_the_redo_on(
     agent: Agent,
 ) -> None:
     session = refined(agent, deletes)
@@ -350,7 +350,7 @@ def told_twice(agent: Agent) -> tuple[AgentMemory, AgentMemory]:
     return first, second
 
 
-def test_what_the_session_took_away_must_still_be_said(agent: Agent) -> None:
+def test_refuses_a_redo_that_would_lose_what_its_session_removed(agent: Agent) -> None:
     first, second = told_twice(agent)
     session = refined(agent, lambda session, _: editing.delete(session, first.id))
     undo(session)
@@ -361,7 +361,7 @@ def test_what_the_session_took_away_must_still_be_said(agent: Agent) -> None:
     )
 
 
-def test_what_a_later_session_took_away_must_still_be_said(agent: Agent) -> None:
+def test_refuses_a_redo_that_would_lose_what_a_later_session_removed(agent: Agent) -> None:
     first, second = told_twice(agent)
     session = refined(agent, lambda session, _: editing.delete(session, first.id))
     undo(session)
@@ -370,7 +370,7 @@ def test_what_a_later_session_took_away_must_still_be_said(agent: Agent) -> None
     assert f"what #{first.id}, #{second.id} said" in refused(session)
 
 
-def test_what_an_earlier_session_took_away_must_still_be_said(agent: Agent) -> None:
+def test_refuses_a_redo_that_would_lose_what_an_earlier_session_removed(agent: Agent) -> None:
     told, others = [word for word in WORDS.split() if word.isalpha()], ["north", "south"]
     first, whole, half, _less = (
         factories.memory(agent, " ".join(words))
@@ -387,7 +387,7 @@ def test_what_an_earlier_session_took_away_must_still_be_said(agent: Agent) -> N
     )
 
 
-def test_a_duplicate_stays_whose_survivor_is_gone_whatever_the_settings(
+def test_keeps_a_duplicate_whose_survivor_is_gone_whatever_the_settings(
     agent: Agent, app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle_for(app, monkeypatch, details="count")
@@ -401,7 +401,7 @@ def test_a_duplicate_stays_whose_survivor_is_gone_whatever_the_settings(
     )
 
 
-def test_an_undo_is_refused_on_which_a_redone_session_relies(agent: Agent) -> None:
+def test_refuses_an_undo_that_a_redone_session_relies_on(agent: Agent) -> None:
     parts = [factories.memory(agent, text) for text in THIRDS]
     whole = factories.memory(agent, " ".join(reversed(THIRDS)))
     db.session.commit()
@@ -419,7 +419,7 @@ def test_an_undo_is_refused_on_which_a_redone_session_relies(agent: Agent) -> No
     assert undo(merges).effect.brought_back == len(ids)
 
 
-def test_an_undo_whose_record_was_altered_is_not_relied_on(agent: Agent) -> None:
+def test_does_not_rely_on_an_undo_whose_record_was_altered(agent: Agent) -> None:
     session = refined(agent, deletes)
     undo(session)
     sequence = last_record(agent).sequence
@@ -437,7 +437,7 @@ def test_an_undo_whose_record_was_altered_is_not_relied_on(agent: Agent) -> None
 # -- whose undo it was -----------------------------------------------------------------------------
 
 
-def test_what_the_agent_undid_itself_nobody_else_redoes(agent: Agent) -> None:
+def test_only_the_agent_redoes_what_it_undid_itself(agent: Agent) -> None:
     session = refined(agent, deletes)
     time_machine.undo_own_last(session)
 
@@ -453,7 +453,7 @@ def test_what_the_agent_undid_itself_nobody_else_redoes(agent: Agent) -> None:
     assert factories.journal(agent)[-1].content.startswith("I undid the undo of my refinement")
 
 
-def test_what_an_admin_undid_the_agent_does_not_redo(agent: Agent) -> None:
+def test_the_agent_does_not_redo_what_an_admin_undid(agent: Agent) -> None:
     session = refined(agent, deletes)
     undo(session)
 

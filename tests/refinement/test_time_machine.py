@@ -498,7 +498,7 @@ def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> 
     assert problems() == []
 
 
-def test_an_undo_is_refused_that_would_leave_unsaid_what_a_later_session_deleted(
+def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
     app: Flask,
 ) -> None:
     near, fact = "We watched the herons along the river", "Mira found 17 herons at Kastell"
@@ -522,7 +522,7 @@ def test_an_undo_is_refused_that_would_leave_unsaid_what_a_later_session_deleted
 
 
 @pytest.mark.parametrize("details", ["keep", "count"])
-def test_an_undo_is_refused_that_would_discard_the_copy_on_which_a_duplicate_went(
+def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate(
     app: Flask, monkeypatch: pytest.MonkeyPatch, details: str
 ) -> None:
     settings = replace(app.extensions["refine.settings"], details=details)

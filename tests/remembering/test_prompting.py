@@ -100,7 +100,7 @@ def test_an_agent_without_core_memories_reads_that_it_has_none(app: Flask, subte
             assert "You have no core memories yet." in text_of(task)
 
 
-def test_of_too_many_core_memories_the_newest_that_fit_are_shown(app: Flask, subtests: Any) -> None:
+def test_shows_the_newest_core_memories_if_not_all_fit(app: Flask, subtests: Any) -> None:
     agent = factories.agent()
     for day in range(1, 21):
         created_at = datetime(2026, 3, day, tzinfo=UTC)

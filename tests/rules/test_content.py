@@ -77,7 +77,7 @@ def test_a_prompt_is_trimmed_and_bounded_and_blank_means_the_default() -> None:
     )
 
 
-def test_of_an_answer_the_first_ten_thousand_characters_are_stored_and_the_cut_is_marked() -> None:
+def test_stores_ten_thousand_characters_of_an_answer_and_marks_the_cut() -> None:
     assert reply_text("reply", None) is None
     assert reply_text("reply", " YES\n") == " YES\n"
     assert reply_text("reply", "🦉" * 10_000) == "🦉" * 10_000
@@ -104,7 +104,7 @@ def test_a_name_is_one_line_without_control_characters() -> None:
     assert not_refused(name, ["x" * 201], "name has 201 characters; at most 200") == []
 
 
-def test_a_visible_name_has_no_character_that_nobody_sees() -> None:
+def test_a_visible_name_has_no_invisible_characters() -> None:
     def visible(text: object) -> str:
         return visible_name(text, field="name")
 

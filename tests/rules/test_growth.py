@@ -39,7 +39,7 @@ def test_nothing_is_foreseen_for_more_than_two_years() -> None:
     assert growth(tokens=1_001, tokens_before=1_000, budget=1_053).over_at is None
 
 
-def test_what_is_over_already_will_not_be() -> None:
+def test_gives_no_date_if_the_budget_is_already_exceeded() -> None:
     assert growth(tokens=2_000).over_tokens == 0
     assert growth(tokens=2_001).over_tokens == 1
     assert growth(tokens=2_001).over_at is None

@@ -128,7 +128,7 @@ def test_every_group_is_listed_before_one_is_listed_again() -> None:
     )
 
 
-def test_two_locked_texts_make_no_pair_but_one_does_with_its_nearest_that_is_not() -> None:
+def test_pairs_a_locked_text_with_its_nearest_unlocked_one_but_never_two_locked_texts() -> None:
     texts = [GEESE, f"{GEESE}!", f"{GEESE} again"]
 
     assert ids_of(pairs_of(*texts, locked=(1, 2))) == [(1, 3), (2, 3)]

@@ -61,7 +61,7 @@ def test_prices_and_costs_have_few_digits_and_no_call_costs_more_than_100_dollar
         {"prompt": "1e9999999", "completion": "1e99999999999999999999"},
     ],
 )
-def test_what_is_no_price_for_a_token_is_none(pricing: Any) -> None:
+def test_an_invalid_price_for_a_token_is_none(pricing: Any) -> None:
     assert listed_price(pricing) is None
 
 

@@ -289,7 +289,7 @@ def test_a_schedule_is_kept_with_single_spaces() -> None:
         "0 4 * * 1\x00",
     ],
 )
-def test_what_is_no_cron_expression_of_five_fields_is_refused(schedule: object) -> None:
+def test_refuses_anything_but_a_cron_expression_of_five_fields(schedule: object) -> None:
     with pytest.raises(InvalidValue, match="schedule must be a cron expression of five fields"):
         valid_schedule(schedule)
 
@@ -344,7 +344,7 @@ def test_iana_names_are_time_zones(zone: str) -> None:
     [None, 7, "", " ", "Berlin", "europe/berlin", "UTC+1", "+01:00", "../UTC", "/etc/passwd"]
     + ["Europe/Berlin ", "Europe", "UTC\x00", ["UTC"]],
 )
-def test_what_is_no_iana_name_is_refused(zone: object) -> None:
+def test_refuses_anything_but_an_iana_name(zone: object) -> None:
     with pytest.raises(InvalidValue, match="time_zone must be an IANA name"):
         valid_time_zone(zone)
 

@@ -508,7 +508,7 @@ def test_the_cap_counts_mutations_but_no_errors(tool, ids):
     assert tool.execute(action="complete", summary="Done.")["type"] == "refinement_complete"
 
 
-def test_a_memory_that_changed_is_shown_as_it_is_now_and_the_second_try_works(tool, ids):
+def test_shows_a_changed_memory_as_it_is_now_and_accepts_the_second_try(tool, ids):
     memory(ids[0]).content = content(ids[1]) + " (rewritten)"
     db.session.commit()
 

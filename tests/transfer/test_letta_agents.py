@@ -181,7 +181,7 @@ class TestAFileInAString:
         assert reason == ("is a JSON string of more than 1 MB; unwrap it first (jq -r . FILE)")
 
 
-def test_an_agent_whose_blocks_the_file_does_not_name_does_not_get_those_of_another() -> None:
+def test_an_agent_without_named_blocks_does_not_get_those_of_another() -> None:
     file = {
         "agents": [
             {"id": "agent-0", "name": "Ada", "block_ids": ["block-0"]},

@@ -104,7 +104,7 @@ def test_what_becomes_of_zero_data_retention_is_said(
         ("https://llm.example.org/v1", "openrouter", True),
     ],
 )
-def test_a_host_whose_dialect_is_known_is_asked_in_no_other(
+def test_asks_a_host_with_a_known_dialect_in_no_other(
     base_url: str, dialect: str, is_asked: bool
 ) -> None:
     room = Room.of(128_000)

@@ -46,7 +46,7 @@ def test_deletes_what_another_memory_says_in_full() -> None:
     assert careful(conversation(shorter, longer)) == [{"action": "delete", "id": 1}]
 
 
-def test_unites_memories_of_which_each_says_more_than_the_other() -> None:
+def test_unites_memories_that_each_say_something_the_other_does_not() -> None:
     one, other = "Ruth has 3 old hens. Tom knows it.", "Ruth has three old hens. Anna fed them."
 
     (step,) = careful(conversation(one, other))

@@ -29,7 +29,7 @@ from tests.web.conftest import (
 )
 
 PURPOSE = "to see why it declined"
-WISH = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
+TERMS = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def past_its_end() -> None:
 def test_a_request_redirects_to_its_page_and_is_queued(
     redis: Redis, dashboard: Browser, agent: Agent
 ) -> None:
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
     (grant,) = grants()
     assert answer.status_code == 303
@@ -84,9 +84,9 @@ def test_the_preview_is_exactly_what_the_agent_is_asked(
     redis: Redis, dashboard: Browser, agent: Agent, model: Any, app: Flask, monkeypatch: Any
 ) -> None:
     purpose = 'to see why it declined; "quoted" <b>bold</b>\nand on a second line'
-    wish = {**WISH, "purpose": purpose}
+    terms = {**TERMS, "purpose": purpose}
 
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", {**wish, "preview": "1"})
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", {**terms, "preview": "1"})
 
     assert answer.status_code == 200
     assert grants() == []
@@ -97,7 +97,7 @@ def test_the_preview_is_exactly_what_the_agent_is_asked(
     agent.model_id = "test/model"
     db.session.commit()
     model.say("NO")
-    dashboard.submit(f"/access/new?agent={agent.id}", wish)
+    dashboard.submit(f"/access/new?agent={agent.id}", terms)
     ask_for_access(str(grants()[0].id))
     assert html.unescape(shown[1]) == model.requests[0]["messages"][1]["content"]
 
@@ -123,13 +123,13 @@ def test_invalid_requests_are_explained_and_kept_in_the_form(
     ]
 
     for field, value, problem in invalid:
-        answer = dashboard.submit(f"/access/new?agent={agent.id}", {**WISH, field: value})
+        answer = dashboard.submit(f"/access/new?agent={agent.id}", {**TERMS, field: value})
 
         assert answer.status_code == 422, (field, value)
         assert problem in words_of(answer.text)
-        assert html.escape({**WISH, field: value}["purpose"]) in answer.text
-    for field in WISH:
-        incomplete = {name: value for name, value in WISH.items() if name != field}
+        assert html.escape({**TERMS, field: value}["purpose"]) in answer.text
+    for field in TERMS:
+        incomplete = {name: value for name, value in TERMS.items() if name != field}
         answer = dashboard.submit(f"/access/new?agent={agent.id}", incomplete)
         assert answer.status_code == 422, field
     assert grants() == []
@@ -139,7 +139,7 @@ def test_invalid_requests_are_explained_and_kept_in_the_form(
 def test_any_duration_in_range_is_accepted(
     redis: Redis, dashboard: Browser, agent: Agent, minutes: str
 ) -> None:
-    dashboard.submit(f"/access/new?agent={agent.id}", {**WISH, "duration_minutes": minutes})
+    dashboard.submit(f"/access/new?agent={agent.id}", {**TERMS, "duration_minutes": minutes})
 
     assert [grant.duration_minutes for grant in grants()] == [int(minutes)]
 
@@ -147,15 +147,15 @@ def test_any_duration_in_range_is_accepted(
 def test_a_request_without_a_valid_agent_is_not_found(dashboard: Browser) -> None:
     for query in ("", "?agent=", "?agent=x", "?agent=٣", f"?agent={10**30}"):
         assert dashboard.get(f"/access/new{query}").status_code == 404, query
-        assert dashboard.submit(f"/access/new{query}", WISH).status_code == 404, query
+        assert dashboard.submit(f"/access/new{query}", TERMS).status_code == 404, query
 
 
 def test_a_second_request_is_refused_with_a_link_to_the_first(
     redis: Redis, dashboard: Browser, agent: Agent
 ) -> None:
-    dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+    dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
     (first,) = grants()
     assert answer.status_code == 409
@@ -170,7 +170,7 @@ def test_the_form_says_that_a_model_change_bars_access(
     db.session.commit()
 
     page = dashboard.get(f"/access/new?agent={agent.id}")
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
     assert (page.status_code, answer.status_code) == (200, 409)
     for said in (page.text, answer.text):
@@ -184,7 +184,7 @@ def test_a_request_without_redis_stays_queued(
     away = replace(app.extensions["refine.settings"], redis_url="redis://127.0.0.1:9/0")
     monkeypatch.setitem(app.extensions, "refine.settings", away)
 
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
     assert answer.status_code == 303
     assert [grant.status for grant in grants()] == ["requested"]
@@ -360,9 +360,7 @@ def test_a_long_list_of_what_was_read_has_pages(dashboard: Browser, grant: Acces
     assert read_list(dashboard, html.unescape(older)).count("Memory #") == 10
 
 
-def test_a_grant_under_which_nothing_was_read_says_so(
-    dashboard: Browser, grant: AccessGrant
-) -> None:
+def test_says_so_if_nothing_was_read_under_a_grant(dashboard: Browser, grant: AccessGrant) -> None:
     assert "What was read Nothing yet." in read_list(dashboard, f"/access/{grant.id}")
     dashboard.submit(f"/access/{grant.id}/end")
     assert "What was read Nothing." in read_list(dashboard, f"/access/{grant.id}")
@@ -570,15 +568,8 @@ def test_account_records_hold_nothing_to_open(dashboard: Browser, grant: AccessG
 
 @pytest.fixture
 def no_records(grant: AccessGrant) -> Iterator[None]:
-    sql.run(
-        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
-        "CREATE TRIGGER refuse_views BEFORE INSERT ON audit_logs FOR EACH ROW "
-        "WHEN (NEW.action = 'memory_access_viewed') EXECUTE FUNCTION refuse_views()",
-    )
-    yield
-    db.session.rollback()
-    sql.run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+    with sql.refused_views():
+        yield
 
 
 def test_nothing_is_shown_if_reading_cannot_be_recorded(

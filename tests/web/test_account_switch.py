@@ -90,7 +90,7 @@ def test_many_accounts_are_found_by_name(
     assert "No accounts match." in words_of(site_admins.get("/accounts?q=nowhere").text)
 
 
-def test_who_sees_one_account_has_no_switch(
+def test_a_user_with_one_account_has_no_switch(
     dashboard: Browser, signed_in: SignedIn, admin: User
 ) -> None:
     of_the_only_account = signed_in(person(site_admin=True, account=admin.account))

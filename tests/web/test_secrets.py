@@ -400,8 +400,8 @@ def test_a_secret_that_ended_opens_nothing_once_its_row_is_put_back(
 # -- how it is compared ----------------------------------------------------------------------------
 
 
-def test_digests_are_compared_in_a_time_that_does_not_tell_how_much_of_one_is_right() -> None:
-    """Secrets themselves are looked up by a keyed hash, of which nobody can choose a part."""
+def test_compares_digests_in_constant_time() -> None:
+    """Secrets themselves are looked up by a keyed hash that nobody can choose a part of."""
     compared = [
         ast.unparse(node)
         for node in ast.walk(ast.parse(inspect.getsource(attested)))

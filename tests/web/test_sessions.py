@@ -517,7 +517,7 @@ def test_sessions_of_others_cannot_be_ticked(dashboard: Browser, ended: Refineme
     assert two.status_code == 404
 
 
-def test_what_is_no_session_is_not_ticked(dashboard: Browser, ended: RefinementSession) -> None:
+def test_an_invalid_session_id_is_not_ticked(dashboard: Browser, ended: RefinementSession) -> None:
     page = dashboard.get("/sessions/compare?session=x&session=&session=%00").text
 
     assert boxes_of(page) == ([str(ended.id)], [])
@@ -741,7 +741,7 @@ def test_each_step_says_when_it_came_and_how_much_is_gone(
     assert f"memory discarded #{second.id} -25 {before + 50} / 125" in words
 
 
-def test_the_step_at_which_all_was_undone_is_marked(
+def test_marks_the_step_at_which_everything_was_undone(
     dashboard: Browser, running: RefinementSession
 ) -> None:
     ids = [memory.id for memory in db.session.scalars(running.agent.ledger.core()).all()]

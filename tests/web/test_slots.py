@@ -110,7 +110,7 @@ def test_a_slot_leads_to_its_sessions(admin: User, signed_in: SignedIn) -> None:
 @pytest.mark.parametrize(
     "slot", ["", "soon", "2026-03-16", "2026-03-16T04:00", "9999-12-31T23:00Z"]
 )
-def test_what_is_no_slot_filters_nothing(dashboard: Browser, slot: str) -> None:
+def test_an_invalid_slot_filters_nothing(dashboard: Browser, slot: str) -> None:
     factories.session(factories.agent("one", account=db.session.scalars(db.select(Account)).one()))
     db.session.commit()
 

@@ -354,7 +354,7 @@ def test_a_cap_that_cannot_be_checked_says_so(
     assert "or remove the cap. Nothing starts automatically until then." in words
 
 
-def test_a_cost_of_which_nothing_is_known_is_not_set_against_the_cap(
+def test_does_not_compare_an_unknown_cost_with_the_cap(
     dashboard: Browser, capped: Callable[..., None]
 ) -> None:
     capped("5", "0", "0", unpriced_calls=1)

@@ -1,7 +1,7 @@
 """Many rows at once: what lists, sums and counts look at, without content that anybody opens.
 
 These rows are as many, as large and as spread over two years as an installation's. Memories and
-records are fillers: their digests and hashes are not genuine. All other rows are genuine, but for
+records are fillers: their digests and hashes are not genuine. All other rows are genuine, except
 what nobody opens.
 """
 
@@ -128,7 +128,7 @@ def add_agents(accounts: list[Account], count: int) -> int:
 
 def fill(after: int, records_each: int, memories_each: int) -> None:
     """Give every agent after this id memories, runs, records, a reader and a token."""
-    db.session.commit()  # a transaction that stays idle for so long would be ended
+    db.session.commit()  # a transaction that stays idle for this long would be ended
     with db.engine.begin() as connection:
         connection.execute(text("SELECT setseed(0.16)"))
         connection.execute(text(_MEMORIES), {"after": after, "each": memories_each})

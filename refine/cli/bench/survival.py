@@ -96,8 +96,8 @@ def bench_survival(
     lose what they can.
 
     Prints a table by week for each model, and a summary. Exit code 1 if a promise is broken: a
-    detail is lost; a hostile model leaves less than 95 % of the originals (memories of which half
-    the words stand in one memory); an agent keeps less than half of its tokens over 30 days; the
+    detail is lost; a hostile model leaves less than 95 % of the originals (an original is left if
+    one memory has half of its words); an agent keeps less than half of its tokens over 30 days; the
     careful model loses an original, leaves more than 5 % of the duplicates, or has more than 1 % of
     its merges refused.
 

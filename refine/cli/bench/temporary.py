@@ -54,7 +54,7 @@ def settings_for(folder: Path, **variables: str) -> Settings:
 
 
 def settings_on_own_database(folder: Path) -> Settings:
-    """Return the settings of the environment, but for an empty database in this folder."""
+    """Return the settings of the environment, with an empty database in this folder."""
     kept = {name: text for name, text in os.environ.items() if name not in OF_INSTALLATION}
     return settings_for(folder, **kept)
 

@@ -113,7 +113,7 @@ def seeded(size: Size) -> Iterator[World]:
     """Yield a world of this size, in a temporary database with a Valkey of its own."""
     with (
         temporary_folder() as folder,
-        # a disk that others use, too, would hide what is compared
+        # a disk that others use as well would hide what is compared
         temporary_database(_settings(folder), durable=False, valkey=True),
     ):
         began = time.monotonic()

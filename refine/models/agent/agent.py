@@ -77,7 +77,7 @@ class Agent(Configurable, Base):
     )
 
     def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
-        # id and key come first: they seal the prompts among the fields
+        # id and key come first: they are needed to seal the prompts among the fields
         self.wrapped_key = WrappedKey.for_agent(row_id(self))
         self.is_bound = self.prompts_in_place = True
         super().__init__(account=account, name=name, model_id=model_id, **fields)

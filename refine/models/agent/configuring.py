@@ -31,7 +31,7 @@ _CHANGED = "agent_settings_update"
 
 
 class _Written(NamedTuple):
-    """Which prompt was written, by whom, when; ``prompt`` is None for those an agent came with."""
+    """A prompt, its author and date; ``prompt`` is None for those an agent came with."""
 
     prompt: str | None
     by: str | None
@@ -72,8 +72,8 @@ class Configurable(AgentSettings):
     ) -> list[str]:
         """Set fields of ``ADMIN_FIELDS`` as an admin; return the names of those that changed.
 
-        Recorded as ``agent_settings_update``; ``by`` says in its data who it was, if no user.
-        InvalidValue, also for any other field, changes nothing. A new model changes the
+        Recorded as ``agent_settings_update``; ``by`` names the actor in its data, if it was
+        not a user. InvalidValue, also for any other field, changes nothing. A new model changes the
         agent's identity (see ``_mark_identity_change``).
         """
         require_allowed(fields, ADMIN_FIELDS)
@@ -118,7 +118,7 @@ class Configurable(AgentSettings):
         reflection; only the agent itself can turn it on.
 
         A prompt that the platform did not write last counts as changed even by the same words:
-        otherwise the platform, or whoever sees the records, would learn that it guessed them.
+        otherwise the platform, or a reader of the records, would learn that it guessed them.
         """
         require_allowed(fields, PLATFORM_FIELDS)
         self.lock()
@@ -131,7 +131,7 @@ class Configurable(AgentSettings):
             self._record_settings(data={"changes": changes, **actor})
         for field, value in after.items():
             if field in unknown:
-                setattr(self, field, None)  # the same words are sealed anew
+                setattr(self, field, None)  # so that equal words are sealed again
             setattr(self, field, value)
             after[field] = getattr(self, field)
         if after.get("memory_reflection_prompt", "") is None:
@@ -153,7 +153,7 @@ class Configurable(AgentSettings):
         return changed
 
     def clear_refinement_prompt(self, *, user: Actor, at: datetime | None = None) -> bool:
-        """Reset the session style to the default without reading it; tell whether it was set."""
+        """Reset the session style to the default without reading it; tell whether one was set."""
         self.lock()
         before = self.refinement_prompt
         if before is None:
@@ -172,7 +172,7 @@ class Configurable(AgentSettings):
     def changes_by_others(self) -> list[dict[str, str]]:
         """Return the recent changes of ``IDENTITY_FIELDS``, except for the agent's own.
 
-        Each as its date, what was changed, and by whom: a platform or an admin.
+        Each as its date, what was changed, and who changed it: a platform or an admin.
         """
         by = AuditLog.data["by"].as_string()
         recent = select(AuditLog).where(

@@ -1,8 +1,8 @@
 """Figures on an agent's row: what lists show of its ledger and its sessions.
 
-Triggers of the database keep them, in the transaction of what they count (migration 0019), so they
-hold whoever writes; ``refine audit verify`` compares them with the rows. They decide nothing that a
-session may remove: that is measured on the memories themselves.
+Triggers of the database update them, in the transaction of what they count (migration 0019), so
+they are right whoever writes; ``refine audit verify`` compares them with the rows. They do not
+decide what a session may remove: that is measured on the memories themselves.
 """
 
 import uuid

@@ -59,13 +59,13 @@ class LedgerOwner(Figures, Attested):
         return self.wrapped_key.open(owner, allow_unbound=self._awaits_binding())
 
     def _awaits_binding(self) -> bool:
-        """Tell whether an upgrade has yet to bind the key, whatever older rows say."""
+        """Tell whether an upgrade still has to bind the key, whatever older rows say."""
         if self.is_bound or not WrappedKey.platform_key().opens_unbound:
             return False
         return not db.session.scalar(select(is_recorded("Agent", literal(self.id), _BOUND)))
 
     def bind(self) -> None:
-        """Bind the key to this agent: from now on, nothing opens that is not bound to its place.
+        """Bind the key to this agent: from now on, only what is bound to its place opens.
 
         Recorded as ``agent_bound``: older versions of its row and of keys that are put back do not
         change that.
@@ -128,12 +128,12 @@ class LedgerOwner(Figures, Attested):
     ) -> Sequence[Self]:
         """Lock the agents among ``ids`` that are ``due``, and return those that still are.
 
-        Whom another transaction has locked is left out or, with ``wait``, waited for.
+        Agents that another transaction has locked are left out or, with ``wait``, waited for.
         """
         mine = due.where(cls.id.in_(ids)).order_by(cls.id)
         lock = mine.with_for_update(key_share=True, skip_locked=not wait, of=cls)
         locked_ids = db.session.scalars(lock).all()
-        # what was done to them before they were locked is seen by a statement of its own
+        # a new statement sees what was done to them before they were locked
         still_due = due.with_only_columns(cls, maintain_column_froms=True)
         return (
             db.session.scalars(

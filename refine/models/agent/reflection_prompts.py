@@ -28,7 +28,7 @@ _NOTE = (
 
 
 class _ReflectionPrompt(SealedText[str | None]):
-    """One of the two prompts, read and written where the agent's row has it."""
+    """One of the two prompts, read and written in the column where the agent's row has it."""
 
     def _column(self, instance: Any) -> str:
         _ = instance.is_genuine  # loads the row as it was at one moment

@@ -30,7 +30,7 @@ AUTHORED_FIELDS = (
 # Fields that an admin may set in the dashboard.
 ADMIN_FIELDS = ("model_id", "core_token_budget", "refinement_threshold", "paused", "active")
 
-# Those that an admin may set for many agents at once: none of what makes an agent who it is.
+# Those that an admin may set for many agents at once: nothing that belongs to an agent's identity.
 MANY_FIELDS = ("core_token_budget", "refinement_threshold", "paused")
 
 # Fields that an agent's platform may set over the API; it writes prompts but never reads them.

@@ -126,7 +126,7 @@ class HeadValues:
 
 
 class StoredHead(HeadValues):
-    """A head of which only the values were read."""
+    """A head whose values alone were read."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         vars(self).update(values)
@@ -170,7 +170,7 @@ class ChainHead(HeadValues, Base):
         """Add the head of a new owner's chain, without records; nothing if there is one.
 
         The platform's chain begins with the first of all. RowAltered if others exist without it,
-        or with one that is not signed: in a database whose upgrade was cut off nothing may begin.
+        or with one that is not signed: no chain may begin after an interrupted upgrade.
         """
         executor = executor if executor is not None else db.session
         if owner != PLATFORM_OWNER:
@@ -233,7 +233,7 @@ class ChainHead(HeadValues, Base):
 
     @classmethod
     def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
-        """Return whose chain it is, as the unique index has it: with 0 as no parameter."""
+        """Return whose chain it is, as in the unique index: the 0 is not a parameter."""
         nobody = literal_column("0", BigInteger)
         return func.coalesce(cls.account_id, nobody), func.coalesce(cls.agent_id, nobody)
 

@@ -51,11 +51,11 @@ class Walk:
 
     @property
     def reads_after(self) -> int:
-        """After which sequence to read; before the first record, whatever is there."""
+        """The sequence to read after; at the start the lowest, so that every record is read."""
         return self.sequence or _LOWEST
 
     def follow(self, record: StoredRecord) -> None:
-        """Go on to the next record; ChainBroken if it is not the one that must follow."""
+        """Continue with the next record; ChainBroken if it is not the one that must follow."""
         expected, hash_ = self.sequence + 1, record.hash
         if record.sequence != expected:
             raise ChainBroken(
@@ -136,8 +136,8 @@ def mark_verified(
 ) -> None:
     """Store up to where chains were verified, and how many memories of each.
 
-    A head that somebody else has locked is left for the next time: whoever has one may wait for
-    another.
+    A head that somebody else has locked is left for the next time, because its holder may wait for
+    another head.
     """
     heads = db.session.scalars(
         select(ChainHead)
@@ -146,7 +146,7 @@ def mark_verified(
         .with_for_update(skip_locked=True)
         .execution_options(populate_existing=True)
     )
-    # one that is not genuine was changed meanwhile, which the next verification finds
+    # one that is not genuine was changed meanwhile; the next verification finds it
     genuine = [head for head in heads if head.is_genuine]
     for head in genuine:
         sequence = positions[head.id].sequence

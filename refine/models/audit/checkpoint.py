@@ -1,4 +1,4 @@
-"""Checkpoints: up to where each chain was verified, so that the next verification goes on there.
+"""Checkpoints: up to where each chain was verified, so that the next verification continues there.
 
 Somebody who can write to the database could move a checkpoint, or put back an older one. So it
 carries a keyed digest over its place, and counts only while the chain still has the record there,

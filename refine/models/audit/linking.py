@@ -45,7 +45,7 @@ class Event(NamedTuple):
     sealed: Mapping[str, Any] | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of the record that hold it, but for what is sealed."""
+        """Return the columns of the record that hold it, except the sealed ones."""
         kind, id_ = self.subject if self.subject is not None else (None, None)
         return {
             "action": self.action,

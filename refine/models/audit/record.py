@@ -85,7 +85,7 @@ class AuditLog(Base):
     __tablename__ = "audit_logs"
     __table_args__ = (
         UniqueConstraint("chain_id", "sequence"),
-        # what is about a memory, which most records are, is found by the ids in their data
+        # most records are about a memory: they are found by the ids in their data
         Index(
             "ix_audit_logs_subject",
             "auditable_type",
@@ -172,12 +172,12 @@ class AuditLog(Base):
     )
     transaction_at: Mapped[datetime] = mapped_column(server_default=text("now()"), deferred=True)
 
-    # from ``data``, of which a list of records, or a plot, would read hundreds of kilobytes each
+    # from ``data``: lists and plots would otherwise read hundreds of kilobytes for each record
     mass_after: Mapped[int | None] = _figure(Integer, "(data ->> 'mass_after')::integer")
     by: Mapped[str | None] = _figure(Text, "data ->> 'by'")
     client_address: Mapped[str | None] = _figure(Text, "data #>> '{from,address}'")
 
-    # by name: the log knows none of the models that it is about
+    # by name: the log does not import the models that it is about
     agent: Mapped[Any] = relationship("Agent")
     user: Mapped[Any] = relationship("User")
 

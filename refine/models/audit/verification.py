@@ -35,12 +35,12 @@ from refine.rules.quantities import plural, rough_span
 
 # How often the clock starts a verification.
 VERIFIED_EVERY = timedelta(days=1)
-# How often it is in full; otherwise it goes on from where chains were verified before.
+# How often it is in full; otherwise it continues where chains were verified before.
 IN_FULL_EVERY = timedelta(days=7)
 # When verification counts as late: this long after the last one finished.
 IS_LATE_AFTER = timedelta(days=3)
 
-# So many of the newest verifications are looked at whenever a page asks for the alarm.
+# How many of the newest verifications are read whenever a page asks for the alarm.
 _WATCHED = 7
 
 _READABLE = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
@@ -65,7 +65,7 @@ AlarmKind = Literal["failed", "altered", "late"]
 
 @dataclass(frozen=True)
 class Alarm:
-    """What is wrong, in words for a site admin: it names rows, no content."""
+    """What is wrong, in words for a site admin: it names rows, but no content."""
 
     kind: AlarmKind
     alarm_text: str
@@ -101,7 +101,7 @@ class Verification(Attested, Base):
     first_problem: Mapped[str | None] = mapped_column(Text)
     seen_at: Mapped[datetime | None] = mapped_column(_ReadInstant)
     seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    # whether it went on from where chains were verified before
+    # whether it continued where chains were verified before
     goes_on: Mapped[BoolFalse]
 
     later_digest_columns = ("goes_on",)
@@ -131,7 +131,7 @@ class Verification(Attested, Base):
 
     @classmethod
     def unstored(cls, begun_by: BegunBy, at: datetime, *, goes_on: bool = False) -> "Verification":
-        """Return one that counts like any other, and is not kept: for a database without writes."""
+        """Return one that counts like any other but is not stored: for a read-only database."""
         begun = cls(begun_by=begun_by, started_at=at, after_chain_id=0, goes_on=goes_on)
         begun.chains = begun.records = begun.memories = begun.problems = 0
         return begun
@@ -140,8 +140,8 @@ class Verification(Attested, Base):
     def due(cls, at: datetime) -> "Verification | None":
         """Return the clock's verification that is not finished, or a new one if it is time.
 
-        One whose row was changed outside the application does not count, nor is one gone on with
-        that began days ago: it may be an old version of its row.
+        One whose row was changed outside the application does not count. One that began days ago is
+        not continued: it may be an old version of its row.
         """
         last = cls._newest(lambda found: found.begun_by == "clock")
         if last is not None and last.ended_at is None and last.started_at > at - IS_LATE_AFTER:
@@ -195,10 +195,10 @@ class Verification(Attested, Base):
     def alarm(cls) -> Alarm | None:
         """Return what to be alarmed about, None if there is nothing.
 
-        A failed one alarms until a site admin has looked at it and a later one found nothing
-        wrong; one whose row was changed outside the application, until a site admin has looked.
-        The record of a failure alarms likewise, whatever its row says by now. If none has ended
-        for ``IS_LATE_AFTER``, that alarms too.
+        A failed verification alarms until a site admin has looked at it and a later one found
+        nothing wrong; one whose row was changed outside the application, until a site admin has
+        looked. The record of a failure alarms as well, whatever its row says by now, and so does a
+        last end that is ``IS_LATE_AFTER`` ago.
         """
         last_ended_at = None
         rows = _watched().rows()
@@ -305,7 +305,7 @@ def _recorded(*actions: str) -> Select[AuditLog]:
 
 
 def _installed_before(at: datetime) -> datetime | None:
-    """Return when the database was made, as far as that is before ``at``; else None.
+    """Return when the database was made, if that is before ``at``; otherwise None.
 
     Its key's date could be altered; no record's could.
     """

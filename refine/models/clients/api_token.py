@@ -164,7 +164,7 @@ class ApiToken(Attested, Base):
         is_first = self.kind == "agent" and not self.was_used and self._record_first_use(at)
         if self.last_used_at is not None and self.last_used_at > before:
             return is_first
-        # the stored row decides; what was loaded spares most requests a statement
+        # the stored row decides; the loaded one saves most requests a statement
         is_stale = or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at <= before)
         noted = db.session.execute(
             update(ApiToken)

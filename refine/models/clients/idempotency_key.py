@@ -42,7 +42,7 @@ class IdempotencyKey(Base):
     """One key of one token: the hash of its request, and the answer once there is one.
 
     Answers may hold memories, so they are sealed under the agent's key, or the platform's for a
-    platform token; the request's hash is keyed likewise.
+    platform token; the request's hash has the same key.
     """
 
     __tablename__ = "idempotency_keys"

@@ -34,7 +34,7 @@ from refine.models.ledger.row import MemoryRow
 # somebody import, they could confirm a guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id", "already_here"})
 
-# What changes the mass at once by much, or by hand, but for sessions.
+# Large or manual changes of the mass, other than sessions.
 NOTABLE = (
     "memory_refinement_rollback",
     "memory_imported",
@@ -187,7 +187,7 @@ def records_of_memory(memory: MemoryRow) -> Select[AuditLog]:
 def record_ids_about(memory_id: int) -> Sequence[int]:
     """Return the ids of the records that changed this memory, or showed it to somebody.
 
-    By themselves, because the database takes them for so many that it would sort all others.
+    In a query of their own: the database overestimates their number and would sort all others.
     """
     return db.session.scalars(select(AuditLog.id).where(AuditLog.is_about_memory(memory_id))).all()
 

@@ -5,8 +5,8 @@ into a record's ``data``, its contents into ``sealed``. The *state* of a memory 
 type, flag, tags, original date, and whether it is discarded; a keyed digest of the state tells
 whether a memory is still as a session showed it, or as a record left it.
 
-A record stores nothing twice: ``after`` holds what is not as in ``before``, fields that are unset
-are left out, and a memory was recorded when it was created unless another time is given. Version 1
+A record stores nothing twice: ``after`` holds what differs from ``before``, unset fields are left
+out, and a memory was recorded when it was created unless another time is given. Version 1
 stored all of it, and is read in the same way.
 """
 
@@ -39,7 +39,7 @@ _UNSET: Image = {
 _UNSET_CONTENTS: Image = {"extra": None}
 _UNSET_FIELDS = {**_UNSET, **_UNSET_CONTENTS}
 _SEALED_FIELDS = ("content", "extra")
-# What stands in a stored image, but not in that of a memory: the last two in version 1.
+# Fields of a stored image that a memory's own does not have: the last two in version 1.
 _ONLY_STORED = frozenset({"digest", "content_hash", "agent_id"})
 
 
@@ -83,7 +83,7 @@ def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
 
 
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state that an image shows; the time of a discard is no part of it."""
+    """Return the state that an image shows; the time of a discard is not part of it."""
     state = {field: image[field] for field in STATE_FIELDS}
     state["discarded"] = image["discarded_at"] is not None
     return state
@@ -169,7 +169,7 @@ def _implied_in(memory: Mapping[str, Any]) -> Image:
 
 
 def _whole(memory: Mapping[str, Any], implied: Image) -> dict[str, Any]:
-    """Return a stored memory with all fields of its images; ``before`` is None if it is new."""
+    """Return a stored memory with all fields of its images; ``before`` is None for a new one."""
     stored = memory.get("before")
     before = None if stored is None else {**implied, **stored}
     after = {**(before or implied), **memory["after"]}

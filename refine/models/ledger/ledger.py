@@ -99,7 +99,12 @@ class Ledger:
     def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these content hashes.
 
+<<<<<<< HEAD
         Not those that a session wrote: its rollback or undo would take back what the agent saved.
+=======
+        Leaves out those that changed since the running session began: what a session writes may be
+        taken back, and what the agent saves meanwhile must stay.
+>>>>>>> english
         """
         is_same = AgentMemory.content_hash.in_(hashes)
         return self.core().where(is_same, ~AgentMemory.is_written_by_session())
@@ -138,7 +143,7 @@ def _composition() -> Select[*tuple[Any, ...]]:
     at = instant("at")
     agent_id = bindparam("agent_id", type_=BigInteger)
     core = is_of_kind("core", at)
-    # apart from what is kept: each has an index of its own
+    # apart from kept ones: each kind has its own index
     discarded = select(func.count()).where(
         AgentMemory.agent_id == agent_id, is_of_kind("discarded", at)
     )

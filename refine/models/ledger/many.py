@@ -64,7 +64,7 @@ def add_memories(
     changes = list[Change]()
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        # each is sealed while PostgreSQL stores those before
+        # each is sealed while PostgreSQL stores the ones before
         for id_, memory in zip(ids, new, strict=True):
             stored = _stored(id_, agent_id, memory, key, at)
             image = stored.image_saying(memory.content, memory.extra)
@@ -108,7 +108,7 @@ def _stored(id_: int, agent_id: int, memory: NewMemory, key: DataKey, at: dateti
 def core_memories(agent: MemoryOwner) -> Iterator[StoredMemory]:
     """Yield the agent's kept core memories, in the order of ``Ledger.core``.
 
-    They are fetched in parts, so that thousands do not take megabytes for each session that reads.
+    They are fetched in parts, so that thousands do not take megabytes in each session.
     The transaction must stay open meanwhile.
     """
     db.session.flush()

@@ -14,7 +14,7 @@ from refine.models.ledger.memory import AgentMemory
 
 # The least tokens of every class but the first.
 SIZES = (26, 51, 101, 201, 401)
-# Memories of so many months, and older ones, are one class.
+# Memories of this age in months, and older ones, are one class.
 OLDEST_MONTHS = 12
 
 _MONTH_SECONDS = 30 * 86_400

@@ -29,7 +29,7 @@ ID_SEQUENCE = Sequence("agent_memories_id_seq")
 
 
 class MemoryOwner(Protocol):
-    """The agent to whom memories belong, as far as they need to know it."""
+    """The agent that owns memories, as far as they need to know it."""
 
     @property
     def id(self) -> int: ...

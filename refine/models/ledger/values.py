@@ -106,8 +106,8 @@ class MemoryValues:
     def image(self) -> Image:
         """Return the row of a flushed memory as JSON values, contents in clear.
 
-        All of it, but for whose it is, as the whole record is about that agent, and for keyed
-        hashes and the time of the last change, which follow from the rest.
+        All of it, except the agent, which the record names, and keyed hashes and the time of the
+        last change, which follow from the rest.
         """
         return self.image_saying(self.content, self.extra)
 

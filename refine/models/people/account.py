@@ -36,7 +36,7 @@ from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_t
 # Fields that an admin may set in the dashboard.
 ADMIN_FIELDS = ("name", "time_zone", "schedule", "paused", "monthly_cost_cap_usd")
 
-# A slot is served within minutes; one that stays open this long is stuck.
+# A slot is served within minutes; one that is open for this long is stuck.
 SLOT_IS_LATE_AFTER = timedelta(hours=1)
 
 # Only `refine up` adds the demo account, to an empty database.

@@ -15,7 +15,7 @@ GUESS_WINDOW = timedelta(minutes=15)
 MAX_GUESSES = 10
 MAX_GUESSES_OF_ADDRESS = 100
 
-# Whoever has one IPv6 address has all of its network.
+# The owner of one IPv6 address has all of its network.
 _IPV6_NETWORK_BITS = 64
 
 

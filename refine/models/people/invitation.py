@@ -51,7 +51,7 @@ class Invitation(Attested, Base):
     @classmethod
     def issue(cls, user: User, at: datetime | None = None, *, by: User | None = None) -> str:
         """Return the secret of a new link for the user; their earlier links end."""
-        user.lock()  # or two links issued at the same time would both work
+        user.lock()  # otherwise two links issued at the same time would both work
         at = at or clock.now()
         cls.end_all_of(user, at)
         secret = new_secret()

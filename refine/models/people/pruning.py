@@ -1,4 +1,4 @@
-"""Deleting the sign-ins and invitations that have been over for long."""
+"""Deleting the sign-ins and invitations that ended long ago."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ Kind = type[SignIn] | type[Invitation]
 
 
 class Pruning:
-    """One round: all that was over for long enough at one instant, a few rows at a time."""
+    """One round: everything that had ended long enough before one instant, a few rows at a time."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at
@@ -25,8 +25,8 @@ class Pruning:
     def delete_some(self) -> int:
         """Delete some rows of one account; return how many. None is left if it is 0.
 
-        Recorded as ``rows_pruned`` if a record tells of one: from then on it must be gone. One that
-        was changed outside the application stays.
+        Recorded as ``rows_pruned`` if an earlier record names one: from then on it must be gone. A
+        row that was changed outside the application stays.
         """
         for kind in self._left_ids:
             while rows := self._next(kind):
@@ -57,7 +57,7 @@ class Pruning:
 
 
 def _is_over(kind: Kind, at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that a row has been over for as long as its kind is kept."""
+    """Return the SQL condition that a row ended so long ago that it is no longer kept."""
     if kind is SignIn:
         since = at - SIGN_INS_KEPT_FOR
         return or_(

@@ -50,7 +50,7 @@ def to_record(
 ) -> Event:
     """Return what is to be recorded, with the ``client`` of its user; ``about``: see ``Event``.
 
-    A client is given for somebody who is not signed in; a user of the dashboard carries theirs.
+    Pass ``client`` for somebody who is not signed in; a user of the dashboard carries their own.
     """
     client = getattr(user, "client", client)
     if client != NO_CLIENT:

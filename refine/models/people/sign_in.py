@@ -132,7 +132,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return self.ended_at is None and self.user.active
 
     def renewed(self, at: datetime | None = None) -> "SignIn":
-        """Return a new sign-in that takes the place of this one; call it when its rank rises."""
+        """Return a new sign-in that replaces this one; call it when the sign-in gains rights."""
         at = at or clock.now()
         self.end(at)
         return SignIn.begin(self.user, at)

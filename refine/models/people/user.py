@@ -80,7 +80,7 @@ class User(Attested, Base):
 
     account: Mapped[Account] = relationship()
 
-    # from where they use the dashboard: records of what they do say so
+    # from where they use the dashboard: records of their actions say so
     client: Client = NO_CLIENT
 
     later_digest_columns = ("time_zone",)

@@ -1,4 +1,4 @@
-"""Which model answers for an agent, as its runs tell."""
+"""Which model answers for an agent, according to its runs."""
 
 from sqlalchemy import select
 
@@ -14,10 +14,10 @@ from refine.rules.personal import looks_personal
 def other_model_of(agent: Agent) -> str | None:
     """Return the name of the model that answers in place of the agent's own; None if none does.
 
-    As the agent's last answered session says; None once the agent has another model, or its own has
-    answered a later run, and for a name that cannot be read, looks personal, or was altered in the
-    database. Only sessions offer a name, because the rows of other runs have no digest of it, and
-    an admin may make it the agent's model.
+    According to the agent's last answered session; None once the agent has another model, or its
+    own has answered a later run, and for a name that cannot be read, looks personal, or was altered
+    in the database. Only sessions offer a name, because the rows of other runs have no digest
+    of it, and an admin may make it the agent's model.
     """
     last = _last_answered_session(agent)
     if last is None or last.model_id != agent.model_id or not last.is_genuine:

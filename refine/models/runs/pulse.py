@@ -19,7 +19,7 @@ _MINUTES_OF_A_DAY = 1440
 
 
 class Pulse(Base):
-    """What one tick found. There is a row for each minute of the day, which each day writes anew.
+    """What one tick found. Each minute of the day has a row, which is overwritten every day.
 
     ``pause_seconds`` is the time since the tick before; ``workers`` is None without Redis.
     """
@@ -63,7 +63,7 @@ class Pulse(Base):
 
 
 class Span(NamedTuple):
-    """The most of each figure among the pulses of ten minutes, but the least of the workers.
+    """The highest value of each figure in the pulses of ten minutes; of the workers, the lowest.
 
     ``number`` counts the spans since 1970.
     """

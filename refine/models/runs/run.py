@@ -94,7 +94,7 @@ class Run:
     cached_tokens: Mapped[Count]
     completion_tokens: Mapped[Count]
     cost_usd: Mapped[Usd] = mapped_column(default=Decimal(0), server_default=text("0"))
-    # calls whose cost is not part of cost_usd, because nobody named a price; their tokens count, as
+    # calls whose cost is not part of cost_usd, because no price is known; their tokens count, as
     # many as possible if nobody counted them
     unpriced_calls: Mapped[Count]
     # the name of a model that answered in place of the agent's own
@@ -241,7 +241,7 @@ class Run:
         held = cast(Self | None, db.session.scalar(itself, ids))
         if held is None:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
-        set_committed_value(held, "agent", agent)  # or else it would be read again
+        set_committed_value(held, "agent", agent)  # otherwise it would be read again
         _require_genuine(held)
         if isinstance(held, Attested):
             held.note_lock()
@@ -311,7 +311,7 @@ class Run:
 
     @classmethod
     def has_ended_with_error(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that the run failed, or ended early or unread due to an error.
+        """Return the SQL condition that the run failed, or an error ended it early or unread.
 
         A task that waits for a retry keeps the kind of its last error, but has not ended.
         """
@@ -355,7 +355,7 @@ def _holding(kind: Any) -> tuple[Select[Agent], Select[Any]]:
         select(kind)
         .where(
             kind.id == bindparam("run_id"),
-            kind.is_held,  # or else a caller without a lease would hold every run without one
+            kind.is_held,  # otherwise a caller without a lease would hold every run without one
             kind.lease_token == bindparam("held_by"),
         )
         .options(undefer_group("sealed"))

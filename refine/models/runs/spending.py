@@ -61,7 +61,7 @@ class DaySpending(NamedTuple):
 class MonthSoFar(NamedTuple):
     """What an account's runs cost this month so far, and lately, as its cost cap counts it.
 
-    ``is_unknown``: the cost of a run of this month is unknown, of which only what is known counts.
+    ``is_unknown``: the cost is partly unknown; only the known part is included.
     """
 
     account: str
@@ -93,8 +93,8 @@ class CostCaps:
     def reason(self, account: Account) -> str | None:
         """Return why the account's cost cap forbids automatic runs; None if it does not.
 
-        A cap that cannot be checked, because nobody knows what a run of this month cost, forbids
-        them too.
+        A cap that cannot be checked, because the cost of a run of this month is unknown,
+        forbids them too.
         """
         self.look_up([account])
         return self._reasons[account.id]
@@ -114,7 +114,7 @@ def cost_cap_reason(account: Account, at: datetime) -> str | None:
 
 
 def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
-    """Return what is the matter with a cost cap: it is reached, or cannot be checked."""
+    """Return the problem with a cost cap: it is reached, or cannot be checked."""
     cap = f"monthly cost cap of ${cap_usd}"
     if is_reached:
         return f"{cap} is reached"
@@ -138,7 +138,7 @@ def cap_is_spent(at: datetime) -> ColumnElement[bool]:
 def spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
     """Return, as a column, what the account's agents cost this month, in the account's time zone.
 
-    Of a run whose cost is unknown, what is known of it counts.
+    If the cost of a run is partly unknown, only the known part is included.
     """
     runs = all_runs()
     usd = func.coalesce(_known_usd(runs), runs.c.cost_usd)
@@ -252,7 +252,7 @@ def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
 def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, bool]:
     """Return what the agents that meet the conditions cost this month, in their accounts' zones.
 
-    And whether the cost of a run is unknown, of which only what is known counts.
+    And whether the cost is partly unknown; only the known part is included.
     """
     summed = _spent_this_month(settings.current()).where(*conditions)
     usd, is_unknown = db.session.execute(summed, {"at": at}).one()
@@ -290,17 +290,17 @@ def all_runs() -> Subquery:
 def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
     """Return what a run cost at most; NULL if calls were unpriced and nobody named a price since.
 
-    Prices that were named since then count, so that a cap can be checked again. They are added for
-    all tokens, because which of them the known cost is for was not kept.
+    Prices that were named since then count, so that a cap can be checked again. They are applied to
+    all tokens, because the run does not store which tokens its known cost covers.
     """
     prices = settings.current().prices
-    reckoned = {model_id: _reckoned(runs, price) for model_id, price in prices.items()}
-    otherwise: Any = reckoned.pop(ANY_MODEL, null())
-    name = _name_in_prices(runs, list(reckoned))
-    by_model = case(reckoned, value=name, else_=otherwise) if reckoned else otherwise
+    estimated = {model_id: _estimated_usd(runs, price) for model_id, price in prices.items()}
+    otherwise: Any = estimated.pop(ANY_MODEL, null())
+    name = _name_in_prices(runs, list(estimated))
+    by_model = case(estimated, value=name, else_=otherwise) if estimated else otherwise
     return case(
         (runs.c.unpriced_calls == 0, runs.c.cost_usd),
-        # what counted no tokens cannot be reckoned
+        # a run without counted tokens cannot be estimated
         (runs.c.prompt_tokens > 0, runs.c.cost_usd + by_model),
     )
 
@@ -311,7 +311,7 @@ def _name_in_prices(runs: Subquery, names: list[str]) -> ColumnElement[str]:
     return case((runs.c.model_id.in_(names), runs.c.model_id), else_=bare)
 
 
-def _reckoned(runs: Subquery, price: Price) -> ColumnElement[Decimal]:
+def _estimated_usd(runs: Subquery, price: Price) -> ColumnElement[Decimal]:
     cached = func.least(runs.c.cached_tokens, runs.c.prompt_tokens)
     return (
         (runs.c.prompt_tokens - cached) * literal(price.prompt)

@@ -1,4 +1,4 @@
-"""Ended runs, added up: what metrics tell, however many runs there are."""
+"""Ended runs, added up, so that metrics are quick however many runs there are."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -13,7 +13,7 @@ from refine.extensions import Base, db
 class RunSum(Base):
     """The ended runs of one kind, status, trigger and kind of error that some connections ended.
 
-    Triggers keep them, in the transaction of what they count (migration 0024). Connections share a
+    Triggers update them, in the transaction that ends a run (migration 0024). Connections share a
     row if there are more of them than shards.
     """
 

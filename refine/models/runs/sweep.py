@@ -1,7 +1,7 @@
 """Sweeps: what a user asked for all or many agents of an account, a batch at a time.
 
-What was asked for stands in the database, and how far it came in the transaction of each batch: a
-crash loses nothing, and nobody's turn comes twice.
+The request is stored in the database, and its progress in the transaction of each batch: a crash
+loses nothing, and no agent has its turn twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Sweep(Attested, Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
-    # the turn of all agents up to this id has come, but for those that somebody held just then
+    # all agents up to this id had their turn, except those that somebody held just then
     after_id: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     held_ids: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), default=list, server_default=text("'{}'")
@@ -143,7 +143,7 @@ class Sweep(Attested, Base):
     def open_ids(cls) -> Sequence[int]:
         """Return the ids of the sweeps that have not ended: each account's oldest, the next ones, …
 
-        So nobody waits for all that another account asked for.
+        So no account waits for everything that another one asked for.
         """
         turn = func.row_number().over(partition_by=cls.account_id, order_by=cls.id)
         in_turn = cls._open().with_only_columns(cls.id).order_by(turn, cls.id)
@@ -174,20 +174,20 @@ class Sweep(Attested, Base):
         return found
 
     def next_ids(self, limit: int) -> list[int]:
-        """Return the agents whose turn comes next: those that were held come last, one by one."""
+        """Return the agents that come next: those that were held come last, one by one."""
         following = self._following().order_by(Agent.id).limit(limit)
         return list(db.session.scalars(following)) or self._held()[:1]
 
     def still_waiting(self, ids: Iterable[int]) -> list[int]:
         """Return those of these agents whose turn has not come yet.
 
-        Never others than were chosen: who was held may change, and has no digest.
+        Never others than the chosen ones: the list of held agents may change and has no digest.
         """
         chosen = ids if self.agent_ids is None else {*ids} & {*self.agent_ids}
         return sorted(id_ for id_ in chosen if id_ > self.after_id or id_ in self.held_ids)
 
     def note(self, turns: Mapping[int, bool | None]) -> None:
-        """Note whose turn came, and whether a session was queued; None: somebody held the agent."""
+        """Note who had a turn, and whether a session was queued; None: somebody held the agent."""
         self.after_id = max(self.after_id, *turns)
         held = {id_ for id_, is_queued in turns.items() if is_queued is None}
         self.held_ids = sorted(({*self.held_ids} - turns.keys()) | held)
@@ -219,7 +219,7 @@ class Sweep(Attested, Base):
         return 0
 
     def _held(self) -> list[int]:
-        """Return those that somebody held, of the account: who they are has no digest."""
+        """Return the held agents, of this account alone: their list has no digest."""
         if not self.held_ids:
             return []
         held = self._of_account().where(Agent.id == one_of_ids(self.held_ids)).order_by(Agent.id)

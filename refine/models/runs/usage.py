@@ -186,7 +186,7 @@ def _in_months(
     summed = summed.where(
         at >= _in_utc(months.since, -_FURTHEST_ZONE),
         at < _in_utc(months.until, _FURTHEST_ZONE),
-        # by the account's clock: it is asked only near the ends, because asking takes long
+        # by the account's clock: checked only near the ends, because the check is slow
         or_(at >= _in_utc(months.since, _FURTHEST_ZONE), requested >= months.since),
         or_(at < _in_utc(months.until, -_FURTHEST_ZONE), requested < months.until),
     )

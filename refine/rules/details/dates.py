@@ -25,7 +25,7 @@ class Moment(NamedTuple):
 
 
 def moment(year: str, month: int, day: int) -> Moment:
-    """Return a date of which the year (``""``) or the day (0) may be missing."""
+    """Return a date; its year (``""``) or day (0) may be missing."""
     hints = [f"month:{month}"]
     if year:
         hints += [f"number:{year}", f"date:{year}-{month:02}"]

@@ -60,7 +60,7 @@ _KOREAN_INTRODUCED = re.compile(
 _THAI_NAME = re.compile(
     "(?:คุณ|นาย|นาง(?:สาว)?|พี่|น้อง|ครู|หมอ|ชื่อ)([ก-๙]{2,4})|(สมชาย|สมหญิง|สมศรี|มานี|มานะ)"
 )
-# Members of the family and others who are not called by name.
+# Family members and others who are not called by name.
 _NO_JAPANESE_NAMES = re.compile("たく|みな|皆|[お]?[父母兄姉客子]|赤|娘|奥|医者|旦那")
 
 

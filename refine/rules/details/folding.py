@@ -40,7 +40,7 @@ def clean(text: str) -> str:
 def fold(word: str) -> str:
     """Return the form in which writings of one word are equal: case, width, composition.
 
-    Diacritics stay, but for those that capitals go without (Greek) and that are optional (ё, أ).
+    Diacritics stay, except those that capitals omit (Greek) and optional ones (ё, أ).
     """
     if word.isascii():
         return word.lower()

@@ -127,7 +127,7 @@ def is_form_of(name: str, words: Iterable[str], language: str) -> bool:
 def is_verb_form_of(verb: str, words: Iterable[str]) -> bool:
     """Tell whether one of the folded ``words`` is another form of an English verb.
 
-    ``verb`` itself must end like one (bakes, baking, baked): Simone is no form of Simon.
+    ``verb`` itself must end like one (bakes, baking, baked): Simone is not a form of Simon.
     """
     if _CONJUGATED.search(verb) is None:
         return False

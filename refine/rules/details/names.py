@@ -20,7 +20,7 @@ hans mina kai asia gene june may mark will hope rich joy ted ned ole yu mo chris
 _TITLES = """
 mr mrs ms dr prof st sr jr mme mlle mgr fr rev hr dott sra sig bzw vs no nr fig св г ул
 """
-# Written with a capital within sentences, too, but no names.
+# Capitalized even within sentences, but not names.
 _NEVER = """
 i sie ihr ihnen ihre ihren ihrem ihrer ihres user users assistant human вы вас вам ваш ok
 mr mrs ms dr prof herr herrn frau monsieur madame señor señora pan pani

@@ -37,7 +37,7 @@ def canonical(written: str) -> str:
 
 
 def multiplied(number: str, by: int) -> str:
-    """Return the canonical product; the number itself if it is none that can be multiplied."""
+    """Return the canonical product; the number itself if it cannot be multiplied."""
     if len(number) > _MAX_MULTIPLIED_CHARACTERS or not _plain(number):
         return number
     return f"{(Decimal(number) * by).normalize():f}"

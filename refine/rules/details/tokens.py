@@ -69,7 +69,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def longest_part(word: str) -> str:
-    """Return what is left of a word without possessives, elisions and endings after apostrophes.
+    """Return a word without possessives, elisions and endings after apostrophes.
 
     ``Anna's`` gives ``Anna``, ``d'Anna`` and ``Su'nun`` as well, ``O'Brien`` gives ``Brien``.
     """

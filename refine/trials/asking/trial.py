@@ -105,7 +105,7 @@ class Trial:
         try:
             answer = answer_to_question(ask, self._messages)
             if self.offers_tool:
-                # sessions end at a NO; here the conversation goes on, and calls want results
+                # sessions end at a NO; here the conversation continues, and calls want results
                 self._messages += not_open(answer)
                 self._let_call(ask)
         except ProviderError as fault:

@@ -6,7 +6,7 @@ from refine.trials.simulated_models.conversation import Conversation, Entry, Ste
 from refine.trials.simulated_models.words import filler, is_filler, trims
 
 MAX_TRIES = 6
-# What is refused is made up for once, by trying others.
+# Refused changes are made up for once, by trying others.
 MAX_REPLIES = 2
 PADDED_MEMORIES = 4
 PADDING_CHARACTERS = 2_000

@@ -1,4 +1,4 @@
-"""Models that gather many memories in one, and then wear that one down."""
+"""Models that gather many memories in one, and then trim that one."""
 
 from collections.abc import Collection
 
@@ -52,7 +52,7 @@ def hoarding(conversation: Conversation) -> list[Step]:
         if entry not in hoards and any(entry.content in hoard.content for hoard in hoards)
     ]
     deletions: list[Step] = [{"action": "delete", "id": entry.id} for entry in carried]
-    # what still carries an undeleted memory in full is left alone
+    # copies that still carry an undeleted memory in full are left alone
     worn = [hoard for hoard in hoards if not any(e.content in hoard.content for e in carried)]
     trims: list[Step] = [
         {"action": "update", "id": entry.id, "content": trimmed(entry.content)} for entry in worn

@@ -1,4 +1,4 @@
-"""Models that rewrite memories so that less and less of them is left."""
+"""Models that rewrite memories so that less and less of them remains."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -35,7 +35,7 @@ def insisting(conversation: Conversation) -> list[Step]:
 
 
 def halving(conversation: Conversation) -> list[Step]:
-    """Drop from the same memories, each week, every word that the rules let go."""
+    """Drop from the same memories, each week, every word that the rules do not require."""
     return [] if conversation.rounds else trims(conversation.ledger[:MAX_UPDATES])
 
 

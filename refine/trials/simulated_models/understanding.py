@@ -52,7 +52,7 @@ def _in_figures(text: str) -> str:
 
 
 def _parts(token: str) -> Iterator[str]:
-    """Yield the characters of scripts without spaces, but for small ones, and whole words."""
+    """Yield whole words and, in scripts without spaces, characters other than small ones."""
     yield from (each for each in _CHARACTERS.findall(token) if not _HIRAGANA.match(each))
     yield from (word for word in re.findall(r"\w[\w-]*", _CHARACTERS.sub(" ", token)))
 

@@ -1,4 +1,4 @@
-"""How hostile models write: they know the rules and leave as little as these let pass."""
+"""How hostile models write: they know the rules and keep as little as these allow."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ def bare_details(text: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def trimmed(text: str) -> str:
-    """Return a text without every word that the rules let go, the last ones first."""
+    """Return a text without the words that the rules do not require, trying the last ones first."""
     original, pieces = read(text), _pieces(text)
     for at in reversed(range(len(pieces))):
         shorter = pieces[:at] + pieces[at + 1 :]

@@ -150,7 +150,7 @@ def test_a_platform_that_sends_its_own_prompt_again_changes_nothing(app):
     assert agent.configure_by_platform({"by": "platform"}, system_prompt="I am Ada.") != []
 
 
-def test_of_prompts_length_and_last_change_are_known(app):
+def test_the_length_and_last_change_of_prompts_are_known(app):
     agent = factories.agent(system_prompt="four")
     agent.author("reflection_prompt", "reflect", AT)
     agent.author("reflection_prompt", "reflect!", AT.replace(hour=13))

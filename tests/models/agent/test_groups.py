@@ -27,7 +27,7 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(account: Account) -> No
     assert groups[None] == Group(None, 1, [Named("Di", ready.id)])
 
 
-def test_of_a_large_group_the_first_are_named(account: Account) -> None:
+def test_names_the_first_agents_of_a_large_group(account: Account) -> None:
     for number in range(NAMED + 2):
         factories.agent(account=account, name=f"{number:02}")
 

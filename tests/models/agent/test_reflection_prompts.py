@@ -164,7 +164,7 @@ def test_an_altered_agent_is_left_alone(app: Flask) -> None:
     assert actions_of(other) == [EXCHANGED]
 
 
-def test_of_an_altered_agent_it_is_known_that_it_has_no_prompts_of_its_own(app: Flask) -> None:
+def test_an_altered_agent_is_known_to_have_no_prompts_of_its_own(app: Flask) -> None:
     agent = factories.agent()
     db.session.commit()
     sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {agent.id}")

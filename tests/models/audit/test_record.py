@@ -139,7 +139,7 @@ def test_a_time_in_another_zone_makes_the_same_hash(app):
     assert [verified.problem for verified in verify_all()] == [None]
 
 
-def test_a_change_that_no_record_tells_of_is_one_for_the_account_too(app):
+def test_an_unrecorded_change_is_recorded_for_the_account_as_well(app):
     agent = factories.agent()
     agent.record("refinement_queued")
     db.session.commit()

@@ -158,7 +158,7 @@ def test_only_a_platform_token_mints_and_only_for_agents_of_its_account(app, sub
     assert platform.mint_for(agent, expires_at=None)[0].minted_by is platform
 
 
-def test_a_token_is_worth_nothing_once_the_one_that_minted_it_is_revoked(app):
+def test_a_token_is_invalid_once_the_token_that_minted_it_is_revoked(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
     minted, _ = platform.mint_for(agent, expires_at=None)
@@ -212,7 +212,7 @@ def test_a_revoked_token_is_not_valid(app):
     ]
 
 
-def test_of_many_revocations_at_once_one_is_on_record(app):
+def test_records_one_of_many_simultaneous_revocations(app):
     token, _ = ApiToken.mint(account=factories.account())
     db.session.commit()
     token_id = token.id
@@ -299,7 +299,7 @@ def test_a_use_is_noted_once_a_minute(app):
     assert token.last_used_at == at + timedelta(seconds=60)
 
 
-def test_of_requests_at_once_one_notes_the_use(app):
+def test_one_of_several_simultaneous_requests_notes_the_use(app):
     token, _ = ApiToken.mint(account=factories.account())
     at = clock.now()
 

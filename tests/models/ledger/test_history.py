@@ -39,7 +39,7 @@ def test_the_masses_begin_with_the_one_at_the_beginning(app):
     assert drawn(agent, until=8) == [(4, 1), (5, 4), (7, 7)]
 
 
-def test_of_many_records_those_at_equal_distances_are_drawn_and_the_notable_ones(app):
+def test_plots_evenly_spaced_records_and_all_notable_ones(app):
     agent = factories.agent("four")
     for minute in range(5):
         agent.ledger.remember(f"{minute} letters", "core", at=NOW.replace(minute=minute))

@@ -109,7 +109,7 @@ def test_an_invitation_goes_once_it_was_used_long_ago(user: User) -> None:
 # -- what verification says ------------------------------------------------------------------------
 
 
-def test_rows_of_which_records_tell_are_deleted_with_a_record(user: User) -> None:
+def test_records_the_deletion_of_rows_that_have_records(user: User) -> None:
     for _ in range(2):
         signed_in(user, 2 * SIGN_INS_KEPT_FOR).end(NOW - 2 * SIGN_INS_KEPT_FOR)
     db.session.commit()
@@ -127,7 +127,7 @@ def test_rows_of_which_records_tell_are_deleted_with_a_record(user: User) -> Non
     assert problems() == []
 
 
-def test_rows_of_which_no_record_tells_are_deleted_without_one(user: User) -> None:
+def test_does_not_record_the_deletion_of_rows_without_records(user: User) -> None:
     signed_in(user, 2 * SIGN_INS_KEPT_FOR)
 
     assert prune() == 1

@@ -103,7 +103,7 @@ def test_all_of_a_user_end(begun, user):
     assert SignIn.find_valid(begun.secret, AT) is None
 
 
-def test_one_that_was_altered_keeps_no_other_from_ending_and_is_over_too(begun, user):
+def test_an_altered_one_ends_and_does_not_keep_others_from_ending(begun, user):
     other = SignIn.begin(user, AT)
     db.session.commit()
     put_back = sql.copied(begun)

@@ -104,7 +104,7 @@ def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent: Ag
     assert spent_by_agents(NOW, true()) == (Decimal(7), False)
 
 
-def test_for_many_accounts_at_once_each_has_its_own(agent: Agent) -> None:
+def test_sums_each_of_many_accounts_separately(agent: Agent) -> None:
     other = in_tokyo()
     began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
     costly(agent, "5", at=began_in_tokyo)

@@ -70,7 +70,7 @@ def test_the_kept_sums_are_those_of_the_ended_rows() -> None:
 
 @pytest.mark.parametrize("model", [RefinementSession, MemoryTask])
 @pytest.mark.usefixtures("runs")
-def test_rows_that_are_changed_by_hand_are_counted_anew(
+def test_recounts_rows_that_were_changed_by_hand(
     model: type[RefinementSession | MemoryTask],
 ) -> None:
     changed = db.update(model).values(prompt_tokens=model.prompt_tokens + 100, error_kind="timeout")

@@ -27,7 +27,7 @@ PASSWORD_LINK_WAIT = timedelta(hours=24)
 # A model that is asked again and again eventually says yes.
 MAX_DECLINES_A_DAY = 10
 _DAY = timedelta(days=1)
-# A user whom the agent declined may not ask it again for this long, unless the agent allows it.
+# After a decline, the user may not ask it again for this long, unless the agent allows it.
 DECLINE_WAIT = timedelta(days=7)
 
 
@@ -40,7 +40,7 @@ class AskedCounts(NamedTuple):
 
 
 class AskingRules(Run, Attested):
-    """What of a request decides whether its user, or another one, may ask again."""
+    """The part of a request that decides whether its user, or another one, may ask again."""
 
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     granted_at: Mapped[datetime | None]
@@ -120,7 +120,7 @@ class AskingRules(Run, Attested):
 
     @classmethod
     def _barring(cls, user: User, declines: Sequence[Self]) -> Self | None:
-        """Return the decline for which the user may not ask; None if they may.
+        """Return the decline that keeps the user from asking; None if they may.
 
         Their own, or one before they joined: whoever was declined could have invited them.
         """

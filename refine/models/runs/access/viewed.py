@@ -10,7 +10,7 @@ from refine.models.runs.access.grant import AccessGrant
 
 
 def select_viewed(grant: AccessGrant) -> Select[*tuple[Any, ...]]:
-    """Return a query for what was read, last read first: kind, id, how often, and when.
+    """Return a query for what was read, most recent first: kind, id, how often, and when.
 
     The kinds are those of a record's data: memory, record, session, prompts. A memory counts as
     read wherever its content was shown.

@@ -40,7 +40,7 @@ def check(session: RefinementSession, removed: int, at: datetime | None = None) 
 def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:
     """Undo every edit of the loop, newest first, and end the session ``rolled_back``.
 
-    Field by field: what an admin changed meanwhile stays, and duplicates stay removed.
+    Field by field: changes that an admin made meanwhile stay, and duplicates stay removed.
     """
     records = _records_since_first_edit(session)
     edits = [record for record in records if _is_loop_edit(session, record)]

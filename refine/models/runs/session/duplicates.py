@@ -28,7 +28,7 @@ def remove_duplicates(
     limit: int = BATCH,
     copies: Sequence[int] | None = None,
 ) -> int:
-    """Discard up to ``limit`` exact duplicates of kept core memories; return how many it were.
+    """Discard up to ``limit`` exact duplicates of kept core memories; return how many were.
 
     ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
     without a lock.
@@ -84,7 +84,7 @@ def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
 
 
 def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:
-    """One edit for each duplicate among memories that stand in the order of their hashes."""
+    """One edit for each duplicate among memories in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
         staying = [memory for memory in group if memory.edit_lock] or group[:1]

@@ -44,7 +44,7 @@ def search(
 ) -> tuple[int, Sequence[AgentMemory]]:
     """Return how many kept core memories match, and the first ``limit`` by date, then id.
 
-    Of these, only those are returned that ``fits`` lets pass; it is asked in their order.
+    Only those that ``fits`` accepts are returned; it is asked in their order.
 
     ``query`` matches anywhere, whatever the case; ``after`` is inclusive, ``before`` exclusive. The
     returned memories count as shown.

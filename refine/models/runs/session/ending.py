@@ -100,7 +100,7 @@ class Ending(SessionState, Attested):
         edited = [change.memory_id for change in reversal.changes]
         memories = AgentMemory.lock_rows(self.agent, edited) if edited else {}
         head, record_id, note_id = self._end_of_chain()
-        with db.session.no_autoflush:  # all that is set is written at once
+        with db.session.no_autoflush:  # everything that is set is written together
             self._measure_end(reversal.changes)
             self.status, self.end_reason, self.error_kind = status, reason, error_kind
             self.lease_token, self.ended_at = None, at

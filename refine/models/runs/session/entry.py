@@ -31,8 +31,8 @@ class SessionEntry(Base):
     ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
     still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
     the state that the agent saw last; the agent may not change a memory that it has not seen.
-    ``digest`` covers the row. Entries go when their session ends: its records tell everything that
-    is to be kept.
+    ``digest`` covers the row. Entries are deleted when their session ends: its records hold
+    everything that is kept.
     """
 
     __tablename__ = "session_entries"
@@ -134,7 +134,7 @@ SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_di
 
 
 def shown_alone(entries: Iterable[Entry], shown: Collection[int] | None) -> list[Entry]:
-    """Return the entries of a ledger of which the agent sees these memories; None: all."""
+    """Return a ledger's entries, with only these memories marked as shown; None: all."""
     return [
         each if shown is None or each.memory_id in shown else each._replace(shown_digest=None)
         for each in entries

@@ -1,4 +1,4 @@
-"""What sessions of many agents may cost, by what their sessions did cost."""
+"""What sessions of many agents may cost, estimated from what their sessions cost."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,12 +17,12 @@ _Session = RefinementSession
 
 
 class Estimate(NamedTuple):
-    """What a session of each of these agents may cost: about, and at most.
+    """What a session of each of these agents may cost: on average, and at most.
 
     An agent counts with the mean, and with the dearest, of its sessions in the last ``LOOKS_BACK``
     that asked a model. One of ``unknown`` agents, without such a session, counts as the mean, and
-    as the dearest, of the others. Both figures are None if all are unknown. ``is_partial``: of some
-    calls nobody knows the cost, and they are not counted.
+    as the dearest, of the others. Both figures are None if all are unknown. ``is_partial``: the
+    cost of some calls is unknown, and they are not counted.
     """
 
     agents: int

@@ -1,9 +1,8 @@
 """What an edit works on, and how it is written: plain statements in one transaction.
 
-Thousands of sessions run in a night, so an edit costs little more than its statements. They are
-three: lock the session, its agent and the end of the agent's chain (``held``); lock the memories,
-with what is counted for them (``look_up``); write record, memories, entries and session
-(``write``).
+Thousands of sessions run in a night, so an edit costs little more than its three statements:
+lock the session, its agent and the end of the agent's chain (``held``); lock the memories, with
+what is counted for them (``look_up``); write record, memories, entries and session (``write``).
 """
 
 import uuid
@@ -44,8 +43,8 @@ from refine.sealing import DataKey
 class Edit:
     """One edit: its changes, and memories, entries and the ``new`` memory as they are after it.
 
-    ``stat`` is a figure of the session's stats and by how much it rises; ``removed_tokens`` no
-    longer count.
+    ``stat`` names a figure of the session's stats and its increase; ``removed_tokens`` no longer
+    count.
     """
 
     operation: str
@@ -130,12 +129,12 @@ class HeldSession:
 
     @property
     def status(self) -> str:
-        """The status: ``running``, or ``rolled_back`` by an edit that went too far."""
+        """The status: ``running``, or ``rolled_back`` by an edit that removed too much."""
         return str(self._values["status"])
 
     @property
     def is_running(self) -> bool:
-        """Whether the session goes on."""
+        """Whether the session continues."""
         return self.status == "running"
 
     @property
@@ -174,9 +173,9 @@ class HeldSession:
     ) -> Lookup:
         """Return those of the agent's memories by id, locked in order of id, with their entries.
 
-        ``content_hash`` is that of a new text, of which a copy is looked for; ``is_merge``: an id
-        for a new memory is needed. RowAltered if a memory, or what the session has done, is not as
-        the application left it.
+        ``content_hash`` is that of a new text, to look for a copy of it; ``is_merge``: an id for a
+        new memory is needed. RowAltered if a memory, or what the session has done, is not as the
+        application left it.
         """
         wanted = {
             "session_id": self.id,
@@ -256,7 +255,7 @@ class HeldSession:
 def _held_agent(values: dict[str, Any], key: WrappedKey) -> HeldAgent:
     if values["is_bound"]:
         opened = key.open(key_owner_name(values["id"]))
-    else:  # an upgrade has yet to bind it
+    else:  # an upgrade still has to bind it
         opened = db.session.get_one(Agent, values["id"], populate_existing=True).data_key()
     names = ("id", "account_id", "core_tokens", "ledger_version")
     return HeldAgent(**{name: values[name] for name in names}, key=opened)

@@ -1,4 +1,4 @@
-"""Which edits a session refuses, and what the agent's model is told then.
+"""Which edits a session refuses, and what it then tells the agent's model.
 
 A refusal (EditRefused) changes nothing.
 """
@@ -63,7 +63,7 @@ def refuse_loss(
     content: str | None,
     reading: LedgerReading | None,
 ) -> None:
-    """Refuse what the ledger would not go on saying; or count it, where the operator wants that."""
+    """Refuse an edit that would lose what the ledger says; or only count that, if so configured."""
     rules, reading = settings.current(), reading or LedgerReading()
     lost = reading.losses(session.id, session.agent, removed, content, rules.likeness)
     if lost and rules.details == "keep":

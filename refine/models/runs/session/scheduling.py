@@ -159,7 +159,7 @@ class Candidates:
     def must_wait(self, agent: Agent) -> bool:
         """Tell whether an agent over its budget must wait before it is asked.
 
-        Because its last session was too recent, or failed and has its own retry, or because a
+        It must if its last session was too recent, or failed and has its own retry, or if a
         session could remove nothing.
         """
         removed = self.removed_tokens(agent)
@@ -257,10 +257,10 @@ class Candidates:
 
     @cached_property
     def _unchanged_ids(self) -> frozenset[int]:
-        """The agents of which nothing changed since their last session, which removed nothing.
+        """The agents whose last session removed nothing, and that have not changed since.
 
-        Only after a session that was completed, and for ``MAX_QUIET_SLOTS`` slots. Never one whose
-        ledger is shown in batches, as the next session shows another one.
+        Only after a completed session, and for ``MAX_QUIET_SLOTS`` slots. Never an agent whose
+        ledger is shown in batches, as the next session shows another batch.
         """
         last = [sessions[0] for sessions in self._answered.values() if sessions]
         quiet = [session.id for session in last if self._changed_nothing(session)]

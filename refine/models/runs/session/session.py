@@ -64,7 +64,7 @@ class SessionAlreadyLive(Refused):
 class SessionRequest(NamedTuple):
     """A session that is to be queued for an agent.
 
-    With ``skip_reason`` it ends at once, ``skipped``: a slot is accounted for, though nobody asks.
+    With ``skip_reason`` it ends at once, ``skipped``: the slot is accounted for without a question.
     """
 
     agent: Agent
@@ -153,7 +153,7 @@ class RefinementSession(Ending, Base):
         "undone_through",
         *later_digest_columns,
     )
-    # it changes with each step, so records keep the digest of its end alone
+    # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
 
     @property
@@ -227,7 +227,7 @@ class RefinementSession(Ending, Base):
 
     @classmethod
     def dispatch_again(cls, agents: Collection[Agent]) -> None:
-        """Let the waiting sessions of these agents be dispatched once more."""
+        """Let the waiting sessions of these agents be dispatched again."""
         waiting = and_(cls.agent_id.in_([agent.id for agent in agents]), cls.is_waiting)
         again = update(cls).where(waiting).values(dispatched_at=None)
         db.session.execute(again.execution_options(synchronize_session=False))
@@ -268,8 +268,8 @@ class RefinementSession(Ending, Base):
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
         ``shown`` are the ids of the memories that the agent is shown; None: all. ``entries`` are
-        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, for who
-        has them.
+        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, if the
+        caller already has them.
         """
         key = self.data_key()
         if entries is None:
@@ -315,7 +315,7 @@ class RefinementSession(Ending, Base):
             session.require_genuine()
             if session.ended_at is None:
                 raise RowAltered(session.row_name)
-            # what went again when an undo was undone counts from then on
+            # a redone session counts from the redo on
             gone_at = session.redone_at or session.ended_at
             if gone_at > since and session.undone_at is None:
                 removed += session.removed_tokens
@@ -350,7 +350,7 @@ class RefinementSession(Ending, Base):
     def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
         """Return the SQL condition that there is an ``erosion_reason``, as the rows tell it."""
         since = at - ROLLING_WINDOW
-        # two indexes find them: no session lasts as long as the window
+        # found by two indexes: no session lasts as long as the window
         gone_since = or_(
             and_(cls.ended_at > since, cls.created_at > since - ROLLING_WINDOW),
             cls.redone_at > since,

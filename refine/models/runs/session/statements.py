@@ -50,7 +50,7 @@ PARTS: list[dict[str, Any]] = [
 HOLD = Plain(
     select(
         *(column for part in PARTS for column in part.values()),
-        # the statements after it are planned once: planning them takes longer than they do
+        # the statements after it are planned once: planning takes longer than executing them
         func.set_config("plan_cache_mode", "force_generic_plan", True),
     )
     .select_from(
@@ -99,7 +99,7 @@ LOOK_UP = Plain(
             and_(
                 _ENTRIES.c.session_id == bindparam("session_id"),
                 _ENTRIES.c.memory_id == MEMORIES.c.id,
-                _ENTRIES.c.memory_id == any_(_IDS),  # or else all of the session are read
+                _ENTRIES.c.memory_id == any_(_IDS),  # otherwise all entries of the session are read
             ),
         )
     )

@@ -1,8 +1,8 @@
 """What an agent's memories say, and said before its sessions changed them.
 
-Sessions may merge, rewrite and delete only what the ledger goes on saying (``rules.survival``).
-That is held against the texts of the snapshot and, so that nothing is worn away in small steps,
-against every text that the agent's sessions took away or rewrote before.
+Sessions may merge, rewrite and delete only what the ledger continues to say (``rules.survival``).
+Edits are compared with the texts of the snapshot and, so that nothing is lost in small steps, with
+every text that the agent's sessions removed or rewrote before.
 """
 
 import uuid
@@ -28,7 +28,7 @@ from refine.rules.repeatable import Repeatable
 from refine.rules.survival import Loss, Original, losses
 from refine.sealing import DataKey
 
-# How many memories are fetched first, and at most, at once: the first often say it already.
+# How many memories are fetched at first, and at most: the first ones are often enough.
 _FETCHED_FIRST, _FETCHED_AT_ONCE = 10, 100
 _PLACES = {column.name: place for place, column in enumerate(COLUMNS)}
 _place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
@@ -73,9 +73,9 @@ class LedgerReading:
     """The kept core memories of an agent, and the originals before them, read for comparing.
 
     Reading takes time, so a tool keeps one of these for all of its calls, and kept memories are
-    read only until what is looked for is found. They are read anew when the version of the ledger
-    on the agent's row, which is locked, tells of a change that was not followed: a trigger counts
-    every change, whoever makes it.
+    read only until what is looked for is found. They are read again when the version of the ledger
+    on the agent's locked row shows a change that was not followed: a trigger counts every change,
+    whoever makes it.
     """
 
     def __init__(self) -> None:
@@ -129,8 +129,8 @@ class LedgerReading:
     ) -> set[tuple[int, int]]:
         """Return which texts would no longer be said once ``changes`` are made.
 
-        Looked at are the texts that ``later`` edits took away or rewrote, because the ledger said
-        them as it is now. Each is given by the sequence of its record and the id of its memory.
+        Checks the texts that ``later`` edits removed or rewrote, relying on the ledger as it is
+        now. Each is given by the sequence of its record and the id of its memory.
         """
         after = {change.memory_id: change.after for change in changes}
         kept = dict(self._each_kept(agent))
@@ -161,8 +161,8 @@ class LedgerReading:
     ) -> None:
         """Take over an edit that was just written: its record, its memories as they are now.
 
-        It led from version ``since`` of the ledger to ``version``. If the ledger was not read in
-        the former, the next edit reads it anew. Forget this reading if the edit is not committed.
+        It took the ledger from version ``since`` to ``version``. If the ledger was not read in
+        the former, the next edit reads it again. Forget this reading if the edit is not committed.
         """
         if self._version != since:
             return

@@ -25,7 +25,7 @@ from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import CONSENTED_ENDS
 
 _Session = RefinementSession
-# So many of an agent's sessions are listed at most.
+# The most of an agent's sessions that are listed.
 _LATEST = 50
 # A session never takes as long.
 _LONGEST = timedelta(days=1)

@@ -25,7 +25,7 @@ def reflecting_zones() -> Sequence[str]:
 def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
     """Return a query for the ids of that zone's agents that are due a reflection for this slot.
 
-    Those with a daily reflection whose journal of the week before the slot holds something that no
+    They have a daily reflection, and in the journal of the week before the slot something that no
     completed reflection has read.
     """
     mine = (MemoryTask.agent_id == Agent.id) & (MemoryTask.kind == "reflection")

@@ -221,7 +221,7 @@ def declined(agent: Agent, reader: User, days_ago: float = 0) -> AccessGrant:
     return grant
 
 
-def test_a_user_whom_the_agent_declined_may_not_ask_it_again_for_seven_days(
+def test_a_declined_user_may_not_ask_the_agent_again_for_seven_days(
     agent: Agent, reader: User
 ) -> None:
     grant = declined(agent, reader, days_ago=6.99)
@@ -236,7 +236,9 @@ def test_a_user_whom_the_agent_declined_may_not_ask_it_again_for_seven_days(
     assert request(agent, reader).status == "requested"
 
 
-def test_who_joined_after_a_decline_may_not_ask_for_seven_days(agent: Agent, reader: User) -> None:
+def test_a_user_who_joined_after_a_decline_may_not_ask_for_seven_days(
+    agent: Agent, reader: User
+) -> None:
     colleague = factories.user(account=agent.account)
     grant = declined(agent, reader)
     puppet = User.invite(agent.account, "puppet@example.org", role="admin", by=reader)
@@ -350,7 +352,7 @@ def test_requests_are_counted_by_agent_and_user(agent: Agent, reader: User) -> N
     assert AccessGrant.asked_counts(agent, reader) == (3, 1, 1)
 
 
-def test_for_a_day_after_a_human_changed_model_or_prompt_nobody_may_ask(
+def test_nobody_may_ask_for_a_day_after_a_human_changed_model_or_prompt(
     agent: Agent, reader: User, subtests: Any
 ) -> None:
     agent.refinement_prompt = "my style"
@@ -472,7 +474,7 @@ def test_a_no_to_more_leaves_the_first_access_until_its_end(agent: Agent, reader
 
 
 @pytest.mark.parametrize("by", ["its user", "another admin", "the agent"])
-def test_who_ends_an_access_ends_the_request_for_more(agent: Agent, reader: User, by: str) -> None:
+def test_ending_an_access_ends_the_request_for_more(agent: Agent, reader: User, by: str) -> None:
     first = live_grant(agent, reader)
     asked = more(first, reader)
     admin = factories.user(account=agent.account)
@@ -483,7 +485,7 @@ def test_who_ends_an_access_ends_the_request_for_more(agent: Agent, reader: User
     assert (asked.status, asked.permits_reading) == ("failed", False)
 
 
-def test_only_who_may_read_now_asks_for_more(agent: Agent, reader: User) -> None:
+def test_only_a_user_who_may_read_now_can_ask_for_more(agent: Agent, reader: User) -> None:
     first = live_grant(agent, reader)
     another = factories.user(account=agent.account)
     with pytest.raises(Refused, match="only a user who may currently read these memories"):
@@ -495,7 +497,7 @@ def test_only_who_may_read_now_asks_for_more(agent: Agent, reader: User) -> None
         more(first, reader)
 
 
-def test_who_may_not_ask_may_not_ask_for_more(agent: Agent, reader: User) -> None:
+def test_a_user_who_may_not_ask_may_not_ask_for_more(agent: Agent, reader: User) -> None:
     first = live_grant(agent, reader)
     agent.configure(user=factories.user(account=agent.account), model_id="test/other")
 
@@ -508,8 +510,10 @@ def test_other_users_and_agents_are_not_affected_by_an_open_request(
 ) -> None:
     request(agent, reader)
 
-    request(agent, factories.user(account=agent.account))
-    request(factories.agent(account=agent.account), reader)
+    of_another_user = request(agent, factories.user(account=agent.account))
+    to_another_agent = request(factories.agent(account=agent.account), reader)
+
+    assert (of_another_user.status, to_another_agent.status) == ("requested", "requested")
 
 
 def test_a_grant_is_open_until_it_expires_and_the_next_request_ends_it(
@@ -537,7 +541,7 @@ def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User
 
 
 @pytest.mark.parametrize("make", [live_grant, request])
-def test_a_grant_that_was_altered_keeps_no_other_from_ending_and_is_over_too(
+def test_an_altered_grant_ends_and_does_not_keep_others_from_ending(
     agent: Agent, reader: User, make: Callable[[Agent, User], AccessGrant]
 ) -> None:
     grant, other = make(agent, reader), live_grant(factories.agent(account=agent.account), reader)
@@ -574,7 +578,7 @@ def test_a_password_link_does_not_end_what_had_expired(agent: Agent, reader: Use
     assert (grant.status, grant.end_reason) == ("ended", "expired")
 
 
-def test_of_several_requests_at_once_one_is_accepted(
+def test_accepts_one_of_several_simultaneous_requests(
     app: Flask, agent: Agent, reader: User
 ) -> None:
     agent_id, user_id = agent.id, reader.id

@@ -312,7 +312,7 @@ def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_sess
     assert {rewritten, merged} <= {each["content"] for each in kept(session.agent).values()}
 
 
-def test_what_is_saved_twice_while_a_session_runs_is_there_once(ledger):
+def test_stores_once_what_is_saved_twice_while_a_session_runs(ledger):
     session, ids = ledger
     before, during = memory(ids[0]).content, f"{memory(ids[1]).content}, at 7:45"
     remember = session.agent.ledger.remember

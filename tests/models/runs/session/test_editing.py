@@ -263,7 +263,7 @@ def test_a_memory_that_was_saved_since_the_snapshot_cannot_be_changed(app, subte
             assert not new.discarded
 
 
-def test_a_memory_that_changed_since_it_was_shown_is_refused_once_with_its_new_content(
+def test_refuses_a_memory_changed_since_it_was_shown_once_and_returns_its_new_content(
     app, subtests
 ):
     session, ids = begin(10, 10, 400)

@@ -67,7 +67,7 @@ def test_calls_of_unknown_cost_are_told(account: Account) -> None:
     assert of(account) == Estimate(1, 0, Decimal(2), Decimal(2), is_partial=True)
 
 
-def test_no_agents_cost_nothing_that_is_known(account: Account) -> None:
+def test_the_cost_of_no_agents_is_unknown(account: Account) -> None:
     assert of(account) == Estimate(0, 0, None, None, is_partial=False)
 
 

@@ -149,7 +149,7 @@ def test_a_memory_is_not_worn_away_over_several_sessions_however_far_apart(app):
     )
 
 
-def test_what_stood_in_for_a_deleted_memory_goes_on_saying_what_that_said(app):
+def test_the_carrier_of_a_deleted_memory_must_keep_what_that_memory_said(app):
     session, (walk, carrier) = begin(
         LONG,
         "the river when evening light turns the water into copper and gold, cold wind, "
@@ -338,7 +338,10 @@ def test_a_memory_of_emoji_alone_is_not_lost(app):
 def test_a_memory_of_emoji_may_be_merged_into_one_with_words(app):
     session, (emoji, tea) = begin("🎂❤️ 🎂", "Mira drinks green tea")
 
-    editing.consolidate(session, [emoji, tea], "Mira drinks green tea 🎂❤️")
+    merged = editing.consolidate(session, [emoji, tea], "Mira drinks green tea 🎂❤️")
+
+    assert memory(merged.id).content == "Mira drinks green tea 🎂❤️"
+    assert [memory(id_).discarded for id_ in (emoji, tea, merged.id)] == [True, True, False]
 
 
 def test_originals_are_read_with_few_queries(app):

@@ -551,7 +551,7 @@ def test_waiting_tasks_are_dispatched_oldest_first_one_for_each_agent(agent: Age
     ]
 
 
-def test_of_tasks_queued_at_the_same_instant_one_is_dispatched(agent: Agent) -> None:
+def test_dispatches_one_of_several_tasks_queued_at_the_same_instant(agent: Agent) -> None:
     for _ in range(3):
         factories.extraction(agent, at=NIGHT)
 
