@@ -39,7 +39,6 @@ from refine.prompts import as_line
 from refine.rules.consent import consents
 from refine.rules.context import Room, request_tokens_at_most
 from refine.rules.model_names import in_words, is_rehearsal_model
-from refine.rules.prices import price_of
 from refine.running.heartbeat import beating
 from refine.settings import Settings
 from refine.tools.results import error, unknown_parameter, without_echo
@@ -316,17 +315,8 @@ class RunWorker(Generic[AnyRun]):
             return dataclasses.replace(usage, cost_usd=Decimal(0))
         if not usage.is_counted:
             usage = self._at_most(usage, output_tokens)
-        listed = self._client.catalogue.find(self._model_id)
-        price = listed.price if listed is not None else None
-        price = price or price_of(self._model_id, self._settings.prices)
-        if price is None:
-            return usage
-        cost_usd = price.cost_usd(
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-        )
-        return dataclasses.replace(usage, cost_usd=cost_usd)
+        prices = self._client.catalogue.prices(self._model_id, self._settings.prices)
+        return next((usage.priced(price) for price in prices.values()), usage)
 
     def _at_most(self, usage: Usage, output_tokens: int) -> Usage:
         """Return the most tokens that a call can have taken, after what was just sent."""
