@@ -29,7 +29,7 @@ from refine.rules.pacing import LONGEST_COOLDOWN, MAX_QUIET_SLOTS, RETRY_PAUSES
 from refine.rules.schedules import describe_schedule
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.running.heartbeat import INTERVAL_SECONDS
-from refine.running.run_worker import MAX_TOOL_CALLS
+from refine.running.model_calls import MAX_TOOL_CALLS
 from refine.settings import Settings
 from refine.web.importing import MAX_ROWS, MAX_VALUES
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
