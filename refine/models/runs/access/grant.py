@@ -24,7 +24,6 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, database_now, db
 from refine.models.agent import Agent
-from refine.models.attested import ChainOwner
 from refine.models.columns import Sealed, SealedText
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
@@ -42,6 +41,7 @@ from refine.models.runs.access.terms import (
     AccessTerms,
     valid_purpose,
 )
+from refine.models.unrecorded import ChainOwner
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
 
