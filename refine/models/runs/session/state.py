@@ -14,7 +14,7 @@ from refine import clock, settings
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
-from refine.models.runs.run import CallUsage, Run
+from refine.models.runs.run import CallUsage, RetriableRun
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.pacing import retry_pause
 from refine.rules.quantities import plural
@@ -58,17 +58,10 @@ def _summary(field: str, value: object) -> str:
     return bounded_text(value, field=field, limit=MAX_STORED_SUMMARY_CHARACTERS)
 
 
-class SessionState(Run):
+class SessionState(RetriableRun):
     """The columns of a session, and properties derived from them."""
 
     __tablename__ = "refinement_sessions"
-
-    trigger: Mapped[str] = mapped_column(Text)
-    slot_at: Mapped[datetime | None]
-    attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
-    end_reason: Mapped[str | None] = mapped_column(Text)
-    prompt_version: Mapped[str | None] = mapped_column(Text)
-    tool_calls: Mapped[Count]
 
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     threshold: Mapped[Decimal] = mapped_column(Numeric(THRESHOLD_DECIMALS + 1, THRESHOLD_DECIMALS))
