@@ -33,8 +33,9 @@ CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
 
-# The ends that a person should look at.
-NEED_ATTENTION = ("failed", "rolled_back", "declined")
+# The ends that a person should look at; ``models/attention.py`` finds the agents.
+AttentionStatus = Literal["failed", "rolled_back", "declined"]
+NEED_ATTENTION: tuple[AttentionStatus, ...] = get_args(AttentionStatus)
 
 _NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
 
