@@ -23,6 +23,10 @@ _RECORDERS_OF_MODULES = {
         "record": (0, "memory_access_"),
         "_end_request": (0, "memory_access_"),
     },
+    "models/runs/access/ending.py": {
+        "record": (0, "memory_access_"),
+        "_end_request": (0, "memory_access_"),
+    },
     "models/runs/sweep.py": {"_record": (0, "")},
     "models/runs/session/editing.py": {"Edit": (0, "memory_refinement_")},
 }

@@ -9,8 +9,8 @@ from psycopg.types.json import Json
 from sqlalchemy import event, text
 
 from refine.extensions import db
-from refine.models.attested import add_missing_digests
 from refine.models.integrity import attested_kinds
+from refine.models.upgrading import add_missing_digests
 
 
 def run(*statements: str) -> None:

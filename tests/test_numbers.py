@@ -15,7 +15,7 @@ from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.models.audit import verification
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR
 from refine.models.people import guess, invitation, sign_in
-from refine.models.runs.access import asking_rules, grant, terms
+from refine.models.runs.access import asking_rules, ending, terms
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session.state import MAX_MUTATIONS, ROLLING_WINDOW
 from refine.models.runs.task import MAX_WAITING
@@ -29,7 +29,7 @@ from refine.rules.pacing import LONGEST_COOLDOWN, MAX_QUIET_SLOTS, RETRY_PAUSES
 from refine.rules.schedules import describe_schedule
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.running.heartbeat import INTERVAL_SECONDS
-from refine.running.run_worker import MAX_TOOL_CALLS
+from refine.running.model_calls import MAX_TOOL_CALLS
 from refine.settings import Settings
 from refine.web.importing import MAX_ROWS, MAX_VALUES
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
@@ -57,7 +57,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
         "ten declines within 24 hours",
         ["docs/security.md"],
     ),
-    (([grant.REQUEST_LAPSES_AFTER], DAY), "within 24 hours", ["docs/architecture.md"]),
+    (([ending.REQUEST_LAPSES_AFTER], DAY), "within 24 hours", ["docs/architecture.md"]),
     (
         ([invitation.VALID_FOR], WEEK),
         "work once and expire after 7 days|valid once and for seven days",

@@ -13,7 +13,7 @@ from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import REASONS, AccessTerms
 from refine.rules.quantities import in_days
-from refine.running import RunWorker, has_consented, work_on
+from refine.running import ModelWorker, has_consented, work_on
 from refine.settings import Settings
 
 ASKING_SECONDS = 240
@@ -75,7 +75,7 @@ def run_access_request(
     return work_on(AccessGrant, grant_id, make_worker, is_stopping, lease_token)
 
 
-class AccessWorker(RunWorker[AccessGrant]):
+class AccessWorker(ModelWorker[AccessGrant]):
     """One worker's work on one request."""
 
     def _work(self) -> None:

@@ -14,7 +14,7 @@ from refine.cli.parameters import account_option, agent_argument, json_option, l
 from refine.extensions import db
 from refine.llm.clients import warning_about
 from refine.models import Account, Agent
-from refine.models.agent_list import STATES, State, is_in
+from refine.models.agent_list import STATES, State, is_in, states_of
 from refine.rules.ids import MAX_ID
 from refine.rules.personal import masked_id
 
@@ -22,12 +22,9 @@ _DEFAULT = "default"
 
 
 def _state(agent: Agent) -> str:
-    applies: dict[State, bool] = {
-        "inactive": not agent.active,
-        "paused": agent.paused,
-        "over_budget": agent.exceeds_budget(agent.core_tokens),
-    }
-    return ", ".join(STATES[each] for each in applies if applies[each]) or "within budget"
+    shown: tuple[State, ...] = ("inactive", "paused", "over_budget")
+    states = states_of(agent)
+    return ", ".join(STATES[each] for each in shown if each in states) or "within budget"
 
 
 _LISTED = (

@@ -5,7 +5,6 @@ the clock continues with the others.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,14 +14,16 @@ from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs.batches import BATCH, Failed, in_parts
-from refine.models import Account, Agent, RefinementSession, SessionAlreadyLive, Sweep, User
+from refine.models import Account, Agent, RefinementSession, Sweep, User
 from refine.models.runs.session import SessionRequest
-from refine.models.runs.session.prospects import NOT_DUE, NOTHING_TO_REFINE
+from refine.models.runs.session.prospects import (
+    DISPATCHED_AGAIN,
+    decided_in_sweep,
+    decided_on_request,
+)
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.sweep import Work
-
-_DISPATCHED_AGAIN = "already waiting, dispatched again"
 
 
 class SweepOutcome(NamedTuple):
@@ -126,7 +127,7 @@ def _carry_out(current: Sweep, ids: Sequence[int], *, wait: bool) -> list[SweepO
     agents, at, user = Agent.lock_due(mine, ids, wait=wait), clock.now(), current.user
     if current.work == "refine":
         candidates = Candidates(agents, at)
-        decided = {agent: _requested_by_hand(agent, candidates, at) for agent in agents}
+        decided = {agent: decided_on_request(agent, candidates, at) for agent in agents}
         requests = [each for each in decided.values() if isinstance(each, SessionRequest)]
         RefinementSession.queue_all(requests, user=user, at=at)
         return [_outcome_of(agent, each) for agent, each in decided.items()]
@@ -137,15 +138,6 @@ def _carry_out(current: Sweep, ids: Sequence[int], *, wait: bool) -> list[SweepO
         else SweepOutcome(agent.id, agent.name, "nothing to change")
         for agent in agents
     ]
-
-
-def _requested_by_hand(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
-    """Return the session that somebody asked for, or why the agent gets none."""
-    if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
-        return unavailable
-    if not candidates.has_work(agent):
-        return NOTHING_TO_REFINE
-    return _with_room(SessionRequest(agent, "manual"), candidates, at)
 
 
 def _settings(current: Sweep) -> dict[str, Any]:
@@ -176,12 +168,10 @@ def _queue_needed(
     agents = Agent.lock_due(select(Agent.id), ids, wait=wait)
     at = clock.now()
     candidates = Candidates(agents, at, caps)
-    decided = [(agent, _decided(agent, candidates, at)) for agent in agents]
+    decided = [(agent, decided_in_sweep(agent, candidates, at)) for agent in agents]
     requests = [each for _, each in decided if isinstance(each, SessionRequest)]
     RefinementSession.queue_all(requests, user=user, at=at)
-    RefinementSession.dispatch_again(
-        [agent for agent, each in decided if each == _DISPATCHED_AGAIN]
-    )
+    RefinementSession.dispatch_again([agent for agent, each in decided if each == DISPATCHED_AGAIN])
     return [_outcome_of(agent, each) for agent, each in decided]
 
 
@@ -189,30 +179,3 @@ def _outcome_of(agent: Agent, decided: SessionRequest | str) -> SweepOutcome:
     if isinstance(decided, SessionRequest):
         return SweepOutcome(agent.id, agent.name, f"queued ({decided.trigger})", is_queued=True)
     return SweepOutcome(agent.id, agent.name, decided)
-
-
-def _decided(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
-    """Return the session that the agent needs, or why it gets none."""
-    live = candidates.live_session_of(agent)
-    if live is not None and live.status == "queued":
-        return _DISPATCHED_AGAIN
-    if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
-        return unavailable
-    if (trigger := candidates.due_trigger(agent)) is None:
-        return NOT_DUE if candidates.has_work(agent) else NOTHING_TO_REFINE
-    if (forbidden := candidates.forbidden_reason(agent)) is not None:
-        return forbidden
-    return _with_room(SessionRequest(agent, trigger), candidates, at)
-
-
-def _with_room(
-    request: SessionRequest, candidates: Candidates, at: datetime
-) -> SessionRequest | str:
-    """Return the session, or that there is a live one; one whose worker was lost ends."""
-    live = candidates.live_session_of(request.agent)
-    try:
-        if live is not None:
-            live.make_room(at)
-    except SessionAlreadyLive as refusal:
-        return str(refusal)
-    return request

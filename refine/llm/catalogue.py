@@ -8,7 +8,7 @@ from typing import Any
 from refine.llm.answered_json import answered_json
 from refine.rules.context import Room
 from refine.rules.model_names import is_same_model, without_variant
-from refine.rules.prices import Price, listed_price
+from refine.rules.prices import Price, listed_price, price_of
 
 # Where the lists of providers keep what is looked for; a path leads into an entry.
 _CONTEXT = (
@@ -97,6 +97,15 @@ class Catalogue:
         if listed is None:
             return Room.of(default_tokens, None)
         return Room.of(listed.context_tokens or default_tokens, listed.max_output_tokens)
+
+    def prices(self, model_id: str, price_file: Mapping[str, Price]) -> dict[str, Price]:
+        """Return the model's known prices by where each is from; the first one counts."""
+        listed = self.find(model_id)
+        found = {
+            "the provider's list": listed.price if listed is not None else None,
+            "REFINE_PRICES": price_of(model_id, price_file),
+        }
+        return {source: price for source, price in found.items() if price is not None}
 
     def __bool__(self) -> bool:
         return bool(self.models)

@@ -1,8 +1,10 @@
 """The parts of a conversation with a model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
+
+from refine.rules.prices import Price
 
 # as sent over the wire; appended to a conversation and never altered
 Message = dict[str, Any]
@@ -31,6 +33,17 @@ class Usage:
     cost_usd: Decimal | None = None
     reasoning_tokens: int = 0
     is_counted: bool = False
+
+    def priced(self, price: Price) -> Self:
+        """Return it with its cost: as the answer names it, else calculated from this price."""
+        if self.cost_usd is not None:
+            return self
+        cost_usd = price.cost_usd(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+        )
+        return replace(self, cost_usd=cost_usd)
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,22 @@ def is_in(state: State) -> ColumnElement[bool]:
     return conditions[state]()
 
 
+def states_of(agent: Agent) -> list[State]:
+    """Return the states of an agent as ``is_in`` has them, by its row as it was loaded."""
+    conditions: dict[State, bool] = {
+        "over_budget": agent.over_budget and agent.active,
+        "running": agent.last_session_status in LIVE,
+        "failed": agent.last_session_status == "failed",
+        "lost": agent.last_session_error_kind == WORKER_LOST,
+        "rolled_back": agent.last_session_status == "rolled_back",
+        "declined": agent.last_session_status == "declined",
+        "never": agent.last_session_id is None,
+        "paused": agent.paused,
+        "inactive": not agent.active,
+    }
+    return [state for state, is_so in conditions.items() if is_so]
+
+
 def name_or_model_contains(text: str) -> ColumnElement[bool]:
     """Return the SQL condition that name or model contains ``text``, whatever the case."""
     return Agent.name.icontains(text, autoescape=True) | Agent.model_id.icontains(

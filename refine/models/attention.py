@@ -21,9 +21,9 @@ from refine.models.agent_list import is_in
 from refine.models.columns import account_parameter
 from refine.models.people import Account
 from refine.models.runs.session import RefinementSession
-from refine.models.runs.session.state import retry_at
+from refine.models.runs.session.state import NEED_ATTENTION, AttentionStatus, retry_at
 
-Kind = Literal["failed", "rolled_back", "over_budget", "declined"]
+Kind = Literal[AttentionStatus, "over_budget"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _SHOWN = 5
 
@@ -83,11 +83,11 @@ def _worst_of_each_kind(*, is_of_account: bool) -> CompoundSelect[*tuple[Any, ..
 
 
 def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    is_over_budget = kind == "over_budget"
+    is_about_session = kind in NEED_ATTENTION
     needs_it = of & is_in(kind)
-    if not is_over_budget:
+    if is_about_session:  # as ``needs_attention`` of the session, by the figures on the agent's row
         needs_it &= Agent.last_session_seen_at.is_(None)
-    order = (Agent.budget_share if is_over_budget else Agent.last_session_at).desc(), Agent.id
+    order = (Agent.last_session_at if is_about_session else Agent.budget_share).desc(), Agent.id
     worst = (
         select(Agent.id, func.count().over().label("number"))
         .where(needs_it)

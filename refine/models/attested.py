@@ -7,52 +7,42 @@ was put back, even if the application has changed it since.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any, ClassVar, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, cast
 
 import structlog
-from sqlalchemy import Connection, Numeric, Row, Select, Text, event, inspect, select, update
+from sqlalchemy import Connection, Numeric, Row, Select, Text, event, inspect, select
 from sqlalchemy.orm import (
     InstanceState,
     Mapped,
     Mapper,
     Session,
-    SessionTransaction,
     mapped_column,
 )
 
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import columns_json, db
-from refine.models.columns import DigestChange, row_id
+from refine.models.columns import row_id
 from refine.models.keys import WrappedKey
+from refine.models.unrecorded import ChainOwner, note_change
 from refine.rules.secrets import hash_of
 
 _log = structlog.get_logger(__name__)
 
 _CONTEXT = "row"
-_CHANGED = "refine.attested.changed"
-_BEFORE_SAVEPOINT = "refine.attested.before_savepoint"
 _IS_GENUINE = "refine.attested.is_genuine"
 _IS_LOCKED = "refine.attested.is_locked"
 _RELOADING = "refine.attested.reloading"
 _RELIED_ON = "refine.attested.relied_on"
 # What JSON holds as it is.
 _JSON = (str, int, bool, type(None))
-
-
-class ChainOwner(NamedTuple):
-    """The owner of the chain that records changes of a row: an agent, or else an account."""
-
-    account_id: int | None = None
-    agent_id: int | None = None
 
 
 class Attested:
@@ -132,7 +122,7 @@ class Attested:
         if not self.is_genuine:
             raise RowAltered(self.row_name)
 
-    def leave_altered(self) -> bool:
+    def is_left_as_altered(self) -> bool:
         """Tell whether the row was changed outside the application, and log its name if so.
 
         For what ends many rows: one that was altered opens nothing, and keeps no other from ending.
@@ -207,85 +197,6 @@ def plain_digest(kind: type["Attested"], row: Row[Any]) -> str:
     return _digest(kind, row._asdict())
 
 
-def add_missing_digests(
-    connection: Connection, kind: type["Attested"], limit: int, *, plain_hashes: Sequence[str] = ()
-) -> int:
-    """Add digests to the next rows without one, as they are; return how many.
-
-    Only an upgrade from a version without digests does this. ``plain_hashes`` are attributes with
-    plain hashes of secrets, which become keyed ones.
-    """
-    columns = {name: _column(kind, name) for name in kind.digest_columns}
-    table = columns["id"].table
-    found = select(*(column.label(name) for name, column in columns.items()))
-    rows = connection.execute(
-        found.where(table.c.row_digest.is_(None))
-        .order_by(columns["id"])
-        .limit(limit)
-        .with_for_update()
-    ).all()
-    for row in rows:
-        values = dict(row._mapping)
-        hashed = {
-            name: keyed_hash_of(values[name], f"{table.name}.{name}") for name in plain_hashes
-        }
-        digest = _digest(kind, values | hashed)
-        connection.execute(
-            update(table).where(table.c.id == row.id).values(row_digest=digest, **hashed)
-        )
-    return len(rows)
-
-
-def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
-    """Return how this owner's rows changed since its last record, by row name.
-
-    Marks them as recorded, so call it only while writing a record, after a flush.
-    """
-    changed = _changed(db.session())
-    mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
-    changes = {name: changed.pop(name) for name in mine}
-    return {
-        name: (change.before, None if inspect(change.row).deleted else change.row.row_digest)
-        for name, change in changes.items()
-        if inspect(change.row).persistent or inspect(change.row).deleted
-    }
-
-
-def note_update(row: Attested, before: str | None) -> None:
-    """Note that a statement changes the row, whose digest was ``before``, for the next record."""
-    _note(row, is_update=True, before=before)
-
-
-def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
-    """Return the names of updated rows that no record covers yet, by owner."""
-    unrecorded: dict[ChainOwner, list[str]] = {}
-    for name, (row, is_update, _) in _changed(session).items():
-        if is_update and inspect(row).persistent and row.chain_owner is not None:
-            unrecorded.setdefault(row.chain_owner, []).append(name)
-    return unrecorded
-
-
-class _Change(NamedTuple):
-    """A row that changed in this transaction, and its digest before the first change."""
-
-    row: Attested
-    is_update: bool
-    before: str | None
-
-
-def _changed(session: Session) -> dict[str, _Change]:
-    changed: dict[str, _Change] = session.info.setdefault(_CHANGED, {})
-    return changed
-
-
-def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
-    if row.statuses_without_records and row.status in row.statuses_without_records:
-        return
-    changed = _changed(db.session())
-    first = changed.get(row.row_name, _Change(row, is_update, before))
-    changed[row.row_name] = _Change(row, is_update or first.is_update, first.before)
-
-
 # -- the text of a row ---------------------------------------------------------------------------
 
 
@@ -345,7 +256,7 @@ def _digest_new_row(_mapper: Mapper[Any], connection: Connection, row: Attested)
             setattr(row, name, default.arg(None) if default.is_callable else default.arg)
     row_id(row, connection)
     row.row_digest = row.digest_of_row()
-    _note(row, is_update=False)
+    note_change(row, is_update=False)
 
 
 @event.listens_for(Attested, "before_update", propagate=True)
@@ -359,12 +270,12 @@ def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attes
     if not _are_equal(before, _digest(type(row), stored)):
         raise RowAltered(row.row_name)
     row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
-    _note(row, is_update=True, before=before)
+    note_change(row, is_update=True, before=before)
 
 
 @event.listens_for(Attested, "before_delete", propagate=True)
 def _note_deleted_row(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
-    _note(row, is_update=False, before=row.row_digest)
+    note_change(row, is_update=False, before=row.row_digest)
 
 
 def _committed(row: Attested) -> dict[str, Any] | None:
@@ -405,27 +316,6 @@ def _check_expired(state: InstanceState[Any], attributes: Any) -> None:
     state.info.pop(_IS_GENUINE, None)
     if attributes is None:  # all of them: the transaction has ended
         state.info.pop(_IS_LOCKED, None)
-
-
-@event.listens_for(Session, "after_transaction_create")
-def _keep_changes(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.nested:
-        kept = session.info.setdefault(_BEFORE_SAVEPOINT, WeakKeyDictionary())
-        kept[transaction] = dict(_changed(session))
-
-
-@event.listens_for(Session, "after_soft_rollback")
-def _restore_changes(session: Session, previous: SessionTransaction) -> None:
-    """What was changed since a savepoint is as it was before it."""
-    if previous.nested:
-        session.info[_CHANGED] = session.info[_BEFORE_SAVEPOINT][previous]
-
-
-@event.listens_for(Session, "after_commit")
-@event.listens_for(Session, "after_rollback")
-def _forget_changes(session: Session) -> None:
-    if not session.in_nested_transaction():
-        session.info.pop(_CHANGED, None)
 
 
 @event.listens_for(Session, "after_rollback")

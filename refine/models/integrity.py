@@ -1,16 +1,15 @@
-"""Verifies chains, and compares memories and all attested rows with them.
+"""Verifies all chains, and compares memories and all attested rows with them.
 
 Chains are verified several at a time: with a few queries for all of them, in a snapshot that lasts
 no longer than these take. Long chains are read in pages before, each in a transaction of its own.
 """
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from rq.timeouts import BaseTimeoutException
 from sqlalchemy import ColumnElement, Select, and_, func, select
@@ -20,11 +19,9 @@ from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db, read_plainly
 from refine.models.agent import Agent
-from refine.models.attested import Attested, plain_digest, plain_rows
+from refine.models.attested import Attested, plain_rows
 from refine.models.audit import AuditLog, ChainHead, Verification
 from refine.models.audit.chain_walk import (
-    ChainBroken,
-    Walk,
     headless_chains,
     is_platform_chain_lost,
     mark_verified,
@@ -32,29 +29,22 @@ from refine.models.audit.chain_walk import (
     page_after,
     records_after,
 )
-from refine.models.audit.checkpoint import Checkpoint, Position, packed, still_there, unpacked
-from refine.models.audit.linking import StoredRecord
+from refine.models.audit.checkpoint import Checkpoint, still_there
 from refine.models.audit.verification import ChainResult
+from refine.models.chain_verification import ChainVerification
 from refine.models.clients import ApiToken
-from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey
-from refine.models.ledger import AgentMemory, recorded_digests
-from refine.models.ledger.stored import COLUMNS, StoredMemory
+from refine.models.ledger import AgentMemory
+from refine.models.ledger.stored import COLUMNS
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.sweep import Sweep
-from refine.sealing import DataKey
 
 _BATCH = 500
 # So many chains are verified together.
 _CHAINS = 200
 _CHAIN_IS_GONE = "its audit chain is gone"
-
-# Digests by memory id, and by the name of any other row, as the last record left them.
-Digests = dict[int, str | None]
-RowDigests = dict[str, str | None]
-_Key = TypeVar("_Key", int, str)
 
 
 def verify_all(*, in_full: bool = True) -> Iterator[ChainResult]:
@@ -154,19 +144,19 @@ def _verify_together(chain_ids: Collection[int], in_full: bool, is_ours: bool) -
     return [chain.result() for chain in chains.values()]
 
 
-def _begun(chain_ids: Collection[int], in_full: bool) -> "dict[int, _Chain]":
+def _begun(chain_ids: Collection[int], in_full: bool) -> dict[int, ChainVerification]:
     checkpoints = Checkpoint.of(chain_ids)
     genuine = {id_: each.position for id_, each in checkpoints.items() if each.is_genuine}
     goes_on = set() if in_full else still_there(genuine)
     chains = {}
     for id_ in sorted(chain_ids):
-        chains[id_] = _Chain(id_, verified=genuine.get(id_), goes_on=id_ in goes_on)
+        chains[id_] = ChainVerification(id_, verified=genuine.get(id_), goes_on=id_ in goes_on)
         if not in_full and id_ in checkpoints.keys() - genuine.keys():
             chains[id_].last_problem = "the chain's checkpoint was changed outside the application"
     return chains
 
 
-def _read_in_pages(chain: "_Chain", is_ours: bool) -> None:
+def _read_in_pages(chain: ChainVerification, is_ours: bool) -> None:
     """Read the records of a chain that may be long."""
     while chain.problem is None and (page := page_after(chain.id, chain.walk.reads_after)):
         chain.attempt(chain.read, page)
@@ -174,7 +164,7 @@ def _read_in_pages(chain: "_Chain", is_ours: bool) -> None:
             db.session.commit()
 
 
-def _compare(chains: "dict[int, _Chain]") -> None:
+def _compare(chains: dict[int, ChainVerification]) -> None:
     """Read what is left of the records, then everything that they tell of, in one snapshot."""
     heads = select(ChainHead).where(ChainHead.id.in_(chains))
     for head in db.session.scalars(heads.execution_options(populate_existing=True)):
@@ -193,7 +183,7 @@ def _compare(chains: "dict[int, _Chain]") -> None:
         chain.attempt(chain.miss_no_row)
 
 
-def _compare_memories(chains: "dict[int, _Chain]") -> None:
+def _compare_memories(chains: dict[int, ChainVerification]) -> None:
     """Compare agents and their memories with their records; by id of the agent."""
     whole = select(Agent).options(undefer("*"))  # a digest covers all
     for agent in db.session.scalars(whole.where(Agent.id.in_(chains))):
@@ -219,7 +209,7 @@ def _newest_sessions(agent_ids: Collection[int]) -> dict[int, datetime]:
     return {row.agent_id: row.at for row in found}
 
 
-def _compare_rows(rows_of: "_Rows", chains: "dict[int, _Chain]") -> None:
+def _compare_rows(rows_of: "_Rows", chains: dict[int, ChainVerification]) -> None:
     """Compare attested rows with the records; by id of the owner."""
     for kind, (owner_id, mine) in rows_of.items() if chains else ():
         rows = plain_rows(kind, owner_id.label("owner_id")).where(mine).order_by(kind.id)
@@ -234,132 +224,6 @@ def _read(query: Select[Any], *, in_parts: bool) -> Iterator[Iterable[Any]]:
     options = {"yield_per": _BATCH} if in_parts else {}
     with db.session.connection().execute(query, execution_options=options) as found:
         yield found if in_parts else found.all()
-
-
-# -- one chain -----------------------------------------------------------------------------------
-
-
-class _Chain:
-    """The verification of one chain, and what it has found so far."""
-
-    head: ChainHead
-    agent: Agent | None = None
-    key: DataKey | None = None
-    problem: str | None = None
-    last_problem: str | None = None
-
-    def __init__(self, id_: int, *, verified: Position | None, goes_on: bool) -> None:
-        self.id = id_
-        self.walk = Walk(verified if goes_on else None, verified)
-        left: Any = [[], {}, False]
-        if verified is not None and goes_on:
-            left = unpacked(verified.left_digests)
-        self._digests: Digests = dict(left[0])
-        self._rows: RowDigests = left[1]
-        self._was_erased: bool = left[2]
-        self._position: Position | None = None
-        self._memories = 0
-        self._kept: list[int] = []
-
-    def attempt(self, step: Callable[..., None], *about: Any) -> None:
-        """Take a step, unless a problem was found already."""
-        if self.problem is None:
-            try:
-                step(*about)
-            except ChainBroken as broken:
-                self.problem = str(broken)
-
-    def result(self) -> ChainResult:
-        """Return what was found."""
-        problem = self.problem or self.last_problem
-        return ChainResult(
-            self.head.name, self.walk.sequence, self._memories, problem, self.id, self._position
-        )
-
-    def read(self, records: Iterable[StoredRecord]) -> None:
-        """Read the next records."""
-        for record in records:
-            self.walk.follow(record)
-            if '"memories":[{' in record.data:  # parsing takes as long as hashing
-                for id_, change in recorded_digests(json.loads(record.data)).items():
-                    self._take_over(self._digests, id_, change, "memory {}")
-            if record.rows is not None:
-                for name, change in json.loads(record.rows).items():
-                    self._take_over(self._rows, name, change, "{}")
-            self._was_erased |= record.action == "agent_erased"
-
-    def _take_over(
-        self, digests: dict[_Key, str | None], key: _Key, change: DigestChange, name: str
-    ) -> None:
-        before, after = change
-        if digests.get(key, before) != before:
-            raise ChainBroken(f"{name.format(key)} was set back before record {self.walk.sequence}")
-        digests[key] = after
-
-    def end(self) -> None:
-        """Compare with the head, once every record was read."""
-        self.walk.end(self.head)
-        left = packed([sorted(self._digests.items()), self._rows, self._was_erased])
-        self._position = Position(self.walk.sequence, self.walk.link, left)
-
-    def open(self) -> None:
-        """Open the agent's key; it must be there unless a record says that it was destroyed."""
-        if self.agent is None:
-            raise ChainBroken("the agent is gone")
-        if self.agent.is_erased:
-            if not self._was_erased:
-                raise ChainBroken("the data key was destroyed without a record")
-            return  # no key is left to check contents with
-        if self._was_erased:
-            raise ChainBroken("the data key was destroyed, but is back")
-        if not self.agent.is_genuine:
-            raise ChainBroken(f"{self.agent.row_name} was changed outside the application")
-        self.key = self.agent.data_key()
-
-    def compare_memories(self, rows: Iterable[Any]) -> None:
-        """Compare memories with their digests and their last records."""
-        key = self.key
-        assert key is not None  # noqa: S101 - for mypy
-        for memory in (StoredMemory.of(row, key) for row in rows):
-            self._memories += 1
-            if memory.is_kept_core:
-                self._kept.append(memory.token_estimate)
-            if not memory.is_genuine:
-                raise ChainBroken(f"memory {memory.id} was changed outside the application")
-            recorded = self._digests.pop(memory.id, None)
-            if recorded is not None and recorded != memory.state_digest:
-                raise ChainBroken(f"memory {memory.id} does not match its last record")
-
-    def miss_no_memory(self) -> None:
-        """Look for memories that are gone."""
-        if self._digests:
-            raise ChainBroken(f"memory {min(self._digests)} has records, but is gone")
-        verified = self.head.verified_memories
-        if self._memories < verified:
-            missing = verified - self._memories
-            raise ChainBroken(f"{missing} of {verified} verified memories are gone")
-
-    def compare_figures(self, newest_session_at: datetime | None) -> None:
-        """Compare the figures on the agent's row."""
-        agent = self.agent
-        assert agent is not None  # noqa: S101 - for mypy
-        if agent.ledger.core_totals() != (len(self._kept), sum(self._kept)):
-            raise ChainBroken("the figures in the agent's row do not match its memories")
-        if agent.last_session_at != newest_session_at:
-            raise ChainBroken("the last session in the agent's row does not match its sessions")
-
-    def compare_row(self, kind: type[Attested], row: Any) -> None:
-        """Compare an attested row with its digest and its last record."""
-        name = f"{kind.__name__} {row.id}"
-        if row.row_digest != plain_digest(kind, row):
-            raise ChainBroken(f"{name} was changed outside the application")
-        if self._rows.pop(name, row.row_digest) != row.row_digest:
-            raise ChainBroken(f"{name} does not match its last record")
-
-    def miss_no_row(self) -> None:
-        """Look for attested rows that are gone."""
-        if missing := [name for name, digest in self._rows.items() if digest is not None]:
-            raise ChainBroken(f"{min(missing)} has records, but is gone")
 
 
 # -- rows ----------------------------------------------------------------------------------------

@@ -3,18 +3,25 @@
 An upgrade that was cut off starts again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select, update
 
 from refine.errors import RowAltered, SealingError
 from refine.extensions import db
 from refine.models.agent import Agent
-from refine.models.attested import ChainOwner, add_missing_digests
+from refine.models.attested import (
+    Attested,
+    attested_columns,
+    keyed_hash_of,
+    plain_rows,
+    signed,
+)
 from refine.models.audit import PLATFORM, AuditLog, ChainHead
 from refine.models.integrity import attested_kinds
 from refine.models.keys import WrappedKey
 from refine.models.people import Account
+from refine.models.unrecorded import ChainOwner
 
 _BATCH = 500
 
@@ -42,6 +49,28 @@ def add_all_missing_digests() -> Iterator[int]:
         ChainHead.begin(ChainOwner(agent_id=owner_id))
     AuditLog.record("rows_attested", chain=PLATFORM, data={"rows": done})
     db.session.commit()
+
+
+def add_missing_digests(
+    connection: Connection, kind: type[Attested], limit: int, *, plain_hashes: Sequence[str] = ()
+) -> int:
+    """Add digests to the next rows without one, as they are; return how many.
+
+    ``plain_hashes`` are attributes with plain hashes of secrets, which become keyed ones.
+    """
+    columns = attested_columns(kind)
+    table = columns["id"].table
+    without = plain_rows(kind).where(columns["row_digest"].is_(None)).order_by(columns["id"])
+    rows = connection.execute(without.limit(limit).with_for_update()).all()
+    for row in rows:
+        values = row._asdict()
+        hashed = {
+            name: keyed_hash_of(values[name], f"{table.name}.{name}") for name in plain_hashes
+        }
+        connection.execute(
+            update(table).where(columns["id"] == row.id).values(signed(kind, values, **hashed))
+        )
+    return len(rows)
 
 
 def agents_with_exchanged_prompts() -> list[int]:

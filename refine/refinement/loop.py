@@ -25,7 +25,7 @@ from refine.refinement.prompting import (
     room_for_ledger,
 )
 from refine.rules.context import MIN_CONTENT_TOKENS
-from refine.running import RunEnded, RunWorker, has_consented, work_on
+from refine.running import ModelWorker, RunEnded, has_consented, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import DEFINITION
@@ -72,7 +72,7 @@ def refine(
     return work_on(RefinementSession, session_id, make_worker, is_stopping, lease_token)
 
 
-class SessionWorker(RunWorker[RefinementSession]):
+class SessionWorker(ModelWorker[RefinementSession]):
     """One worker's work on one session."""
 
     _definition = DEFINITION

@@ -9,7 +9,7 @@ from refine import prompts
 from refine.models import MemoryTask
 from refine.models.runs.task import EndStatus
 from refine.remembering.prompting import Layout, layout_of, lines_of, opening
-from refine.running import RunEnded, RunWorker, work_on
+from refine.running import ModelWorker, RunEnded, work_on
 from refine.settings import Settings
 from refine.tools import PromoteTool, SaveToJournalTool, promote, save_to_journal
 
@@ -37,7 +37,7 @@ def run_task(
     return work_on(MemoryTask, task_id, make_worker, is_stopping, lease_token)
 
 
-class TaskWorker(RunWorker[MemoryTask]):
+class TaskWorker(ModelWorker[MemoryTask]):
     """One worker's work on one task."""
 
     def _work(self) -> None:

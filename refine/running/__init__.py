@@ -4,6 +4,7 @@ What a session, a memory task and a request for access share: the heartbeat, ask
 model, carrying out tool calls, and writing the end whatever happens.
 """
 
-from refine.running.run_worker import RunEnded, RunWorker, has_consented, work_on
+from refine.running.model_calls import ModelWorker, has_consented
+from refine.running.run_worker import RunEnded, work_on
 
-__all__ = ["RunEnded", "RunWorker", "has_consented", "work_on"]
+__all__ = ["ModelWorker", "RunEnded", "has_consented", "work_on"]

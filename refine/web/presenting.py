@@ -20,7 +20,7 @@ from refine.models.ledger.history import shown_data
 from refine.models.people.acting import AGENT_OR_SYSTEM
 from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
-from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
+from refine.models.runs.access.ending import REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words, in_hours
 from refine.web import charts

@@ -173,3 +173,13 @@ def test_an_invalid_list_is_empty_and_invalid_entries_are_left_out() -> None:
     ):
         assert not parse_catalogue(body), body[:30]
     assert [each.id for each in catalogue(None, {"id": "a/b"}, 7).models] == ["a/b"]
+
+
+def test_a_listed_price_comes_before_that_of_the_price_file() -> None:
+    pricing = {"prompt": "0.000003", "completion": "0.000015"}
+    known = catalogue({"id": "a/b", "pricing": pricing}, {"id": "c/d"})
+    own = Price(Decimal(1), Decimal(1), Decimal(1))
+
+    assert list(known.prices("a/b", {"*": own})) == ["the provider's list", "REFINE_PRICES"]
+    assert known.prices("c/d", {"c/d": own}) == {"REFINE_PRICES": own}
+    assert known.prices("c/d", {}) == {}

@@ -14,6 +14,7 @@ from refine.models.agent_list import (
     is_in,
     listed_agents,
     name_or_model_contains,
+    states_of,
     totals,
 )
 from tests import factories
@@ -85,7 +86,7 @@ def test_the_latest_session_is_told(account):
     assert listed(account, is_in("failed")) == []
 
 
-def test_each_state_is_counted_as_often_as_it_is_listed(account):
+def one_in_each_state(account):
     ended(factories.agent("one", account=account), "failed", error_kind="worker_lost")
     ended(factories.agent("one", account=account), "failed", error_kind="timeout")
     ended(factories.agent("one", account=account), "rolled_back")
@@ -94,6 +95,10 @@ def test_each_state_is_counted_as_often_as_it_is_listed(account):
     factories.agent("one two three", account=account, core_token_budget=1)
     factories.agent("one two three", account=account, core_token_budget=1, active=False)
     factories.agent(account=account, paused=True)
+
+
+def test_each_state_is_counted_as_often_as_it_is_listed(account):
+    one_in_each_state(account)
     ended(factories.agent("one"), "failed")
 
     mine = Agent.account_id == account.id
@@ -112,6 +117,17 @@ def test_each_state_is_counted_as_often_as_it_is_listed(account):
         "inactive": 1,
     }
     assert counts == [len(listed(account, is_in(state))) for state in STATES]
+
+
+def test_an_agent_says_of_itself_in_which_states_it_is_listed(account):
+    one_in_each_state(account)
+    db.session.commit()
+    agents = db.session.scalars(db.select(Agent)).all()
+
+    said = {state: {agent.id for agent in agents if state in states_of(agent)} for state in STATES}
+
+    assert said == {state: {row.id for row in listed(account, is_in(state))} for state in STATES}
+    assert all(said.values())
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ TARGETS = (
     "refine/models/audit",
     "refine/models/ledger",
     "refine/models/agent",
+    "refine/models/chain_verification.py",
     "refine/models/integrity.py",
     "refine/models/runs",
     "refine/models/clients",

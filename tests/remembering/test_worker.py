@@ -14,7 +14,7 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
 from refine.remembering.task_worker import run_task
-from refine.running import run_worker
+from refine.running import model_calls
 from tests import factories, sql
 from tests.chains import verify_agent
 from tests.remembering.conftest import World
@@ -342,7 +342,7 @@ def test_turns_have_a_limit(world: World) -> None:
 
 
 def test_tool_calls_have_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_worker, "MAX_TOOL_CALLS", 1)
+    monkeypatch.setattr(model_calls, "MAX_TOOL_CALLS", 1)
     world.calls({"content": "one"}, {"content": "two"})
 
     task = world.extract("I like tea")
@@ -474,7 +474,7 @@ def test_looking_for_a_reason_to_stop_leaves_no_transaction_open(
 
         return is_cancelled
 
-    monkeypatch.setattr(run_worker, "_once_a_second", every_time)
+    monkeypatch.setattr(model_calls, "_once_a_second", every_time)
     world.model.say(ENDS)
 
     world.extract("I like tea")

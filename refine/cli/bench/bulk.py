@@ -17,7 +17,8 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.attested import Attested, add_missing_digests
+from refine.models.attested import Attested
+from refine.models.upgrading import add_missing_digests
 
 SESSIONS_EACH = 5
 TASKS_EACH = 5

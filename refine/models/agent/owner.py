@@ -17,13 +17,14 @@ from sqlalchemy.orm import (
 from refine import clock
 from refine.extensions import db
 from refine.models.agent.figures import Figures
-from refine.models.attested import Attested, ChainOwner
+from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain
 from refine.models.columns import BigId, BoolFalse, Name
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Ledger
 from refine.models.people import Account, recording
 from refine.models.people.recording import is_recorded
+from refine.models.unrecorded import ChainOwner
 from refine.sealing import DataKey
 
 _BOUND = "agent_bound"

@@ -33,9 +33,9 @@ from sqlalchemy.types import UserDefinedType
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, columns_json, db
-from refine.models.attested import ChainOwner
 from refine.models.columns import BigId
 from refine.models.keys import WrappedKey
+from refine.models.unrecorded import ChainOwner
 from refine.sealing import DataKey
 
 _Executor = Connection | scoped_session[Any]

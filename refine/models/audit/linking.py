@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from refine import clock
 from refine.extensions import canonical_json, columns_json
-from refine.models.attested import changed_rows
 from refine.models.audit.chain import Actor, Chain, HeadValues
 from refine.models.keys import WrappedKey
+from refine.models.unrecorded import changed_rows
 from refine.sealing import Place
 
 Subject = Literal[

@@ -46,7 +46,6 @@ from sqlalchemy.types import TypeEngine
 
 from refine import clock
 from refine.extensions import Base, canonical_json, columns_json, db
-from refine.models.attested import unrecorded_updates
 from refine.models.audit.chain import GENESIS, Chain, ChainHead, HeadValues, TransactionId
 from refine.models.audit.linking import (
     LINK_CONTEXT,
@@ -58,6 +57,7 @@ from refine.models.audit.linking import (
 )
 from refine.models.columns import DigestChange, next_ids, place_of
 from refine.models.keys import WrappedKey
+from refine.models.unrecorded import unrecorded_updates
 from refine.sealing import DataKey, Place, is_unbound
 
 RECORD_IDS = Sequence("audit_logs_id_seq")

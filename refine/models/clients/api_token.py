@@ -12,10 +12,11 @@ from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, database_now, db
 from refine.models.agent import PROMPTS, Agent
-from refine.models.attested import Attested, ChainOwner, keyed_hash
+from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people import Account, User, recording
 from refine.models.people.recording import is_recorded
+from refine.models.unrecorded import ChainOwner
 
 TokenKind = Literal["agent", "platform"]
 

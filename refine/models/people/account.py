@@ -24,12 +24,13 @@ from sqlalchemy.orm import Mapped, Mapper, mapped_column, validates
 from refine import clock, settings
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, Instant, db
-from refine.models.attested import Attested, ChainOwner
+from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
 from refine.models.people import recording
 from refine.models.settings_change import require_allowed, set_fields
+from refine.models.unrecorded import ChainOwner
 from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 

@@ -8,9 +8,10 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, database_now, db
-from refine.models.attested import Attested, ChainOwner, keyed_hash
+from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people.user import User
+from refine.models.unrecorded import ChainOwner
 from refine.rules.secrets import new_secret
 
 VALID_FOR = timedelta(days=7)
@@ -71,7 +72,7 @@ class Invitation(Attested, Base):
         """End the user's links; one that was altered outside the application stays as it is."""
         links = select(cls).where(cls.user_id == user.id, cls.used_at.is_(None))
         for link in db.session.scalars(links.order_by(cls.id)).all():
-            if not link.leave_altered():
+            if not link.is_left_as_altered():
                 link.used_at = at or clock.now()
 
     @classmethod

@@ -10,10 +10,11 @@ from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, db, instant
-from refine.models.attested import Attested, ChainOwner, keyed_hash
+from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people.recording import is_recorded
 from refine.models.people.user import User
+from refine.models.unrecorded import ChainOwner
 from refine.rules.secrets import new_secret
 
 IDLE_FOR = timedelta(hours=12)
@@ -118,7 +119,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         A row that was altered outside the application stays as it is: its record ends it.
         """
         if self.ended_at is None:
-            if not self.leave_altered():
+            if not self.is_left_as_altered():
                 self.ended_at = at or clock.now()
             self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
 

@@ -25,11 +25,12 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
-from refine.models.attested import Attested, ChainOwner
+from refine.models.attested import Attested
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
 from refine.models.people.account import Account
 from refine.models.people.recording import NO_CLIENT, Client
+from refine.models.unrecorded import ChainOwner
 from refine.rules.content import MAX_EMAIL_CHARACTERS, visible_name
 from refine.rules.ids import id_in
 from refine.rules.schedules import valid_time_zone

@@ -370,5 +370,16 @@ def _require_genuine(run: Run) -> None:
         run.require_genuine()
 
 
+class RetriableRun(Run):
+    """The further columns of sessions and memory tasks, which are retried after a failure."""
+
+    trigger: Mapped[str] = mapped_column(Text)
+    slot_at: Mapped[datetime | None]
+    attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
+    end_reason: Mapped[str | None] = mapped_column(Text)
+    prompt_version: Mapped[str | None] = mapped_column(Text)
+    tool_calls: Mapped[Count]
+
+
 # The states of a session or a memory task that has not ended.
 LIVE = (Run.waiting_status, Run.running_status)

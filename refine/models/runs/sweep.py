@@ -26,10 +26,11 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, db
 from refine.models.agent import Agent
-from refine.models.attested import Attested, ChainOwner
+from refine.models.attested import Attested
 from refine.models.columns import BigId, Count, one_of_ids
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
+from refine.models.unrecorded import ChainOwner
 
 # What a user may ask for agents that they chose; values are of ``budget`` and ``threshold``.
 Work = Literal["refine", "pause", "resume", "budget", "threshold"]

@@ -1,6 +1,6 @@
 """What a model's answers showed, in plain words, and what to set."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Final
 
@@ -12,7 +12,6 @@ from refine.prompts import as_line
 from refine.rules.consent import consents, refuses
 from refine.rules.context import MAX_OUTPUT_TOKENS
 from refine.rules.model_names import in_words, is_rehearsal_model, is_same_model
-from refine.rules.prices import Price, price_of
 from refine.settings import Settings
 from refine.trials.asking.finding import Finding
 from refine.trials.asking.other_dialects import accepted_dialect, may_help, refuses_tools
@@ -225,26 +224,21 @@ def _id_to_choose(answered: str, catalogue: Catalogue) -> str:
 def _about_cost(trial: Trial, settings: Settings) -> Finding:
     """Say whether the cost of calls is known, as runs reckon it."""
     usages = [reply.usage for reply in trial.all_replies]
-    listed = trial.provider.catalogue.find(trial.model_id)
-    sources = {
-        "calculated from the provider's list": listed.price if listed is not None else None,
-        "calculated from REFINE_PRICES": price_of(trial.model_id, settings.prices),
-    }
+    prices = trial.provider.catalogue.prices(trial.model_id, settings.prices)
     if all(usage.cost_usd is not None for usage in usages):
-        total = sum((usage.cost_usd or Decimal(0) for usage in usages), Decimal(0))
+        total = _total_usd(usages)
         told = f"{_usd(total)} for this trial, as reported by the provider"
-        is_free = any(price is not None and price.is_zero for price in sources.values())
+        is_free = any(price.is_zero for price in prices.values())
         if total or is_free or is_rehearsal_model(trial.model_id):
             return Finding("cost", "ok", told)
         return Finding("cost", "warn", f"{told}, but no list names a price of 0: {_UNBILLED}")
-    for source, price in sources.items():
-        if price is not None and not all(usage.is_counted for usage in usages):
+    if prices:
+        source, price = next(iter(prices.items()))
+        if not all(usage.is_counted for usage in usages):
             text = "the answers contain no token counts, so each is counted as the longest possible"
-            return Finding("cost", "warn", f"{text}, {source}")
-        if price is not None:
-            costs = [_cost_usd(usage, price) for usage in usages]
-            total = sum((usd for usd in costs if usd is not None), Decimal(0))
-            return Finding("cost", "ok", f"{_usd(total)} for this trial, {source}")
+            return Finding("cost", "warn", f"{text}, calculated from {source}")
+        total = _total_usd(usage.priced(price) for usage in usages)
+        return Finding("cost", "ok", f"{_usd(total)} for this trial, calculated from {source}")
     example = as_line({trial.model_id: _EXAMPLE_PRICE})
     advice = f"set REFINE_PRICES to a file such as {example} (US dollars per token)"
     unknown = "costs stay unknown, and a monthly cost cap stops automatic sessions"
@@ -252,14 +246,8 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
     return Finding("cost", "warn", text)
 
 
-def _cost_usd(usage: Usage, price: Price) -> Decimal | None:
-    if usage.cost_usd is not None:
-        return usage.cost_usd
-    return price.cost_usd(
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
-    )
+def _total_usd(usages: Iterable[Usage]) -> Decimal:
+    return sum((usage.cost_usd or Decimal(0) for usage in usages), Decimal(0))
 
 
 def _about_cache(usage: Usage) -> Finding:

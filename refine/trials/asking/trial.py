@@ -20,7 +20,7 @@ from refine.refinement.consent_question import Ask, answer_to_question, not_open
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room
 from refine.rules.tokens import token_estimate
-from refine.running.run_worker import problem_with
+from refine.running.model_calls import problem_with
 from refine.tools.refinement import DEFINITION, checked
 from refine.tools.results import error, without_echo
 

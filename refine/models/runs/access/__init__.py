@@ -1,16 +1,11 @@
 """The mechanic's exception: a human's time-limited permission to read one agent's memories.
 
 ``terms`` is what a user asks for, ``asking_rules`` says who may ask, ``grant`` is the request, the
-agent's answer and the permission.
+agent's answer and the permission, ``ending`` how they end.
 """
 
-from refine.models.runs.access.grant import (
-    END_REASONS,
-    MAX_NOTE_CHARACTERS,
-    STATUSES,
-    AccessAlreadyRequested,
-    AccessGrant,
-)
+from refine.models.runs.access.ending import END_REASONS, MAX_NOTE_CHARACTERS
+from refine.models.runs.access.grant import STATUSES, AccessAlreadyRequested, AccessGrant
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
     MAX_PURPOSE_CHARACTERS,

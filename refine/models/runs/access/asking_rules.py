@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import ForeignKey, Select, bindparam, func, or_, select, true
+from sqlalchemy import ForeignKey, Select, Text, bindparam, func, or_, select, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
@@ -42,7 +42,9 @@ class AskedCounts(NamedTuple):
 class AskingRules(Run, Attested):
     """The part of a request that decides whether its user, or another one, may ask again."""
 
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    reason: Mapped[str] = mapped_column(Text)
     granted_at: Mapped[datetime | None]
 
     # -- may this user ask? ----------------------------------------------------------------------

@@ -24,7 +24,7 @@ from refine.errors import RowAltered
 from refine.extensions import UtcDateTime, db
 from refine.extensions.statements import Plain
 from refine.models.agent import Agent
-from refine.models.attested import Attested, note_update
+from refine.models.attested import Attested
 from refine.models.audit import ChainHead
 from refine.models.audit.chain import StoredHead
 from refine.models.audit.linking import Event, next_records
@@ -39,6 +39,7 @@ from refine.models.runs.log import log_after_commit
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.notes import closing_note
 from refine.models.runs.session.state import CONSENTED_ENDS, EndStatus, SessionState
+from refine.models.unrecorded import note_change
 
 END_ACTION = {
     "completed": "memory_refinement_complete",
@@ -179,7 +180,7 @@ class Ending(SessionState, Attested):
         """Write the end, its record and the note to the agent."""
         before, at = self.row_digest, cast(datetime, self.ended_at)
         self.row_digest = self.digest_of_row()
-        note_update(self, before)
+        note_change(self, is_update=True, before=before)
         (record,) = next_records(head, [event], self.agent.chain, at)
         changed = {name: getattr(self, name) for name in _CHANGED}
         written = {

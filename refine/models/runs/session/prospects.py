@@ -1,8 +1,7 @@
-"""Whom a sweep of an account would ask now, why it would leave out the others, what it may cost.
+"""Whom a sweep asks and why it leaves out the others, and why a chosen agent gets no session.
 
-And why an agent that somebody has chosen would get no session. All of it takes a few statements,
-however many agents there are, and goes by the figures on their rows: it is what a person is told
-beforehand. ``jobs/sweeping.py`` then decides for each agent.
+Beforehand a person is told, with what it may cost: by a few statements, however many agents there
+are, and by the figures on their rows. When its turn comes, each agent is decided on by itself.
 """
 
 from datetime import datetime
@@ -15,15 +14,24 @@ from refine.models.agent import Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.people import Account
 from refine.models.runs.session.estimate import Estimate, estimate
-from refine.models.runs.session.scheduling import has_live_session
-from refine.models.runs.session.session import ERODED, RefinementSession
+from refine.models.runs.session.scheduling import Candidates, has_live_session
+from refine.models.runs.session.session import (
+    ERODED,
+    RefinementSession,
+    SessionAlreadyLive,
+    SessionRequest,
+)
 from refine.models.runs.spending import cost_cap_reason
 
 WAITING = "waiting for a session already"
+DISPATCHED_AGAIN = "already waiting, dispatched again"
 RUNNING = "running a session just now"
 LIVE_SESSION = "a session is waiting or running"
 NOTHING_TO_REFINE = "no core memory that a session may change"
 NOT_DUE = "refined since the last slot, and within the budget"
+
+
+# -- what a person is told beforehand ------------------------------------------------------------
 
 
 class Prospects(NamedTuple):
@@ -78,3 +86,42 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
         RUNNING: is_running,
     }
     return case(*((is_so, literal(reason)) for reason, is_so in reasons.items()))
+
+
+# -- what is decided for each agent --------------------------------------------------------------
+
+
+def decided_on_request(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
+    """Return the session that somebody asked for, or why the agent gets none."""
+    if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
+        return unavailable
+    if not candidates.has_work(agent):
+        return NOTHING_TO_REFINE
+    return _with_room(SessionRequest(agent, "manual"), candidates, at)
+
+
+def decided_in_sweep(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
+    """Return the session that a sweep queues for the agent, or why it gets none."""
+    live = candidates.live_session_of(agent)
+    if live is not None and live.status == "queued":
+        return DISPATCHED_AGAIN
+    if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
+        return unavailable
+    if (trigger := candidates.due_trigger(agent)) is None:
+        return NOT_DUE if candidates.has_work(agent) else NOTHING_TO_REFINE
+    if (forbidden := candidates.forbidden_reason(agent)) is not None:
+        return forbidden
+    return _with_room(SessionRequest(agent, trigger), candidates, at)
+
+
+def _with_room(
+    request: SessionRequest, candidates: Candidates, at: datetime
+) -> SessionRequest | str:
+    """Return the session, or that there is a live one; one whose worker was lost ends."""
+    live = candidates.live_session_of(request.agent)
+    try:
+        if live is not None:
+            live.make_room(at)
+    except SessionAlreadyLive as refusal:
+        return str(refusal)
+    return request

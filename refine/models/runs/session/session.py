@@ -26,7 +26,6 @@ from refine import clock, settings
 from refine.errors import Refused, RowAltered
 from refine.extensions import Base, db, instant
 from refine.models.agent import Agent
-from refine.models.attested import ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import Event
 from refine.models.columns import one_of_parameter
@@ -45,6 +44,7 @@ from refine.models.runs.session.state import (
     TRIGGERS,
     Trigger,
 )
+from refine.models.unrecorded import ChainOwner
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
 from refine.rules.threshold import threshold_check

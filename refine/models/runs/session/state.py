@@ -14,7 +14,7 @@ from refine import clock, settings
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
-from refine.models.runs.run import CallUsage, Run
+from refine.models.runs.run import CallUsage, RetriableRun
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.pacing import retry_pause
 from refine.rules.quantities import plural
@@ -33,8 +33,9 @@ CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
 
-# The ends that a person should look at.
-NEED_ATTENTION = ("failed", "rolled_back", "declined")
+# The ends that a person should look at; ``models/attention.py`` finds the agents.
+AttentionStatus = Literal["failed", "rolled_back", "declined"]
+NEED_ATTENTION: tuple[AttentionStatus, ...] = get_args(AttentionStatus)
 
 _NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
 
@@ -58,17 +59,10 @@ def _summary(field: str, value: object) -> str:
     return bounded_text(value, field=field, limit=MAX_STORED_SUMMARY_CHARACTERS)
 
 
-class SessionState(Run):
+class SessionState(RetriableRun):
     """The columns of a session, and properties derived from them."""
 
     __tablename__ = "refinement_sessions"
-
-    trigger: Mapped[str] = mapped_column(Text)
-    slot_at: Mapped[datetime | None]
-    attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
-    end_reason: Mapped[str | None] = mapped_column(Text)
-    prompt_version: Mapped[str | None] = mapped_column(Text)
-    tool_calls: Mapped[Count]
 
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     threshold: Mapped[Decimal] = mapped_column(Numeric(THRESHOLD_DECIMALS + 1, THRESHOLD_DECIMALS))

@@ -15,7 +15,7 @@ from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
-from refine.models.runs.run import LIVE, Run
+from refine.models.runs.run import LIVE, RetriableRun
 from refine.rules.content import storable_or_none
 from refine.rules.conversation import valid_conversation
 from refine.rules.pacing import retry_pause
@@ -53,7 +53,7 @@ class ReflectionAlreadyLive(Refused):
         super().__init__(f"a reflection of this agent is already waiting or running: {task_id}")
 
 
-class MemoryTask(Run, Base):
+class MemoryTask(RetriableRun, Base):
     """A reflection on the journal, or an extraction from a finished conversation."""
 
     __tablename__ = "memory_tasks"
@@ -86,13 +86,6 @@ class MemoryTask(Run, Base):
         Index("ix_memory_tasks_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_memory_tasks_status_created_at", "status", "created_at"),
     )
-
-    trigger: Mapped[str] = mapped_column(Text)
-    slot_at: Mapped[datetime | None]
-    attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
-    end_reason: Mapped[str | None] = mapped_column(Text)
-    prompt_version: Mapped[str | None] = mapped_column(Text)
-    tool_calls: Mapped[Count]
 
     kind: Mapped[str] = mapped_column(Text)
     sealed_conversation: Mapped[Sealed | None] = mapped_column("conversation", deferred=True)
