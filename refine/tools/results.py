@@ -25,8 +25,7 @@ def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
 
 
 def invalid(name: str, value: object) -> str:
-<<<<<<< HEAD
-    """Return the message for a parameter whose value is none of those that it may have."""
+    """Return the message for a parameter with a value that is not allowed."""
     return f"Invalid {name} '{_shown(value)[:_MAX_QUOTED]}'"
 
 
@@ -37,10 +36,6 @@ def _shown(value: object) -> str:
         return short_repr(value)
     except ValueError:  # a number of thousands of digits
         return "a long number"
-=======
-    """Return the message for a parameter with a value that is not allowed."""
-    return f"Invalid {name} '{str(value)[:_MAX_QUOTED]}'"
->>>>>>> english
 
 
 def missing(name: str, taker: str) -> str:

@@ -99,12 +99,7 @@ class Ledger:
     def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these content hashes.
 
-<<<<<<< HEAD
-        Not those that a session wrote: its rollback or undo would take back what the agent saved.
-=======
-        Leaves out those that changed since the running session began: what a session writes may be
-        taken back, and what the agent saves meanwhile must stay.
->>>>>>> english
+        Leaves out what a session wrote: its rollback or undo would take back what the agent saved.
         """
         is_same = AgentMemory.content_hash.in_(hashes)
         return self.core().where(is_same, ~AgentMemory.is_written_by_session())
