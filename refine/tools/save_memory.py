@@ -63,8 +63,8 @@ class SavingTool:
     ) -> Result:
         """Save one memory and commit; return ``saved`` with its id, or an ``error``.
 
-        An exact duplicate is not saved again: the result names the existing memory, with
-        ``existing`` set.
+        An exact duplicate is not saved again, unless a session wrote the existing memory: the
+        result names that memory, with ``existing`` set.
         """
         if unknown:
             return error(unknown_parameter("save_memory", _PARAMETERS))

@@ -107,7 +107,7 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        """Load the kept contents, but not those that a session wrote: an undo may take them back."""
+        """Load the kept contents, but none that a session wrote: an undo may take them back."""
         # if SQL also compared the state, PostgreSQL would scan all core memories
         hashes = {each.content_hash for each in candidates}
         same = db.session.execute(

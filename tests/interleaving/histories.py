@@ -53,11 +53,11 @@ def _changes(record: AuditLog) -> list:
 def _copies(records: Sequence[AuditLog], states: Sequence[dict[int, Image]]) -> Iterator[str]:
     """A text is not saved, nor written by a session, while a kept core memory has it.
 
-    It may be saved if only a changed memory has it: a running session might take that back.
+    It may be saved if only a memory has it that a session wrote: an undo might take that back.
     """
-    changed = set[int]()
+    written = set[int]()
     for record, state in zip(records, states, strict=True):
-        passing = changed if record.action == "memory_saved" else set[int]()
+        passing = written if record.action == "memory_saved" else set[int]()
         for change in _changes(record):
             others = {
                 image["content"]
@@ -67,8 +67,9 @@ def _copies(records: Sequence[AuditLog], states: Sequence[dict[int, Image]]) -> 
             is_written = record.action in _WRITES and is_kept(change.after)
             if is_written and change.after["content"] in others:
                 yield f"record {record.sequence} ({record.action}) wrote a copy"
-            if change.before is not None or record.session_id is not None:
-                changed.add(change.memory_id)
+            is_new = change.before is None and record.session_id is not None
+            if is_new or record.action == "memory_refinement_update":
+                written.add(change.memory_id)
 
 
 def _inexact_undos(
