@@ -16,6 +16,7 @@ from flask import (
     url_for,
 )
 from flask.typing import ResponseReturnValue
+from sqlalchemy import func
 from sqlalchemy.orm import joinedload
 
 from refine.access.asking import NOT_CHOSEN, question
@@ -23,7 +24,7 @@ from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
 from refine.jobs.runs import more_access_later, request_access_later
-from refine.models import AccessGrant, Agent, AuditLog
+from refine.models import AccessGrant, Agent, AuditLog, User
 from refine.models.runs.access import (
     MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
@@ -42,23 +43,35 @@ from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 pages = Blueprint("access", __name__)
 
 _RECORDS_SHOWN = 200
+_LISTED: tuple[Any, ...] = (
+    AccessGrant.id,
+    AccessGrant.agent_id,
+    Agent.name.label("agent_name"),
+    User.email.label("user_email"),
+    AccessGrant.reason,
+    AccessGrant.duration_minutes,
+    AccessGrant.current_status.label("status"),
+    AccessGrant.current_end_reason.label("end_reason"),
+    AccessGrant.created_at,
+    AccessGrant.granted_at,
+    func.coalesce(AccessGrant.ended_at, AccessGrant.expires_at).label("until"),
+)
 
 
 @pages.get("/access")
 def listing() -> str:
-    query = scope.recent(AccessGrant).options(joinedload(AccessGrant.user))
+    query = scope.recent(AccessGrant).join(AccessGrant.user).with_only_columns(*_LISTED)
     status = request.args.get("status", "")
     if status in STATUSES:
         query = query.where(AccessGrant.current_status == status)
     if (agent := scope.chosen_agent()) is not None:
         query = query.where(AccessGrant.agent_id == agent.id)
     page = page_of(query)
-    grants = [row[0] for row in page.rows]
-    is_pending = any(grant.current_status == "requested" for grant in grants)
+    is_pending = any(grant.status == "requested" for grant in page.rows)
     return render_template(
         "access/listing.html",
         page=page,
-        grants=grants,
+        grants=page.rows,
         refresh_seconds=in_place.seconds_while(is_pending),
         status=status if status in STATUSES else "",
         statuses=[(each, ACCESS_STATES[each].word) for each in STATUSES],

@@ -115,10 +115,15 @@ class Ending(AskingRules):
         """When the request or access ended; the time limit as soon as it has expired."""
         return self.expires_at if self.is_past_expiry else self.ended_at
 
-    @property
+    @hybrid_property
     def current_end_reason(self) -> str | None:
         """Why the access ended; "expired" as soon as it has expired."""
         return "expired" if self.is_past_expiry else self.end_reason
+
+    @current_end_reason.inplace.expression
+    @classmethod
+    def _current_end_reason(cls) -> ColumnElement[str | None]:
+        return case((cls.is_past_expiry, "expired"), else_=cls.end_reason)
 
     def end(self, *, user: User | None) -> bool:
         """End a live grant; tell whether there was one. ``user`` None: the agent revokes it.
