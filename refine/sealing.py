@@ -124,11 +124,16 @@ class Keyring:
 
     def _fernet(self, fingerprint: str) -> Fernet:
         if fingerprint not in self._fernets:
-            raise WrongKey(
-                "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed "
-                f"with (fingerprint {fingerprint}); add it back. Nothing was written"
-            )
+            raise missing_key(fingerprint)
         return self._fernets[fingerprint]
+
+
+def missing_key(*fingerprints: str) -> WrongKey:
+    """Return the error that the keyring lacks the keys with these fingerprints."""
+    return WrongKey(
+        "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed with "
+        f"(fingerprint {', '.join(fingerprints)}); add it back. Nothing was written"
+    )
 
 
 def keyring() -> Keyring:

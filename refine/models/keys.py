@@ -8,10 +8,10 @@ from sqlalchemy import CheckConstraint, Index, Select, Text, event, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from refine.errors import Erased, SealingError, WrongKey
+from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
 from refine.models.columns import BigId, Created, Sealed
-from refine.sealing import DataKey, keyring
+from refine.sealing import DataKey, keyring, missing_key
 
 _PLATFORM_KEY = "refine.platform_key"
 _PLATFORM = "the platform"
@@ -135,10 +135,7 @@ class WrappedKey(Base):
                 select(cls.wrapped_by).where(cls.wrapped.is_not(None)).distinct()
             ).all()
         if unknown := sorted(set(stored) - keyring().fingerprints):
-            raise WrongKey(
-                "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed with "
-                f"(fingerprint {', '.join(unknown)}); add it, nothing was written"
-            )
+            raise missing_key(*unknown)
 
     def open(self, owner: str, *, allow_unbound: bool = False) -> DataKey:
         """Return the key, ready to use; Erased, or SealingError if it is another's.
