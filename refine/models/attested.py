@@ -182,7 +182,7 @@ def keyed_hash(secret: str, context: str) -> str:
 
 
 def keyed_hash_of(hashed: str, context: str) -> str:
-    """Return ``keyed_hash`` of a secret of which only the plain hash is known."""
+    """Return ``keyed_hash`` of a secret when only its plain hash is known."""
     return WrappedKey.platform_key().mac(hashed, context)
 
 

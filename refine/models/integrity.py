@@ -68,7 +68,7 @@ def batches_of_chains() -> Iterator[list[int]]:
 
 
 def without_empty(results: list[ChainResult]) -> list[ChainResult]:
-    """Leave out chains without records and memories, of which there is nothing to say."""
+    """Leave out chains without records and memories: there is nothing to say about them."""
     return [each for each in results if each.records or each.memories or each.problem is not None]
 
 

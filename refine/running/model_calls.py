@@ -144,10 +144,10 @@ class ModelWorker(RunWorker[AnyRun]):
         self._counted("llm_calls", count)
 
     def _priced(self, usage: Usage, output_tokens: int) -> Usage:
-        """Return the usage with its cost: as the answer names it, else reckoned from a price.
+        """Return the usage with its cost: as the answer names it, else calculated from a price.
 
         The cost stays unknown without a price. Tokens that nobody counted are taken to be as many
-        as possible, so that a cost cap is never reckoned too low, now or from prices named later.
+        as possible, so that a cost cap never counts too little, now or from prices named later.
         """
         if usage.cost_usd is not None:
             return usage

@@ -5,8 +5,8 @@
 to other pages; ``markup`` is made at once; ``templating`` is what templates know of all this;
 ``charts`` draws plots; ``month_cost`` says what this month costs;
 ``paging`` cuts long lists; ``csv_export`` sends them as files; ``errors`` shows what went wrong;
-``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without being loaded
-anew; ``tables`` are cards on phones; ``assets`` has browsers keep static files.
+``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without a reload;
+``tables`` are cards on phones; ``assets`` has browsers keep static files.
 """
 
 from flask import Flask

@@ -1,4 +1,4 @@
-"""Files that are sent while their rows are read, and CSV of which no cell is a formula."""
+"""Files that are sent while their rows are read, and CSV without cells that are formulas."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What the browser needs to change a page in place, without loading it anew.
+"""What the browser needs to change a page in place, without reloading it.
 
 There are no answers for parts of pages: a form that changes its page in place, and a page that
 keeps itself fresh, ask for the whole page and take its main part. So every page works without
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from flask import Response, g, request
 
-# How often a page asks anew: that of one run, and lists in which something runs.
+# How often a page refreshes: that of one run, and lists in which something runs.
 WATCHED_SECONDS = 2
 LISTED_SECONDS = 10
 # Says that an answer is a page of Refine: that of a proxy never takes a page's place.
@@ -17,7 +17,7 @@ PAGE_HEADER = "Refine-Page"
 
 
 def seconds_while(something_runs: object) -> int | None:
-    """Return how often a list is to be asked for anew, or None if nothing in it runs."""
+    """Return how often a list refreshes; None if nothing in it runs."""
     return LISTED_SECONDS if something_runs else None
 
 

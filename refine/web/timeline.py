@@ -33,7 +33,7 @@ class Step(NamedTuple):
         return self.gone is not None and self.gone.used > self.gone.available
 
 
-# Exact duplicates go before what may go is reckoned.
+# Exact duplicates go before the session's limit is calculated.
 _UNCOUNTED = (None, "dedup")
 
 

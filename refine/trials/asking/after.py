@@ -222,7 +222,7 @@ def _id_to_choose(answered: str, catalogue: Catalogue) -> str:
 
 
 def _about_cost(trial: Trial, settings: Settings) -> Finding:
-    """Say whether the cost of calls is known, as runs reckon it."""
+    """Say whether the cost of calls is known, as runs calculate it."""
     usages = [reply.usage for reply in trial.all_replies]
     prices = trial.provider.catalogue.prices(trial.model_id, settings.prices)
     if all(usage.cost_usd is not None for usage in usages):
