@@ -1,7 +1,7 @@
 """Where a session may look first: pairs of its memories that are alike."""
 
 from refine.models import RefinementSession
-from refine.models.ledger.many import core_memories
+from refine.models.ledger.bulk import core_memories
 from refine.models.runs.session.entry import SessionEntry
 from refine.rules.alike_texts import LikelyPair
 from refine.rules.likely_pairs import likely_pairs

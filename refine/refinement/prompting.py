@@ -20,7 +20,7 @@ from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
-from refine.models.ledger.many import core_memories
+from refine.models.ledger.bulk import core_memories
 from refine.models.runs.session.entry import Entry, shown_alone
 from refine.prompts import as_block, as_entry, as_line
 from refine.refinement.hints import pairs_to_look_at

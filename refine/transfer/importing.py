@@ -15,8 +15,8 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
+from refine.models.ledger.bulk import NewMemory, add_memories
 from refine.models.ledger.history import count_changes
-from refine.models.ledger.many import NewMemory, add_memories
 from refine.transfer.known import Candidate
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
 from refine.transfer.recognizing import Findings, Recognizer

@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from refine import clock
 from refine.extensions import db
 from refine.models.ledger import AgentMemory, Change, Image
+from refine.models.ledger.bulk import Edit, discard_in_turn, lock_memories
 from refine.models.ledger.history import ids_imported_by_users
-from refine.models.ledger.many import Edit, discard_in_turn, lock_memories
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags

@@ -29,7 +29,7 @@ from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import Event
 from refine.models.columns import one_of_parameter
-from refine.models.ledger.many import core_memories
+from refine.models.ledger.bulk import core_memories
 from refine.models.people import User
 from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit

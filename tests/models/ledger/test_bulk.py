@@ -9,7 +9,7 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.ledger import content_hash
-from refine.models.ledger.many import NewMemory, add_memories, core_memories, lock_memories
+from refine.models.ledger.bulk import NewMemory, add_memories, core_memories, lock_memories
 from tests import factories, sql
 from tests.chains import verify_agent
 

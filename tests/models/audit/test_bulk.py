@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from refine.extensions import db
 from refine.models import Agent
+from refine.models.audit.bulk import record_many
 from refine.models.audit.linking import Event
-from refine.models.audit.many import record_many
 from tests import factories
 from tests.chains import verify_agent
 

@@ -13,8 +13,8 @@ from sqlalchemy import select, text
 from refine.extensions import db
 from refine.extensions.statements import copy_rows
 from refine.models.audit import Subject
+from refine.models.audit.bulk import record_many
 from refine.models.audit.linking import Event
-from refine.models.audit.many import record_many
 from refine.models.columns import next_ids, one_of_ids
 from refine.models.ledger.image import Change, Image
 from refine.models.ledger.memory import FIGURES, AgentMemory, about_changes
