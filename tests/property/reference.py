@@ -165,7 +165,8 @@ class Reference:
     def update(self, id_: int, content: str) -> None:
         self._touch([id_])
         self._edit({id_: {"content": content}})
-        self.counts[id_] = min(self.ceiling[id_], tokens(content))
+        if self.counts[id_]:  # what the session took away and somebody restored counts as gone
+            self.counts[id_] = min(self.ceiling[id_], tokens(content))
         self._mutated(id_)
 
     def delete(self, id_: int) -> None:
