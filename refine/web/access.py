@@ -16,7 +16,7 @@ from flask import (
     url_for,
 )
 from flask.typing import ResponseReturnValue
-from sqlalchemy import func
+from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
 from refine.access.asking import NOT_CHOSEN, question
@@ -60,7 +60,13 @@ _LISTED: tuple[Any, ...] = (
 
 @pages.get("/access")
 def listing() -> str:
-    query = scope.recent(AccessGrant).join(AccessGrant.user).with_only_columns(*_LISTED)
+    query = (
+        select(*_LISTED)
+        .join(AccessGrant.agent)
+        .join(AccessGrant.user)
+        .where(scope.owns(Agent.account_id))
+        .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
+    )
     status = request.args.get("status", "")
     if status in STATUSES:
         query = query.where(AccessGrant.current_status == status)

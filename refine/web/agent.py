@@ -1,12 +1,15 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
+from typing import Any
+
 from flask import Blueprint, flash, redirect, render_template, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import Select, select
+from sqlalchemy import Select
 
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
+from refine.extensions.statements import named_rows
 from refine.faults import as_sentence
 from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.runs import refine_later
@@ -27,6 +30,7 @@ from refine.web.paging import page_of
 from refine.web.presenting import percent
 from refine.web.sessions import listed
 from refine.web.story import RANGES, Story
+from refine.web.tasks import listed_tasks
 
 pages = Blueprint("agent", __name__)
 
@@ -43,12 +47,12 @@ def page(agent_id: int) -> str:
     removable = RefinementSession.removable_of(
         composition.core_tokens, agent, candidates.removed_tokens(agent)
     )
-    sessions = db.session.execute(
-        listed(RefinementSession.agent_id == agent.id).limit(_RUNS_SHOWN)
-    ).all()
+    sessions = named_rows(
+        db.session.execute(listed(RefinementSession.agent_id == agent.id).limit(_RUNS_SHOWN))
+    )
     # no session begins while another one is live
     live = next((each for each in sessions if each.status in LIVE), None)
-    tasks = db.session.scalars(_tasks(agent).limit(_RUNS_SHOWN)).all()
+    tasks = named_rows(db.session.execute(_tasks(agent).limit(_RUNS_SHOWN)))
     return render_template(
         "agent/page.html",
         agent=agent,
@@ -74,9 +78,7 @@ def page(agent_id: int) -> str:
 def tasks(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     page = page_of(_tasks(agent))
-    return render_template(
-        "agent/tasks.html", agent=agent, page=page, tasks=[row[0] for row in page.rows]
-    )
+    return render_template("agent/tasks.html", agent=agent, page=page, tasks=page.rows)
 
 
 @pages.post("/agents/<int:agent_id>/sessions")
@@ -99,18 +101,14 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
-def _last_reflection(agent: Agent) -> MemoryTask | None:
+def _last_reflection(agent: Agent) -> Any:
     is_ended = MemoryTask.ended_at.is_not(None)
     reflections = _tasks(agent).where(MemoryTask.kind == "reflection", is_ended)
-    return db.session.scalar(reflections.limit(1))
+    return db.session.execute(reflections.limit(1)).first()
 
 
-def _tasks(agent: Agent) -> Select[MemoryTask]:
-    return (
-        select(MemoryTask)
-        .where(MemoryTask.agent_id == agent.id)
-        .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
-    )
+def _tasks(agent: Agent) -> Select[*tuple[Any, ...]]:
+    return listed_tasks(MemoryTask.agent_id == agent.id)
 
 
 def _percent_removed(candidates: Candidates, agent: Agent, tokens: int) -> dict[int, int]:

@@ -39,6 +39,7 @@ from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
 from refine.web.pulse import lines
 from refine.web.sessions import listed
+from refine.web.tasks import listed_tasks
 from refine.web.workers import worker_rows
 
 pages = Blueprint("ops", __name__)
@@ -131,8 +132,8 @@ def _sessions(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
     return named_rows(db.session.execute(listed(*conditions).limit(_SHOWN)))
 
 
-def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[MemoryTask]:
-    return db.session.scalars(scope.recent(MemoryTask, *conditions).limit(_SHOWN)).all()
+def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
+    return named_rows(db.session.execute(listed_tasks(*conditions).limit(_SHOWN)))
 
 
 def _failures(since: datetime) -> list[Failures]:

@@ -14,13 +14,11 @@ from flask import abort, current_app, g, redirect, render_template, request, url
 from flask_login import current_user
 from sqlalchemy import (
     ColumnElement,
-    ColumnExpressionArgument,
-    Select,
     SQLColumnExpression,
     select,
     true,
 )
-from sqlalchemy.orm import contains_eager, joinedload
+from sqlalchemy.orm import joinedload
 
 from refine import refusals
 from refine.extensions import db
@@ -30,7 +28,6 @@ from refine.models import (
     Agent,
     ApiToken,
     AuditLog,
-    MemoryTask,
     RefinementSession,
     SignIn,
     User,
@@ -44,7 +41,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
-AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 
 
 def sign_in() -> SignIn:
@@ -126,17 +122,6 @@ def agent_or_404(agent_id: int) -> Agent:
 def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:
     """Return the row with that id, if the user may see it."""
     return _visible(db.session.get(model, id_))
-
-
-def recent(model: type[AnyRun], *conditions: ColumnExpressionArgument[bool]) -> Select[AnyRun]:
-    """Return a query for the runs that this page shows, with their agents, newest first."""
-    return (
-        select(model)
-        .join(model.agent)
-        .options(contains_eager(model.agent))
-        .where(owns(Agent.account_id), *conditions)
-        .order_by(model.created_at.desc(), model.id)
-    )
 
 
 def admins_only(view: Callable[P, R]) -> Callable[P, R]:

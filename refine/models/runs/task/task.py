@@ -166,16 +166,6 @@ class MemoryTask(RetriableRun, Base):
     # -- starting --------------------------------------------------------------------------------
 
     @property
-    def tokens_used(self) -> int:
-        """How many tokens the model read and wrote."""
-        return self.prompt_tokens + self.completion_tokens
-
-    @property
-    def is_waiting_for_retry(self) -> bool:
-        """Whether the task failed before and is queued again."""
-        return self.status == "queued" and self.attempt > 1
-
-    @property
     def is_automatic(self) -> bool:
         """Whether the task obeys pauses and the cost cap: all but those of ``refine reflect``."""
         return self.trigger != "cli"
