@@ -14,13 +14,21 @@ from flask import (
     request,
     url_for,
 )
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, func, literal, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    ColumnExpressionArgument,
+    Select,
+    func,
+    literal,
+    select,
+    union_all,
+)
 from werkzeug.wrappers import Response
 
 from refine import clock
 from refine.errors import Unreachable
-from refine.extensions import db
-from refine.extensions.statements import named_rows
+from refine.extensions import db, instant
+from refine.extensions.statements import named_rows, plain_query
 from refine.health import (
     Check,
     checks,
@@ -34,6 +42,7 @@ from refine.health import (
 from refine.jobs.workers import WorkerList
 from refine.models import MemoryTask, RefinementSession, Verification
 from refine.models.audit.verification import Alarm
+from refine.models.columns import account_parameter
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
@@ -139,6 +148,13 @@ def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
 def _failures(since: datetime) -> list[Failures]:
     """Count the failures since then by kind, the most frequent first."""
     account_id = scope.account_id()
+    counted = _counted_failures(is_of_account=account_id is not None)
+    return [Failures(*row) for row in counted.rows(account_id=account_id, since=since)]
+
+
+@plain_query
+def _counted_failures(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
+    account_id, since = account_parameter(is_of_account=is_of_account), instant("since")
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),
         literal("session").label("of"),
@@ -158,5 +174,4 @@ def _failures(since: datetime) -> list[Failures]:
         func.count().filter(each.c.of == of) for of in ("session", "reflection", "extraction")
     ]
     counted = select(each.c.kind, *counts, func.max(each.c.at)).group_by(each.c.kind)
-    rows = db.session.execute(counted.order_by(func.count().desc(), each.c.kind))
-    return [Failures(*row) for row in rows]
+    return counted.order_by(func.count().desc(), each.c.kind)
