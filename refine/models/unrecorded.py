@@ -15,14 +15,14 @@ _BEFORE_SAVEPOINT = "refine.unrecorded.before_savepoint"
 
 
 class ChainOwner(NamedTuple):
-    """The owner of the chain that records changes of a row: an agent, or else an account."""
+    """The owner of the chain that records changes of a row: an agent or an account."""
 
     account_id: int | None = None
     agent_id: int | None = None
 
 
 class AttestedRow(Protocol):
-    """What of an ``Attested`` row tells which record covers its changes."""
+    """The part of an ``Attested`` row that tells which record covers its changes."""
 
     row_digest: Any
     status: Any

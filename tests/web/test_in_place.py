@@ -67,28 +67,26 @@ def test_a_page_that_cannot_be_read_is_another_one(dashboard: Browser, agent: Ag
     assert answer.headers["HX-Redirect"] == f"/agents/{agent.id}"
 
 
-def test_content_is_never_put_into_a_page_in_place(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
+@pytest.fixture
+def readable(agent: Agent, admin: User) -> str:
+    """The page of a ledger that the admin may read."""
     factories.live_grant(agent, admin)
     db.session.commit()
-    page = f"/agents/{agent.id}/ledger"
+    return f"/agents/{agent.id}/ledger"
 
-    answer = dashboard.get(f"{page}?kind=core", headers=asked_from(page))
+
+def test_content_is_never_put_into_a_page_in_place(dashboard: Browser, readable: str) -> None:
+    answer = dashboard.get(f"{readable}?kind=core", headers=asked_from(readable))
 
     assert answer.text == ""
-    assert answer.headers["HX-Redirect"] == f"{page}?kind=core"
+    assert answer.headers["HX-Redirect"] == f"{readable}?kind=core"
     assert TEXT in dashboard.get(answer.headers["HX-Redirect"]).text
 
 
 def test_content_counts_as_read_only_once_the_browser_is_sent_to_it(
-    dashboard: Browser, agent: Agent, admin: User
+    dashboard: Browser, readable: str
 ) -> None:
-    factories.live_grant(agent, admin)
-    db.session.commit()
-    page = f"/agents/{agent.id}/ledger"
-
-    answer = dashboard.get(page, headers=asked_from(page))
+    answer = dashboard.get(readable, headers=asked_from(readable))
 
     assert records("memory_access_viewed") == []
     dashboard.get(answer.headers["HX-Redirect"])
