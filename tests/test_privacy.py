@@ -120,7 +120,7 @@ def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
     ]
 
 
-def test_what_unseals_is_known(unsealing: set[str], telling: set[str]) -> None:
+def test_the_names_that_unseal_are_found(unsealing: set[str], telling: set[str]) -> None:
     assert unsealing >= {
         *("content", "extra", "sealed", "summary", "consent_reply", "purpose", "reply"),
         *("closing_note", "system_prompt", "refinement_prompt", "effective_refinement_prompt"),
@@ -142,7 +142,7 @@ def test_no_page_command_or_job_reads_what_is_sealed(
     assert found == set()
 
 
-def test_what_is_read_of_an_agents_own_is_read_for_its_own_token_alone() -> None:
+def test_modules_that_read_an_agents_own_content_serve_agent_tokens_alone() -> None:
     """Where these modules read it, every operation wants an agent token."""
     by_module: dict[str, set[str | None]] = {}
     for each in OPERATIONS:

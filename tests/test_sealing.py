@@ -65,7 +65,7 @@ def sealed_by_version_1(text: str, column: str) -> bytes:
     return b"\x01" + nonce + cipher.encrypt(nonce, text.encode(), column.encode())
 
 
-def test_what_version_1_sealed_opens_only_if_that_is_allowed() -> None:
+def test_text_sealed_by_version_1_opens_only_if_that_is_allowed() -> None:
     sealed = sealed_by_version_1("a memory", PLACE.column)
 
     assert is_unbound(sealed)

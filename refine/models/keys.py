@@ -4,7 +4,19 @@ from datetime import datetime
 from functools import cache
 from typing import Literal, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, Select, Text, event, func, select, text
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    Index,
+    Select,
+    Text,
+    and_,
+    event,
+    func,
+    or_,
+    select,
+    text,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -97,10 +109,9 @@ class WrappedKey(Base):
         Touches no other table. Skips rows that another rotation has locked; keys that cannot be
         opened stay as they are and are reported.
         """
-        ring = keyring()
         older = db.session.scalars(
             select(cls)
-            .where(cls.id > after_id, cls.wrapped_by != ring.primary, cls.wrapped.is_not(None))
+            .where(cls.id > after_id, cls._is_under_older_key())
             .order_by(cls.id)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -122,20 +133,24 @@ class WrappedKey(Base):
     @classmethod
     def under_older_keys(cls) -> int:
         """Return how many keys are not wrapped by the keyring's first key."""
-        older = select(func.count()).where(
-            cls.wrapped_by != keyring().primary, cls.wrapped.is_not(None)
-        )
-        return db.session.scalar(older) or 0
+        return db.session.scalar(select(func.count()).where(cls._is_under_older_key())) or 0
 
     @classmethod
     def check_keyring(cls) -> None:
         """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks."""
         with db.session.no_autoflush:
-            stored = db.session.scalars(
-                select(cls.wrapped_by).where(cls.wrapped.is_not(None)).distinct()
-            ).all()
-        if unknown := sorted(set(stored) - keyring().fingerprints):
+            older = select(cls.wrapped_by).where(cls._is_under_older_key()).distinct()
+            wrapped_by = set(db.session.scalars(older))
+        if unknown := sorted(wrapped_by - keyring().fingerprints):
             raise missing_key(*unknown)
+
+    @classmethod
+    def _is_under_older_key(cls) -> ColumnElement[bool]:
+        """Return the SQL condition that the keyring's first key did not wrap a stored key."""
+        primary = keyring().primary
+        # two ranges, because an index finds nothing by !=
+        is_other = or_(cls.wrapped_by < primary, cls.wrapped_by > primary)
+        return and_(is_other, cls.wrapped.is_not(None))
 
     def open(self, owner: str, *, allow_unbound: bool = False) -> DataKey:
         """Return the key, ready to use; Erased, or SealingError if it is another's.

@@ -26,7 +26,7 @@ def names_on(page: Page) -> list[str]:
     return rows(page, "Agents").get_by_role("rowheader").all_inner_texts()
 
 
-def test_what_needs_attention_leads_to_the_failed_session(desk: Page, admin: User) -> None:
+def test_the_attention_list_leads_to_the_failed_session(desk: Page, admin: User) -> None:
     history = lived(admin)
 
     desk.goto("/")

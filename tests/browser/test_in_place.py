@@ -78,7 +78,7 @@ def test_an_answer_of_somebody_else_never_takes_the_pages_place(ledger: Page, st
     expect(rows(ledger, "Core memories")).to_have_count(40)
 
 
-def test_what_was_typed_stays_when_the_server_fails(desk: Page, agent: Agent) -> None:
+def test_typed_text_stays_when_the_server_fails(desk: Page, agent: Agent) -> None:
     desk.goto(f"/agents/{agent.id}/settings")
     headers = {"Refine-Page": "1"}
     answered(desk, "/settings", status=503, headers=headers, content_type="text/html", body="away")

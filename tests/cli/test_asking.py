@@ -560,7 +560,7 @@ def test_the_name_that_answers_is_checked_as_in_sessions(
         ([FULL_ENTRY], "cache", "ok", "no cached tokens were counted"),
     ],
 )
-def test_what_the_list_tells_is_said(
+def test_the_models_entry_in_the_list_is_reported(
     ask: Ask, model: ScriptedModel, catalogue: Any, name: str, mark: str, says: str
 ) -> None:
     model.catalogue = catalogue

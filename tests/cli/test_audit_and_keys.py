@@ -728,7 +728,7 @@ def test_a_replica_names_what_was_altered(
     assert (done.returncode, done.stderr) == (1, f"{NOT_STORED}refine: {expected}\n")
 
 
-def test_what_only_reads_works_on_a_replica(
+def test_read_only_commands_work_on_a_replica(
     recorded: Agent, run: Run, read_only: dict[str, str]
 ) -> None:
     for command in READING:

@@ -50,7 +50,7 @@ def test_the_kinds_of_records_are_suggested(environ: dict[str, str]) -> None:
     assert list(suggested("refine audit list --kind s", environ)) == ["settings", "sessions"]
 
 
-def test_who_acts_is_suggested(environ: dict[str, str]) -> None:
+def test_actors_are_suggested(environ: dict[str, str]) -> None:
     factories.user(email="platform.team@example.org")
     db.session.commit()
 

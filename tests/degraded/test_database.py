@@ -71,7 +71,7 @@ def held(agent: Agent) -> Iterator[None]:
         yield
 
 
-def test_what_somebody_else_holds_is_busy_and_nothing_is_changed(
+def test_a_locked_row_is_reported_as_busy_and_nothing_is_changed(
     desk: Browser, program: Program, agent: Agent, environ: dict[str, str], held: None
 ) -> None:
     before = row_counts()

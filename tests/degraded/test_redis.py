@@ -106,7 +106,7 @@ def test_every_page_works_within_seconds(
 @pytest.mark.parametrize(
     "fault", ["frozen", *(pytest.param(each, marks=pytest.mark.slow) for each in ("down", "full"))]
 )
-def test_what_is_asked_for_waits_and_runs_when_redis_is_back(
+def test_requested_sessions_wait_and_run_when_redis_is_back(
     dashboard: Browser,
     its_app: Flask,
     its_environ: dict[str, str],

@@ -276,7 +276,7 @@ class TestStartingAgain:
 
         assert run.said("web    | as") == before
 
-    def test_what_it_left_in_its_group_ends_first(
+    def test_processes_left_in_its_group_end_first(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path
     ) -> None:
         leaves = "sh -c 'sleep 61 & echo left $!; kill -9 $$'"

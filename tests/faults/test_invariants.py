@@ -94,7 +94,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("statement", "said"), WRONG.items())
-def test_what_is_wrong_is_found(lived: Lived, statement: str, said: str) -> None:
+def test_broken_invariants_are_found(lived: Lived, statement: str, said: str) -> None:
     as_anybody = "SET LOCAL session_replication_role = replica"
     sql.rewrite(as_anybody, statement)
 
@@ -120,7 +120,7 @@ def test_a_session_that_changes_a_constitutional_memory_is_found(lived: Lived) -
     assert "edited in after its end" in lived.found()
 
 
-def test_what_is_left_open_is_found(app: Flask) -> None:
+def test_open_transactions_and_held_locks_are_found(app: Flask) -> None:
     with db.engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(1)"))
 

@@ -63,7 +63,7 @@ class HalfErased(Erasure):
         db.session.commit()
 
 
-def test_what_is_half_done_is_found(benched: Bench) -> None:
+def test_an_erasure_that_is_half_done_is_found(benched: Bench) -> None:
     passed = benched.untouched(HalfErased)
 
     failures = [benched.failed(HalfErased, kind, at) for kind, at in points(passed, DATABASE, 9)]

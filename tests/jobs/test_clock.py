@@ -155,7 +155,7 @@ def test_a_second_clock_leaves_the_tick_alone(redis: Redis, begin: Begin, quick:
     assert redis.zscore(ENTRIES, "tick") == due_at
 
 
-def test_what_an_earlier_version_left_in_the_clocks_queue_is_removed(
+def test_jobs_of_an_earlier_version_in_the_clocks_queue_are_removed(
     redis: Redis, begin: Begin, quick: None
 ) -> None:
     left = Scheduler(TICKS, connection=redis, job_class=JsonJob)
@@ -168,7 +168,7 @@ def test_what_an_earlier_version_left_in_the_clocks_queue_is_removed(
     assert entries(redis) == [b"tick"]
 
 
-def test_what_belongs_to_somebody_else_is_left_alone(
+def test_entries_of_another_scheduler_are_left_alone(
     redis: Redis, begin: Begin, quick: None
 ) -> None:
     others = Scheduler("another", connection=redis)
@@ -180,7 +180,7 @@ def test_what_belongs_to_somebody_else_is_left_alone(
     assert sorted(entries(redis)) == [b"its-own", b"tick"]
 
 
-def test_what_somebody_planted_neither_runs_nor_holds_up_the_tick(
+def test_planted_jobs_neither_run_nor_hold_up_the_tick(
     redis: Redis, begin: Begin, quick: None
 ) -> None:
     others = Scheduler("another", connection=redis)

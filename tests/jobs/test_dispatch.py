@@ -338,7 +338,7 @@ def test_sessions_that_redis_lost_are_dispatched_again_after_30_seconds(
     assert dispatch() == 0
 
 
-def test_what_cannot_be_read_in_redis_counts_as_missing(
+def test_unreadable_data_in_redis_counts_as_missing(
     redis: Redis, workers: RegisterWorkers, now: time_machine.Traveller
 ) -> None:
     lost = queued("cli")
@@ -490,7 +490,7 @@ def test_a_run_whose_dispatcher_died_before_the_push_is_dispatched_half_a_minute
     assert (before, dispatch()) == (0, 1)
 
 
-def test_what_cannot_be_taken_back_is_dispatched_half_a_minute_later(
+def test_a_dispatch_that_cannot_be_undone_is_repeated_half_a_minute_later(
     redis: Redis, now: time_machine.Traveller, refused_resets: None
 ) -> None:
     session = queued("cli")

@@ -58,7 +58,7 @@ def test_everything_is_read_again_once_a_week_and_else_what_is_new(agent: Agent)
     assert goes_on == [False, *(6 * [True]), False, True]
 
 
-def test_what_only_a_full_verification_finds_is_found_within_a_week(agent: Agent) -> None:
+def test_a_fault_that_only_a_full_verification_finds_is_found_within_a_week(agent: Agent) -> None:
     verify(NOW)
     sql.tamper("UPDATE audit_logs SET action = 'x' WHERE agent_id IS NOT NULL AND sequence = 1")
 

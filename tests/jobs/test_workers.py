@@ -136,7 +136,7 @@ def test_the_runs_that_a_worker_has_in_hand_are_known(redis: Redis, register: Re
     assert [each.run_ids for each in known_workers(redis).workers] == [[]]
 
 
-def test_what_cannot_be_read_is_left_out(redis: Redis, register: Register) -> None:
+def test_unreadable_workers_are_left_out(redis: Redis, register: Register) -> None:
     worker = register("ada")
     redis.hset(worker.key, mapping={"hostname": b"\xff", "current_job": "no id", "birth": "never"})
     redis.hset("rq:worker:odd", "hostname", "never forgotten")

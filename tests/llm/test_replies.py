@@ -468,7 +468,7 @@ def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known()
         assert parsed(usage=usage).usage.is_counted is is_counted, counts
 
 
-def test_what_the_total_counts_besides_the_prompt_is_output() -> None:
+def test_the_rest_of_the_total_besides_the_prompt_is_output() -> None:
     for completion, total, expected in (
         (151, 553, 533),
         (None, 553, 533),

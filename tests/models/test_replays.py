@@ -64,7 +64,7 @@ def test_an_older_agent_is_found_even_after_a_later_change(agent: Agent) -> None
     assert problem.startswith(f"Agent {id_} was set back before record ")
 
 
-def test_what_a_savepoint_took_back_is_not_recorded(agent: Agent) -> None:
+def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> None:
     savepoint = db.session.begin_nested()
     agent.paused = True
     db.session.flush()

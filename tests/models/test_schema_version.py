@@ -256,7 +256,7 @@ def test_a_service_that_starts_before_the_upgrade_waits_for_it(
         assert (upgraded.returncode, clock.is_running()) == (0, True)
 
 
-def test_who_waits_continues_as_soon_as_they_are_compatible(ours: Flask) -> None:
+def test_waiting_services_continue_as_soon_as_they_are_compatible(ours: Flask) -> None:
     make_older()
 
     def wait() -> None:
@@ -282,7 +282,7 @@ def test_a_command_says_what_to_do_first(ours: Flask, fresh: dict[str, str]) -> 
         assert (done.returncode, done.stderr) == (1, f"refine: {OLDER}\n")
 
 
-def test_what_the_database_cannot_say_lets_nobody_wait(environ: dict[str, str]) -> None:
+def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ: dict[str, str]) -> None:
     away = create_app(Settings.from_environ({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}))
     with away.app_context():
         assert not schema_version.must_wait()

@@ -67,7 +67,7 @@ def test_a_fault_in_mid_session_keeps_what_was_done(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_odd_in_a_reply_ends_no_session(world: World, name: str) -> None:
+def test_an_odd_reply_ends_no_session(world: World, name: str) -> None:
     world.model.say("YES").answer(FAULTS[name].play).call("complete", summary="Nothing to do.")
 
     session = world.refine()

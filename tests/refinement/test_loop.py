@@ -1148,7 +1148,7 @@ def test_searches_never_exceed_the_context_and_say_what_they_leave_out(world: Wo
         assert prompt_tokens + asked["max_completion_tokens"] <= 8_192
 
 
-def test_what_a_search_left_out_cannot_be_changed(world: World) -> None:
+def test_memories_that_a_search_left_out_cannot_be_changed(world: World) -> None:
     world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
     world.use(factories.agent())
     world.memories = factories.ledger(world.agent, *[300] * 25)

@@ -166,7 +166,7 @@ def is_not_there(world: World) -> None:
 
 
 @pytest.mark.parametrize("fails", [says_that_it_failed, refuses, redirects, is_not_there])
-def test_what_was_refused_or_never_sent_costs_nothing(world: World, fails: Any) -> None:
+def test_calls_that_were_refused_or_never_sent_cost_nothing(world: World, fails: Any) -> None:
     fails(world)
 
     session = world.refine()

@@ -132,7 +132,7 @@ def test_duplicates_go_again_while_their_survivor_is_kept(agent: Agent) -> None:
     assert (memory(survivor.id).tags, memory(duplicate.id).discarded) == (["relational"], True)
 
 
-def test_what_was_saved_and_changed_elsewhere_since_stays(agent: Agent) -> None:
+def test_a_redo_leaves_later_saves_and_changes_elsewhere(agent: Agent) -> None:
     session = refined(agent, deletes)
     undo(session)
     saved = factories.memory(agent, text_of(5))

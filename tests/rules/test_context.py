@@ -16,7 +16,7 @@ from refine.rules.context import (
 )
 
 
-def test_what_must_fit_is_counted_by_script() -> None:
+def test_text_that_must_fit_is_counted_by_script() -> None:
     assert [tokens_at_most("x" * length) for length in (0, 1, 3, 4)] == [0, 1, 1, 2]
     assert (tokens_at_most("記憶"), tokens_at_most("🦉 tea")) == (2, 3)
 

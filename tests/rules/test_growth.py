@@ -16,7 +16,7 @@ def growth(**fields: Any) -> Growth:
     return Growth(**{"since": NOW - timedelta(days=14), "until": NOW, **usual, **fields})
 
 
-def test_what_sessions_removed_was_saved_before() -> None:
+def test_tokens_that_sessions_removed_had_been_saved_before() -> None:
     grown = growth(tokens=1_200, removed_tokens=300)
 
     assert (grown.saved_tokens, grown.saved_a_week, grown.removed_a_week) == (500, 250, 150)

@@ -20,7 +20,7 @@ def lost(original, removed, *remaining, share=HALF):
     )
 
 
-def test_what_another_memory_says_in_other_words_is_not_lost():
+def test_a_detail_that_another_memory_says_in_other_words_is_not_lost():
     assert lost(TOWER, TOWER, "Green is the door of the tower at KASTELL, seventeen steps up") == []
 
 
@@ -56,7 +56,7 @@ def test_half_of_the_words_must_stand_in_one_memory_and_not_in_two():
     assert lost(" ".join(halves), " ".join(halves), halves[0]) == []
 
 
-def test_what_was_gone_before_the_edit_is_not_lost_by_it():
+def test_a_detail_that_was_gone_before_the_edit_is_not_lost_by_it():
     assert lost(TOWER, "A poem about rain", "A poem about rain") == []
 
 

@@ -116,7 +116,7 @@ def test_this_environment_is_the_locked_one(file: Path) -> None:
     assert installed == locked
 
 
-def test_what_refine_imports_is_in_its_lock() -> None:
+def test_every_package_that_refine_imports_is_in_its_lock() -> None:
     """And not only in that of its tests, which no server has."""
     locked = {canonicalize_name(each.name) for each in locked_in(RUNTIME)}
     own = {"refine", "migrations", *sys.stdlib_module_names}

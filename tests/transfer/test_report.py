@@ -23,7 +23,7 @@ def test_every_kind_that_a_reader_leaves_out_has_words() -> None:
     assert kinds == set(LEFT_OUT)
 
 
-def test_what_is_left_out_is_counted_by_kind() -> None:
+def test_left_out_rows_are_counted_by_kind() -> None:
     rows = [*map(LeftOut, LEFT_OUT), *map(LeftOut, LEFT_OUT)]
     active = "; to import them, make them active there and export them again"
 

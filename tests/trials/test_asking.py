@@ -85,7 +85,7 @@ def test_the_cache_is_marked_as_in_sessions() -> None:
         ("http://127.0.0.1:8080/v1", "plain", "ok", "the server is on this machine"),
     ],
 )
-def test_what_becomes_of_zero_data_retention_is_said(
+def test_the_effect_of_zero_data_retention_is_explained(
     base_url: str, dialect: str, mark: str, says: str
 ) -> None:
     findings = about_provider(provider(base_url, dialect), MODEL, settings())

@@ -33,7 +33,7 @@ def test_a_session_makes_ten_changes_of_three_kinds_a_few_in_a_reply(app: Flask)
     assert made == [0, 4, 4, 2, 1]
 
 
-def test_what_a_session_sends_is_its_replay_without_any_change_of_layout(app: Flask) -> None:
+def test_a_session_sends_its_replay_without_any_change_of_layout(app: Flask) -> None:
     _, exchanges = record(50, settings.current(), calls_per_reply=5)
 
     again = replayed(exchanges, fresh_prompt=False, one_call=False)

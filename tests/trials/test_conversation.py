@@ -22,7 +22,7 @@ def test_the_ledger_holds_the_unlocked_memories() -> None:
     assert [entry.content for entry in conversation("one", "two").ledger] == ["one", "two"]
 
 
-def test_what_was_deleted_is_not_kept_and_what_was_refused_is() -> None:
+def test_a_deleted_memory_is_not_kept_but_one_whose_deletion_was_refused_is() -> None:
     asked = conversation("one", "two", "three", exchanges=(DELETED, REFUSED))
 
     assert {entry.id for entry in asked.kept} == {1, 3}

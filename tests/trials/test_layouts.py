@@ -74,7 +74,7 @@ def test_a_bill_counts_all_prompts_and_replies() -> None:
     )
 
 
-def test_what_an_earlier_request_began_with_is_unchanged() -> None:
+def test_the_beginning_of_an_earlier_request_is_unchanged() -> None:
     first, second, _ = texts(SESSION)
 
     bill = Bill.of(SESSION)

@@ -60,7 +60,9 @@ def test_a_planted_memory_is_found_where_it_was_merged_into(played: Settings) ->
         assert len(life.places(copies)) == 1, life.corpus.memories[root]
 
 
-def test_what_a_model_saves_by_itself_is_kept_but_never_an_original(played: Settings) -> None:
+def test_memories_that_a_model_saves_by_itself_are_kept_but_are_no_originals(
+    played: Settings,
+) -> None:
     *_, last = simulate("filler-save", Scale(agents=1, weeks=1, memories=10), played)
 
     saved = db.session.scalars(db.select(AgentMemory).where(AgentMemory.token_estimate > 400))

@@ -313,7 +313,7 @@ def read_list(browser: Browser, path: str) -> str:
     return words_of(page[page.index('aria-labelledby="read"') : page.index('id="history"')])
 
 
-def test_what_was_read_is_listed_once_each_with_links_and_times(
+def test_each_memory_that_was_read_is_listed_once_with_link_and_time(
     dashboard: Browser, grant: AccessGrant, agent: Agent
 ) -> None:
     first, second = (memory.id for memory in db.session.scalars(agent.ledger.core()))

@@ -37,7 +37,7 @@ def test_a_list_keeps_its_filters_and_starts_from_its_first_page(site_admins: Br
     ]
 
 
-def test_what_is_found_keeps_its_words(site_admins: Browser) -> None:
+def test_a_search_keeps_its_words(site_admins: Browser) -> None:
     assert "/find?q=wren&account=own" in choices_of(site_admins, "/find?q=wren")
 
 

@@ -142,7 +142,7 @@ def test_the_question_says_if_nobody_knows_the_cost(
 
 
 @pytest.mark.parametrize("work", ["pause", "threshold"])
-def test_what_leads_to_no_session_tells_no_cost(
+def test_bulk_actions_that_start_no_session_name_no_cost(
     dashboard: Browser, agents: list[Agent], work: Work
 ) -> None:
     assert "may cost" not in asked(dashboard, work, agents[0])
@@ -256,7 +256,7 @@ def test_a_threshold_is_set_for_many(
         ("threshold", "refinement_threshold", "2"),
     ],
 )
-def test_what_is_wrong_stands_beside_the_field_and_nothing_changes(
+def test_an_error_stands_beside_its_field_and_nothing_changes(
     dashboard: Browser, agents: list[Agent], work: Work, field: str, typed: str
 ) -> None:
     form = {"work": work, "who": "page", "on_page": ids_of(*agents), field: typed}

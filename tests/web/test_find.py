@@ -88,7 +88,7 @@ def test_nothing_of_another_account_is_found(dashboard: Browser, signed_in: Sign
 
 
 @pytest.mark.parametrize("text", ["", "%", "_", "9" * 30, str(UUID(int=7)), "no such thing"])
-def test_what_matches_nothing_says_so(dashboard: Browser, admin: User, text: str) -> None:
+def test_a_search_without_matches_says_so(dashboard: Browser, admin: User, text: str) -> None:
     things(admin)
 
     words = words_of(dashboard.get("/find", query_string={"q": text}).text)

@@ -139,9 +139,7 @@ def test_each_kind_of_error_leads_to_its_sessions(dashboard: Browser, account: A
     assert listed.count("✗ failed") == 1
 
 
-def test_what_failed_can_be_narrowed_to_one_kind_of_error(
-    dashboard: Browser, account: Account
-) -> None:
+def test_failures_can_be_filtered_by_kind_of_error(dashboard: Browser, account: Account) -> None:
     failed(account, "timeout")
     failed(account, "worker_lost")
     owner = factories.agent(account=account)
@@ -214,9 +212,7 @@ def test_a_worker_that_was_replaced_is_gone_and_no_alarm(
     assert "queue ✓ 1 worker, 0 sessions waiting" in words_of(page)
 
 
-def test_what_a_worker_has_in_hand_is_named(
-    site_admins: Browser, redis: Redis, account: Account
-) -> None:
+def test_the_run_of_a_worker_is_named(site_admins: Browser, redis: Redis, account: Account) -> None:
     session = factories.session(factories.agent("one", account=account, name="Ada"))
     task = MemoryTask.reflect(factories.agent(account=account, name="Bea"), "daily")
     db.session.commit()

@@ -301,7 +301,9 @@ def test_a_record_about_nobody_that_is_left_tells_what_it_can(agent: Agent) -> N
     assert said(platforms) == "The agent's session failed."
 
 
-def test_who_acted_is_named_even_where_a_record_tells_no_more(admin: User, agent: Agent) -> None:
+def test_the_actor_is_named_even_in_records_that_say_nothing_else(
+    admin: User, agent: Agent
+) -> None:
     record = admin.account.record("rows_pruned", user=admin)
 
     assert said(record) == f"Expired sign-ins or links deleted by {admin.email}."

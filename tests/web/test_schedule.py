@@ -234,7 +234,7 @@ def test_the_chosen_way_alone_counts(dashboard: Browser, account: Account) -> No
         ({"time": "noon"}, "Time must be a time of day, such as 04:00."),
     ],
 )
-def test_what_is_wrong_with_days_and_time_stands_beside_them(
+def test_errors_in_days_and_time_stand_beside_them(
     dashboard: Browser, account: Account, sent: dict[str, object], problem: str
 ) -> None:
     answer = dashboard.submit("/schedule", {**WEEKLY, **sent})

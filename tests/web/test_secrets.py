@@ -248,7 +248,7 @@ def test_nothing_that_is_like_a_secret_opens_anything(
 
 
 @every_kind
-def test_what_is_stored_opens_nothing(app: Flask, owner: Owner, kind: Kind) -> None:
+def test_stored_secrets_open_nothing(app: Flask, owner: Owner, kind: Kind) -> None:
     made(kind, owner)
 
     assert not kind.opens(app, value_of(kind))

@@ -604,7 +604,7 @@ def test_a_conflicting_redo_names_the_records_and_offers_nothing_wider(
         assert actions_of(answer.text) == []
 
 
-def test_what_the_agent_undid_is_not_offered_to_people(
+def test_sessions_that_the_agent_undid_are_not_offered_to_people(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     time_machine.undo_own_last(ended)

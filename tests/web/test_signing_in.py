@@ -191,7 +191,7 @@ def draft_in(page: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_cookie_left", [True, False])
-def test_what_was_typed_survives_the_end_of_the_sign_in(
+def test_typed_text_survives_the_end_of_the_sign_in(
     admin: User, dashboard: Browser, is_cookie_left: bool
 ) -> None:
     sql.rewrite("UPDATE sign_ins SET ended_at = now()")
@@ -218,7 +218,7 @@ def test_what_was_typed_survives_the_end_of_the_sign_in(
     assert (sent.status_code, admin.account.schedule) == (303, "0 5 * * *")
 
 
-def test_what_was_typed_into_another_browser_is_not_shown(
+def test_text_typed_into_another_browser_is_not_shown(
     admin: User, dashboard: Browser, client: Browser
 ) -> None:
     typed_elsewhere = client.submit("/schedule", TYPED, headers=OWN)
@@ -234,7 +234,7 @@ def test_what_was_typed_into_another_browser_is_not_shown(
         dashboard.forget_token()
 
 
-def test_what_was_typed_survives_the_question_for_the_password(dashboard: Browser) -> None:
+def test_typed_text_survives_the_question_for_the_password(dashboard: Browser) -> None:
     dashboard.token()
     sql.rewrite("UPDATE sign_ins SET confirmed_at = confirmed_at - interval '15 minutes'")
     typed = {"email": "new@example.org", "role": "viewer"}

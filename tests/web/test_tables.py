@@ -20,7 +20,7 @@ def test_each_cell_has_the_name_of_its_column() -> None:
     )
 
 
-def test_what_a_cell_shows_stays_as_it_is() -> None:
+def test_the_content_of_a_cell_stays_as_it_is() -> None:
     shown = Markup("<tr><td>{} <time>now</time><track></td></tr>").format("<td>")
 
     assert "&lt;td&gt; <time>now</time><track></td>" in as_cards(shown, COLUMNS)

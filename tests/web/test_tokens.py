@@ -71,7 +71,9 @@ def test_an_agents_token_is_listed_and_can_be_revoked(dashboard: Browser, admin:
     assert not token.is_valid
 
 
-def test_what_revoking_ends_is_told_first(dashboard: Browser, admin: User, token: ApiToken) -> None:
+def test_the_page_says_first_what_revoking_ends(
+    dashboard: Browser, admin: User, token: ApiToken
+) -> None:
     token.mint_for(factories.agent(account=admin.account), expires_at=None)
     db.session.commit()
     assert f"/tokens/{token.id}/revoke" in links_of(dashboard.get("/tokens").text)

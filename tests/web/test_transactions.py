@@ -40,7 +40,7 @@ def test_a_page_that_does_not_exist_ends_with_a_rollback(dashboard: Browser) -> 
 
 
 @pytest.mark.parametrize(("method", "status"), [("GET", 200), ("GET", 400), ("POST", 200)])
-def test_what_nobody_committed_is_never_stored(app: Flask, method: str, status: int) -> None:
+def test_uncommitted_changes_are_never_stored(app: Flask, method: str, status: int) -> None:
     account = factories.account()
     db.session.commit()
 

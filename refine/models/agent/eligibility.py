@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Computed, and_, case, exists, literal, not_, text
+from sqlalchemy import ColumnElement, Computed, and_, case, exists, literal, not_, select, text
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -67,12 +67,17 @@ class Eligibility(LedgerOwner):
     @classmethod
     def obstacles(cls, *, automatic: bool) -> dict[str, ColumnElement[bool]]:
         """Return each ``unavailable_reason``, in its order, with its SQL condition."""
-        has_key = exists().where(WrappedKey.id == cls.data_key_id, WrappedKey.wrapped.is_not(None))
-        by_hand = {NOT_ACTIVE: ~cls.active, ERASED: ~has_key.correlate(cls)}
+        by_hand = {NOT_ACTIVE: ~cls.active, ERASED: cls._key_is_destroyed()}
         if not automatic:
             return by_hand
         account_paused = exists().where(Account.id == cls.account_id, Account.paused)
         return by_hand | {PAUSED: and_(cls.paused), ACCOUNT_PAUSED: account_paused.correlate(cls)}
+
+    @classmethod
+    def _key_is_destroyed(cls) -> ColumnElement[bool]:
+        # looked up for each agent; EXISTS would read the keys of all, however few agents are listed
+        key = select(WrappedKey.wrapped.is_(None)).where(WrappedKey.id == cls.data_key_id)
+        return key.correlate(cls).scalar_subquery()
 
     @classmethod
     def why_unavailable(cls, *, automatic: bool) -> ColumnElement[str | None]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, Self, cast
 from sqlalchemy import (
     ColumnElement,
     ForeignKey,
+    Index,
     Select,
     Text,
     and_,
@@ -61,6 +62,17 @@ def blocked_reason(agent: Agent, caps: CostCaps, *, automatic: bool) -> str | No
     """
     reason = agent.unavailable_reason(automatic=automatic)
     return reason or (caps.reason(agent.account) if automatic else None)
+
+
+def errors_index(table: str) -> Index:
+    """Return the index by which runs that ended with an error are listed, newest first."""
+    return Index(
+        f"ix_{table}_errors",
+        text("created_at DESC"),
+        "id",
+        "error_kind",
+        postgresql_where=text("error_kind IS NOT NULL"),
+    )
 
 
 class CallUsage(Protocol):

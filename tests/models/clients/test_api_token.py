@@ -135,7 +135,7 @@ def test_a_platform_token_is_revoked_whatever_was_done_to_what_it_minted(app):
     assert [each.auditable_id for each in revoked] == [str(altered.id), str(minted.id)]
 
 
-def test_what_a_revoked_or_expired_platform_token_mints_is_refused(app, subtests):
+def test_a_revoked_or_expired_platform_token_cannot_mint(app, subtests):
     for ended in ("revoked_at", "expires_at"):
         with subtests.test(ended):
             platform, _ = ApiToken.mint(account=factories.account())

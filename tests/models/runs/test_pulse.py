@@ -64,7 +64,7 @@ def test_the_last_day_is_told_in_spans_with_gaps_where_the_clock_was_away() -> N
     assert [each for each in told if each is not None] == [told[-4], told[-1]]
 
 
-def test_what_is_older_than_a_day_is_not_told() -> None:
+def test_pulses_older_than_a_day_are_left_out() -> None:
     take(NOW - DAY)
 
     assert set(spans(NOW)) == {None}

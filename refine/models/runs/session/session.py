@@ -33,7 +33,7 @@ from refine.models.ledger.bulk import core_memories
 from refine.models.people import User
 from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit
-from refine.models.runs.run import LIVE
+from refine.models.runs.run import LIVE, errors_index
 from refine.models.runs.session.ending import END_ACTION, Ending
 from refine.models.runs.session.entry import COUNTED, Entry, counted, shown_alone
 from refine.models.runs.session.state import (
@@ -105,13 +105,7 @@ class RefinementSession(Ending, Base):
             "redone_at",
             postgresql_where=text("redone_at IS NOT NULL"),
         ),
-        Index(
-            "ix_refinement_sessions_errors",
-            text("created_at DESC"),
-            "id",
-            "error_kind",
-            postgresql_where=text("error_kind IS NOT NULL"),
-        ),
+        errors_index("refinement_sessions"),
     )
 
     later_digest_columns = (

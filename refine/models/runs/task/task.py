@@ -15,7 +15,7 @@ from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
-from refine.models.runs.run import LIVE, RetriableRun
+from refine.models.runs.run import LIVE, RetriableRun, errors_index
 from refine.rules.content import storable_or_none
 from refine.rules.conversation import valid_conversation
 from refine.rules.pacing import retry_pause
@@ -85,6 +85,7 @@ class MemoryTask(RetriableRun, Base):
         ),
         Index("ix_memory_tasks_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_memory_tasks_status_created_at", "status", "created_at"),
+        errors_index("memory_tasks"),
     )
 
     kind: Mapped[str] = mapped_column(Text)

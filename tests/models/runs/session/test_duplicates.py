@@ -95,7 +95,7 @@ def test_only_kept_core_memories_are_duplicates(agent):
 
 
 @pytest.mark.parametrize("by_user", [True, False])
-def test_what_a_user_imported_confirms_no_guess(agent, by_user):
+def test_duplicates_that_a_user_imported_confirm_no_guess(agent, by_user):
     user = factories.user(account=agent.account) if by_user else None
     guess = Incoming(place="line 1", content="a guess", discarded_at=NOW)
     import_memories(agent, lambda: [guess], source="refine", user=user)

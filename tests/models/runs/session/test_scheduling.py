@@ -448,7 +448,7 @@ def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subt
             assert skip_reason(agent) == UNCHANGED
 
 
-def test_what_others_changed_during_the_session_counts_as_a_change(agent, subtests):
+def test_changes_by_others_during_the_session_count_as_a_change(agent, subtests):
     long_ago = dict.fromkeys(("recorded_at", "updated_at"), NOW - 3 * DAY)
     kept = db.session.scalars(agent.ledger.core()).first()
     entry = factories.memory(agent, memory_type="journal", **long_ago)
@@ -468,7 +468,7 @@ def test_what_others_changed_during_the_session_counts_as_a_change(agent, subtes
             assert skip_reason(agent, later) is None
 
 
-def test_what_the_session_changed_itself_does_not_count(agent):
+def test_the_sessions_own_changes_do_not_count(agent):
     last = past(agent, at=NOW - DAY, ended_at=NOW)
     meanwhile = dict.fromkeys(("recorded_at", "updated_at"), NOW - HOUR)
     factories.memory(agent, session_id=last.id, **meanwhile)

@@ -121,7 +121,7 @@ def test_a_row_that_was_changed_outside_the_application_carries_nothing(app):
     refused(lambda: editing.delete(session, tower), f"from #{tower}")
 
 
-def test_what_carried_a_memory_is_looked_at_again_for_each_call(app):
+def test_carriers_of_a_memory_are_read_again_for_each_call(app):
     session, (tower, same, third) = begin(TOWER, SAME_TOWER, SAME_TOWER + "!")
     tool = RefinementTool(session)
     assert tool.execute(action="delete", id=same)["type"] == "deleted"
