@@ -122,8 +122,8 @@ class Attested:
         if not self.is_genuine:
             raise RowAltered(self.row_name)
 
-    def is_left_as_altered(self) -> bool:
-        """Tell whether the row was changed outside the application, and log its name if so.
+    def log_if_altered(self) -> bool:
+        """Log the row's name if it was changed outside the application; tell whether it was.
 
         For what ends many rows: one that was altered opens nothing, and keeps no other from ending.
         """

@@ -72,7 +72,7 @@ class Invitation(Attested, Base):
         """End the user's links; one that was altered outside the application stays as it is."""
         links = select(cls).where(cls.user_id == user.id, cls.used_at.is_(None))
         for link in db.session.scalars(links.order_by(cls.id)).all():
-            if not link.is_left_as_altered():
+            if not link.log_if_altered():
                 link.used_at = at or clock.now()
 
     @classmethod

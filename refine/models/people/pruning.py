@@ -30,7 +30,7 @@ class Pruning:
         """
         for kind in self._left_ids:
             while rows := self._next(kind):
-                genuine = [row for row in rows if not row.is_left_as_altered()]
+                genuine = [row for row in rows if not row.log_if_altered()]
                 self._left_ids[kind] |= {row.id for row in rows} - {row.id for row in genuine}
                 if genuine:
                     self._delete(kind, genuine)

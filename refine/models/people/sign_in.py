@@ -119,7 +119,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         A row that was altered outside the application stays as it is: its record ends it.
         """
         if self.ended_at is None:
-            if not self.is_left_as_altered():
+            if not self.log_if_altered():
                 self.ended_at = at or clock.now()
             self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
 

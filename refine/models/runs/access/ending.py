@@ -141,7 +141,7 @@ class Ending(AskingRules):
         self._end_grant(reason, database_now(), user)
         for asking in self._lock_unfinished(self.agent_id, self.user_id):
             # nobody can start one that is not genuine, and it must not keep this one open
-            if not (asking._is_put_back or asking.is_left_as_altered()):
+            if not (asking._is_put_back or asking.log_if_altered()):
                 asking.fail("the access that was to be continued was ended", "refused")
         return True
 
@@ -164,7 +164,7 @@ class Ending(AskingRules):
         )
         for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
             grant.lock()
-            if grant._is_put_back or grant.is_left_as_altered():
+            if grant._is_put_back or grant.log_if_altered():
                 grant.record("revoked", user=by, at=database_now(), end_reason="revoked_by_admin")
             elif grant.status == "requested":
                 grant.fail("the user's password was set through a link", "refused")
