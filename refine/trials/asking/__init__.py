@@ -1,12 +1,13 @@
 """A short trial of a model over the configured provider, for ``refine doctor --ask``.
 
-``before`` says what the provider's list tells, ``trial`` asks, ``after`` says what came and what to
-set; ``other_dialects`` finds the dialect in which a server takes what it refused.
+``provider_list`` says what the provider's list of models tells, ``trial`` asks the model, and
+``answers`` says what came back and what to set; ``other_dialects`` finds the dialect in which a
+server takes what it refused.
 """
 
-from refine.trials.asking.after import about_answers
-from refine.trials.asking.before import about_provider
+from refine.trials.asking.answers import about_answers
 from refine.trials.asking.finding import Finding
+from refine.trials.asking.provider_list import about_provider
 from refine.trials.asking.trial import Trial, prompt_tokens_of_one_request
 
 __all__ = [
