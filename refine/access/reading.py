@@ -215,7 +215,8 @@ def search(
 ) -> Found:
     """Return a page of the memories ``among`` that contain ``text``, whatever the case.
 
-    ``after_id`` is the last memory of the page before. InvalidValue for an empty or too long text.
+    All that contain it are recorded as read, because the count tells of them. ``after_id`` is the
+    last memory of the page before. InvalidValue for an empty or too long text.
     """
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
     grant = _readable_grant(grant_id, user)
@@ -229,7 +230,7 @@ def search(
     shown = [_open(memory) for memory in later[:rows]]
     found = Found(shown, len(hits), shown[-1].id if len(later) > rows else None)
     return _seen(
-        grant, "search", found, ids=[memory.id for memory in shown], sealed={"search": wanted}
+        grant, "search", found, ids=[memory.id for memory in hits], sealed={"search": wanted}
     )
 
 

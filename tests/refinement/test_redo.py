@@ -370,6 +370,25 @@ def test_refuses_a_redo_that_would_lose_what_a_later_session_removed(agent: Agen
     assert f"what #{first.id}, #{second.id} said" in refused(session)
 
 
+@pytest.mark.parametrize("by_user", [True, False])
+def test_a_preview_of_a_redo_confirms_no_guess_that_a_user_imported(
+    app: Flask, by_user: bool
+) -> None:
+    owner = factories.agent()
+    user = factories.user(account=owner.account) if by_user else None
+    factories.imported(owner, f"{WORDS} basalt", by=user)
+    factories.ledger(owner, *[25] * 14)
+    first, second = told_twice(owner)
+    session = refined(owner, lambda session, _: editing.delete(session, first.id))
+    undo(session)
+    refined(owner, lambda session, _: editing.delete(session, second.id))
+
+    if by_user:
+        assert f"what #{first.id}, #{second.id} said" in refused(session)
+    else:
+        redo(session)
+
+
 def test_refuses_a_redo_that_would_lose_what_an_earlier_session_removed(agent: Agent) -> None:
     told, others = [word for word in WORDS.split() if word.isalpha()], ["north", "south"]
     first, whole, half, _less = (

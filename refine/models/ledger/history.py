@@ -27,7 +27,7 @@ from refine.extensions import db, instant, read_plainly
 from refine.extensions.statements import plain_query
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_parameter
-from refine.models.ledger.image import images_in, mass_of, recorded_digests
+from refine.models.ledger.image import images_in, mass_of
 from refine.models.ledger.row import MemoryRow
 
 # Hidden from people: by comparing them with those of a memory that they added themselves, or had
@@ -197,18 +197,6 @@ def count_changes(agent_id: int) -> int:
     is_change = AuditLog.mass_after.is_not(None)
     count = select(func.count()).where(AuditLog.agent_id == agent_id, is_change)
     return db.session.scalar(count) or 0
-
-
-def ids_imported_by_users(agent_id: int) -> set[int]:
-    """Return the ids of the memories that users of the dashboard imported: they know the texts."""
-    imports = select(AuditLog.data).where(
-        AuditLog.agent_id == agent_id,
-        AuditLog.action == "memory_imported",
-        AuditLog.user_id.is_not(None),
-    )
-    return {
-        memory_id for data in db.session.scalars(imports) for memory_id in recorded_digests(data)
-    }
 
 
 def effect_tokens(data: Mapping[str, Any]) -> int:

@@ -84,25 +84,32 @@ class Ledger:
     ) -> tuple[AgentMemory, bool]:
         """Save a memory, recorded as ``memory_saved``; return it, and whether it already existed.
 
-        An exact duplicate of a kept core memory is not saved again.
+        An exact duplicate of a kept core memory that has all its tags is not saved again.
         """
         at = at or clock.now()
         memory = AgentMemory(
             agent=self._agent, content=content, memory_type=memory_type, tags=tags, **_dated(at)
         )
         self._agent.lock()
-        same = self.select_core_with([memory.content_hash]).limit(1)
+        same = self.select_core_with([memory.content_hash], memory.tags).limit(1)
         if (existing := db.session.scalar(same)) is not None:
             return existing, True
         return self._save(memory, data, at), False
 
-    def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
-        """Return a query for the kept core memories with one of these content hashes.
+    def select_core_with(
+        self, hashes: Collection[str], tags: Sequence[str] = ()
+    ) -> Select[AgentMemory]:
+        """Return a query for the kept core memories with one of these contents, and these tags.
 
-        Leaves out what a session wrote: its rollback or undo would take back what the agent saved.
+        Leaves out what a session wrote, since its rollback or undo would take back what the agent
+        saved, and what a user imported, who would learn that the agent saved the same.
         """
-        is_same = AgentMemory.content_hash.in_(hashes)
-        return self.core().where(is_same, ~AgentMemory.is_written_by_session())
+        return self.core().where(
+            AgentMemory.content_hash.in_(hashes),
+            AgentMemory.tags.contains(list(tags)),
+            ~AgentMemory.is_written_by_session(),
+            ~AgentMemory.is_imported_by_user(),
+        )
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
         """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""

@@ -133,8 +133,8 @@ class Account(Attested, Base):
     def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
         """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
 
-        Recorded as ``account_settings_update``. A new schedule or time zone moves the next slot.
-        InvalidValue for any other field.
+        Recorded as ``account_settings_update``. A new schedule or time zone moves the next slot,
+        unless it is already due. InvalidValue for any other field.
         """
         require_allowed(fields, ADMIN_FIELDS)
         at = at or clock.now()
@@ -142,7 +142,8 @@ class Account(Attested, Base):
         changes = set_fields(self, fields)
         if not changes:
             return []
-        if changes.keys() & {"schedule", "time_zone"}:
+        is_due = self.next_due_at is not None and self.next_due_at <= at
+        if changes.keys() & {"schedule", "time_zone"} and not is_due:
             self.next_due_at = self.next_slot(at)
         self.record("account_settings_update", user=user, data={"changes": changes}, at=at)
         return list(changes)

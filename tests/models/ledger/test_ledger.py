@@ -129,6 +129,29 @@ def test_a_memory_of_which_only_the_flag_was_changed_is_not_saved_again(agent):
     assert agent.ledger.remember("The Canary sang.", "core") == (there, True)
 
 
+@pytest.mark.parametrize(("by_user", "existing"), [(True, False), (False, True)])
+def test_a_copy_that_a_user_imported_confirms_no_guess(agent, by_user, existing):
+    user = factories.user(account=agent.account) if by_user else None
+    factories.imported(agent, "The canary sang.", by=user)
+
+    _, is_there = agent.ledger.remember("The canary sang.", "core")
+
+    assert is_there is existing
+
+
+@pytest.mark.parametrize(
+    ("tags", "existing"),
+    [(["relational"], True), (["voice"], False), (["voice", "relational"], False)],
+)
+def test_a_copy_without_all_the_tags_does_not_stand_in_for_a_memory(agent, tags, existing):
+    factories.memory(agent, "The canary sang.", tags=["audio", "relational"])
+
+    memory, is_there = agent.ledger.remember("The canary sang.", "core", tags)
+
+    assert is_there is existing
+    assert set(memory.tags) >= set(tags)
+
+
 def test_a_copy_is_looked_up_in_the_index_of_core_memories_whatever_plan_is_kept(agent):
     query = str(agent.ledger.select_core_with(["a hash"]).compile(db.engine))
 

@@ -190,6 +190,20 @@ def test_a_slot_that_has_come_stays_until_it_is_run(app, late):
     assert rescheduled(account, MONDAY + late) == MONDAY
 
 
+@pytest.mark.parametrize("change", [{"schedule": "0 4 * * 2"}, {"time_zone": "America/New_York"}])
+def test_a_slot_that_has_come_stays_though_an_admin_moves_the_next_one(app, change):
+    account = factories.account(next_due_at=MONDAY)
+    admin = factories.user(account=account)
+
+    account.configure(user=admin, at=MONDAY - timedelta(seconds=1), **change)
+    moved = account.next_due_at
+    account.next_due_at = MONDAY
+    account.configure(user=admin, at=MONDAY, schedule="0 4 * * 3", time_zone="UTC")
+
+    assert moved != MONDAY
+    assert account.next_due_at == MONDAY
+
+
 def test_setting_the_slots_again_writes_nothing(app):
     account = made(MONDAY)
     rescheduled(account, MONDAY)

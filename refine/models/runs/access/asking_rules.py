@@ -106,7 +106,7 @@ class AskingRules(Run, Attested):
         if (barring := cls._barring(user, declines)) is not None:
             what = f"a request of {user.email}"
             if barring.user_id != user.id:
-                what = f"somebody else before {user.email} joined"
+                what = f"somebody else before {user.email} joined through a link"
             return (
                 f"{agent.name} has declined {what}; they can ask again at "
                 f"{_declined_at(barring) + DECLINE_WAIT:%Y-%m-%d %H:%M} UTC, or as soon as the "
@@ -124,11 +124,13 @@ class AskingRules(Run, Attested):
     def _barring(cls, user: User, declines: Sequence[Self]) -> Self | None:
         """Return the decline that keeps the user from asking; None if they may.
 
-        Their own, or one before they joined: whoever was declined could have invited them.
+        Their own, or one before they last joined through a link, which whoever was declined could
+        have made.
         """
         since = database_now() - DECLINE_WAIT
+        joined_at = max(user.created_at, user.password_linked_at or user.created_at)
         for grant in declines:
-            is_theirs = grant.user_id == user.id or user.created_at > _declined_at(grant)
+            is_theirs = grant.user_id == user.id or joined_at > _declined_at(grant)
             if is_theirs and _declined_at(grant) > since and not grant.may_be_repeated:
                 return grant
         return None

@@ -220,18 +220,18 @@ class AccessGrant(Ending, Base):
     def settle(self, reply: str | None, *, agreed: bool, generation_id: str | None) -> None:
         """Store the agent's answer; a yes grants access if the user may still ask.
 
-        Nothing happens if the request is no longer open.
+        A no counts in any case. Nothing happens if the request is no longer open.
         """
         self.lock()
         if self.status != "requested":
             return
         self.reply, self.generation_id = reply, generation_id
-        if (reason := self.refusal_reason(self.agent, self.user)) is not None:
-            self.fail(reason, "refused")
-        elif agreed:
-            self._grant(database_now())
-        else:
+        if not agreed:
             self._end_request("declined", sealed={"reply": self.reply})
+        elif (reason := self.refusal_reason(self.agent, self.user)) is not None:
+            self.fail(reason, "refused")
+        else:
+            self._grant(database_now())
 
     def _grant(self, at: datetime) -> None:
         for other in self._lock_unfinished(self.agent_id, self.user_id):

@@ -12,7 +12,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models.ledger import AgentMemory, Change, Image
 from refine.models.ledger.bulk import Edit, discard_in_turn, lock_memories
-from refine.models.ledger.history import ids_imported_by_users
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
@@ -58,7 +57,7 @@ def remove_duplicates(
 
 def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
     """Yield the ids of memories that are there several times, for ``limit`` duplicates each."""
-    known = literal(sorted(ids_imported_by_users(agent_id)), ARRAY(BigInteger))
+    known = literal(sorted(AgentMemory.ids_imported_by_users(agent_id)), ARRAY(BigInteger))
     mine: Select[Any] = select().where(
         AgentMemory.agent_id == agent_id,
         AgentMemory.is_kept_core,

@@ -19,7 +19,7 @@ from refine.extensions import db
 from refine.extensions.statements import Plain
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import StoredRecord
-from refine.models.ledger import Change, changes_in, is_kept
+from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
 from refine.models.ledger.kept import kept_core
 from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory
 from refine.models.runs.session.breaker import MUTATIONS
@@ -31,6 +31,8 @@ from refine.sealing import DataKey
 # How many memories are fetched at first, and at most: the first ones are often enough.
 _FETCHED_FIRST, _FETCHED_AT_ONCE = 10, 100
 _PLACES = {column.name: place for place, column in enumerate(COLUMNS)}
+# A text that may carry others: the id of its memory, None for a new one; and what it says.
+_Carrier = tuple[int | None, Reading]
 _place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
 _fetch = (
     select(*COLUMNS)
@@ -90,6 +92,8 @@ class LedgerReading:
         # whatever was read, by its text
         self._readings: dict[str, Reading] = {}
         self._originals: list[Original] = []
+        # memories that users imported: what they say counts only for others of them
+        self._imported: frozenset[int] = frozenset()
         # the memories of each session whose text before that session is known, or that it made
         self._known: set[tuple[uuid.UUID | None, int]] = set()
         self._last_sequence = 0
@@ -104,7 +108,9 @@ class LedgerReading:
     ) -> list[Loss]:
         """Return what the ledger would no longer say without ``removed``, but with ``content``.
 
-        ``content`` is the text of a merge or an update; None for a deletion.
+        ``content`` is the text of a merge or an update; None for a deletion. A memory that a user
+        imported carries only what users imported: whether a session may delete something else
+        would tell them whether they had guessed it.
         """
         self._read_changes(agent)
         gone = {memory.id: self._read(memory.content) for memory in removed}
@@ -113,11 +119,11 @@ class LedgerReading:
             for id_, reading in sorted(gone.items())
             if (session_id, id_) not in self._known
         )
-        return losses(
+        return self._losses(
             [*self._originals, *untouched],
             gone.values(),
             Repeatable(self._remaining(agent, gone, content)),
-            share=share,
+            share,
         )
 
     def unsaid_texts(
@@ -132,23 +138,42 @@ class LedgerReading:
         Checks the texts that ``later`` edits removed or rewrote, relying on the ledger as it is
         now. Each is given by the sequence of its record and the id of its memory.
         """
+        self._imported = AgentMemory.ids_imported_by_users(agent.id)
         after = {change.memory_id: change.after for change in changes}
         kept = dict(self._each_kept(agent))
         removed = [reading for id_, reading in kept.items() if id_ in after]
-        remaining = [reading for id_, reading in kept.items() if id_ not in after]
-        remaining += [read(image["content"]) for image in after.values() if is_kept(image)]
+        remaining: list[_Carrier] = [each for each in kept.items() if each[0] not in after]
+        remaining += [
+            (id_, read(image["content"])) for id_, image in after.items() if is_kept(image)
+        ]
         return {
             (record.sequence, change.memory_id)
             for record in later
             for change in changes_in(record.data, record.sealed)
             if change.before is not None and is_kept(change.before)
-            if losses(
+            if self._losses(
                 [Original(change.memory_id, read(change.before["content"]))],
                 removed,
                 remaining,
-                share=share,
+                share,
             )
         }
+
+    def _losses(
+        self,
+        originals: Collection[Original],
+        removed: Collection[Reading],
+        remaining: Iterable[_Carrier],
+        share: Decimal,
+    ) -> list[Loss]:
+        imported = [each for each in originals if each.memory_id in self._imported]
+        own = [each for each in originals if each.memory_id not in self._imported]
+        by_agent = Repeatable(reading for id_, reading in remaining if id_ not in self._imported)
+        by_anybody = Repeatable(reading for _, reading in remaining)
+        return [
+            *losses(own, removed, by_agent, share=share),
+            *losses(imported, removed, by_anybody, share=share),
+        ]
 
     def follow(
         self,
@@ -178,12 +203,10 @@ class LedgerReading:
 
     def _remaining(
         self, agent: LedgerOwner, gone: Collection[int], content: str | None
-    ) -> Iterator[Reading]:
+    ) -> Iterator[_Carrier]:
         if content is not None:
-            yield self._read(content)
-        for id_, reading in self._each_kept(agent):
-            if id_ not in gone:
-                yield reading
+            yield None, self._read(content)
+        yield from (each for each in self._each_kept(agent) if each[0] not in gone)
 
     def _each_kept(self, agent: LedgerOwner) -> Iterator[tuple[int, Reading]]:
         """Read the kept core memories one after another, first those that were read before.
@@ -220,6 +243,7 @@ class LedgerReading:
             self._fetched.clear()
             self._edited.clear()
             self._last = None
+            self._imported = AgentMemory.ids_imported_by_users(agent.id)
             self._read_originals(agent)
             self._version = agent.ledger_version
 

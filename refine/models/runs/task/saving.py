@@ -3,7 +3,8 @@
 Each verb expects a task that its caller holds (``MemoryTask.held``).
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import Select, select, union_all
@@ -13,7 +14,7 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
 from refine.models.runs.task.task import MAX_KEPT, MemoryTask
-from refine.rules.content import memory_content
+from refine.rules.content import known_tags, memory_content
 
 
 def journal_entries(task: MemoryTask) -> Select[AgentMemory]:
@@ -35,14 +36,17 @@ def promote(
     """
     at = at or clock.now()
     chosen = _entries(task, ids)
-    core_ids = _core_ids(task, (entry.content_hash for entry in chosen))
+    cores = _cores(task, {entry.content_hash for entry in chosen})
     promoted: list[int] = []
     repeating: dict[int, int] = {}
     for entry in chosen:
-        if (same := core_ids.setdefault(entry.content_hash, entry.id)) != entry.id:
-            repeating[entry.id] = same
+        same = cores[entry.content_hash]
+        repeated = next((id_ for id_, tags in same if tags.issuperset(entry.tags)), None)
+        if repeated is not None:
+            repeating[entry.id] = repeated
         else:
             promoted.append(entry.id)
+            same.append((entry.id, set(entry.tags)))
     _count_or_refuse(task, len(promoted))
     for entry in chosen:
         if entry.id in promoted:
@@ -63,13 +67,18 @@ def save(
 ) -> tuple[AgentMemory, bool]:
     """Save a journal memory (``memory_saved``); return it, and whether it already existed.
 
-    Exact duplicates of a kept core memory, or of the current journal, are not saved.
+    Exact duplicates of a kept core memory, or of the current journal, that have all these tags
+    are not saved, unless a user imported the memory.
     """
     at = at or clock.now()
     hashed = content_hash(memory_content(content), task.data_key())
-    ledger = task.agent.ledger
-    in_core = ledger.select_core_with([hashed])
-    in_journal = ledger.journal(at).where(AgentMemory.content_hash == hashed)
+    ledger, tags = task.agent.ledger, known_tags(tags)
+    in_core = ledger.select_core_with([hashed], tags)
+    in_journal = ledger.journal(at).where(
+        AgentMemory.content_hash == hashed,
+        AgentMemory.tags.contains(tags),
+        ~AgentMemory.is_imported_by_user(),
+    )
     # each found through an index of its own
     ids = union_all(*(same.with_only_columns(AgentMemory.id) for same in (in_core, in_journal)))
     found = select(AgentMemory).where(AgentMemory.id.in_(ids)).limit(1)
@@ -97,11 +106,17 @@ def _entries(task: MemoryTask, ids: Sequence[int]) -> list[AgentMemory]:
     return [by_id[id_] for id_ in ids]
 
 
-def _core_ids(task: MemoryTask, hashes: Iterable[str]) -> dict[str, int]:
-    """The kept core memories with these contents, by content hash."""
-    core = task.agent.ledger.select_core_with(list(hashes))
-    columns = core.with_only_columns(AgentMemory.content_hash, AgentMemory.id)
-    return dict(db.session.execute(columns).all())
+def _cores(
+    task: MemoryTask, hashes: Collection[str]
+) -> defaultdict[str, list[tuple[int, set[str]]]]:
+    """The kept core memories with these contents, by content hash: their ids and tags."""
+    core = task.agent.ledger.select_core_with(hashes).order_by(AgentMemory.id)
+    found = defaultdict[str, list[tuple[int, set[str]]]](list)
+    for hashed, id_, tags in db.session.execute(
+        core.with_only_columns(AgentMemory.content_hash, AgentMemory.id, AgentMemory.tags)
+    ):
+        found[hashed].append((id_, set(tags)))
+    return found
 
 
 def _count_or_refuse(task: MemoryTask, more: int) -> None:

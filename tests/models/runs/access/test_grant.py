@@ -250,6 +250,25 @@ def test_a_user_who_joined_after_a_decline_may_not_ask_for_seven_days(
     assert request(agent, puppet).status == "requested"
 
 
+def test_a_password_that_was_set_through_a_link_after_a_decline_counts_as_joining_then(
+    agent: Agent, reader: User
+) -> None:
+    declined(agent, reader, days_ago=3)
+    at = clock.now()
+    before, after = (
+        factories.user(
+            account=agent.account,
+            created_at=at - timedelta(days=300),
+            password_linked_at=at - timedelta(days=days_ago),
+        )
+        for days_ago in (4, 2)
+    )
+
+    assert request(agent, before).status == "requested"
+    with pytest.raises(Refused, match="joined through a link"):
+        request(agent, after)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -706,6 +725,16 @@ def test_an_access_can_be_ended_though_an_answered_request_was_put_back(
     db.session.commit()
 
     assert (first.status, asked.status, asked.permits_reading) == ("ended", "requested", False)
+
+
+def test_a_no_counts_though_the_request_is_no_longer_allowed(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader)
+    assert grant.claim()
+    agent.configure(user=factories.user(account=agent.account), model_id="other/model")
+
+    grant.settle("NO.", agreed=False, generation_id=None)
+
+    assert (grant.status, last_record(agent).action) == ("declined", "memory_access_declined")
 
 
 def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(

@@ -1,14 +1,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import select
 
 from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import AgentMemory, RefinementSession
+from refine.models import RefinementSession
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
-from refine.transfer.importing import import_memories
-from refine.transfer.rows import Incoming
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -97,12 +94,9 @@ def test_only_kept_core_memories_are_duplicates(agent):
 @pytest.mark.parametrize("by_user", [True, False])
 def test_duplicates_that_a_user_imported_confirm_no_guess(agent, by_user):
     user = factories.user(account=agent.account) if by_user else None
-    guess = Incoming(place="line 1", content="a guess", discarded_at=NOW)
-    import_memories(agent, lambda: [guess], source="refine", user=user)
-    planted = db.session.scalars(select(AgentMemory).where(AgentMemory.discarded)).one()
-    agent.ledger.remember("a guess", "core")
+    factories.imported(agent, "a guess", by=user)
+    factories.memory(agent, "a guess")
 
-    planted.restore(user=user)
     _, removed = dedup(agent)
 
     assert removed == (0 if by_user else 1)
