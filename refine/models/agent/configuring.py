@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Select, and_, or_, select
 
 from refine.errors import InvalidValue
 from refine.extensions import database_now, db
@@ -27,7 +28,7 @@ from refine.models.settings_change import Changes, require_allowed, set_fields
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
 
 
-_CHANGED = "agent_settings_update"
+_CHANGED, _IMPORTED = "agent_settings_update", "memory_imported"
 
 
 class _Written(NamedTuple):
@@ -172,25 +173,29 @@ class Configurable(AgentSettings):
     def changes_by_others(self) -> list[dict[str, str]]:
         """Return the recent changes of ``IDENTITY_FIELDS``, except for the agent's own.
 
-        Each as its date, what was changed, and who changed it: a platform or an admin.
+        And the imports of memories by users. Each as its date, what was changed, and who changed
+        it: a platform or an admin.
         """
         by = AuditLog.data["by"].as_string()
         recent = select(AuditLog).where(
             AuditLog.agent_id == self.id,
-            AuditLog.action == _CHANGED,
-            by != "agent",
+            or_(
+                and_(AuditLog.action == _CHANGED, by != "agent"),
+                and_(AuditLog.action == _IMPORTED, AuditLog.user_id.is_not(None)),
+            ),
             AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
         )
-        return [
+        changes = [
             {
                 "at": f"{record.created_at:%Y-%m-%d %H:%M}",
-                "what": _label(field),
-                "by": "your platform" if record.data["by"] == "platform" else "an admin",
+                "what": what,
+                "by": "your platform" if record.data.get("by") == "platform" else "an admin",
             }
             for record in db.session.scalars(recent.order_by(AuditLog.sequence))
-            for field in (*record.data.get("changes", ()), record.data.get("field"))
-            if field in IDENTITY_FIELDS
+            for what in _changed_by(record)
         ]
+        # an import has a record for each batch
+        return [change for change, _ in groupby(changes)]
 
     def _mark_identity_change(self, changed: Iterable[str]) -> bool:
         """Set when somebody else last changed the identity, if this changes it; tell whether.
@@ -247,6 +252,14 @@ class Configurable(AgentSettings):
 
 def _exchanged(last: dict[str, _Written]) -> dict[str, _Written]:
     return {EXCHANGED.get(prompt, prompt): written for prompt, written in last.items()}
+
+
+def _changed_by(record: AuditLog) -> list[str]:
+    """Return what a record changed of who the agent is, in words."""
+    if record.action == _IMPORTED:
+        return ["memories that were imported"]
+    fields = (*record.data.get("changes", ()), record.data.get("field"))
+    return [_label(field) for field in fields if field in IDENTITY_FIELDS]
 
 
 def _label(field: str) -> str:
