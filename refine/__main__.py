@@ -1,5 +1,21 @@
-"""``python -m refine``: the command, also where the project itself is not installed."""
+"""The command: ``refine``, and ``python -m refine`` where the project itself is not installed."""
 
-from refine.cli import main
+import gc
+from importlib import import_module
 
-main()
+
+def main() -> None:
+    """Load all commands, and run the one that was asked for.
+
+    Loading takes a quarter less time without the garbage collector: next to nothing that modules
+    make is garbage.
+    """
+    gc.disable()
+    commands = import_module("refine.cli")
+    gc.freeze()
+    gc.enable()
+    commands.main()
+
+
+if __name__ == "__main__":
+    main()

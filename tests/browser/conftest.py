@@ -14,7 +14,7 @@ from refine.models import User
 from refine.settings import Settings
 from tests.browser.history import platform_admin
 from tests.browser.serving import BROWSERS, browser_path, free_port, serving
-from tests.browser.visiting import sign_in
+from tests.browser.visiting import begin_signed_in
 from tests.commands import start
 from tests.scripted_model import ScriptedModel
 
@@ -104,8 +104,8 @@ def admin(app: Flask) -> User:
 
 
 @pytest.fixture
-def desk(page: Page, admin: User) -> Page:
+def desk(page: Page, admin: User, site: str) -> Page:
     """A page on which the admin is signed in."""
     page.set_default_timeout(PATIENCE_MS)
-    sign_in(page, admin.email)
+    begin_signed_in(page, admin, site)
     return page

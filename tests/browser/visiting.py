@@ -1,9 +1,10 @@
 """What a visitor does again and again."""
 
+from flask import current_app
 from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
-from refine.models import Agent
+from refine.models import Agent, SignIn, User
 from tests import factories
 
 
@@ -13,6 +14,20 @@ def sign_in(page: Page, email: str, password: str = factories.PASSWORD) -> None:
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()
+    expect(heading(page, "Overview")).to_be_visible()
+
+
+def begin_signed_in(page: Page, user: User, site: str) -> None:
+    """Begin at the overview with the cookie of a sign-in, as if the user had come back."""
+    secret = SignIn.begin(user).secret
+    db.session.commit()
+    client = current_app.test_client()
+    with client.session_transaction() as kept:
+        kept.update({"_user_id": secret, "_fresh": True})
+    cookie = client.get_cookie(current_app.config["SESSION_COOKIE_NAME"])
+    assert cookie is not None
+    page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": site}])
+    page.goto("/")
     expect(heading(page, "Overview")).to_be_visible()
 
 

@@ -1,6 +1,7 @@
 """URLs, e-mail addresses, handles, tags, paths, files and domains."""
 
 import re
+from functools import cache
 
 from refine.rules.details.folding import fold
 from refine.rules.details.tokens import UNSPACED
@@ -16,8 +17,7 @@ _BODY = rf"[^\s<>|\"“”„«»、。،؛؟{UNSPACED}]"
 # Letters and digits, in scripts with spaces: Chinese text may follow without a blank.
 _LETTER = rf"[^\W{UNSPACED}]"
 _LABEL = rf"{_LETTER}(?:{_LETTER}|-){{0,62}}"
-_ADDRESS = re.compile(
-    rf"""
+_ADDRESS = rf"""
       (?:(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}://|mailto:|(?<![\w.])www\.(?=\w)){_BODY}{{1,2000}}
     | (?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-]){{1,64}}@{_LABEL}(?:\.{_LABEL}){{1,8}}
     | (?<!{_LETTER})(?<!@)@\w(?:[\w.-]{{0,60}}\w)?
@@ -26,9 +26,7 @@ _ADDRESS = re.compile(
       (?:{_LETTER}|[.@%+~\\/-]){{1,300}}
     | (?<!{_LETTER})(?<![./@-])(?:{_LABEL}[./]){{1,8}}(?:{_ENDINGS})(?!{_LETTER})
       (?:/{_BODY}{{0,500}})?
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+"""
 _DECORATION = re.compile(r"^(?:[a-z][a-z0-9+.-]*:/{2,3}|mailto:)?(?:www\.)?", re.IGNORECASE)
 _TRAILING = ".,;:!?…'’)]}>*_/\\-"
 # Stands where an address was: no part of a word.
@@ -48,7 +46,13 @@ def take_addresses(text: str) -> tuple[list[str], str]:
         found.append(address)
         return _PLACE + match.group()[len(address) :]
 
-    return found, _ADDRESS.sub(take, text)
+    return found, _address().sub(take, text)
+
+
+@cache
+def _address() -> re.Pattern[str]:
+    # when it is first needed: compiling takes 80 ms, and most processes never look for addresses
+    return re.compile(_ADDRESS, re.VERBOSE | re.IGNORECASE)
 
 
 def canonical(address: str) -> str:

@@ -8,6 +8,7 @@ from playwright.sync_api import BrowserContext
 from refine.extensions import db
 from refine.models import Agent, User
 from tests import factories
+from tests.browser.visiting import begin_signed_in
 from tests.browser.walks.visitor import ByKeyboard, Visitor, WithoutScript
 
 
@@ -22,9 +23,9 @@ def visitor(request: pytest.FixtureRequest, new_context: Callable[..., BrowserCo
 
 
 @pytest.fixture
-def at_work(visitor: Visitor, admin: User) -> Visitor:
+def at_work(visitor: Visitor, admin: User, site: str) -> Visitor:
     """The platform's admin, signed in."""
-    visitor.sign_in(admin.email, factories.PASSWORD)
+    begin_signed_in(visitor.page, admin, site)
     return visitor
 
 
