@@ -12,12 +12,13 @@ _VALID_FOR_SECONDS = 180 * 24 * 3600
 
 def remember(user: User) -> None:
     """Give the browser a cookie by which it is known when this user signs in again."""
-    device = known_device(user) or new_secret()
+    # made now: once the sign-in is committed, nothing may fail
+    name = _name(user)
+    signed = str(_signer(user).dumps(known_device(user) or new_secret()))
 
     @after_this_request
     def _set_cookie(response: Response) -> Response:
-        signed = _signer(user).dumps(device)
-        cookies.keep(response, _name(user), str(signed), seconds=_VALID_FOR_SECONDS)
+        cookies.keep(response, name, signed, seconds=_VALID_FOR_SECONDS)
         return response
 
 

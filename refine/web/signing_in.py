@@ -284,9 +284,9 @@ def _count_and_commit(guess: PasswordGuess) -> None:
         guess.count()
     except TooMany:
         refusals.count("password")
-        raise
-    finally:
         db.session.commit()
+        raise
+    db.session.commit()
 
 
 def _address() -> str:

@@ -1,0 +1,47 @@
+"""A sign-in of which any call of the database fails is refused with a page that says so."""
+
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from tests import factories
+from tests.conftest import emptied
+from tests.faults.injecting import DATABASE, Kind, doors, planned
+from tests.web.conftest import browser_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
+
+
+@pytest.fixture(scope="module")
+def opened(migrated_app: Flask) -> Iterator[Flask]:
+    with doors(migrated_app):
+        yield migrated_app
+
+
+def statuses(app: Flask, kind: Kind, password: str) -> Iterator[int]:
+    """What a visitor is answered when the first call fails so, the second one, and so on."""
+    for at in range(100):
+        with emptied(app):
+            factories.user(email="ada@example.org")
+            db.session.commit()
+            browser = browser_of(app)
+            browser.get("/sign-in")
+            with planned(kind, at) as plan:
+                form = {"email": "ada@example.org", "password": password}
+                status = browser.submit("/sign-in", form).status_code
+            if not plan.has_struck:
+                return
+            yield status
+
+
+@pytest.mark.parametrize("kind", DATABASE, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("password", "usual"), [(factories.PASSWORD, 303), ("wrong", 422)])
+def test_no_failed_call_leads_to_an_internal_error(
+    opened: Flask, kind: Kind, password: str, usual: int
+) -> None:
+    found = list(statuses(opened, kind, password))
+
+    assert found
+    assert set(found) <= {503, usual}
