@@ -22,6 +22,7 @@ from sqlalchemy import (
     type_coerce,
 )
 from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
@@ -142,10 +143,14 @@ def safe_rollback() -> None:
 def end_reading(response: Response) -> Response:
     """End the transaction of a request that only read, and succeeded, with a commit.
 
-    A rollback would discard its connection's prepared statements: each would be planned again.
+    A rollback would discard its connection's prepared statements: each would be planned again. A
+    database that is gone by now does not matter, because everything was read.
     """
     is_read = request.method in ("GET", "HEAD") and response.status_code < 400
     if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
         db.session.expunge_all()  # quicker than the commit, which would expire each object
-        db.session.commit()
+        try:
+            db.session.commit()
+        except DBAPIError:
+            safe_rollback()
     return response

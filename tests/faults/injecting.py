@@ -334,3 +334,4 @@ def planned(kind: Kind | None = None, at: int = 0) -> Iterator[Plan]:
         _Now.plan = Plan()
         plan.passed[RECORD] = int(value(_RECORDS))
         plan.has_struck |= is_of_record and plan.passed[RECORD] > at
+        _begin_records(refused=-1)

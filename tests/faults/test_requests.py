@@ -1,4 +1,4 @@
-"""A sign-in of which any call of the database fails is refused with a page that says so."""
+"""Requests during which the database goes away: no internal error, and no lost page."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ from flask import Flask
 from refine.extensions import db
 from tests import factories
 from tests.conftest import emptied
-from tests.faults.injecting import DATABASE, Kind, doors, planned
-from tests.web.conftest import browser_of
+from tests.faults.injecting import ANSWER, COMMIT, DATABASE, Kind, doors, planned
+from tests.web.conftest import browser_of, person, signed_in_browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
@@ -38,10 +38,28 @@ def statuses(app: Flask, kind: Kind, password: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("kind", DATABASE, ids=lambda kind: kind.name)
 @pytest.mark.parametrize(("password", "usual"), [(factories.PASSWORD, 303), ("wrong", 422)])
-def test_no_failed_call_leads_to_an_internal_error(
+def test_no_failed_call_of_a_sign_in_leads_to_an_internal_error(
     opened: Flask, kind: Kind, password: str, usual: int
 ) -> None:
     found = list(statuses(opened, kind, password))
 
     assert found
     assert set(found) <= {503, usual}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in DATABASE if kind.door in (COMMIT, ANSWER)],
+    ids=lambda kind: kind.name,
+)
+def test_a_page_is_shown_though_the_database_goes_away_at_its_end(
+    opened: Flask, kind: Kind
+) -> None:
+    with emptied(opened):
+        browser = signed_in_browser(opened, person())
+        with planned(kind, 0) as plan:
+            answer = browser.get("/agents")
+
+        assert plan.has_struck
+        assert answer.status_code == 200
+        assert browser.get("/agents").status_code == 200
