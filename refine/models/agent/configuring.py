@@ -28,7 +28,8 @@ from refine.models.settings_change import Changes, require_allowed, set_fields
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
 
 
-_CHANGED, _IMPORTED = "agent_settings_update", "memory_imported"
+_CHANGED = "agent_settings_update"
+_IMPORTED = "memory_imported"
 
 
 class _Written(NamedTuple):

@@ -7,7 +7,7 @@ every text that the agent's sessions removed or rewrote before.
 
 import uuid
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal
 from functools import cache
 from typing import Any, Protocol
@@ -31,8 +31,6 @@ from refine.sealing import DataKey
 # How many memories are fetched at first, and at most: the first ones are often enough.
 _FETCHED_FIRST, _FETCHED_AT_ONCE = 10, 100
 _PLACES = {column.name: place for place, column in enumerate(COLUMNS)}
-# A text that may carry others: the id of its memory, None for a new one; and what it says.
-_Carrier = tuple[int | None, Reading]
 _place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
 _fetch = (
     select(*COLUMNS)
@@ -122,7 +120,7 @@ class LedgerReading:
         return self._losses(
             [*self._originals, *untouched],
             gone.values(),
-            Repeatable(self._remaining(agent, gone, content)),
+            lambda ignored: Repeatable(self._remaining(agent, {*gone, *ignored}, content)),
             share,
         )
 
@@ -142,10 +140,8 @@ class LedgerReading:
         after = {change.memory_id: change.after for change in changes}
         kept = dict(self._each_kept(agent))
         removed = [reading for id_, reading in kept.items() if id_ in after]
-        remaining: list[_Carrier] = [each for each in kept.items() if each[0] not in after]
-        remaining += [
-            (id_, read(image["content"])) for id_, image in after.items() if is_kept(image)
-        ]
+        remaining = {id_: reading for id_, reading in kept.items() if id_ not in after}
+        remaining |= {id_: read(image["content"]) for id_, image in after.items() if is_kept(image)}
         return {
             (record.sequence, change.memory_id)
             for record in later
@@ -154,7 +150,9 @@ class LedgerReading:
             if self._losses(
                 [Original(change.memory_id, read(change.before["content"]))],
                 removed,
-                remaining,
+                lambda ignored: [
+                    reading for id_, reading in remaining.items() if id_ not in ignored
+                ],
                 share,
             )
         }
@@ -163,17 +161,16 @@ class LedgerReading:
         self,
         originals: Collection[Original],
         removed: Collection[Reading],
-        remaining: Iterable[_Carrier],
+        remaining: Callable[[frozenset[int]], Iterable[Reading]],
         share: Decimal,
     ) -> list[Loss]:
+        """Return what is lost if only ``remaining`` is kept: readings without those of some ids."""
         imported = [each for each in originals if each.memory_id in self._imported]
         own = [each for each in originals if each.memory_id not in self._imported]
-        by_agent = Repeatable(reading for id_, reading in remaining if id_ not in self._imported)
-        by_anybody = Repeatable(reading for _, reading in remaining)
-        return [
-            *losses(own, removed, by_agent, share=share),
-            *losses(imported, removed, by_anybody, share=share),
-        ]
+        lost = losses(own, removed, remaining(self._imported), share=share)
+        if imported:
+            lost += losses(imported, removed, remaining(frozenset()), share=share)
+        return lost
 
     def follow(
         self,
@@ -203,10 +200,12 @@ class LedgerReading:
 
     def _remaining(
         self, agent: LedgerOwner, gone: Collection[int], content: str | None
-    ) -> Iterator[_Carrier]:
+    ) -> Iterator[Reading]:
         if content is not None:
-            yield None, self._read(content)
-        yield from (each for each in self._each_kept(agent) if each[0] not in gone)
+            yield self._read(content)
+        for id_, reading in self._each_kept(agent):
+            if id_ not in gone:
+                yield reading
 
     def _each_kept(self, agent: LedgerOwner) -> Iterator[tuple[int, Reading]]:
         """Read the kept core memories one after another, first those that were read before.
