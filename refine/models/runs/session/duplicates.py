@@ -17,7 +17,7 @@ from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
 # How many are removed in one transaction: others who write wait no longer than that.
-BATCH = 200
+BATCH = 150
 
 
 def remove_duplicates(
