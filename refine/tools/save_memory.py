@@ -63,8 +63,8 @@ class SavingTool:
     ) -> Result:
         """Save one memory and commit; return ``saved`` with its id, or an ``error``.
 
-        An exact duplicate is not saved again, unless a session wrote the existing memory: the
-        result names that memory, with ``existing`` set.
+        An exact duplicate is not saved again: the result names the memory that is there, with
+        ``existing`` set (which memories count: ``Ledger.select_core_with``).
         """
         if unknown:
             return error(unknown_parameter("save_memory", _PARAMETERS))
