@@ -84,7 +84,7 @@ PAGES = {
     "/sessions?error=timeout": 10,
     "/sessions/compare?b=<uuid:session_id>": 14,
     "/sessions/<uuid:session_id>": 24,
-    "/sessions/<uuid:session_id>/redo": 23,
+    "/sessions/<uuid:session_id>/redo": 22,
     "/sessions/<uuid:session_id>/undo": 19,
     "/sessions/<uuid:session_id>/undo?and_after=1": 19,
     "/sign-in": 2,
@@ -129,7 +129,7 @@ CALLS = {
     "save_to_journal": 14,
     "search": 6,
     "protect": 4,
-    "update": 6,  # the first edit: it reads what earlier sessions changed, and what users imported
+    "update": 5,  # the first edit: it reads what earlier sessions changed
     "delete": 4,
     "consolidate": 7,
     "complete": 5,

@@ -73,7 +73,7 @@ def lost_details(snapshot: Sequence[Reading], ledger: Sequence[Reading]) -> list
     ]
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.slow)])
 def test_no_sequence_of_accepted_edits_loses_a_detail_or_half_the_words(
     app: Flask, examples: int
 ) -> None:

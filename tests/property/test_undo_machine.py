@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 
 @settings(
-    max_examples=20,
+    max_examples=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

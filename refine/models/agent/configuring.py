@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Select, and_, or_, select
@@ -186,17 +185,18 @@ class Configurable(AgentSettings):
             ),
             AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
         )
-        changes = [
-            {
+        changes: list[dict[str, str]] = []
+        for record in db.session.scalars(recent.order_by(AuditLog.sequence)):
+            by_platform = record.data.get("by") == "platform"
+            about = {
                 "at": f"{record.created_at:%Y-%m-%d %H:%M}",
-                "what": what,
-                "by": "your platform" if record.data.get("by") == "platform" else "an admin",
+                "by": "your platform" if by_platform else "an admin",
             }
-            for record in db.session.scalars(recent.order_by(AuditLog.sequence))
-            for what in _changed_by(record)
-        ]
-        # an import has a record for each batch
-        return [change for change, _ in groupby(changes)]
+            changed = [{**about, "what": what} for what in _changed_by(record)]
+            # an import has a record for each batch
+            if record.action != _IMPORTED or changed != changes[-1:]:
+                changes += changed
+        return changes
 
     def _mark_identity_change(self, changed: Iterable[str]) -> bool:
         """Set when somebody else last changed the identity, if this changes it; tell whether.

@@ -187,7 +187,8 @@ class AgentMemory(MemoryRow, Base):
         """
         self._lock()
         if self.discarded:
-            if user is not None and self.id in self.ids_imported_by_users(self.agent_id):
+            is_theirs = select(AgentMemory.is_imported_by_user()).where(AgentMemory.id == self.id)
+            if user is not None and db.session.scalar(is_theirs):
                 raise Refused(
                     f"Cannot restore memory #{self.id}: a user imported it, and no user may put "
                     "words before an agent. If a session discarded it, undo that session"

@@ -106,7 +106,7 @@ class AskingRules(Run, Attested):
         if (barring := cls._barring(user, declines)) is not None:
             what = f"a request of {user.email}"
             if barring.user_id != user.id:
-                what = f"somebody else before {user.email} joined through a link"
+                what = f"somebody else before {user.email} joined or got a password through a link"
             return (
                 f"{agent.name} has declined {what}; they can ask again at "
                 f"{_declined_at(barring) + DECLINE_WAIT:%Y-%m-%d %H:%M} UTC, or as soon as the "
@@ -124,8 +124,8 @@ class AskingRules(Run, Attested):
     def _barring(cls, user: User, declines: Sequence[Self]) -> Self | None:
         """Return the decline that keeps the user from asking; None if they may.
 
-        Their own, or one before they last joined through a link, which whoever was declined could
-        have made.
+        Their own, or one before they joined, or before their password was last set through a link:
+        whoever was declined could have invited them or made the link.
         """
         since = database_now() - DECLINE_WAIT
         joined_at = max(user.created_at, user.password_linked_at or user.created_at)

@@ -90,8 +90,8 @@ class LedgerReading:
         # whatever was read, by its text
         self._readings: dict[str, Reading] = {}
         self._originals: list[Original] = []
-        # memories that users imported: what they say counts only for others of them
-        self._imported: frozenset[int] = frozenset()
+        # memories that users imported, looked up once a kept memory has a source
+        self._imported: frozenset[int] | None = None
         # the memories of each session whose text before that session is known, or that it made
         self._known: set[tuple[uuid.UUID | None, int]] = set()
         self._last_sequence = 0
@@ -120,7 +120,7 @@ class LedgerReading:
         return self._losses(
             [*self._originals, *untouched],
             gone.values(),
-            lambda ignored: Repeatable(self._remaining(agent, {*gone, *ignored}, content)),
+            lambda ignores: Repeatable(self._remaining(agent, gone, content, ignores)),
             share,
         )
 
@@ -136,12 +136,14 @@ class LedgerReading:
         Checks the texts that ``later`` edits removed or rewrote, relying on the ledger as it is
         now. Each is given by the sequence of its record and the id of its memory.
         """
-        self._imported = AgentMemory.ids_imported_by_users(agent.id)
         after = {change.memory_id: change.after for change in changes}
         kept = dict(self._each_kept(agent))
         removed = [reading for id_, reading in kept.items() if id_ in after]
         remaining = {id_: reading for id_, reading in kept.items() if id_ not in after}
-        remaining |= {id_: read(image["content"]) for id_, image in after.items() if is_kept(image)}
+        for id_, image in after.items():
+            if is_kept(image):
+                self._note_source(agent.id, image["source"])
+                remaining[id_] = read(image["content"])
         return {
             (record.sequence, change.memory_id)
             for record in later
@@ -150,9 +152,7 @@ class LedgerReading:
             if self._losses(
                 [Original(change.memory_id, read(change.before["content"]))],
                 removed,
-                lambda ignored: [
-                    reading for id_, reading in remaining.items() if id_ not in ignored
-                ],
+                lambda ignores: [reading for id_, reading in remaining.items() if not ignores(id_)],
                 share,
             )
         }
@@ -161,16 +161,26 @@ class LedgerReading:
         self,
         originals: Collection[Original],
         removed: Collection[Reading],
-        remaining: Callable[[frozenset[int]], Iterable[Reading]],
+        remaining: Callable[[Callable[[int], bool]], Iterable[Reading]],
         share: Decimal,
     ) -> list[Loss]:
-        """Return what is lost if only ``remaining`` is kept: readings without those of some ids."""
-        imported = [each for each in originals if each.memory_id in self._imported]
-        own = [each for each in originals if each.memory_id not in self._imported]
-        lost = losses(own, removed, remaining(self._imported), share=share)
-        if imported:
-            lost += losses(imported, removed, remaining(frozenset()), share=share)
-        return lost
+        """Return what is lost if only ``remaining`` is kept, without the memories it is told."""
+        lost = losses(originals, removed, remaining(self._is_imported), share=share)
+        # by now all that could carry them was read
+        imported = [each for each in originals if self._is_imported(each.memory_id)]
+        if not lost or not imported:
+            return lost
+        return [
+            *(loss for loss in lost if not self._is_imported(loss.memory_id)),
+            *losses(imported, removed, remaining(lambda _: False), share=share),
+        ]
+
+    def _is_imported(self, memory_id: int) -> bool:
+        return self._imported is not None and memory_id in self._imported
+
+    def _note_source(self, agent_id: int, source: str | None) -> None:
+        if source is not None and self._imported is None:
+            self._imported = AgentMemory.ids_imported_by_users(agent_id)
 
     def follow(
         self,
@@ -193,18 +203,22 @@ class LedgerReading:
         for memory in memories:
             self._kept.pop(memory.id, None)
             if memory.is_kept_core:
-                self._kept[memory.id] = self._read(memory.content)
+                self._keep(memory)
         self._version = version
 
     # -- the ledger as it is ----------------------------------------------------------------------
 
     def _remaining(
-        self, agent: LedgerOwner, gone: Collection[int], content: str | None
+        self,
+        agent: LedgerOwner,
+        gone: Collection[int],
+        content: str | None,
+        ignores: Callable[[int], bool],
     ) -> Iterator[Reading]:
         if content is not None:
             yield self._read(content)
         for id_, reading in self._each_kept(agent):
-            if id_ not in gone:
+            if id_ not in gone and not ignores(id_):
                 yield reading
 
     def _each_kept(self, agent: LedgerOwner) -> Iterator[tuple[int, Reading]]:
@@ -217,8 +231,12 @@ class LedgerReading:
         while self._fetched or self._fetch(agent):
             memory = StoredMemory.of(self._fetched.popleft(), key)
             if memory.id not in self._edited and memory.is_genuine_under(key):
-                self._kept[memory.id] = self._read(memory.content)
+                self._keep(memory)
                 yield memory.id, self._kept[memory.id]
+
+    def _keep(self, memory: StoredMemory) -> None:
+        self._note_source(memory.agent_id, memory.source)
+        self._kept[memory.id] = self._read(memory.content)
 
     def _fetch(self, agent: LedgerOwner) -> bool:
         """Fetch the next memories by date; tell whether there were any."""
@@ -242,7 +260,7 @@ class LedgerReading:
             self._fetched.clear()
             self._edited.clear()
             self._last = None
-            self._imported = AgentMemory.ids_imported_by_users(agent.id)
+            self._imported = None
             self._read_originals(agent)
             self._version = agent.ledger_version
 

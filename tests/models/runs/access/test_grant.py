@@ -265,7 +265,7 @@ def test_a_password_that_was_set_through_a_link_after_a_decline_counts_as_joinin
     )
 
     assert request(agent, before).status == "requested"
-    with pytest.raises(Refused, match="joined through a link"):
+    with pytest.raises(Refused, match="joined or got a password through a link"):
         request(agent, after)
 
 
