@@ -131,6 +131,14 @@ def test_an_import_by_a_user_is_one_of_the_changes_by_others(app, monkeypatch):
     assert (change["what"], change["by"]) == ("memories that were imported", "an admin")
 
 
+def test_each_of_two_changes_within_a_minute_is_listed(app):
+    agent, user, at = factories.agent(), factories.user(), clock.now()
+    for model_id in ("test/another", "test/model"):
+        agent.configure(user=user, at=at, model_id=model_id)
+
+    assert [change["what"] for change in agent.changes_by_others()] == ["model", "model"]
+
+
 def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
     agent, user = factories.agent(name="Wren"), factories.user()
     now = clock.now()

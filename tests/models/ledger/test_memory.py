@@ -307,7 +307,9 @@ def test_discarding_is_soft_and_recorded(app):
     assert "canary" not in str(record.data)
 
 
-@pytest.mark.parametrize(("imported_by_user", "restored_by_user"), [(1, 0), (0, 1), (0, 0)])
+@pytest.mark.parametrize(
+    ("imported_by_user", "restored_by_user"), [(True, False), (False, True), (False, False)]
+)
 def test_an_imported_memory_can_be_restored(app, imported_by_user, restored_by_user):
     agent = factories.agent()
     user = factories.user(account=agent.account)

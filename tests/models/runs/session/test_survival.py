@@ -127,6 +127,22 @@ def test_only_what_no_user_imported_carries_a_memory_of_the_agents_own(app, by_u
         editing.delete(session, tower.id)
 
 
+def test_a_memory_that_a_user_imported_carries_nothing_once_a_session_rewrote_it(app):
+    agent = factories.agent()
+    (guess,) = factories.imported(agent, SAME_TOWER, by=factories.user(account=agent.account))
+    tower = factories.memory(agent, TOWER)
+    factories.ledger(agent, 400)
+    session = factories.session(agent)
+    tightened = SAME_TOWER.replace("seventeen", "17")
+
+    db.session.commit()
+    tool = RefinementTool(session)
+    rewritten = tool.execute(action="update", id=guess.id, content=tightened)
+    deleted = tool.execute(action="delete", id=tower.id)
+
+    assert (rewritten["type"], deleted["type"]) == ("updated", "error")
+
+
 def test_a_memory_that_a_user_imported_carries_another_one(app):
     agent = factories.agent()
     user = factories.user(account=agent.account)
