@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import chain
 
 from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
@@ -20,6 +19,7 @@ from refine.jobs.sweeping import begin_work
 from refine.models import Account, Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
+from refine.models.columns import one_of_ids
 from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
 from refine.models.runs.session.prospects import why_not_on_request
 from refine.models.runs.sweep import Work
@@ -71,11 +71,6 @@ class Chosen:
         return [scope.owns(Agent.account_id), Agent.id.in_(self.ids)]
 
     @property
-    def touched(self) -> list[ColumnElement[bool]]:
-        """The conditions that an agent is among them, and not left out."""
-        return [*self.conditions, why_left_out(self.work).is_(None)]
-
-    @property
     def fields(self) -> dict[str, str]:
         """What a form sends to choose the same."""
         same = {"work": self.work, "q": self.wanted.text, "state": self.wanted.state}
@@ -92,9 +87,9 @@ class Chosen:
         return found
 
     @property
-    def number(self) -> int:
-        """How many agents it touches."""
-        return self.groups[None].number if None in self.groups else 0
+    def touched(self) -> Sequence[int]:
+        """The agents that it touches, by their ids."""
+        return self.groups[None].ids if None in self.groups else []
 
     @property
     def is_threshold(self) -> bool:
@@ -102,14 +97,13 @@ class Chosen:
 
     def estimate(self) -> Estimate | None:
         """Return what a session of each of them may cost; None for what leads to none."""
-        return None if self.work in ("pause", "threshold") else estimate(clock.now(), *self.touched)
+        return None if self.work in ("pause", "threshold") else estimate(clock.now(), self.touched)
 
-    @cached_property
-    def ids_by_account(self) -> dict[int, list[int]]:
-        """The agents that it touches."""
+    def touched_by_account(self) -> dict[int, list[int]]:
+        """Return the agents that it touches, by their accounts' ids."""
         ids = defaultdict(list)
         for account_id, id_ in db.session.execute(
-            select(Agent.account_id, Agent.id).where(*self.touched)
+            select(Agent.account_id, Agent.id).where(Agent.id == one_of_ids(self.touched))
         ):
             ids[account_id].append(id_)
         return ids
@@ -117,7 +111,7 @@ class Chosen:
     @property
     def digest(self) -> str:
         """A digest of the agents that it touches."""
-        return digest_of(chain.from_iterable(self.ids_by_account.values()))
+        return digest_of(self.touched)
 
 
 def digest_of(ids: Iterable[int]) -> str:
@@ -155,7 +149,7 @@ def act() -> ResponseReturnValue:
         return _page(chosen, _CHANGED), _CONFLICT
     batches = [
         begin_work(db.session.get_one(Account, account_id), scope.user(), chosen.work, ids, value)
-        for account_id, ids in chosen.ids_by_account.items()
+        for account_id, ids in chosen.touched_by_account().items()
     ]
     if chosen.work == "refine":
         dispatch_or_say()

@@ -1,9 +1,9 @@
-"""Agents that have a reason in common: how many, and the first of them by name."""
+"""Agents that have a reason in common, and the first of them by name."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import JSON, ColumnElement, func, select
+from sqlalchemy import BigInteger, ColumnElement, Text, func, select
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from refine.extensions import db
@@ -21,16 +21,25 @@ class Named(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Agents that have a reason in common: how many, and the first of them by name."""
+    """Agents that have a reason in common, by name; and the names of the first of them."""
 
     reason: str | None
-    number: int
-    named: Sequence[Named]
+    ids: Sequence[int]
+    names: Sequence[str]
+
+    @property
+    def number(self) -> int:
+        return len(self.ids)
+
+    @property
+    def named(self) -> list[Named]:
+        """The first of them."""
+        return list(map(Named, self.names, self.ids))
 
     @property
     def unnamed(self) -> int:
         """How many are not among the first."""
-        return self.number - len(self.named)
+        return self.number - len(self.names)
 
 
 def grouped_by(
@@ -38,16 +47,12 @@ def grouped_by(
 ) -> dict[str | None, Group]:
     """Return the agents that meet the conditions by a reason, the largest groups first."""
     each = select(reason.label("reason"), Agent.name, Agent.id).where(*conditions).subquery()
-    by_name = aggregate_order_by(
-        func.json_build_array(each.c.name, each.c.id), func.lower(each.c.name), each.c.id
-    )
-    named = func.array_agg(by_name, type_=ARRAY(JSON))
+    in_order = (func.lower(each.c.name), each.c.id)
+    ids = func.array_agg(aggregate_order_by(each.c.id, *in_order), type_=ARRAY(BigInteger))
+    names = func.array_agg(aggregate_order_by(each.c.name, *in_order), type_=ARRAY(Text))
     found = (
-        select(each.c.reason, func.count(), named[1:NAMED])
+        select(each.c.reason, ids, names[1:NAMED])
         .group_by(each.c.reason)
         .order_by(func.count().desc())
     )
-    return {
-        reason: Group(reason, number, [Named(*agent) for agent in some])
-        for reason, number, some in db.session.execute(found)
-    }
+    return {group.reason: group for group in map(Group._make, db.session.execute(found))}

@@ -24,7 +24,8 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(account: Account) -> No
     inactive = "the agent is not active"
     assert list(groups) == [inactive, None]
     assert [agent.name for agent in groups[inactive].named] == ["Al", "Bo", "cy"]
-    assert groups[None] == Group(None, 1, [Named("Di", ready.id)])
+    assert groups[None] == Group(None, [ready.id], ["Di"])
+    assert groups[None].named == [Named("Di", ready.id)]
 
 
 def test_names_the_first_agents_of_a_large_group(account: Account) -> None:
@@ -33,4 +34,4 @@ def test_names_the_first_agents_of_a_large_group(account: Account) -> None:
 
     (group,) = grouped_by(null(), Agent.account_id == account.id).values()
 
-    assert (group.number, len(group.named)) == (NAMED + 2, NAMED)
+    assert (group.number, len(group.names)) == (NAMED + 2, NAMED)

@@ -1,13 +1,15 @@
 """What sessions of many agents may cost, estimated from what their sessions cost."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ARRAY, BigInteger, Select, bindparam, false, func, select
 
-from refine.extensions import db
-from refine.models.agent import Agent
+from refine.extensions import instant
+from refine.extensions.statements import plain_query
+from refine.models.columns import one_of_parameter
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.session import RefinementSession
 
@@ -37,9 +39,13 @@ class Estimate(NamedTuple):
         return self.agents - self.unknown
 
 
-def estimate(at: datetime, *conditions: ColumnElement[bool]) -> Estimate:
-    """Return what a session of each agent that meets the conditions may cost, in one statement."""
-    mine = select(Agent.id).where(*conditions).cte()
+def estimate(at: datetime, agent_ids: Sequence[int]) -> Estimate:
+    """Return what a session of each of these agents may cost, in one statement."""
+    return Estimate(*_estimate().rows(since=at - LOOKS_BACK, agent_ids=agent_ids)[0])
+
+
+@plain_query
+def _estimate() -> Select[*tuple[Any, ...]]:
     costs = (
         select(
             _Session.agent_id,
@@ -48,21 +54,17 @@ def estimate(at: datetime, *conditions: ColumnElement[bool]) -> Estimate:
             func.bool_or(_Session.unpriced_calls > 0).label("is_partial"),
         )
         .where(
-            _Session.agent_id.in_(select(mine.c.id)),
-            _Session.created_at > at - LOOKS_BACK,
+            _Session.agent_id == one_of_parameter("agent_ids"),
+            _Session.created_at > instant("since"),
             _Session.llm_calls > 0,
             _Session.status.not_in(LIVE),
         )
         .group_by(_Session.agent_id)
         .subquery()
     )
-    agents = select(func.count()).select_from(mine).scalar_subquery()
+    agents = func.cardinality(bindparam("agent_ids", type_=ARRAY(BigInteger)))
     unknown = agents - func.count()
     usd = func.sum(costs.c.mean) + unknown * func.avg(costs.c.mean)
     most_usd = func.sum(costs.c.most) + unknown * func.max(costs.c.most)
-    is_partial = func.coalesce(func.bool_or(costs.c.is_partial), False)
-    return Estimate(
-        *db.session.execute(
-            select(agents, unknown, usd, most_usd, is_partial).select_from(costs)
-        ).one()
-    )
+    is_partial = func.coalesce(func.bool_or(costs.c.is_partial), false())
+    return select(agents, unknown, usd, most_usd, is_partial).select_from(costs)

@@ -44,10 +44,9 @@ class Prospects(NamedTuple):
     @classmethod
     def of(cls, account: Account, at: datetime) -> "Prospects":
         """Return what a sweep of the account at this moment would do."""
-        reason, in_account = _reason(account, at), Agent.account_id == account.id
-        groups = grouped_by(reason, in_account)
+        groups = grouped_by(_reason(account, at), Agent.account_id == account.id)
         asked = groups.pop(None, None)
-        return cls(asked, list(groups.values()), estimate(at, in_account, reason.is_(None)))
+        return cls(asked, list(groups.values()), estimate(at, asked.ids if asked else []))
 
 
 @cache

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
@@ -20,7 +21,8 @@ def account(app: Flask) -> Account:
 
 
 def of(account: Account) -> Estimate:
-    return estimate(AT, Agent.account_id == account.id)
+    ids = select(Agent.id).where(Agent.account_id == account.id)
+    return estimate(AT, db.session.scalars(ids).all())
 
 
 def cost(owner: Agent, *usd: str, at: datetime = AT, **fields: object) -> None:
