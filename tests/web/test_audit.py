@@ -14,7 +14,7 @@ import time_machine
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
+from refine.models import Agent, AuditLog, RefinementSession, User, Verification
 from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
@@ -705,29 +705,27 @@ def test_an_agents_chain_shows_how_far_it_was_verified(
     assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record added since." in later
 
 
-def test_an_account_shows_how_many_chains_were_verified(
-    dashboard: Browser, admin: User, records: list[AuditLog]
+def test_an_agent_without_verified_chain_is_reported(
+    dashboard: Browser, agent: Agent, records: list[AuditLog]
 ) -> None:
-    factories.records(factories.agent())
-    factories.agent().record("memory_saved")
-    db.session.commit()
-    verified()
-    factories.agent(account=admin.account).record("memory_saved")
+    Verification.begin("command", NOW).end(NOW)
+    list(verify_all())  # notes nothing
     db.session.commit()
 
-    said = words_of(dashboard.get("/audit").text)
-
-    assert "✓ 3 of 4 chains verified , oldest verification 20 Mar 2026, 12:00 ; 1 record" in said
+    assert "! Never verified" in words_of(dashboard.get(f"/audit?agent={agent.id}").text)
 
 
-def test_an_unstamped_chain_counts_as_unverified(
-    dashboard: Browser, records: list[AuditLog]
-) -> None:
-    list(verify_all())
+@pytest.mark.parametrize(
+    ("problems", "words"),
+    [(0, "✓ All chains verified"), (1, "✗ The last verification found problems")],
+)
+def test_the_last_verification_is_shown(dashboard: Browser, problems: int, words: str) -> None:
+    verification = Verification.begin("command", NOW)
+    verification.problems = problems
+    verification.end(NOW)
     db.session.commit()
 
-    assert db.session.scalars(db.select(ChainHead.verified_at).distinct()).all() == [None]
-    assert "Never verified" in dashboard.get("/audit").text
+    assert f"{words} , 20 Mar 2026, 12:00 ." in words_of(dashboard.get("/audit").text)
 
 
 # -- whose -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from flask import request
-from sqlalchemy import ColumnElement, Select, and_, select, true
+from sqlalchemy import ColumnElement, Select, and_, func, select, true
 
 from refine.extensions import db
 from refine.extensions.statements import plain_query
@@ -164,4 +164,4 @@ def suggested_actors() -> list[str]:
 def _first_users(*, is_of_account: bool) -> Select[str]:
     account_id = account_parameter(is_of_account=is_of_account)
     users = select(User.email).where(scope.is_of(account_id, User.account_id))
-    return users.order_by(User.email).limit(_MAX_SUGGESTED)
+    return users.order_by(func.lower(User.email)).limit(_MAX_SUGGESTED)

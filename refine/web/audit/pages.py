@@ -8,11 +8,11 @@ from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, case, select
 
-from refine.models import Agent, AuditLog, User
+from refine.models import Agent, AuditLog, User, Verification
 from refine.models.exported import exported_data
 from refine.models.people.recording import CLIENT_KEY
 from refine.web import granted, scope
-from refine.web.audit.chains import chains_verified
+from refine.web.audit.chains import chain_verified
 from refine.web.audit.exports import csv_file, json_file
 from refine.web.audit.filters import AuditFilter, suggested_actors
 from refine.web.audit.sentences import sentence
@@ -59,7 +59,8 @@ def page() -> str:
         actors=suggested_actors(),
         strip=strip(chosen),
         days_url=_days_url(),
-        chains=chains_verified(chosen.agent_id),
+        chain=chain_verified(agent.id) if agent else None,
+        verification=None if agent else Verification.last(),
     )
 
 
