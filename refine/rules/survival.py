@@ -14,6 +14,8 @@ from refine.rules.details import Reading, carries, likeness, mentions
 from refine.rules.quantities import abbreviated
 from refine.rules.repeatable import Repeatable
 
+_SHOWN_CHARACTERS = 200
+
 
 class Original(NamedTuple):
     """What the memory with this id said."""
@@ -92,5 +94,10 @@ def _is_alike(readings: Iterable[Reading], original: Reading, share: Decimal) ->
 
 
 def _named(loss: Loss) -> str:
-    details = [f'"{detail}"' for detail in loss.details]
+    details = [f'"{_shown(detail)}"' for detail in loss.details]
     return f"{abbreviated(details, ', ')} from #{loss.memory_id}"
+
+
+def _shown(detail: str) -> str:
+    """Return a detail; of a long quotation, the beginning."""
+    return detail if len(detail) <= _SHOWN_CHARACTERS else f"{detail[:_SHOWN_CHARACTERS]}…"

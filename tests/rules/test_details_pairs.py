@@ -47,9 +47,6 @@ KNOWN_LIMITS = {
     "words that count without being numbers": Pair(
         "en", "She wants a dozen eggs twice a week.", "She wants eggs every week.", ["dozen"]
     ),
-    "handles of single services": Pair(
-        "en", "My skype is live:bob.smith these days.", "My skype is live these days.", ["bob"]
-    ),
     "a sign behind a letter": Pair(
         "en", "Her blood type is O+ she said.", "Her blood type is O she said.", ["O+"]
     ),

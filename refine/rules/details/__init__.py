@@ -15,7 +15,7 @@ Not seen:
 - two names, if one looks like a form of the other in its language (Валентин, Валентина);
 - names that nothing marks, in scripts without capitals: see ``uncased_names``, ``eastern_names``;
 - a letter behind a number (5a), a value that stands twice (3 1 4 1), "twice" and "a dozen", a sign
-  behind a letter (O+), handles that only one service writes so (live:bob.smith);
+  behind a letter (O+);
 - number words and months of languages that ``lexicon`` does not know.
 """
 

@@ -17,6 +17,8 @@ _BODY = rf"[^\s<>|\"“”„«»、。،؛؟{UNSPACED}]"
 # Letters and digits, in scripts with spaces: Chinese text may follow without a blank.
 _LETTER = rf"[^\W{UNSPACED}]"
 _LABEL = rf"{_LETTER}(?:{_LETTER}|-){{0,62}}"
+# A host or file, whatever its ending: in lower case, because "end.The" begins a sentence.
+_NAME = r"(?-i:(?=[0-9-]{0,62}[a-z])(?:[a-z0-9][a-z0-9-]{1,62}\.){1,8}[a-z]{2,24})"
 _ADDRESS = rf"""
       (?:(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}://|mailto:|(?<![\w.])www\.(?=\w)){_BODY}{{1,2000}}
     | (?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-]){{1,64}}@{_LABEL}(?:\.{_LABEL}){{1,8}}
@@ -26,6 +28,8 @@ _ADDRESS = rf"""
       (?:{_LETTER}|[.@%+~\\/-]){{1,300}}
     | (?<!{_LETTER})(?<![./@-])(?:{_LABEL}[./]){{1,8}}(?:{_ENDINGS})(?!{_LETTER})
       (?:/{_BODY}{{0,500}})?
+    | (?<!{_LETTER})(?<![./@-]){_NAME}(?!{_LETTER})(?:/{_BODY}{{0,500}})?
+    | (?<!{_LETTER})(?<![./@-])(?=[\w-]{{0,62}}[^\W\d_])(?:{_LABEL}/){{2,20}}{_LABEL}
 """
 _DECORATION = re.compile(r"^(?:[a-z][a-z0-9+.-]*:/{2,3}|mailto:)?(?:www\.)?", re.IGNORECASE)
 _TRAILING = ".,;:!?…'’)]}>*_/\\-"

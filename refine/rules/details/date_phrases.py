@@ -1,8 +1,8 @@
-"""Dates with the names of months, and weekdays: ``March 3rd, 2026``, ``3 de mayo``."""
+"""Dates with the names of months, weekdays, noon: ``March 3rd, 2026``, ``3 de mayo``."""
 
 from refine.rules.details.dates import Moment, moment
 from refine.rules.details.items import Item, date_item
-from refine.rules.details.lexicon.date_words import AMBIGUOUS_MONTHS, LINKS, MONTHS, WEEKDAYS
+from refine.rules.details.lexicon.date_words import AMBIGUOUS_MONTHS, HOURS, LINKS, MONTHS, WEEKDAYS
 
 # A month, a day, a year, and two words between them.
 _MAX_DATE_ITEMS = 5
@@ -18,6 +18,8 @@ def join_dates(text: str, items: list[Item], language: str) -> list[Item]:
         items = _join_months(text, items)
     if not folded.isdisjoint(WEEKDAYS):
         items = [_with_weekday(item) for item in items]
+    if not folded.isdisjoint(HOURS):
+        items = [_with_hour(item) for item in items]
     if language == "en" and not folded.isdisjoint(_ABBREVIATED_WEEKDAYS):
         items = [_with_abbreviated_weekday(text, item) for item in items]
     return items
@@ -94,6 +96,13 @@ def _is_day(item: Item) -> bool:
 def _with_weekday(item: Item) -> Item:
     number = WEEKDAYS.get(item.folded) if item.kind == "word" else None
     return _weekday_item(item, number) if number is not None else item
+
+
+def _with_hour(item: Item) -> Item:
+    hour = HOURS.get(item.folded) if item.kind == "word" else None
+    if hour is None:
+        return item
+    return date_item(Moment(f"time:{hour}:00", ()), item.start, item.end)
 
 
 def _with_abbreviated_weekday(text: str, item: Item) -> Item:

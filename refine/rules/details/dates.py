@@ -1,7 +1,8 @@
 """Dates and times, whatever way they are written, as keys that can be compared.
 
 A key is ``date:2026-03-03``, ``date:2026-03``, ``date:03-03``, ``month:3``, ``weekday:1`` or
-``time:15:30``. Where a writing fits two dates (3/4/2026), its key names both, split by ``|``.
+``time:15:30``. Where a writing fits two dates (3/4/2026), its key names both, split by ``|``; so
+does that of a time that may be one of the afternoon, with the hour on the dial: ``clock:3:30``.
 """
 
 import re
@@ -14,7 +15,10 @@ _LATEST_SHORT_YEAR = 69
 _SHORT_DATE = re.compile(r"(\d{1,2})(?:/(\d{1,2})|\.(\d{1,2})\.)")
 _TIME = re.compile(r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}))?\s?([ap]?)")
 _EASTERN_TIME = re.compile(r"(\d{1,2})\D*(\d{1,2})?")
-_AFTERNOON = ("午後", "下午", "오후", "晚上")
+_DAY_PARTS = {
+    "a": ("午前", "上午", "早上", "凌晨", "清晨", "오전", "새벽", "아침"),
+    "p": ("午後", "下午", "晚上", "오후"),
+}
 
 
 class Moment(NamedTuple):
@@ -84,7 +88,8 @@ def eastern_time(written: str, before: str) -> Moment:
     found = _EASTERN_TIME.match(ascii_digits(written))
     assert found is not None  # noqa: S101 - the token's pattern is narrower
     minute = "30" if written.endswith(("半", "반")) else found[2] and f"{int(found[2]):02}"
-    part = "p" if before.rstrip().endswith(_AFTERNOON) else ""
+    behind = before.rstrip()
+    part = next((part for part, words in _DAY_PARTS.items() if behind.endswith(words)), "")
     found_time = _time(int(found[1]), minute, None, part)
     # 点 also counts points, and the hour alone may be a word: 三点, 세 시.
     return found_time._replace(hints=(*found_time.hints, f"number:{int(found[1])}"))
@@ -93,13 +98,14 @@ def eastern_time(written: str, before: str) -> Moment:
 def _time(hour: int, minute: str | None, second: str | None, part: str) -> Moment:
     rest = ":".join(filter(None, (minute or "00", second)))
     number = [f"number:{hour}"] if rest == "00" else []
-    hints = [f"time:{hour}:{rest}", *number]
+    on_dial = f"clock:{hour}:{rest}"
     if part:
-        hour = hour % 12 + 12 * (part == "p")
+        key = f"time:{hour % 12 + 12 * (part == 'p')}:{rest}"
+        return Moment(key, (key, on_dial, *number))
     key = f"time:{hour}:{rest}"
-    # "6 Uhr" is also "sechs Uhr", but "3 pm" is not "3 am".
-    readings = [key] if part or minute else [key, *number]
-    return Moment("|".join(readings), (*hints, key))
+    # "6:30" may be "6:30 pm", and "6 Uhr" is also "sechs Uhr"
+    readings = [key, *([on_dial] if hour <= 12 else []), *([] if minute else number)]
+    return Moment("|".join(readings), (key, *number))
 
 
 def _either(year: str, first: int, second: int) -> Moment:

@@ -87,6 +87,10 @@ _PARADIGMS = {
 # A memory often begins with a verb: Bakes, baked, baking.
 _VERB_ENDING = re.compile(r"(?:es|(?<!s)s|ed|ing|e|d)$")
 _CONJUGATED = re.compile(r"(?:(?<!s)s|ed|ing)$")
+# Names that end like a verb, of another word: no jam is a form of James.
+_NAMES_LIKE_VERBS = frozenset(
+    ["bates", "charles", "giles", "hayes", "hodges", "hughes", "james", "jones", "miles", "rhodes"]
+)
 _MIN_STEM, _MIN_CYRILLIC_STEM, _MIN_GERMAN_STEM = 3, 2, 4
 _MAX_ENDING = 5
 
@@ -129,7 +133,7 @@ def is_verb_form_of(verb: str, words: Iterable[str]) -> bool:
 
     ``verb`` itself must end like one (bakes, baking, baked): Simone is not a form of Simon.
     """
-    if _CONJUGATED.search(verb) is None:
+    if verb in _NAMES_LIKE_VERBS or _CONJUGATED.search(verb) is None:
         return False
     stem = _verb_stem(verb)
     return any(_verb_stem(word) == stem for word in words if word.startswith(stem[:_MIN_STEM]))

@@ -80,7 +80,9 @@ def _item(text: str, token: Token) -> Item:
         return number_item(numbers.phone_digits(token.text), token.start, token.end)
     number = numbers.canonical(token.text)
     readings = dates.short_dates(number, text[token.end : token.end + 1])
-    item = number_item(number, token.start, token.end, *readings)
+    # 3/4 is carried by either of its dates, but does not carry 4/3
+    hints = readings if len(readings) == 1 else ()
+    item = number_item(number, token.start, token.end, *hints)
     return item._replace(key="|".join((item.key, *readings)))
 
 

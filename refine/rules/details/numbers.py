@@ -8,7 +8,7 @@ _MAX_MULTIPLIED_CHARACTERS = 15
 
 _THOUSANDS = re.compile(r"([1-9]\d{0,2}([ .,'])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
 _DECIMAL = re.compile(r"(\d+)[.,](\d+)")
-_WRITINGS = str.maketrans({"٬": ",", "٫": ".", "’": "'", "−": "-"})
+_WRITINGS = str.maketrans({"٬": ",", "٫": ".", "’": "'", "−": "-", "–": "-"})
 
 
 def ascii_digits(text: str) -> str:
@@ -21,12 +21,14 @@ def ascii_digits(text: str) -> str:
 def canonical(written: str) -> str:
     """Return a number without separators of thousands, with a decimal point and its minus sign.
 
-    ``1,000``, ``1.000`` and ``1 000`` give ``1000``; ``1,5`` gives ``1.5``. Leading zeros stay
-    (``0042`` is no 42), and so do versions (``2.12.1``) and fractions.
+    ``1,000``, ``1.000`` and ``1 000`` give ``1000``; ``1,5`` gives ``1.5``, ``.5`` gives ``0.5``.
+    Leading zeros stay (``0042`` is no 42), and so do versions (``2.12.1``) and fractions.
     """
     number = ascii_digits(written.translate(_WRITINGS)).lower().removeprefix("v")
     sign = "-" if number.startswith("-") else ""
     number = number.removeprefix("-")
+    if number.startswith("."):
+        number = f"0{number}"
     if found := _THOUSANDS.fullmatch(number):
         whole, decimals = re.sub(r"\D", "", found[1]), found[3] or ""
     elif found := _DECIMAL.fullmatch(number):

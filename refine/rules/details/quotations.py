@@ -6,11 +6,19 @@ from refine.rules.details.tokens import UNSPACED
 
 # Straight quotation marks open and close where an apostrophe or an inch sign does not stand.
 _OPENS, _CLOSES = rf"(?<![^\W{UNSPACED}])", rf"(?![^\W{UNSPACED}])"
+_MOST = 10_000
+# Of a poem, say, over several lines, but not over an empty one.
+_STRAIGHT = r'(?:[^"\n]|\n(?!\s*\n))'
 _QUOTATION = re.compile(
     rf"""
-      {_OPENS}"(?=\S)([^"\n]{{1,2000}})(?<=\S)"{_CLOSES}
-    | “([^“”]{{1,2000}})” | „([^“”„"]{{1,2000}})[“”"] | «([^«»]{{1,2000}})» | »([^«»]{{1,2000}})«
-    | 「([^「」]{{1,2000}})」 | 『([^『』]{{1,2000}})』 | ‹([^‹›]{{1,2000}})›
+      {_OPENS}"(?=\S)({_STRAIGHT}{{1,{_MOST}}})(?<=\S)"{_CLOSES}
+    | “([^“”]{{1,{_MOST}}})” | „([^“”„"]{{1,{_MOST}}})[“”"]
+    | {_OPENS}”(?=\S)([^“”]{{1,{_MOST}}})(?<=\S)”{_CLOSES}
+    | ‚([^‚‘’]{{1,{_MOST}}})[‘’]
+    | «([^«»]{{1,{_MOST}}})» | »([^«»]{{1,{_MOST}}})«
+    | ‹([^‹›]{{1,{_MOST}}})› | ›([^‹›]{{1,{_MOST}}})‹
+    | 「([^「」]{{1,{_MOST}}})」 | 『([^『』]{{1,{_MOST}}})』 | 《([^《》]{{1,{_MOST}}})》
+    | 〝([^〝〞〟]{{1,{_MOST}}})[〞〟]
     | {_OPENS}‘(?=\S)([^‘’]*(?:(?<=\w)’(?=\w)[^‘’]*){{0,50}})’{_CLOSES}
     | {_OPENS}'(?=\S)([^'\n]*(?:(?<=\w)'(?=\w)[^'\n]*){{0,50}})(?<=\S)'{_CLOSES}
     """,

@@ -102,6 +102,15 @@ def _numbered(lines: str) -> Mapping[str, int]:
 # Folded word -> 1 to 12, Monday = 1 to Sunday = 7.
 MONTHS = _numbered(_MONTHS)
 WEEKDAYS = _numbered(_WEEKDAYS)
+# Folded word -> hour.
+HOURS = {
+    fold(word): hour
+    for hour, words in {
+        12: "noon midday mediodía mezzogiorno полдень полудня",
+        0: "midnight mitternacht minuit medianoche mezzanotte полночь полуночи",
+    }.items()
+    for word in words.split()
+}
 AMBIGUOUS_MONTHS = frozenset(fold(word) for word in _AMBIGUOUS_MONTHS.split())
 # Ordinal endings that stand right behind digits; words between a day, a month and a year.
 ORDINAL_ENDINGS = frozenset(fold(word) for word in _ORDINAL_ENDINGS.split())

@@ -95,7 +95,8 @@ _MULTIPLIERS = {
         miljoen miljon milion miliony milionów миллион миллиона миллионов milyon miljoona
         εκατομμύριο εκατομμύρια מיליון مليون ملايين""",
     100_000: "lakh lakhs लाख",
-    1_000_000_000: "billion billions milliarde milliarden mrd milliard миллиард milyar",
+    1_000_000_000_000: "trillion trillions tn",
+    1_000_000_000: "billion billions bn milliarde milliarden mrd milliard миллиард milyar",
 }
 # Also ordinary words elsewhere: numbers only in texts of these languages, or in none.
 _AMBIGUOUS = {
