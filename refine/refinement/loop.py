@@ -223,8 +223,8 @@ class SessionWorker(ModelWorker[RefinementSession]):
         """An orderly end if somebody requested the stop, else a failure."""
         if not self._run.is_stop_requested:
             return super()._stopped()
-        status: EndStatus = "skipped" if self._run.consented_at is None else "incomplete"
-        return RunEnded(status, self._run.stop_reason, user=self._run.stop_requested_by)
+        run = self._run
+        return RunEnded(run.stopped_status, run.stop_reason, user=run.stop_requested_by)
 
     def _out_of_time(self) -> RunEnded:
         """Before consent a failure; after it an orderly end."""

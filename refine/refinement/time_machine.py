@@ -23,11 +23,12 @@ from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
 from refine.models.runs.session import Channel
 from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.duplicates import left_without_copy
 from refine.models.runs.session.survival import LedgerReading
 
-# Edits that remove texts. The first counts whatever the settings: a duplicate may go only while a
-# copy stays.
-TAKING_AWAY = ("memory_refinement_dedup", *MUTATIONS)
+_DEDUP = "memory_refinement_dedup"
+# Edits that remove texts.
+TAKING_AWAY = (_DEDUP, *MUTATIONS)
 # Saved memories stay, whatever is undone around them.
 _SAVES = ("memory_saved", "memory_imported")
 # So does a promotion, though earlier changes of the promoted entry are undone.
@@ -257,14 +258,16 @@ def no_longer_said(
 ) -> set[tuple[int, int]]:
     """Return which texts that these records removed would be in no memory after the changes.
 
-    Each as the sequence of its record and the id of its memory.
+    Each as the sequence of its record and the id of its memory. A duplicate needs a copy, whatever
+    the settings; of what an edit removed, details and words must remain.
     """
-    rules = settings.current()
-    actions = TAKING_AWAY if rules.details == "keep" else TAKING_AWAY[:1]
-    taken = [record for record in records if record.action in actions]
-    if not taken:
-        return set()
-    return LedgerReading().unsaid_texts(agent, changes, taken, rules.likeness)
+    rules, removed = settings.current(), list(records)
+    duplicates = [record for record in removed if record.action == _DEDUP]
+    unsaid = left_without_copy(agent, changes, duplicates) if duplicates else set()
+    edits = [record for record in removed if record.action in MUTATIONS]
+    if edits and rules.details == "keep":
+        unsaid |= LedgerReading().unsaid_texts(agent, changes, edits, rules.likeness)
+    return unsaid
 
 
 def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:

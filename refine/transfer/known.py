@@ -107,7 +107,7 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        """Load the kept contents, but none that a session wrote: an undo may take them back."""
+        """Load the kept contents, but none that may be taken back."""
         # if SQL also compared the state, PostgreSQL would scan all core memories
         hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
@@ -116,14 +116,14 @@ class Known:
                 AgentMemory.constitutional,
                 AgentMemory.tags,
                 AgentMemory.discarded,
-                AgentMemory.is_written_by_session(),
+                AgentMemory.may_be_taken_back(),
             ).where(
                 AgentMemory.agent_id == agent.id,
                 AgentMemory.memory_type == CORE,
                 AgentMemory.content_hash == one_of_names(hashes),
             )
         )
-        for hashed, constitutional, tags, is_discarded, is_of_session in same:
-            if not (is_discarded or is_of_session):
+        for hashed, constitutional, tags, is_discarded, may_go in same:
+            if not (is_discarded or may_go):
                 protection = _Protection(constitutional, frozenset(tags))
                 self.cores.setdefault(hashed, []).append(protection)

@@ -420,6 +420,40 @@ def test_keeps_a_duplicate_whose_survivor_is_gone_whatever_the_settings(
     )
 
 
+def test_refuses_a_redo_that_would_leave_a_removed_duplicate_in_other_words(agent: Agent) -> None:
+    text = "Mira and Tomasz planted pear trees"
+    planted = factories.memory(agent, text)
+    db.session.commit()
+    session = refined(
+        agent,
+        lambda session, _: editing.update(
+            session, planted.id, "Tomasz and Mira planted pear trees"
+        ),
+    )
+    undo(session)
+    saved, existing = agent.ledger.remember(text, "core")
+    refined(agent)
+
+    assert not existing
+    assert memory(saved.id).discarded
+    assert refused(session) == (
+        f"no memory would still say what #{saved.id} said; nothing was redone"
+    )
+
+
+def test_a_redo_leaves_what_was_saved_since_although_it_was_there(agent: Agent) -> None:
+    first, _ = told_twice(agent)
+    session = refined(agent, lambda session, _: editing.delete(session, first.id))
+    undo(session)
+    saved, existing = agent.ledger.remember(first.content, "core")
+    db.session.commit()
+
+    redo(session)
+
+    assert not existing
+    assert not memory(saved.id).discarded
+
+
 def test_refuses_an_undo_that_a_redone_session_relies_on(agent: Agent) -> None:
     parts = [factories.memory(agent, text) for text in THIRDS]
     whole = factories.memory(agent, " ".join(reversed(THIRDS)))

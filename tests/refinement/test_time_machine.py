@@ -548,6 +548,30 @@ def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate
     assert text in {memory.content for memory in db.session.scalars(agent.ledger.core())}
 
 
+@pytest.mark.parametrize("merges", [False, True])
+def test_refuses_an_undo_that_would_leave_a_removed_duplicate_in_other_words(merges: bool) -> None:
+    agent = factories.agent("Mira and Tomasz planted pear trees", "Mira planted pear trees")
+    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
+    factories.ledger(agent, 400)
+    text = "Tomasz and Mira planted pear trees"
+    earlier = factories.session(agent)
+    if merges:
+        editing.consolidate(earlier, ids, text)
+    else:
+        editing.update(earlier, ids[0], text)
+    editing.complete(earlier, "Done.")
+    saved, existing = agent.ledger.remember(text, "core")
+    later = begun(agent)
+    later.finish("declined", "the agent declined")
+    db.session.commit()
+
+    (obstacle,) = conflict(earlier).obstacles
+
+    assert not existing
+    assert memory(saved.id).discarded
+    assert (obstacle.memory_id, obstacle.session_id) == (saved.id, later.id)
+
+
 def test_where_details_are_only_counted_an_undo_looks_at_none(
     app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,13 +101,13 @@ class Ledger:
     ) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these contents, and these tags.
 
-        Leaves out what a session wrote, since its rollback or undo would take back what the agent
-        saved, and what a user imported, who would learn that the agent saved the same.
+        Leaves out what may be taken back, although the agent saved it, and what a user imported,
+        who would learn that the agent saved the same.
         """
         return self.core().where(
             AgentMemory.content_hash.in_(hashes),
             AgentMemory.tags.contains(list(tags)),
-            ~AgentMemory.is_written_by_session(),
+            ~AgentMemory.may_be_taken_back(),
             ~AgentMemory.is_imported_by_user(),
         )
 

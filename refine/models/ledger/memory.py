@@ -13,6 +13,7 @@ from sqlalchemy import (
     SQLColumnExpression,
     and_,
     event,
+    exists,
     inspect,
     or_,
     select,
@@ -43,6 +44,10 @@ from refine.sealing import DataKey
 
 # The agent's columns that triggers write when a memory changes.
 FIGURES = ("core_tokens", "core_count", "ledger_version")
+
+_REWRITE_OR_RETURN = ("memory_refinement_update", "memory_refinement_rollback", "memory_restored")
+# Of running sessions; by name, because the model of this table imports this module.
+_ENTRIES = "session_entries"
 
 
 class AgentMemory(MemoryRow, Base):
@@ -133,16 +138,25 @@ class AgentMemory(MemoryRow, Base):
         return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
 
     @classmethod
-    def is_written_by_session(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that a session made it, or rewrote it."""
-        rewritten = select(AuditLog.id).where(
+    def may_be_taken_back(cls) -> ColumnElement[bool]:
+        """Return the SQL condition that it may go although its agent saves the same again.
+
+        An undo or a redo may take back what a session made or rewrote, and what was brought back
+        after it had gone. A running session may delete what it has shown.
+        """
+        rewritten_or_returned = select(AuditLog.id).where(
             AuditLog.agent_id == cls.agent_id,
-            AuditLog.action == "memory_refinement_update",
+            AuditLog.action.in_(_REWRITE_OR_RETURN),
             AuditLog.is_about_memory(cls.id),
         )
         # few memories were changed, so records are looked for last
         is_changed = cls.updated_at != cls.recorded_at
-        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten.exists()))
+        entries = Base.metadata.tables[_ENTRIES].c
+        return or_(
+            cls.session_id.is_not(None),
+            and_(is_changed, rewritten_or_returned.exists()),
+            exists().where(entries.memory_id == cls.id),
+        )
 
     @classmethod
     def is_imported_by_user(cls) -> ColumnElement[bool]:

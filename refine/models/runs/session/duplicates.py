@@ -1,6 +1,6 @@
 """Exact duplicates, removed before the agent is asked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
@@ -10,7 +10,10 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, Image
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.columns import one_of_names
+from refine.models.ledger import AgentMemory, Change, Image, changes_in, content_hash, is_kept
 from refine.models.ledger.bulk import Edit, discard_in_turn, lock_memories
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.session import RefinementSession
@@ -80,6 +83,41 @@ def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
             batch, texts = [], 0
     if batch:
         yield batch
+
+
+def left_without_copy(
+    agent: Agent, changes: Collection[Change], removals: Iterable[AuditLog]
+) -> set[tuple[int, int]]:
+    """Return which duplicates that these records removed have a copy, and none after ``changes``.
+
+    Each as the sequence of its record and the id of the memory. What a user imported is no copy.
+    """
+    key = agent.data_key()
+    removed = {
+        (record.sequence, change.memory_id): content_hash(change.before["content"], key)
+        for record in removals
+        for change in changes_in(record.data, record.sealed)
+        if change.before is not None and not is_kept(change.after)
+    }
+    same = agent.ledger.core().where(
+        AgentMemory.content_hash == one_of_names(set(removed.values())),
+        ~AgentMemory.is_imported_by_user(),
+    )
+    copies = {
+        memory.id: memory.content_hash for memory in db.session.scalars(same) if memory.is_genuine
+    }
+    imported = AgentMemory.ids_imported_by_users(agent.id) if removed else frozenset()
+    images = {change.memory_id: change.after for change in changes}
+    staying = {hashed for id_, hashed in copies.items() if id_ not in images} | {
+        content_hash(image["content"], key)
+        for id_, image in images.items()
+        if is_kept(image) and id_ not in imported
+    }
+    return {
+        place
+        for place, hashed in removed.items()
+        if hashed in copies.values() and hashed not in staying
+    }
 
 
 def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:

@@ -74,9 +74,17 @@ class Ending(SessionState, Attested):
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
-        """End after a failure: ``incomplete`` if something was changed, else ``failed``."""
+        """End after a failure: ``incomplete`` if something was changed, else ``failed``.
+
+        A session that somebody asked to stop ends like any other that is stopped: a failure would
+        be tried again.
+        """
         status: EndStatus = "incomplete" if self.mutation_count else "failed"
-        self.finish(status, reason, error_kind=error_kind, at=at)
+        user = None
+        if self.is_stop_requested:
+            status, user = self.stopped_status, self.stop_requested_by
+            reason = f"{self.stop_reason}; {reason}"
+        self.finish(status, reason, error_kind=error_kind, user=user, at=at)
 
     def finish(
         self,

@@ -317,8 +317,14 @@ class RefinementSession(Ending, Base):
 
     @classmethod
     def removable_now(cls, agent: Agent, at: datetime | None = None) -> int:
-        """Return how many tokens a session of the agent could remove if it began now."""
-        return cls.removable_of(agent.core_token_usage, agent, cls.removed_recently(agent, at))
+        """Return how many tokens a session of the agent could remove if it began now.
+
+        Counted memory by memory, as for a snapshot: figures on the agent's row prove nothing.
+        """
+        key = agent.data_key()
+        kept = core_memories(agent)
+        mass = sum(each.token_estimate for each in kept if each.is_genuine_under(key))
+        return cls.removable_of(mass, agent, cls.removed_recently(agent, at))
 
     @classmethod
     def removable_of(cls, mass: int, agent: Agent, removed_recently: int) -> int:

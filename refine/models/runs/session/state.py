@@ -162,6 +162,11 @@ class SessionState(RetriableRun):
         return "stopped on request" if by_user else "stopped on the command line"
 
     @property
+    def stopped_status(self) -> EndStatus:
+        """How a session ends that somebody asked to stop."""
+        return "skipped" if self.consented_at is None else "incomplete"
+
+    @property
     def can_stop(self) -> bool:
         """Whether a stop can still be requested."""
         return self.is_live and not self.is_stop_requested

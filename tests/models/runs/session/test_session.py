@@ -475,6 +475,22 @@ def test_the_first_request_to_stop_a_running_session_counts(session):
     assert session.stop_reason == "stopped on request"
 
 
+@pytest.mark.parametrize(("consented", "status"), [(False, "skipped"), (True, "incomplete")])
+def test_a_stopped_session_that_fails_before_it_stops_has_stopped(agent, consented, status):
+    boss = factories.user(account=agent.account)
+    session = factories.session(agent)
+    session.consented_at = session.started_at if consented else None
+    session.request_stop(boss)
+    factories.fall_silent(session)
+
+    assert session.end_if_lost()
+
+    assert (session.status, session.error_kind) == (status, "worker_lost")
+    assert session.end_reason == "stopped on request; the worker was lost"
+    assert not session.may_be_retried
+    assert factories.records(agent)[-1].user_id == boss.id
+
+
 def test_an_ended_session_cannot_be_stopped(session):
     editing.complete(session, "done")
 
