@@ -84,7 +84,7 @@ PAGES = {
     "/sessions?error=timeout": 10,
     "/sessions/compare?b=<uuid:session_id>": 14,
     "/sessions/<uuid:session_id>": 24,
-    "/sessions/<uuid:session_id>/redo": 22,
+    "/sessions/<uuid:session_id>/redo": 23,
     "/sessions/<uuid:session_id>/undo": 19,
     "/sessions/<uuid:session_id>/undo?and_after=1": 19,
     "/sign-in": 2,

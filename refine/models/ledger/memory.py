@@ -13,7 +13,6 @@ from sqlalchemy import (
     SQLColumnExpression,
     and_,
     event,
-    exists,
     inspect,
     or_,
     select,
@@ -46,8 +45,6 @@ from refine.sealing import DataKey
 FIGURES = ("core_tokens", "core_count", "ledger_version")
 
 _REWRITE_OR_RETURN = ("memory_refinement_update", "memory_refinement_rollback", "memory_restored")
-# Of running sessions; by name, because the model of this table imports this module.
-_ENTRIES = "session_entries"
 
 
 class AgentMemory(MemoryRow, Base):
@@ -142,21 +139,16 @@ class AgentMemory(MemoryRow, Base):
         """Return the SQL condition that it may go although its agent saves the same again.
 
         An undo or a redo may take back what a session made or rewrote, and what was brought back
-        after it had gone. A running session may delete what it has shown.
+        after it had gone.
         """
-        rewritten_or_returned = select(AuditLog.id).where(
+        rewritten_or_back = select(AuditLog.id).where(
             AuditLog.agent_id == cls.agent_id,
             AuditLog.action.in_(_REWRITE_OR_RETURN),
             AuditLog.is_about_memory(cls.id),
         )
         # few memories were changed, so records are looked for last
         is_changed = cls.updated_at != cls.recorded_at
-        entries = Base.metadata.tables[_ENTRIES].c
-        return or_(
-            cls.session_id.is_not(None),
-            and_(is_changed, rewritten_or_returned.exists()),
-            exists().where(entries.memory_id == cls.id),
-        )
+        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten_or_back.exists()))
 
     @classmethod
     def is_imported_by_user(cls) -> ColumnElement[bool]:

@@ -140,18 +140,6 @@ def test_a_copy_that_was_brought_back_does_not_stand_in_for_a_memory(agent):
     assert not existing
 
 
-def test_a_copy_that_a_running_session_shows_does_not_stand_in_for_a_memory(agent):
-    there = factories.memory(agent, "The Canary sang.")
-    session = factories.session(agent)
-
-    first, existing_meanwhile = agent.ledger.remember("The Canary sang.", "core")
-    session.finish("completed", "so it ended")
-    _, existing_afterwards = agent.ledger.remember("The Canary sang.", "core")
-
-    assert first is not there
-    assert (existing_meanwhile, existing_afterwards) == (False, True)
-
-
 @pytest.mark.parametrize(("by_user", "existing"), [(True, False), (False, True)])
 def test_a_copy_that_a_user_imported_confirms_no_guess(agent, by_user, existing):
     user = factories.user(account=agent.account) if by_user else None
