@@ -14,6 +14,7 @@ from refine.models.runs.session.ending import Reversal
 from refine.models.runs.session.notes import rollback_note, rollback_reason
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.quantities import abbreviated
+from refine.rules.retention import trips_breaker
 
 # The edits that the cap counts, and all edits of the loop. Duplicates are removed before the loop,
 # and stay removed after a rollback.
@@ -26,15 +27,15 @@ LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
 
 
 def check(session: RefinementSession, removed: int, at: datetime | None = None) -> bool:
-    """Roll the session back if it has ``removed`` more tokens than allowed; tell whether it did.
-
-    A session with an empty ledger is never rolled back.
-    """
-    if not session.memories_before or removed <= session.removable_tokens:
+    """Roll the session back if it has ``removed`` more tokens than allowed; tell whether it did."""
+    is_too_much = trips_breaker(
+        removed, removable=session.removable_tokens, memories_before=session.memories_before
+    )
+    if is_too_much:
+        roll_back(session, removed, at or clock.now())
+    else:
         session.removed_tokens = max(0, removed)
-        return False
-    roll_back(session, removed, at or clock.now())
-    return True
+    return is_too_much
 
 
 def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:

@@ -36,6 +36,7 @@ from refine.models.runs.session.statements import (
     WRITE,
     WRITE_WITH_NEW,
 )
+from refine.rules.retention import trips_breaker
 from refine.sealing import DataKey
 
 
@@ -207,20 +208,24 @@ class HeldSession:
         The session is rolled back entirely if it removed more than it may.
         """
         removed = self._values["removed_tokens"] + edit.removed_tokens
-        is_too_far = removed > self._values["removable_tokens"] and self._values["memories_before"]
+        is_too_much = trips_breaker(
+            removed,
+            removable=self._values["removable_tokens"],
+            memories_before=self._values["memories_before"],
+        )
         event = self._event(edit)
         (record,) = next_records(self._head, [(record_id, event)], self.agent.chain, at)
         written = {
             **appended(record, self._head),
             **altered(edit.memories),
             **counted(self.id, edit.entries, self.agent.key),
-            **self._figures(edit, None if is_too_far else removed),
+            **self._figures(edit, None if is_too_much else removed),
         }
         if edit.new is None:
             WRITE.execute(written)
         else:
             WRITE_WITH_NEW.execute({**written, **added(edit.new)})
-        if is_too_far:
+        if is_too_much:
             self._roll_back(removed, at)
         # a trigger counts each statement that writes memories
         return record, self.agent.ledger_version + (1 if edit.new is None else 2)
