@@ -98,7 +98,7 @@ def _stored(id_: int, agent_id: int, memory: NewMemory, key: DataKey, at: dateti
         sealed_extra=None if extra is None else key.seal(extra, Place(_EXTRA, id_)),
         session_id=None,
     )
-    stored.row_digest = stored.digest_of_row()
+    stored.sign()
     return stored
 
 
@@ -177,7 +177,7 @@ WHERE agent_memories.id = changed.id
 def _write(memories: Sequence[StoredMemory], images: Mapping[int, Image], at: datetime) -> None:
     for memory in memories:
         memory.apply(images[memory.id], at)
-        memory.row_digest = memory.digest_of_row()
+        memory.sign()
     db.session.execute(
         _DISCARDED,
         {

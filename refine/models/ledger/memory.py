@@ -342,17 +342,17 @@ def _forget_figures(_mapper: Mapper[Any], _connection: Connection, memory: Agent
 
 
 @event.listens_for(AgentMemory, "before_insert")
-def _digest_new_memory(_mapper: Mapper[Any], connection: Connection, memory: AgentMemory) -> None:
+def _sign_new_memory(_mapper: Mapper[Any], connection: Connection, memory: AgentMemory) -> None:
     """The digest covers the id, so the id must be known before the row is written."""
     row_id(memory, connection)
-    memory.row_digest = memory.digest_of_row()
+    memory.sign()
 
 
 @event.listens_for(AgentMemory, "before_update")
-def _digest_changed_memory(
+def _sign_changed_memory(
     _mapper: Mapper[Any], _connection: Connection, memory: AgentMemory
 ) -> None:
     if db.session.is_modified(memory, include_collections=False):
         if not inspect(memory).attrs.updated_at.history.has_changes():
             memory.updated_at = clock.now()
-        memory.row_digest = memory.digest_of_row()
+        memory.sign()

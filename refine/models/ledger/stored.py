@@ -95,7 +95,7 @@ class StoredMemory(MemoryValues):
 def altered(memories: Collection[StoredMemory]) -> dict[str, Any]:
     """Return the parameters of ``ALTERED`` for memories as they are to be; sign them."""
     for memory in memories:
-        memory.row_digest = memory.digest_of_row()
+        memory.sign()
     return {
         f"changed_{name}": array([getattr(each, name) for each in memories]) for name in _ALTERED
     }
@@ -103,5 +103,5 @@ def altered(memories: Collection[StoredMemory]) -> dict[str, Any]:
 
 def added(memory: StoredMemory) -> dict[str, Any]:
     """Return the parameters of ``ADDED`` for a new memory; sign it."""
-    memory.row_digest = memory.digest_of_row()
+    memory.sign()
     return {f"added_{name}": getattr(memory, name) for name in _ADDED}

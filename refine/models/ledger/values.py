@@ -180,6 +180,10 @@ class MemoryValues:
         """Tell whether ``is_genuine``; ``key`` is the agent's."""
         return bool(self.row_digest == self.digest_of_row(key))
 
+    def sign(self) -> None:
+        """Set the row's digest, after everything else that is to be written."""
+        self.row_digest = self.digest_of_row()
+
     def digest_of_row(self, key: DataKey | None = None) -> str:
         """Return the keyed digest that ``row_digest`` must hold: it covers every column."""
         return (key or self.data_key()).mac(self._row_text(), "agent_memories.row")
