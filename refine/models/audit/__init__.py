@@ -1,9 +1,10 @@
 """The audit log: append-only records in hash chains.
 
 ``chain`` has the chains and their heads, ``linking`` what a record tells and how it is linked to
-the one before. ``record`` writes them, ``chain_walk`` follows a chain up to its head, and
-``checkpoint`` keeps how far it was verified, ``verification`` what each verification found,
-``anchor`` where every chain stood. They take ids and a key, and know no other model.
+the one before. ``record`` writes them, and ``bulk`` many at once. ``chain_walk`` follows a chain up
+to its head, ``checkpoint`` keeps how far it was verified, ``verification`` what each verification
+found, ``anchor`` where every chain stood. ``kinds`` sorts the actions for those who look for one.
+They take ids and a key, and know no other model.
 """
 
 from refine.models.audit.chain import PLATFORM, Chain, ChainHead

@@ -2,8 +2,9 @@
 
 ``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
 them. ``memory`` is one memory and its verbs, ``row`` its columns, ``values`` what their values say,
-``stored`` the same read and written plainly, ``kept`` what a kept core memory is, ``image`` a
-memory's state before and after a change, ``history`` the mass over time.
+``stored`` the same read and written plainly, ``bulk`` many memories at once. ``kept`` says what a
+kept core memory is, ``image`` holds a memory's state before and after a change, ``history`` what
+records tell of memories, such as the mass over time, and ``profile`` how large and old they are.
 """
 
 from refine.models.ledger.image import (

@@ -1,4 +1,4 @@
-"""What audit records tell of memories, among it an agent's token mass over time."""
+"""What audit records tell of memories: the token mass over time, and which changed a memory."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -210,11 +210,12 @@ def effect_tokens(data: Mapping[str, Any]) -> int:
 def shown_data(record: AuditLog) -> dict[str, Any]:
     """Return ``data`` as it may leave the database: without what could confirm a guessed memory."""
     images = {"memories": images_in(record.data)} if "memories" in record.data else {}
-    shown: dict[str, Any] = _without({**record.data, **images}, _CONFIRM_GUESSES)
+    shown: dict[str, Any] = _without_guessable({**record.data, **images})
     return shown
 
 
-def _without(value: Any, hidden: frozenset[str]) -> Any:
+def _without_guessable(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without(each, hidden) for key, each in value.items() if key not in hidden}
-    return [_without(each, hidden) for each in value] if isinstance(value, list) else value
+        shown = value.items()
+        return {key: _without_guessable(each) for key, each in shown if key not in _CONFIRM_GUESSES}
+    return list(map(_without_guessable, value)) if isinstance(value, list) else value

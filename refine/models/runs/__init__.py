@@ -5,7 +5,7 @@ core memories, ``task`` adds to memory between sessions, ``access`` asks the age
 read. ``spending`` adds up what all of them cost, ``usage`` what they used, by agent, model and
 month, ``sums`` the ended ones; ``workload`` counts what waits, ``pulse`` remembers that for a day;
 ``answering`` tells which model answers; ``clock_mark`` remembers the clock's rounds, ``sweep`` what
-users asked of it.
+users asked of it; ``log`` writes a line for each run that ends.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant

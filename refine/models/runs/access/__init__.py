@@ -1,7 +1,7 @@
 """The mechanic's exception: a human's time-limited permission to read one agent's memories.
 
 ``terms`` is what a user asks for, ``asking_rules`` says who may ask, ``grant`` is the request, the
-agent's answer and the permission, ``ending`` how they end.
+agent's answer and the permission, ``ending`` how they end, ``viewed`` what was read under it.
 """
 
 from refine.models.runs.access.ending import END_REASONS, MAX_NOTE_CHARACTERS

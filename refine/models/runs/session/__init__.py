@@ -1,12 +1,11 @@
 """Refinement sessions.
 
-``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot;
-``ending`` its end;
-``duplicates``, ``editing`` and ``breaker`` are what happens in between, ``refusing`` which edits
-are not made, ``survival`` what the ledger must go on saying, ``held`` how an edit is written, with
-its ``statements``; ``entry`` is what is counted for each memory, ``notes`` what the agent is told
-at the end; ``scheduling`` who is due, and who must wait, ``prospects`` whom a sweep would ask;
-``totals`` sums over many.
+``state`` is what the row holds, ``session`` the noun and its life (queue, claim, snapshot),
+``ending`` its end. In between come ``duplicates``, ``editing`` and ``breaker``: ``refusing`` says
+which edits are not made, ``survival`` what the ledger must go on saying, ``held`` how an edit is
+written, with its ``statements``, and ``entry`` what is counted for each memory. ``notes`` is what
+the agent is told at the end. Of many sessions, ``scheduling`` says who is due and who must wait,
+``prospects`` whom a sweep would ask, ``estimate`` what that may cost, ``totals`` what they did.
 """
 
 from refine.models.runs.session.entry import SessionEntry
