@@ -19,17 +19,14 @@ from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.ledger import Change
 from refine.models.runs.session import Channel
+from refine.refinement.replay import Obstacle, Replay, in_effect, records_since
 from refine.refinement.time_machine import (
     TAKING_AWAY,
-    Obstacle,
-    Reversal,
     Undo,
     UndoConflict,
     carry_out,
     effect_of,
-    in_effect,
     no_longer_said,
-    records_since,
     require_last,
     require_no_live,
 )
@@ -105,16 +102,21 @@ def _planned(session: RefinementSession, through: Channel, at: datetime) -> Undo
     records = records_since(session)
     undo = _undo_in(records, session)
     _require_allowance(session, at)
-    reversal = Reversal(agent, [undo])
-    reversal.replay(at)
-    if reversal.blocked:
+    replay = Replay(agent, [undo], at)
+    if replay.blocked:
         later = [record for record in records if record.sequence > undo.sequence]
-        raise RedoConflict(*reversal.in_the_way(later))
-    changes = reversal.changes()
+        raise RedoConflict(*replay.in_the_way(later))
+    changes = replay.changes()
     if not changes:  # earlier versions also undid sessions that had left no changes
         raise Refused("the undo changed no memory, so there is nothing to redo")
     _require_still_said(agent, changes, _edits_without(undo))
-    return Undo(session, [session], effect_of(agent, changes), False, changes, [undo.sequence])
+    return Undo(
+        session,
+        [session],
+        effect_of(agent, changes),
+        changes=changes,
+        sequences=[undo.sequence],
+    )
 
 
 def _require_same_side(session: RefinementSession, through: Channel) -> None:

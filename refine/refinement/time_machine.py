@@ -1,8 +1,7 @@
 """The Time Machine: an ended session is undone from the audit log, exactly and content-blind.
 
-The session's records are replayed backwards, newest first. Each must find every memory in the
-state in which the record left it, and returns it to the state that the record found. A memory in
-another state is a conflict, and then nothing is changed. ``and_after`` also replays everything that
+The session's records are replayed backwards (``replay``). A memory that is no longer as a record
+left it is a conflict, and then nothing is changed. ``and_after`` also replays everything that
 happened since: sessions, toggles, restores. Memories saved since stay. An earlier undo and the
 records that it took back cancel out, and are skipped. ``redo`` undoes an undo.
 """
@@ -13,41 +12,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import undefer
+from sqlalchemy import select
 
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
-from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
+from refine.models import Agent, AuditLog, RefinementSession, User
+from refine.models.ledger import Change, change_memories
 from refine.models.runs.session import Channel
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.models.runs.session.duplicates import left_without_copy
 from refine.models.runs.session.survival import LedgerReading
+from refine.refinement.replay import Obstacle, Replay, in_effect, records_since, without_undos
 
 _DEDUP = "memory_refinement_dedup"
 # Edits that remove texts.
 TAKING_AWAY = (_DEDUP, *MUTATIONS)
-# Saved memories stay, whatever is undone around them.
-_SAVES = ("memory_saved", "memory_imported")
-# So does a promotion, though earlier changes of the promoted entry are undone.
-_PROMOTION = "memory_promoted"
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """A later record that changed a memory of the session."""
-
-    memory_id: int
-    record_id: int
-    sequence: int
-    action: str
-    at: datetime
-    session_id: object
-
-    def __str__(self) -> str:
-        return f"record {self.sequence} ({self.action}, {self.at:%Y-%m-%d %H:%M} UTC)"
 
 
 class UndoConflict(Refused):
@@ -204,16 +184,15 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         raise Refused(f"the session is {session.status}; it can be undone once it has ended")
     require_no_live(agent, "undo")
     records = records_since(session)
-    since = _still_in_force(records)
+    since = without_undos(records)
     ours = [record for record in since if and_after or record.session_id == session.id]
-    reversal = Reversal(agent, ours)
-    reversal.replay(at)
-    if reversal.blocked:
-        raise UndoConflict(*reversal.in_the_way(since), and_after=and_after)
-    changes = reversal.changes()
+    replay = Replay(agent, ours, at)
+    if replay.blocked:
+        raise UndoConflict(*replay.in_the_way(since), and_after=and_after)
+    changes = replay.changes()
     if not (session.has_changes or (and_after and any(map(_is_seen, changes)))):
         raise Refused("the session left no changes, so there is nothing to undo")
-    sessions = _sessions_of(session, reversal.records)
+    sessions = _sessions_of(session, replay.records)
     undone_ids = {undone.id for undone in sessions}
     later = [each for each in in_effect(records) if each.session_id not in undone_ids]
     if relying := _relying_on(agent, changes, later):
@@ -223,7 +202,7 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         sessions,
         effect_of(agent, changes),
         changes=changes,
-        sequences=sorted(record.sequence for record in reversal.records),
+        sequences=sorted(record.sequence for record in replay.records),
     )
 
 
@@ -248,7 +227,7 @@ def _relying_on(
     """The later edits that relied on texts which this undo would remove."""
     edits = {record.sequence: record for record in later}
     return [
-        _obstacle(memory_id, edits[sequence])
+        Obstacle.of(memory_id, edits[sequence])
         for sequence, memory_id in sorted(no_longer_said(agent, changes, later))
     ]
 
@@ -270,64 +249,6 @@ def no_longer_said(
     return unsaid
 
 
-def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:
-    return Obstacle(
-        memory_id,
-        record.id,
-        record.sequence,
-        record.action,
-        record.created_at,
-        record.session_id,
-    )
-
-
-def records_since(session: RefinementSession) -> Sequence[AuditLog]:
-    """The agent's records of memories since the session's first one, newest first."""
-    holds_images = AuditLog.data["image_version"].as_string().is_not(None)
-    first = select(func.min(AuditLog.sequence)).where(
-        AuditLog.session_id == session.id, AuditLog.agent_id == session.agent_id, holds_images
-    )
-    return db.session.scalars(
-        select(AuditLog)
-        .options(undefer(AuditLog.sealed_text))
-        .where(
-            AuditLog.agent_id == session.agent_id,
-            AuditLog.sequence >= first.scalar_subquery(),
-            holds_images,
-        )
-        .order_by(AuditLog.sequence.desc())
-    ).all()
-
-
-def _still_in_force(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos and what these took back, which cancel out.
-
-    A redo is a record like others: replayed backwards, it leads to the undo that it took back.
-    """
-    taken_back: set[int] = set()
-    in_force = []
-    for record in records:
-        if record.data.get("operation") == "undo":
-            taken_back.update(record.data["undone_records"])
-        elif record.sequence not in taken_back:
-            in_force.append(record)
-    return in_force
-
-
-def in_effect(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos, redos, and whatever these took back for good."""
-    taken_back: set[int] = set()
-    found = []
-    for record in records:
-        if record.sequence in taken_back:
-            continue
-        if record.data.get("operation") in ("undo", "redo"):
-            taken_back.update(record.data["undone_records"])
-        else:
-            found.append(record)
-    return found
-
-
 def _sessions_of(
     session: RefinementSession, records: Collection[AuditLog]
 ) -> list[RefinementSession]:
@@ -341,85 +262,6 @@ def _sessions_of(
             .with_for_update(key_share=True)
         )
     )
-
-
-@dataclass
-class _MemoryState:
-    """One memory during the replay: its present image, and the image reached so far."""
-
-    present: Image
-    target: Image
-    oldest_sequence: int = 0
-    is_blocked: bool = False
-    was_promoted: bool = False
-
-    def matches(self, left: Image) -> bool:
-        """Whether it has reached the state in which a record left it, apart from a promotion."""
-        type_then = {"memory_type": left["memory_type"]} if self.was_promoted else {}
-        return state_of({**self.target, **type_then}) == state_of(left)
-
-
-class Reversal:
-    """The replay of one agent's records, newest first."""
-
-    def __init__(self, agent: Agent, records: Sequence[AuditLog]) -> None:
-        self._steps = [
-            (record, change)
-            for record in records
-            if record.action not in _SAVES
-            for change in changes_in(record.data, record.sealed)
-            if not _is_journal_note(change)
-        ]
-        self.records = {record for record, _ in self._steps if record.action != _PROMOTION}
-        touched = {change.memory_id for _, change in self._steps}
-        self._states = {
-            id_: _MemoryState(memory.image(), memory.image())
-            for id_, memory in AgentMemory.lock_rows(agent, touched).items()
-        }
-
-    @property
-    def blocked(self) -> set[int]:
-        """The memories that are not as a record left them."""
-        return {id_ for id_, state in self._states.items() if state.is_blocked}
-
-    def replay(self, at: datetime) -> None:
-        """Take back each record, unless its memory is blocked."""
-        for record, change in self._steps:
-            state = self._states[change.memory_id]
-            if record.action == _PROMOTION:
-                state.was_promoted = True
-                continue
-            state.oldest_sequence = record.sequence
-            if state.is_blocked:
-                continue
-            if not state.matches(change.after):
-                state.is_blocked = True
-            else:
-                state.target = change.reversed_onto(state.target, at)
-
-    def changes(self) -> list[Change]:
-        """Return the changes that bring the memories to the images reached."""
-        return [
-            Change(id_, state.present, state.target)
-            for id_, state in sorted(self._states.items())
-            if state.target != state.present
-        ]
-
-    def in_the_way(self, since: Sequence[AuditLog]) -> tuple[list[Obstacle], set[int]]:
-        """Return which records ``since`` are in the way, and the memories changed without one."""
-        obstacles = [
-            _obstacle(id_, record)
-            for record in reversed(since)
-            if record not in self.records
-            for id_ in (memory["id"] for memory in record.data["memories"])
-            if id_ in self.blocked and record.sequence > self._states[id_].oldest_sequence
-        ]
-        explained = {obstacle.memory_id for obstacle in obstacles}
-        return obstacles, self.blocked - explained
-
-
-def _is_journal_note(change: Change) -> bool:
-    return change.before is None and change.after["memory_type"] == "journal"
 
 
 def effect_of(agent: Agent, changes: Sequence[Change]) -> Effect:
