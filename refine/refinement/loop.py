@@ -28,7 +28,7 @@ from refine.rules.context import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded, has_consented, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool
-from refine.tools.refinement import DEFINITION
+from refine.tools.refinement import ACTIONS, DEFINITION
 
 _NO_ROOM = "the context of the agent's model is too small for its prompts, journal and memories"
 
@@ -259,5 +259,4 @@ class SessionWorker(ModelWorker[RefinementSession]):
 def _shown_action(call: ToolCall) -> str:
     """The action of a call if it is one of the tool's; other words of a model are not shown."""
     action = call.arguments.get("action")
-    known = DEFINITION["function"]["parameters"]["properties"]["action"]["enum"]
-    return str(action) if action in known else "unreadable call"
+    return action if isinstance(action, str) and action in ACTIONS else "unreadable call"

@@ -19,7 +19,7 @@ from typing import Any
 from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
-from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
+from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.ledger.bulk import core_memories
 from refine.models.runs.session.entry import Entry, shown_alone
 from refine.prompts import as_block, as_entry, as_line
@@ -62,20 +62,20 @@ class LedgerExcerpt:
 
         A memory that would not fit even alone is left out.
         """
-        read = partial(cls, room_tokens=room_tokens, ledger_version=agent.ledger_version)
+        excerpt = partial(cls, room_tokens=room_tokens, ledger_version=agent.ledger_version)
         key, lines, entries = agent.data_key(), dict[int, str](), list[Entry]()
         for memory in core_memories(agent):
             lines[memory.id] = as_entry(memory.ledger_entry(key))
             entries.append(Entry.of(memory, key))
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
-            return read(list(lines.values()), frozenset(lines), None, entries)
+            return excerpt(list(lines.values()), frozenset(lines), None, entries)
         fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
         taken = itertools.accumulate(tokens[id_] for id_ in fitting)
         shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
         through_id, ids = shown[-1] if shown else None, frozenset(shown)
         shown_lines = [line for id_, line in lines.items() if id_ in ids]
-        return read(shown_lines, ids, through_id, shown_alone(entries, ids))
+        return excerpt(shown_lines, ids, through_id, shown_alone(entries, ids))
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:
@@ -169,12 +169,8 @@ def _rotated(ids: Iterable[int], after_id: int | None) -> list[int]:
 def _journal(agent: Agent, at: datetime) -> list[str]:
     """The journal of the last week, one entry per line."""
     return [
-        as_line(_journal_entry(memory)) for memory in db.session.scalars(agent.ledger.journal(at))
+        as_line(memory.dated_content()) for memory in db.session.scalars(agent.ledger.journal(at))
     ]
-
-
-def _journal_entry(memory: AgentMemory) -> dict[str, Any]:
-    return {"date": f"{memory.created_at:%Y-%m-%d}", "content": memory.content}
 
 
 def _last_session(session: RefinementSession) -> str:

@@ -285,11 +285,7 @@ def effect_of(agent: Agent, changes: Sequence[Change]) -> Effect:
 
 
 def _undo_note(plan: Undo, through: Channel) -> str:
-    who = "I" if through == "agent" else "an admin"
-    first = plan.session.created_at
-    what = (
-        f"my refinement session of {first:%Y-%m-%d}"
-        if len(plan.sessions) == 1
-        else f"my refinement session of {first:%Y-%m-%d} and what came after it"
-    )
-    return f"{who[0].upper()}{who[1:]} undid {what}: {plan.effect}."
+    who = "I" if through == "agent" else "An admin"
+    rest = " and what came after it" if len(plan.sessions) > 1 else ""
+    of = f"my refinement session of {plan.session.created_at:%Y-%m-%d}"
+    return f"{who} undid {of}{rest}: {plan.effect}."

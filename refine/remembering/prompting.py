@@ -8,7 +8,6 @@ Every memory, entry or message is one line of JSON, so that it cannot pose as an
 or a role.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from refine import prompts
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
-from refine.models import AgentMemory, MemoryTask
+from refine.models import MemoryTask
 from refine.models.runs.task import MAX_KEPT, saving
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.context import Room, last_that_fit, packed, tokens_at_most
@@ -62,7 +61,8 @@ def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
     wording = prompts.render(WORDINGS[task.kind].template, **_values(task, Layout([], 0, [[]]), 1))
     own_texts = [task.agent.effective_system_prompt, wording]
     room_tokens = room.for_content(own_texts)
-    memories = [as_line(_core_memory(each)) for each in _kept_core(task)]
+    kept = db.session.scalars(task.agent.ledger.core())
+    memories = [as_line(memory.dated_content()) for memory in kept]
     longest = max(map(tokens_at_most, lines), default=0)
     core = last_that_fit(memories, min(room_tokens // 2, room_tokens - longest))
     try:
@@ -92,11 +92,3 @@ def _values(task: MemoryTask, layout: Layout, part: int) -> dict[str, Any]:
         "max_kept": MAX_KEPT[task.kind],
         "style": as_block(style),
     }
-
-
-def _kept_core(task: MemoryTask) -> Iterable[AgentMemory]:
-    return db.session.scalars(task.agent.ledger.core())
-
-
-def _core_memory(memory: AgentMemory) -> dict[str, Any]:
-    return {"date": f"{memory.created_at:%Y-%m-%d}", "content": memory.content}

@@ -101,6 +101,10 @@ class MemoryValues:
             "content": self.content_under(key or self.data_key()),
         }
 
+    def dated_content(self) -> dict[str, str]:
+        """Return date and content, as the agent's model reads what it need not refer to."""
+        return {"date": f"{self.created_at:%Y-%m-%d}", "content": self.content}
+
     # -- images ----------------------------------------------------------------------------------
 
     def image(self) -> Image:
