@@ -26,7 +26,6 @@ from refine.models.settings_change import Changes, require_allowed, set_fields
 # The question that asks for access lists the changes by others in this time.
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
 
-
 _CHANGED = "agent_settings_update"
 _IMPORTED = "memory_imported"
 
@@ -46,8 +45,7 @@ class Configurable(AgentSettings):
         """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
 
         Writing a ``memory_reflection_prompt`` turns the daily reflection on, the default turns it
-        off.
-        Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
+        off. Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
         """
         if field == "name" and value is None:
             raise InvalidValue("name has no default; give one")
@@ -56,12 +54,12 @@ class Configurable(AgentSettings):
         before, reflected = getattr(self, field), self.reflects_daily
         setattr(self, field, value)
         after = getattr(self, field)
-        data = {"field": field, "by": "agent", "characters": len(str(after or ""))}
+        data: dict[str, Any] = {"by": "agent"}
         if field == "memory_reflection_prompt":
             self.reflects_daily = after is not None
             data["reflects_daily"] = self.reflects_daily
         if after != before or self.reflects_daily != reflected:
-            self._record_settings(at=at, data=data, sealed={"before": before, "after": after})
+            self._record_sealed(field, before, after, data, at=at)
 
     def configure(
         self,
@@ -100,57 +98,63 @@ class Configurable(AgentSettings):
             agent.note_lock()
         changes_of = {agent: set_fields(agent, fields) for agent in agents}
         changed = [agent for agent, changes in changes_of.items() if changes]
-        events_of = [(agent.chain, [agent._changed(changes_of[agent], user)]) for agent in changed]
+        events_of = [
+            (agent.chain, [agent._settings_event(changes_of[agent], user)]) for agent in changed
+        ]
         if events_of:
             AuditLog.record_in_chains(events_of, at=at)
         return changed
 
-    def _changed(self, changes: Changes, user: Actor) -> Event:
+    def _settings_event(self, changes: Changes, user: Actor) -> Event:
         data = {"changes": changes, "by": "user"}
         return to_record(_CHANGED, subject=("Agent", self.id), user=user, data=data)
 
     def configure_by_platform(self, actor: Mapping[str, Any], **fields: Any) -> list[str]:
         """Set fields of ``PLATFORM_FIELDS``; return the names of those that changed.
 
-        Recorded as ``agent_settings_update``, each prompt in a sealed record of its own; ``actor``
-        names the platform's token in the records. The agent is told in its journal. After
-        InvalidValue the caller rolls back. A new name, model or prompt changes the agent's
-        identity, as in ``configure``. Removing the ``memory_reflection_prompt`` ends the daily
-        reflection; only the agent itself can turn it on.
-
-        A prompt that the platform did not write last counts as changed even by the same words:
-        otherwise the platform, or a reader of the records, would learn that it guessed them.
+        Recorded as ``agent_settings_update``; ``actor`` names the platform's token in the records.
+        The agent is told in its journal. After InvalidValue the caller rolls back. A new name,
+        model or prompt changes the agent's identity, as in ``configure``.
         """
         require_allowed(fields, PLATFORM_FIELDS)
         self.lock()
         self.put_prompts_in_place()
-        before = {field: getattr(self, field) for field in PROMPTS if field in fields}
-        after = {field: fields.pop(field) for field in before}
-        unknown = before.keys() - self._prompts_last_written_by("platform")
+        prompts = {field: fields.pop(field) for field in PROMPTS if field in fields}
         changes = set_fields(self, fields)
         if changes:
             self._record_settings(data={"changes": changes, **actor})
-        for field, value in after.items():
+        changed = [*changes, *self._set_platform_prompts(prompts, actor)]
+        self._mark_identity_change(changed)
+        if changed:
+            self._note_changes_in_journal("My platform", changed)
+        return changed
+
+    def _set_platform_prompts(
+        self, prompts: Mapping[str, Any], actor: Mapping[str, Any]
+    ) -> list[str]:
+        """Set prompts as the platform, each with a sealed record; return which changed.
+
+        One that the platform did not write last counts as changed even by the same words:
+        otherwise the platform, or a reader of the records, would learn that it guessed them.
+        Removing the ``memory_reflection_prompt`` ends the daily reflection; only the agent itself
+        can turn it on.
+        """
+        before = {field: getattr(self, field) for field in prompts}
+        unknown = prompts.keys() - self._prompts_last_written_by("platform")
+        for field, value in prompts.items():
             if field in unknown:
                 setattr(self, field, None)  # so that equal words are sealed again
             setattr(self, field, value)
-            after[field] = getattr(self, field)
+        after = {field: getattr(self, field) for field in prompts}
         if after.get("memory_reflection_prompt", "") is None:
             self.reflects_daily = False
-        prompts = [
+        changed = [
             field
             for field, value in after.items()
             if value != before[field] or (value is not None and field in unknown)
         ]
-        for field in prompts:
-            self._record_settings(
-                data={"field": field, "characters": len(after[field] or ""), **actor},
-                sealed={"before": before[field], "after": after[field]},
-            )
-        changed = [*changes, *prompts]
-        self._mark_identity_change(changed)
-        if changed:
-            self._note_changes_in_journal("My platform", changed)
+        for field in changed:
+            self._record_sealed(field, before[field], after[field], actor)
         return changed
 
     def clear_refinement_prompt(self, *, user: Actor, at: datetime | None = None) -> bool:
@@ -160,12 +164,7 @@ class Configurable(AgentSettings):
         if before is None:
             return False
         self.refinement_prompt = None
-        self._record_settings(
-            user=user,
-            at=at,
-            data={"field": "refinement_prompt", "by": "user", "characters": 0},
-            sealed={"before": before, "after": None},
-        )
+        self._record_sealed("refinement_prompt", before, None, {"by": "user"}, user=user, at=at)
         self._mark_identity_change(["refinement_prompt"])
         self._note_changes_in_journal("An admin", ["refinement_prompt"], at)
         return True
@@ -246,6 +245,13 @@ class Configurable(AgentSettings):
             .where(AuditLog.agent_id == self.id, or_(of_all, field.in_(PROMPTS)))
             .order_by(AuditLog.sequence)
         )
+
+    def _record_sealed(
+        self, field: str, before: Any, after: Any, data: Mapping[str, Any], **about: Any
+    ) -> None:
+        """Record a change of one field, its values sealed: the data tells only how long it is."""
+        data = {"field": field, "characters": len(str(after or "")), **data}
+        self._record_settings(data=data, sealed={"before": before, "after": after}, **about)
 
     def _record_settings(self, **about: Any) -> None:
         self.record(_CHANGED, subject=("Agent", self.id), **about)
