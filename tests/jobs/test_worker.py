@@ -57,6 +57,8 @@ pytestmark = pytest.mark.slow
 YES = "YES, gladly."
 GAVE_UP = "restarting the worker"
 
+Begin = Callable[..., Service]
+
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
@@ -74,9 +76,7 @@ def scripted(environ: dict[str, str], model: ScriptedModel) -> dict[str, str]:
 
 
 @pytest.fixture
-def begin(
-    app: Flask, redis: Redis, scripted: dict[str, str], tmp_path: Path
-) -> Iterator[Callable[..., Service]]:
+def begin(app: Flask, redis: Redis, scripted: dict[str, str], tmp_path: Path) -> Iterator[Begin]:
     with services(scripted, tmp_path) as begun:
         yield begun
 
@@ -89,11 +89,24 @@ def waiting(model: ScriptedModel) -> Iterator[threading.Event]:
     answered.set()
 
 
-def worked_off(begin: Callable[..., Service]) -> Service:
+def worked_off(begin: Begin) -> Service:
     """A worker that was run until the queues were empty."""
     worker = begin("worker", "--burst")
     worker.wait()
     return worker
+
+
+def process_at_request(number: int, worker: Service, model: ScriptedModel) -> int:
+    """The process of a worker's jobs, once it has sent the model that many requests."""
+    eventually(lambda: len(model.requests) == number)
+    (horse,) = children_of(worker.pid)
+    return horse
+
+
+def kill_process_of(worker: Service, horse: int) -> None:
+    """Kill the process of a worker's jobs, and wait until the worker has worked off the rest."""
+    os.kill(horse, signal.SIGKILL)
+    worker.wait()
 
 
 def another_agent() -> Agent:
@@ -134,11 +147,7 @@ def test_a_worker_runs_queued_sessions_until_the_queue_is_empty(
 
 
 def test_two_workers_given_the_same_id_run_it_once(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.call("complete", summary="All is well.")
@@ -158,11 +167,7 @@ def test_two_workers_given_the_same_id_run_it_once(
 
 
 def test_a_worker_tells_what_it_works_on_and_once_frozen_counts_no_more(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.call("complete", summary="All is well.")
@@ -184,7 +189,7 @@ def test_a_worker_tells_what_it_works_on_and_once_frozen_counts_no_more(
 
 
 def test_a_job_of_a_session_that_was_stopped_asks_nothing(
-    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
+    agent: Agent, model: ScriptedModel, begin: Begin
 ) -> None:
     session = refine_later(agent, "cli")
     session.request_stop()
@@ -197,7 +202,7 @@ def test_a_job_of_a_session_that_was_stopped_asks_nothing(
 
 
 def test_requested_sessions_come_before_automatic_ones(
-    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
+    agent: Agent, model: ScriptedModel, begin: Begin
 ) -> None:
     model.http(401).http(401)
     swept = refine_later(agent, "weekly")
@@ -211,7 +216,7 @@ def test_requested_sessions_come_before_automatic_ones(
     ]
 
 
-def test_a_worker_runs_ticks_too(redis: Redis, begin: Callable[..., Service]) -> None:
+def test_a_worker_runs_ticks_too(redis: Redis, begin: Begin) -> None:
     queue(TICKS, redis).enqueue_call(TICK)
 
     worker = worked_off(begin)
@@ -221,7 +226,7 @@ def test_a_worker_runs_ticks_too(redis: Redis, begin: Callable[..., Service]) ->
 
 
 def test_a_worker_continues_after_a_failed_session(
-    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
+    agent: Agent, model: ScriptedModel, begin: Begin
 ) -> None:
     model.http(401).say(YES).call("complete", summary="All is well.")
     failed, completed = refine_later(agent, "cli"), refine_later(another_agent(), "cli")
@@ -234,7 +239,7 @@ def test_a_worker_continues_after_a_failed_session(
     assert [failed.status, completed.status] == ["failed", "completed"]
 
 
-def test_a_worker_without_redis_says_so_in_one_line(begin: Callable[..., Service]) -> None:
+def test_a_worker_without_redis_says_so_in_one_line(begin: Begin) -> None:
     worker = begin("worker", REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0")
 
     code = worker.wait()
@@ -246,7 +251,7 @@ def test_a_worker_without_redis_says_so_in_one_line(begin: Callable[..., Service
 
 
 def test_a_payload_that_names_another_function_is_not_run(
-    redis: Redis, agent: Agent, begin: Callable[..., Service], tmp_path: Path
+    redis: Redis, agent: Agent, begin: Begin, tmp_path: Path
 ) -> None:
     session = refine_later(agent, "cli")
     target = tmp_path / "made"
@@ -273,7 +278,7 @@ def test_a_payload_that_names_another_function_is_not_run(
     ids=lambda fields: next(iter(fields)),
 )
 def test_a_job_with_anything_that_refine_does_not_set_is_refused(
-    redis: Redis, agent: Agent, begin: Callable[..., Service], fields: dict[str, str]
+    redis: Redis, agent: Agent, begin: Begin, fields: dict[str, str]
 ) -> None:
     session = refine_later(agent, "cli")
     redis.hset(f"rq:job:{session.id}", mapping=fields)
@@ -313,7 +318,7 @@ def _planted(*arguments: object) -> None:
 
 @pytest.mark.parametrize("planted", [pickle.dumps(("os.mkdir", None, ("x",), {})), b"{", b"[1]"])
 def test_refuses_a_payload_that_is_not_a_call_and_runs_the_next_job(
-    redis: Redis, agent: Agent, begin: Callable[..., Service], planted: bytes
+    redis: Redis, agent: Agent, begin: Begin, planted: bytes
 ) -> None:
     session = refine_later(agent, "cli")
     redis.hset(f"rq:job:{session.id}", "data", planted)
@@ -329,7 +334,7 @@ def test_refuses_a_payload_that_is_not_a_call_and_runs_the_next_job(
     "field", ["timeout", "status", "created_at", "ttl", "description", b"\xff"], ids=str
 )
 def test_a_job_that_cannot_be_read_is_dropped_and_the_next_one_runs(
-    redis: Redis, agent: Agent, begin: Callable[..., Service], field: str | bytes
+    redis: Redis, agent: Agent, begin: Begin, field: str | bytes
 ) -> None:
     session = refine_later(agent, "cli")
     redis.hset(f"rq:job:{session.id}", field, b"\xff?")
@@ -345,7 +350,7 @@ def test_a_job_that_cannot_be_read_is_dropped_and_the_next_one_runs(
 
 
 def test_a_failed_job_leaves_no_content_behind_and_expires(
-    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin
 ) -> None:
     model.say(YES)
     session = refine_later(agent, "cli")
@@ -368,11 +373,7 @@ def test_a_failed_job_leaves_no_content_behind_and_expires(
 
 
 def test_the_job_timeout_fails_the_job_and_ends_its_session(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
@@ -389,11 +390,7 @@ def test_the_job_timeout_fails_the_job_and_ends_its_session(
 
 
 def test_the_job_timeout_keeps_the_edits_made(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).call("delete", id=first_kept(agent))
     model.say("too late").meanwhile(lambda: waiting.wait(20))
@@ -416,7 +413,7 @@ def test_a_session_whose_process_is_killed_ends_at_once_and_the_next_one_runs(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
-    begin: Callable[..., Service],
+    begin: Begin,
     waiting: threading.Event,
     after_a_change: bool,
     status: str,
@@ -428,11 +425,9 @@ def test_a_session_whose_process_is_killed_ends_at_once_and_the_next_one_runs(
     session = refine_later(agent, "cli")
     next_one = refine_later(another_agent(), "cli")
     worker = begin("worker", "--burst")
-    eventually(lambda: len(model.requests) == (3 if after_a_change else 1))
-    (horse,) = children_of(worker.pid)
+    horse = process_at_request(3 if after_a_change else 1, worker, model)
 
-    os.kill(horse, signal.SIGKILL)
-    worker.wait()
+    kill_process_of(worker, horse)
 
     assert worker.code == 0
     assert [line["session_id"] for line in worker.lines("session ended")] == [
@@ -448,22 +443,16 @@ def test_a_session_whose_process_is_killed_ends_at_once_and_the_next_one_runs(
 
 
 def test_a_request_for_access_whose_process_is_killed_fails_at_once(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say("YES").meanwhile(lambda: waiting.wait(20))
     reader = factories.user(account=agent.account)
     terms = AccessTerms("agent_asked", "to see why it declined", 15)
     grant = request_access_later(agent, reader, terms)
     worker = begin("worker", "--burst")
-    eventually(lambda: len(model.requests) == 1)
-    (horse,) = children_of(worker.pid)
+    horse = process_at_request(1, worker, model)
 
-    os.kill(horse, signal.SIGKILL)
-    worker.wait()
+    kill_process_of(worker, horse)
 
     db.session.rollback()
     db.session.refresh(grant)
@@ -472,19 +461,14 @@ def test_a_request_for_access_whose_process_is_killed_fails_at_once(
 
 
 def test_a_killed_session_that_cannot_be_ended_stops_no_other(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.say(YES).call("complete", summary="All is well.")
     session = refine_later(agent, "cli")
     next_one = refine_later(another_agent(), "cli")
     worker = begin("worker", "--burst")
-    eventually(lambda: len(model.requests) == 1)
-    (horse,) = children_of(worker.pid)
+    horse = process_at_request(1, worker, model)
     refused = session.id
     db.session.commit()
     sql.run(
@@ -495,8 +479,7 @@ def test_a_killed_session_that_cannot_be_ended_stops_no_other(
     )
 
     try:
-        os.kill(horse, signal.SIGKILL)
-        worker.wait()
+        kill_process_of(worker, horse)
     finally:
         sql.run("DROP FUNCTION refuse_end() CASCADE")
 
@@ -506,23 +489,17 @@ def test_a_killed_session_that_cannot_be_ended_stops_no_other(
 
 
 def test_killing_the_process_of_an_ended_session_changes_nothing(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say("No.").meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
     worker = begin("worker", "--burst")
-    eventually(lambda: len(model.requests) == 1)
-    (horse,) = children_of(worker.pid)
+    horse = process_at_request(1, worker, model)
     db.session.refresh(session)
     session.finish("declined", "the agent declined")
     db.session.commit()
 
-    os.kill(horse, signal.SIGKILL)
-    worker.wait()
+    kill_process_of(worker, horse)
 
     assert worker.lines("session ended") == []
     assert ended(session)
@@ -530,7 +507,7 @@ def test_killing_the_process_of_an_ended_session_changes_nothing(
 
 
 def test_a_session_continues_without_redis_and_its_worker_waits_for_it(
-    agent: Agent, model: ScriptedModel, begin: Callable[..., Service], waiting: threading.Event
+    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.call("complete", summary="All is well.")
@@ -560,7 +537,7 @@ def test_a_session_continues_without_redis_and_its_worker_waits_for_it(
 
 
 def test_a_worker_that_gave_up_is_replaced_when_redis_is_back(
-    redis: Redis, begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    redis: Redis, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "WORKER_TTL_SECONDS", 16)  # its heart beats every second
     service = begin("worker")
@@ -579,10 +556,7 @@ def test_a_worker_that_gave_up_is_replaced_when_redis_is_back(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_worker_can_be_stopped_before_it_is_replaced(
-    redis: Redis,
-    begin: Callable[..., Service],
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
+    redis: Redis, begin: Begin, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setattr(workers, "WORKER_TTL_SECONDS", 16)
     monkeypatch.setattr(workers, "_PAUSE_SECONDS", 60.0)
@@ -598,7 +572,7 @@ def test_a_worker_can_be_stopped_before_it_is_replaced(
 
 
 def test_a_worker_can_be_stopped_while_it_logs_that_it_is_replaced(
-    redis: Redis, begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+    redis: Redis, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class StoppingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         def format(self, record: logging.LogRecord) -> str:
@@ -641,13 +615,12 @@ def grow_silent(session: RefinementSession) -> None:
 
 
 def test_a_killed_worker_leaves_no_work_horse_behind_and_a_tick_ends_its_session(
-    agent: Agent, model: ScriptedModel, begin: Callable[..., Service], waiting: threading.Event
+    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
     worker = begin("worker")
-    eventually(lambda: len(model.requests) == 1)
-    (horse,) = children_of(worker.pid)
+    horse = process_at_request(1, worker, model)
 
     worker.kill()
     eventually(lambda: not is_alive(horse), seconds=5)
@@ -662,18 +635,13 @@ def test_a_killed_worker_leaves_no_work_horse_behind_and_a_tick_ends_its_session
 
 
 def test_a_lost_worker_can_change_nothing_more(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Callable[..., Service],
-    waiting: threading.Event,
+    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
     kept = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     model.say(YES).call("delete", id=kept[0]).meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
     worker = begin("worker", "--burst")
-    eventually(lambda: len(model.requests) == 2)
-    (horse,) = children_of(worker.pid)
+    horse = process_at_request(2, worker, model)
     os.kill(horse, signal.SIGSTOP)
     grow_silent(session)
     ticked = run_tick()
@@ -704,10 +672,7 @@ def worker(redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen
 
 
 def test_a_stopped_worker_ends_its_session_properly(
-    worker: "subprocess.Popen[str]",
-    agent: Agent,
-    model: ScriptedModel,
-    waiting: threading.Event,
+    worker: "subprocess.Popen[str]", agent: Agent, model: ScriptedModel, waiting: threading.Event
 ) -> None:
     model.say(YES).call("delete", id=first_kept(agent))
     model.say("too late").meanwhile(lambda: waiting.wait(30))
@@ -725,7 +690,7 @@ def test_a_stopped_worker_ends_its_session_properly(
     assert session.mutation_count == 1
 
 
-def test_an_idle_worker_stops_at_once(begin: Callable[..., Service], redis: Redis) -> None:
+def test_an_idle_worker_stops_at_once(begin: Begin, redis: Redis) -> None:
     worker = begin("worker")
     eventually(
         lambda: [redis.hget(key, "state") for key in redis.smembers("rq:workers")] == [b"idle"]
