@@ -24,8 +24,8 @@ from refine.models.people.recording import to_record
 from refine.rules.tokens import token_estimate
 from refine.sealing import DataKey, Place
 
-# An edit: the id of the memory that it is about, its changes, and the record's ``data``.
-Edit = tuple[int, list[Change], Mapping[str, Any]]
+# A removal: the id of the memory that it is about, its changes, and the record's ``data``.
+Removal = tuple[int, list[Change], Mapping[str, Any]]
 
 _CONTENT, _EXTRA = "agent_memories.content", "agent_memories.extra"
 _ATTRIBUTES = dict(AgentMemory.__mapper__.columns.items())
@@ -136,20 +136,20 @@ def lock_memories(agent: MemoryOwner, ids: Iterable[int]) -> dict[int, StoredMem
 
 def discard_in_turn(
     action: str,
-    edits: Iterable[Edit],
+    removals: Iterable[Removal],
     *,
     agent: MemoryOwner,
     locked: Mapping[int, StoredMemory],
     session_id: uuid.UUID,
     at: datetime,
 ) -> None:
-    """Discard and tag locked memories, each edit with its record.
+    """Discard and tag locked memories, each removal with its record.
 
-    An edit finds the memories as the edits before it left them.
+    A removal finds the memories as those before it left them.
     """
     key, mass = agent.data_key(), agent.core_tokens
     events, images = [], dict[int, Image]()
-    for subject_id, changes, data in edits:
+    for subject_id, changes, data in removals:
         about = about_changes(changes, key, mass, data)
         subject: tuple[Subject, object] = ("AgentMemory", subject_id)
         events.append(Event(action, session_id=session_id, subject=subject, **about))

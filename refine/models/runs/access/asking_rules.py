@@ -78,7 +78,7 @@ class AskingRules(Run, Attested):
             declines = cls._declines(agent)
         except RowAltered as altered:
             return str(altered)
-        return cls._bar(agent, user, declines)
+        return cls._reason_in(declines, agent, user)
 
     @classmethod
     def _declines(cls, agent: Agent) -> list[Self]:
@@ -101,9 +101,9 @@ class AskingRules(Run, Attested):
         return sorted(found.values(), key=_declined_at, reverse=True)
 
     @classmethod
-    def _bar(cls, agent: Agent, user: User, declines: Sequence[Self]) -> str | None:
+    def _reason_in(cls, declines: Sequence[Self], agent: Agent, user: User) -> str | None:
         """Return why the user may not ask after these declines; None if they may."""
-        if (barring := cls._barring(user, declines)) is not None:
+        if (barring := cls._barring_decline(user, declines)) is not None:
             what = f"a request of {user.email}"
             if barring.user_id != user.id:
                 what = f"somebody else before {user.email} joined or got a password through a link"
@@ -121,7 +121,7 @@ class AskingRules(Run, Attested):
         return None
 
     @classmethod
-    def _barring(cls, user: User, declines: Sequence[Self]) -> Self | None:
+    def _barring_decline(cls, user: User, declines: Sequence[Self]) -> Self | None:
         """Return the decline that keeps the user from asking; None if they may.
 
         Their own, or one before they joined, or before their password was last set through a link:

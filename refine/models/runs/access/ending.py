@@ -49,7 +49,7 @@ def _note(field: str, value: object) -> str | None:
     return None if value is None else bounded_text(value, field=field, limit=MAX_NOTE_CHARACTERS)
 
 
-class Ending(AskingRules):
+class GrantEnding(AskingRules):
     """The end of a request and of a grant."""
 
     sealed_reply: Mapped[Sealed | None] = mapped_column("reply", deferred=True)

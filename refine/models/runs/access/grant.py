@@ -32,7 +32,7 @@ from refine.models.runs.access.ending import (
     END_REASONS,
     ENDS,
     UNFINISHED,
-    Ending,
+    GrantEnding,
 )
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
@@ -58,7 +58,7 @@ class AccessAlreadyRequested(Refused):
         )
 
 
-class AccessGrant(Ending, Base):
+class AccessGrant(GrantEnding, Base):
     """One user's access to one agent's memories, from the request on."""
 
     __tablename__ = "access_grants"

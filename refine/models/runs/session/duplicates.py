@@ -14,7 +14,7 @@ from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_names
 from refine.models.ledger import AgentMemory, Change, Image, changes_in, content_hash, is_kept
-from refine.models.ledger.bulk import Edit, discard_in_turn, lock_memories
+from refine.models.ledger.bulk import Removal, discard_in_turn, lock_memories
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
@@ -32,12 +32,11 @@ def remove_duplicates(
 ) -> int:
     """Discard up to ``limit`` exact duplicates of kept core memories; return how many were.
 
-    ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
-    without a lock.
-
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
     imported are left alone: removing one would tell them that the agent has the same memory.
+    ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
+    without a lock.
     """
     at = at or clock.now()
     if copies is None:
@@ -45,17 +44,17 @@ def remove_duplicates(
     memories = lock_memories(session.agent, copies)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
-    edits = list(islice(_edits(in_order, at), limit))
+    removals = list(islice(_removals(in_order, at), limit))
     discard_in_turn(
         "memory_refinement_dedup",
-        edits,
+        removals,
         agent=session.agent,
         locked=memories,
         session_id=session.id,
         at=at,
     )
-    session.duplicates_removed += len(edits)
-    return len(edits)
+    session.duplicates_removed += len(removals)
+    return len(removals)
 
 
 def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
@@ -120,8 +119,8 @@ def left_without_copy(
     }
 
 
-def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:
-    """One edit for each duplicate among memories in the order of their hashes."""
+def _removals(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Removal]:
+    """One removal for each duplicate among memories in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
         staying = [memory for memory in group if memory.edit_lock] or group[:1]

@@ -68,7 +68,7 @@ class Reversal(NamedTuple):
 NO_REVERSAL = Reversal((), {}, None)
 
 
-class Ending(SessionState, Attested):
+class SessionEnding(SessionState, Attested):
     """A session's end."""
 
     def give_up(

@@ -34,7 +34,7 @@ from refine.models.people import User
 from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, errors_index
-from refine.models.runs.session.ending import END_ACTION, Ending
+from refine.models.runs.session.ending import END_ACTION, SessionEnding
 from refine.models.runs.session.entry import COUNTED, Entry, counted, shown_alone
 from refine.models.runs.session.state import (
     CONSENTED_ENDS,
@@ -74,7 +74,7 @@ class SessionRequest(NamedTuple):
     skip_reason: str | None = None
 
 
-class RefinementSession(Ending, Base):
+class RefinementSession(SessionEnding, Base):
     """One session: queued, claimed, measured, ended.
 
     What happens in between is in ``duplicates``, ``editing`` and ``breaker``.

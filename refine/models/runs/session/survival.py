@@ -59,7 +59,7 @@ def _edits_after() -> Select[AuditLog]:
     )
 
 
-class LedgerOwner(Protocol):
+class LedgerHolder(Protocol):
     """The agent, as far as its ledger is read."""
 
     @property
@@ -99,7 +99,7 @@ class LedgerReading:
     def losses(
         self,
         session_id: uuid.UUID,
-        agent: LedgerOwner,
+        agent: LedgerHolder,
         removed: Collection[StoredMemory],
         content: str | None,
         share: Decimal,
@@ -126,7 +126,7 @@ class LedgerReading:
 
     def unsaid_texts(
         self,
-        agent: LedgerOwner,
+        agent: LedgerHolder,
         changes: Iterable[Change],
         later: Iterable[AuditLog],
         share: Decimal,
@@ -210,7 +210,7 @@ class LedgerReading:
 
     def _remaining(
         self,
-        agent: LedgerOwner,
+        agent: LedgerHolder,
         gone: Collection[int],
         content: str | None,
         ignores: Callable[[int], bool],
@@ -221,7 +221,7 @@ class LedgerReading:
             if id_ not in gone and not ignores(id_):
                 yield reading
 
-    def _each_kept(self, agent: LedgerOwner) -> Iterator[tuple[int, Reading]]:
+    def _each_kept(self, agent: LedgerHolder) -> Iterator[tuple[int, Reading]]:
         """Read the kept core memories one after another, first those that were read before.
 
         A row that was changed outside the application carries nothing.
@@ -238,7 +238,7 @@ class LedgerReading:
         self._note_source(memory.agent_id, memory.source)
         self._kept[memory.id] = self._read(memory.content)
 
-    def _fetch(self, agent: LedgerOwner) -> bool:
+    def _fetch(self, agent: LedgerHolder) -> bool:
         """Fetch the next memories by date; tell whether there were any."""
         at_most = min(_FETCHED_FIRST + len(self._kept), _FETCHED_AT_ONCE)
         query, after = _FETCH, {"agent_id": agent.id, "at_most": at_most}
@@ -254,7 +254,7 @@ class LedgerReading:
             self._readings[text] = read(text)
         return self._readings[text]
 
-    def _read_changes(self, agent: LedgerOwner) -> None:
+    def _read_changes(self, agent: LedgerHolder) -> None:
         if self._version != agent.ledger_version:
             self._kept.clear()
             self._fetched.clear()
@@ -266,7 +266,7 @@ class LedgerReading:
 
     # -- what it said before ----------------------------------------------------------------------
 
-    def _read_originals(self, agent: LedgerOwner) -> None:
+    def _read_originals(self, agent: LedgerHolder) -> None:
         """Read the texts that sessions changed since they were last read.
 
         For each session and memory the text before the session's first edit counts. What the
