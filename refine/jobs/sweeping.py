@@ -4,7 +4,8 @@
 the clock continues with the others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -60,11 +61,11 @@ def sweep() -> Iterator[SweepOutcome]:
     following = select(Agent.id).order_by(Agent.id).limit(BATCH)
     while ids := db.session.scalars(following.where(Agent.id > after_id)).all():
         after_id = ids[-1]
-        outcomes = list(_noted(in_parts(ids, partial(_queue_needed, caps))))
+        outcomes = list(_of_each_agent(in_parts(ids, partial(_queue_needed, caps))))
         yield from outcomes
         # whom somebody held just then is waited for alone: nobody else waits with them
         for id_ in sorted({*ids} - {each.agent_id for each in outcomes}):
-            yield from _noted(in_parts([id_], partial(_queue_needed, caps, wait=True)))
+            yield from _of_each_agent(in_parts([id_], partial(_queue_needed, caps, wait=True)))
 
 
 def run_now(account: Account, user: User) -> SweepBatch:
@@ -89,16 +90,17 @@ def go_on(sweep_id: int, caps: CostCaps) -> SweepBatch:
     # first, as its user may have lost their rights since
     waiting = current.end_if_over() if current is not None else 0
     ids = current.next_ids(BATCH) if current is not None and waiting else []
-    outcomes = list(_noted(_outcomes(sweep_id, caps, ids)))
+    outcomes = list(_of_each_agent(_in_turn(sweep_id, caps, ids)))
     current = Sweep.locked(sweep_id)
     waiting = current.end_if_over() if current is not None else 0
     db.session.commit()
     return SweepBatch(outcomes, waiting)
 
 
-def _outcomes(
+def _in_turn(
     sweep_id: int, caps: CostCaps, ids: Sequence[int]
 ) -> Iterator[list[SweepOutcome] | Failed]:
+    """Serve these agents; one for which that fails has had its turn, too."""
     for outcome in in_parts(ids, partial(_work_on, sweep_id, caps)) if ids else ():
         if isinstance(outcome, Failed) and (current := Sweep.locked(sweep_id)) is not None:
             current.note({outcome.agent_id: False})
@@ -115,22 +117,20 @@ def _work_on(sweep_id: int, caps: CostCaps, ids: Sequence[int]) -> list[SweepOut
     if current.work is None:
         outcomes = _queue_needed(caps, ids, user=current.user, wait=wait)
     else:
-        outcomes = _carry_out(current, ids, wait=wait)
+        outcomes = _do_work(current, ids, wait=wait)
     is_done = {each.agent_id: each.is_done for each in outcomes}
     current.note({id_: is_done.get(id_) for id_ in ids})
     return outcomes
 
 
-def _carry_out(current: Sweep, ids: Sequence[int], *, wait: bool) -> list[SweepOutcome]:
+def _do_work(current: Sweep, ids: Sequence[int], *, wait: bool) -> list[SweepOutcome]:
     """Do for these agents what somebody asked for them, in this transaction."""
     mine = select(Agent.id).where(Agent.account_id == current.account_id)
     agents, at, user = Agent.lock_due(mine, ids, wait=wait), clock.now(), current.user
     if current.work == "refine":
         candidates = Candidates(agents, at)
         decided = {agent: decided_on_request(agent, candidates, at) for agent in agents}
-        requests = [each for each in decided.values() if isinstance(each, SessionRequest)]
-        RefinementSession.queue_all(requests, user=user, at=at)
-        return [_outcome_of(agent, each) for agent, each in decided.items()]
+        return _queued(decided, user, at)
     changed = Agent.configure_all(agents, user=user, at=at, **_settings(current))
     return [
         SweepOutcome(agent.id, agent.name, "changed", is_changed=True)
@@ -151,14 +151,14 @@ def _settings(current: Sweep) -> dict[str, Any]:
     return {"paused": current.work == "pause"}
 
 
-def _noted(outcomes: Iterable[list[SweepOutcome] | Failed]) -> Iterator[SweepOutcome]:
-    for outcome in outcomes:
-        if not isinstance(outcome, Failed):
-            yield from outcome
+def _of_each_agent(parts: Iterable[list[SweepOutcome] | Failed]) -> Iterator[SweepOutcome]:
+    """Yield the outcome for each agent, a failure in words."""
+    for part in parts:
+        if not isinstance(part, Failed):
+            yield from part
             continue
-        is_refused = isinstance(outcome.fault, RefineError)
-        said = outcome.said if is_refused else f"failed: {outcome.said}"
-        yield SweepOutcome(outcome.agent_id, db.session.get_one(Agent, outcome.agent_id).name, said)
+        said = part.said if isinstance(part.fault, RefineError) else f"failed: {part.said}"
+        yield SweepOutcome(part.agent_id, db.session.get_one(Agent, part.agent_id).name, said)
 
 
 def _queue_needed(
@@ -168,11 +168,20 @@ def _queue_needed(
     agents = Agent.lock_due(select(Agent.id), ids, wait=wait)
     at = clock.now()
     candidates = Candidates(agents, at, caps)
-    decided = [(agent, decided_in_sweep(agent, candidates, at)) for agent in agents]
-    requests = [each for _, each in decided if isinstance(each, SessionRequest)]
+    decided = {agent: decided_in_sweep(agent, candidates, at) for agent in agents}
+    outcomes = _queued(decided, user, at)
+    waiting = [agent for agent, each in decided.items() if each == DISPATCHED_AGAIN]
+    RefinementSession.dispatch_again(waiting)
+    return outcomes
+
+
+def _queued(
+    decided: Mapping[Agent, SessionRequest | str], user: User | None, at: datetime
+) -> list[SweepOutcome]:
+    """Queue the sessions that were decided on; return the outcome for each agent."""
+    requests = [each for each in decided.values() if isinstance(each, SessionRequest)]
     RefinementSession.queue_all(requests, user=user, at=at)
-    RefinementSession.dispatch_again([agent for agent, each in decided if each == DISPATCHED_AGAIN])
-    return [_outcome_of(agent, each) for agent, each in decided]
+    return [_outcome_of(agent, each) for agent, each in decided.items()]
 
 
 def _outcome_of(agent: Agent, decided: SessionRequest | str) -> SweepOutcome:
