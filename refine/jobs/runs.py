@@ -4,7 +4,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from rq import get_current_job
 from rq.timeouts import JobTimeoutException
@@ -20,6 +20,8 @@ from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
 from refine.refinement.loop import refine
 from refine.remembering.task_worker import run_task
+
+AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 
 
 class RunFault(Exception):
@@ -86,10 +88,7 @@ def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSes
     Raises SessionAlreadyLive. If it cannot be handed over yet, it waits: ``dispatched_at`` is None,
     and the clock hands it over later.
     """
-    session = RefinementSession.queue(agent, trigger, **fields)
-    db.session.commit()
-    dispatch_if_possible()
-    return session
+    return _handed_over(RefinementSession.queue(agent, trigger, **fields))
 
 
 def extract_later(agent: Agent, conversation: object) -> MemoryTask:
@@ -98,10 +97,7 @@ def extract_later(agent: Agent, conversation: object) -> MemoryTask:
     ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused or TooMany
     with nothing stored.
     """
-    task = MemoryTask.extract(agent, conversation)
-    db.session.commit()
-    dispatch_if_possible()
-    return task
+    return _handed_over(MemoryTask.extract(agent, conversation))
 
 
 def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> AccessGrant:
@@ -109,17 +105,18 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
 
     Raises Refused, and AccessAlreadyRequested if there is one.
     """
-    return _dispatched(AccessGrant.request(agent, user, terms))
+    return _handed_over(AccessGrant.request(agent, user, terms))
 
 
 def more_access_later(
     grant: AccessGrant, user: User, purpose: object, duration_minutes: object
 ) -> AccessGrant:
     """Add a reader's request for more, then continue as ``request_access_later`` does."""
-    return _dispatched(grant.ask_for_more(user, purpose, duration_minutes))
+    return _handed_over(grant.ask_for_more(user, purpose, duration_minutes))
 
 
-def _dispatched(requested: AccessGrant) -> AccessGrant:
+def _handed_over(run: AnyRun) -> AnyRun:
+    """Commit the waiting run and dispatch it, if possible; return it."""
     db.session.commit()
     dispatch_if_possible()
-    return requested
+    return run

@@ -143,11 +143,11 @@ class _Tick:
     def end_lost(self) -> None:
         """End the runs whose worker sends no heartbeat."""
         for kind in RUN_JOBS:
-            self._one_by_one(kind.select_agents_with_lost(), partial(self._end_lost, kind))
+            self._each(kind.select_agents_with_lost(), partial(self._end_lost, kind), at_once=1)
 
     def end_lapsed_tasks(self) -> None:
         """End the memory tasks that waited for too long, and delete their conversations."""
-        self._one_by_one(task_scheduling.lapsed(self.at), self._end_lapsed_tasks)
+        self._each(task_scheduling.lapsed(self.at), self._end_lapsed_tasks, at_once=1)
 
     def end_access(self) -> None:
         """End expired grants and lapsed requests for access."""
@@ -311,13 +311,10 @@ class _Tick:
         self._deadline = time.monotonic() + LONGEST_STEP_SECONDS
         self._guarded(step, step=step.__name__)
 
-    def _one_by_one(self, due: Select[int], serve: _Serve) -> None:
-        self._each(due, serve, at_once=1)
-
     def _each(
         self, due: Select[int], serve: _Serve, after_id: int = 0, at_once: int = BATCH
     ) -> Progress:
-        """Serve the agents of the query, in batches, within the time limit.
+        """Serve the agents of the query, ``at_once`` together, within the time limit.
 
         Skips agents that another transaction has locked. One agent's failure stops no other.
         """

@@ -46,7 +46,6 @@ _MALLOC = {-8: 1, -3: 128 * 1024, -1: 128 * 1024}
 
 # How often idle workers do RQ's maintenance; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
-RESULT_TTL_SECONDS = 0
 
 # A worker stops within ten seconds; a job that has not ended by then is killed.
 STOP_SECONDS = 8.0
@@ -225,7 +224,7 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
                     serializer=JSONSerializer,
                     worker_ttl=WORKER_TTL_SECONDS,
                     job_monitoring_interval=MONITORING_SECONDS,
-                    default_result_ttl=RESULT_TTL_SECONDS,
+                    default_result_ttl=0,
                 )
                 worker.work(burst=burst, logging_level="WARNING")
         except StopRequested:  # between two workers
@@ -271,7 +270,7 @@ def _prepare_to_fork() -> None:
     """A child must not use its parent's connections: it could read another child's results."""
     engine = db.engine
     engine.dispose()  # an idle worker needs none
-    os.register_at_fork(after_in_child=lambda: _dispose(engine))
+    os.register_at_fork(after_in_child=partial(engine.dispose, close=False))
     _return_large_blocks()
     gc.collect()
     gc.freeze()
@@ -283,7 +282,3 @@ def _return_large_blocks() -> None:
     if hasattr(c_library, "mallopt"):
         for parameter, value in _MALLOC.items():
             c_library.mallopt(parameter, value)
-
-
-def _dispose(engine: Any) -> None:
-    engine.dispose(close=False)
