@@ -229,10 +229,10 @@ class Settings:
         return dataclasses.replace(self, database_url=self.owner_database_url or self.database_url)
 
 
-def is_installed(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether this environment has a database, given by URL or embedded."""
-    has_url = bool(_given(environ, "DATABASE_URL"))
-    return has_url or Path(_data_dir(environ), _DATABASE).is_dir()
+def is_installed() -> bool:
+    """Tell whether the environment has a database, given by URL or embedded."""
+    has_url = bool(_given(os.environ, "DATABASE_URL"))
+    return has_url or Path(_data_dir(os.environ), _DATABASE).is_dir()
 
 
 def current() -> Settings:

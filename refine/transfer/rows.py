@@ -154,9 +154,9 @@ def subject_prefix(subject: str) -> str:
     return f"{line} "
 
 
-def plain_id(row: Mapping[str, Any], name: str = "id") -> str | None:
+def plain_id(row: Mapping[str, Any]) -> str | None:
     """Return an id that is text or an integer, as text; None if there is none."""
-    value = row.get(name)
+    value = row.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value.strip() or None if isinstance(value, str) else None

@@ -11,11 +11,9 @@ from refine.models.paging import OneOf, Page, select_page
 PAGE_ROWS = 50
 
 
-def page_of(
-    query: Select[Any], *, rows: int = PAGE_ROWS, name: str = "page", one_of: OneOf | None = None
-) -> Page:
-    """Return the page that the URL's ``name`` asks for, or 400; the query needs a unique order."""
+def page_of(query: Select[Any], *, one_of: OneOf | None = None) -> Page:
+    """Return the page that the URL asks for, or 400; the query needs a unique order."""
     try:
-        return select_page(query, rows, request.args.get(name) or None, one_of)
+        return select_page(query, PAGE_ROWS, request.args.get("page") or None, one_of)
     except InvalidValue:
         abort(400, "This page of the list does not exist; start from the first page.")

@@ -271,24 +271,19 @@ def change_memories(
     *,
     agent: MemoryOwner,
     data: Mapping[str, Any] | None = None,
-    sealed: Mapping[str, Any] | None = None,
-    locked: Mapping[int, AgentMemory] | None = None,
     **record: Any,
 ) -> AuditLog:
     """Lock the memories, write the record, then change them; return the record.
 
-    ``locked`` are those that the caller has locked already, by ``lock_rows``. The record comes
-    first because it is what permits a change to a constitutional memory. A change without
-    ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
+    The record comes first because it is what permits a change to a constitutional memory. A change
+    without ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
     ``recording.record``.
     """
-    memories = dict(locked or {})
-    unlocked_ids = {change.memory_id for change in changes if change.before is not None}
-    unlocked_ids -= set(memories)
-    memories |= AgentMemory.lock_rows(agent, unlocked_ids) if unlocked_ids else {}
+    ids = {change.memory_id for change in changes if change.before is not None}
+    memories = AgentMemory.lock_rows(agent, ids) if ids else {}
     db.session.flush()
     chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
-    about = about_changes(changes, key, mass, data, sealed)
+    about = about_changes(changes, key, mass, data)
     log = recording.record(action, chain=chain, **about, **record)
     apply_changes(changes, memories, log.created_at)
     return log

@@ -27,10 +27,9 @@ def remove_duplicates(
     session: RefinementSession,
     at: datetime | None = None,
     *,
-    limit: int = BATCH,
     copies: Sequence[int] | None = None,
 ) -> int:
-    """Discard up to ``limit`` exact duplicates of kept core memories; return how many were.
+    """Discard up to ``BATCH`` exact duplicates of kept core memories; return how many were.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
@@ -40,11 +39,11 @@ def remove_duplicates(
     """
     at = at or clock.now()
     if copies is None:
-        copies = next(batches_of_copies(session.agent_id, limit), ())
+        copies = next(batches_of_copies(session.agent_id), ())
     memories = lock_memories(session.agent, copies)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
-    removals = list(islice(_removals(in_order, at), limit))
+    removals = list(islice(_removals(in_order, at), BATCH))
     discard_in_turn(
         "memory_refinement_dedup",
         removals,

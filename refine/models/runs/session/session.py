@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -280,11 +280,9 @@ class RefinementSession(SessionEnding, Base):
         db.session.flush()
 
     @classmethod
-    def removed_recently(
-        cls, agent: Agent, at: datetime | None = None, *, window: timedelta = ROLLING_WINDOW
-    ) -> int:
-        """Return how many tokens sessions removed within ``window``, without undone sessions."""
-        since = (at or clock.now()) - window
+    def removed_recently(cls, agent: Agent, at: datetime | None = None) -> int:
+        """Return how many tokens sessions removed in the rolling window, without undone ones."""
+        since = (at or clock.now()) - ROLLING_WINDOW
         return cls.removed_since(since, cls.ended_since(since, [agent.id])[agent.id])
 
     @classmethod
