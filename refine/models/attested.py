@@ -186,13 +186,13 @@ def keyed_hash_of(hashed: str, context: str) -> str:
     return WrappedKey.platform_key().mac(hashed, context)
 
 
-def plain_rows(kind: type["Attested"], *columns: Any) -> Select[Any]:
+def plain_rows(kind: type[Attested], *columns: Any) -> Select[Any]:
     """Return the query of rows as they are stored, without objects, and of further columns."""
     attested = attested_columns(kind).items()
     return select(*(column.label(name) for name, column in attested), *columns)
 
 
-def plain_digest(kind: type["Attested"], row: Row[Any]) -> str:
+def plain_digest(kind: type[Attested], row: Row[Any]) -> str:
     """Return the digest that a row must carry, read by column as ``plain_rows`` does."""
     return _digest(kind, row._asdict())
 

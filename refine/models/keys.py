@@ -84,7 +84,8 @@ class WrappedKey(Base):
     @classmethod
     def platform(cls) -> "WrappedKey":
         """Return the platform's key; the first call makes it."""
-        if (found := cls._platform()) is not None:
+        found = db.session.execute(_of_platform()).scalar_one_or_none()
+        if found is not None:
             return found
         made = cls._new("platform", _PLATFORM)
         db.session.execute(
@@ -172,10 +173,6 @@ class WrappedKey(Base):
     def bind_platform(cls) -> None:
         """Bind the platform's key."""
         cls.platform().bind(_PLATFORM)
-
-    @classmethod
-    def _platform(cls) -> "WrappedKey | None":
-        return db.session.execute(_of_platform()).scalar_one_or_none()
 
 
 @cache

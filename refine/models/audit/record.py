@@ -58,7 +58,7 @@ from refine.models.audit.linking import (
 from refine.models.columns import DigestChange, next_ids, place_of
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import unrecorded_updates
-from refine.sealing import DataKey, Place, is_unbound
+from refine.sealing import DataKey, is_unbound
 
 RECORD_IDS = Sequence("audit_logs_id_seq")
 
@@ -199,14 +199,14 @@ class AuditLog(Base):
 
     @classmethod
     def record_all(
-        cls, events: Collection["Event"], *, chain: Chain, at: datetime | None = None
+        cls, events: Collection[Event], *, chain: Chain, at: datetime | None = None
     ) -> list["AuditLog"]:
         """Append a record of each event, as ``record`` does, in a few statements for all."""
         return cls.record_in_chains([(chain, events)], at=at)
 
     @classmethod
     def record_in_chains(
-        cls, events_of: Collection[tuple[Chain, Collection["Event"]]], *, at: datetime | None = None
+        cls, events_of: Collection[tuple[Chain, Collection[Event]]], *, at: datetime | None = None
     ) -> list["AuditLog"]:
         """Append records to several chains, in a few statements for all."""
         db.session.flush()
@@ -232,12 +232,10 @@ class AuditLog(Base):
     def sealed_under(self, key: DataKey) -> dict[str, Any]:
         """Return ``sealed`` of a record that has it; ``key`` is that of the chain."""
         is_in_place = is_unbound(self.sealed_text) and self.is_linked()
-        opened = key.open(self.sealed_text or b"", self._place(), allow_unbound=is_in_place)
+        place = place_of(self, "sealed")
+        opened = key.open(self.sealed_text or b"", place, allow_unbound=is_in_place)
         contents: dict[str, Any] = json.loads(opened)
         return contents
-
-    def _place(self) -> Place:
-        return place_of(self, "sealed")
 
     def is_linked(self) -> bool:
         """Whether the record is as it was written, after the record before it."""

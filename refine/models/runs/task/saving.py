@@ -37,7 +37,7 @@ def promote(
     at = at or clock.now()
     chosen = _entries(task, ids)
     cores = _cores(task, {entry.content_hash for entry in chosen})
-    promoted: list[int] = []
+    promoted: list[AgentMemory] = []
     repeating: dict[int, int] = {}
     for entry in chosen:
         same = cores[entry.content_hash]
@@ -45,21 +45,20 @@ def promote(
         if repeated is not None:
             repeating[entry.id] = repeated
         else:
-            promoted.append(entry.id)
+            promoted.append(entry)
             same.append((entry.id, set(entry.tags)))
     _count_or_refuse(task, len(promoted))
-    for entry in chosen:
-        if entry.id in promoted:
-            before = entry.image()
-            change_memories(
-                "memory_promoted",
-                [Change(entry.id, before, {**before, "memory_type": "core"})],
-                agent=task.agent,
-                subject=("AgentMemory", entry.id),
-                data=_task_data(task, "promote"),
-                at=at,
-            )
-    return promoted, repeating
+    for entry in promoted:
+        before = entry.image()
+        change_memories(
+            "memory_promoted",
+            [Change(entry.id, before, {**before, "memory_type": "core"})],
+            agent=task.agent,
+            subject=("AgentMemory", entry.id),
+            data=_task_data(task, "promote"),
+            at=at,
+        )
+    return [entry.id for entry in promoted], repeating
 
 
 def save(
