@@ -9,7 +9,7 @@ from psycopg.types.json import Json
 from sqlalchemy import event, text
 
 from refine.extensions import db
-from refine.models.integrity import attested_kinds
+from refine.models.attested_rows import attested_kinds
 from refine.models.upgrading import add_missing_digests
 
 

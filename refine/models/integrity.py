@@ -12,15 +12,15 @@ from operator import attrgetter
 from typing import Any
 
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import undefer
 
 from refine import clock
-from refine.errors import RefineError
 from refine.extensions import db, read_plainly
 from refine.models.agent import Agent
-from refine.models.attested import Attested, plain_rows
-from refine.models.audit import AuditLog, ChainHead, Verification
+from refine.models.attested import plain_rows
+from refine.models.attested_rows import OwnedRows, rows_of_accounts, rows_of_agents
+from refine.models.audit import ChainHead, Verification
 from refine.models.audit.chain_walk import (
     headless_chains,
     is_platform_chain_lost,
@@ -32,14 +32,12 @@ from refine.models.audit.chain_walk import (
 from refine.models.audit.checkpoint import Checkpoint, still_there
 from refine.models.audit.verification import ChainResult
 from refine.models.chain_verification import ChainVerification
-from refine.models.clients import ApiToken
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
 from refine.models.ledger.stored import COLUMNS
-from refine.models.people import Account, Invitation, SignIn, User
-from refine.models.runs.access import AccessGrant
+from refine.models.people import Account
 from refine.models.runs.session import RefinementSession
-from refine.models.runs.sweep import Sweep
+from refine.models.unreadable import unverifiable
 
 _BATCH = 500
 # So many chains are verified together.
@@ -115,7 +113,7 @@ def verify_chains(chain_ids: Collection[int], *, in_full: bool = True) -> list[C
             db.session.rollback()
         if len(chain_ids) > 1:
             return [verify_chains([id_], in_full=in_full)[0] for id_ in chain_ids]
-        return [_unverifiable(id_, error) for id_ in chain_ids]
+        return [unverifiable(id_, error) for id_ in chain_ids]
     finally:
         if is_ours:
             db.session.commit()
@@ -177,8 +175,8 @@ def _compare(chains: dict[int, ChainVerification]) -> None:
     agents = {each.head.agent_id: each for each in chains.values() if each.head.agent_id}
     accounts = {each.head.account_id: each for each in chains.values() if each.head.account_id}
     _compare_memories({id_: each for id_, each in agents.items() if each.problem is None})
-    _compare_rows(_rows_of_agents(agents), agents)
-    _compare_rows(_rows_of_accounts(accounts), accounts)
+    _compare_rows(rows_of_agents(agents), agents)
+    _compare_rows(rows_of_accounts(accounts), accounts)
     for chain in chains.values():
         chain.attempt(chain.miss_no_row)
 
@@ -209,7 +207,7 @@ def _newest_sessions(agent_ids: Collection[int]) -> dict[int, datetime]:
     return {row.agent_id: row.at for row in found}
 
 
-def _compare_rows(rows_of: "_Rows", chains: dict[int, ChainVerification]) -> None:
+def _compare_rows(rows_of: OwnedRows, chains: dict[int, ChainVerification]) -> None:
     """Compare attested rows with the records; by id of the owner."""
     for kind, (owner_id, mine) in rows_of.items() if chains else ():
         rows = plain_rows(kind, owner_id.label("owner_id")).where(mine).order_by(kind.id)
@@ -224,91 +222,6 @@ def _read(query: Select[Any], *, in_parts: bool) -> Iterator[Iterable[Any]]:
     options = {"yield_per": _BATCH} if in_parts else {}
     with db.session.connection().execute(query, execution_options=options) as found:
         yield found if in_parts else found.all()
-
-
-# -- rows ----------------------------------------------------------------------------------------
-
-# The owner of a kind's rows, and which of them are meant.
-_Rows = dict[type[Attested], tuple[Any, ColumnElement[bool]]]
-
-
-def attested_kinds() -> list[type[Attested]]:
-    """Return every kind of row with a digest."""
-    return [*dict.fromkeys((*_rows_of_accounts(()), *_rows_of_agents(()))), Verification]
-
-
-def _rows_of_agents(ids: Collection[int]) -> _Rows:
-    owner_ids: dict[type[Attested], Any] = {
-        Agent: Agent.id,
-        RefinementSession: RefinementSession.agent_id,
-        AccessGrant: AccessGrant.agent_id,
-        ApiToken: ApiToken.agent_id,
-    }
-    return {kind: (owner_id, owner_id.in_(ids)) for kind, owner_id in owner_ids.items()}
-
-
-def _rows_of_accounts(ids: Collection[int]) -> _Rows:
-    users = select(User.id).where(User.account_id.in_(ids))
-    their = {
-        kind: select(User.account_id).where(User.id == kind.user_id).scalar_subquery()
-        for kind in (Invitation, SignIn)
-    }
-    mine = and_(ApiToken.account_id.in_(ids), ApiToken.agent_id.is_(None))
-    return {
-        Account: (Account.id, Account.id.in_(ids)),
-        User: (User.account_id, User.account_id.in_(ids)),
-        ApiToken: (ApiToken.account_id, mine),
-        Invitation: (their[Invitation], Invitation.user_id.in_(users)),
-        SignIn: (their[SignIn], SignIn.user_id.in_(users)),
-        Sweep: (Sweep.account_id, Sweep.account_id.in_(ids)),
-    }
-
-
-# -- what cannot be read -------------------------------------------------------------------------
-
-
-def _unverifiable(chain_id: int, error: Exception) -> ChainResult:
-    said = str(error) if isinstance(error, RefineError) else type(error).__name__
-    unreadable = _first_unreadable(chain_id)
-    problem = f"{unreadable} cannot be read" if unreadable else f"it cannot be verified: {said}"
-    is_readable = _can_be_read(ChainHead, ChainHead.id == chain_id)
-    name = db.session.get_one(ChainHead, chain_id).name if is_readable else f"chain {chain_id}"
-    return ChainResult(name, records=0, memories=0, problem=problem, chain_id=chain_id)
-
-
-def _first_unreadable(chain_id: int) -> str | None:
-    """Return the name of the first row that cannot be loaded, of a chain and its owner."""
-    if not _can_be_read(ChainHead, ChainHead.id == chain_id):
-        return "the chain's head"
-    head = db.session.get_one(ChainHead, chain_id)
-    mine_of: dict[Any, ColumnElement[bool]] = {AuditLog: AuditLog.chain_id == chain_id}
-    rows_of = _rows_of_agents([head.agent_id]) if head.agent_id else {}
-    rows_of |= _rows_of_accounts([head.account_id]) if head.account_id else {}
-    mine_of |= {kind: mine for kind, (_, mine) in rows_of.items()}
-    if head.agent_id is not None:
-        mine_of[AgentMemory] = AgentMemory.agent_id == head.agent_id
-    for kind, mine in mine_of.items():
-        if not _can_be_read(kind, mine):
-            ids = db.session.scalars(select(kind.id).where(mine).order_by(kind.id)).all()
-            while len(ids) > 1:
-                half = ids[: len(ids) // 2]
-                is_later = _can_be_read(kind, mine, kind.id.between(half[0], half[-1]))
-                ids = ids[len(half) :] if is_later else half
-            return f"{kind.__name__} {ids[0]}"
-    return None
-
-
-def _can_be_read(kind: Any, *mine: Any) -> bool:
-    rows = select(kind).where(*mine).execution_options(yield_per=_BATCH, populate_existing=True)
-    try:
-        with db.session.begin_nested(), db.session.scalars(rows) as found:
-            for _ in found:
-                pass
-    except BaseTimeoutException:
-        raise
-    except Exception:
-        return False
-    return True
 
 
 def _problem(name: str, problem: str) -> ChainResult:

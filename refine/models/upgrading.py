@@ -17,8 +17,8 @@ from refine.models.attested import (
     plain_rows,
     signed,
 )
+from refine.models.attested_rows import attested_kinds
 from refine.models.audit import PLATFORM, AuditLog, ChainHead
-from refine.models.integrity import attested_kinds
 from refine.models.keys import WrappedKey
 from refine.models.people import Account
 from refine.models.unrecorded import ChainOwner

@@ -25,8 +25,9 @@ from refine.models import (
     Verification,
 )
 from refine.models.attested import Attested
+from refine.models.attested_rows import attested_kinds
 from refine.models.audit import PLATFORM
-from refine.models.integrity import attested_kinds, note_verified, verify_all
+from refine.models.integrity import note_verified, verify_all
 from refine.models.upgrading import add_all_missing_digests
 from refine.refinement import time_machine
 from refine.rules.secrets import hash_of

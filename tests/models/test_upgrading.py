@@ -7,8 +7,9 @@ from sqlalchemy import select
 from refine.errors import NotFound, RowAltered
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog
+from refine.models.attested_rows import attested_kinds
 from refine.models.audit import PLATFORM
-from refine.models.integrity import attested_kinds, note_verified, verify_all
+from refine.models.integrity import note_verified, verify_all
 from refine.models.upgrading import add_all_missing_digests
 from refine.rules.secrets import hash_of
 from tests import factories, sql
