@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import structlog
+from redis import Redis
 from redis.exceptions import RedisError
 from rq import Worker, worker_registration
 from rq.exceptions import InvalidJobOperation, NoSuchJobError, StopRequested
@@ -216,22 +217,28 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
                     if worker.stop_requested:  # logging swallows what a signal raises in it
                         return
                     time.sleep(_PAUSE_SECONDS)
-                worker = kind(
-                    [queue(name, connection) for name in queues],
-                    name=_name(),
-                    connection=connection,
-                    job_class=JsonJob,
-                    serializer=JSONSerializer,
-                    worker_ttl=WORKER_TTL_SECONDS,
-                    job_monitoring_interval=MONITORING_SECONDS,
-                    default_result_ttl=0,
-                )
+                worker = _new_worker(kind, queues, connection)
                 worker.work(burst=burst, logging_level="WARNING")
         except StopRequested:  # between two workers
             return
         except Unreachable:
             if worker is None or burst:
                 raise
+
+
+def _new_worker(
+    kind: type[GracefulWorker], queues: Iterable[str], connection: Redis
+) -> GracefulWorker:
+    return kind(
+        [queue(name, connection) for name in queues],
+        name=_name(),
+        connection=connection,
+        job_class=JsonJob,
+        serializer=JSONSerializer,
+        worker_ttl=WORKER_TTL_SECONDS,
+        job_monitoring_interval=MONITORING_SECONDS,
+        default_result_ttl=0,
+    )
 
 
 def _name() -> str:
