@@ -5,6 +5,7 @@ people, each memory begins with the person it is about: "ada: Likes tea".
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
@@ -72,17 +73,21 @@ class _Page:
 def _is_of_several_people(stream: BinaryIO) -> bool:
     """Tell whether the rows name different people: then each memory must name its person."""
     people: dict[str, set[str]] = {name: set() for name in _PEOPLE}
-    try:
+    for name, person in _people_in(stream):
+        people[name].add(person)
+        if len(people[name]) > 1:
+            return True
+    return False
+
+
+def _people_in(stream: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Yield the people that the rows name, each with the name of the field."""
+    with suppress(InvalidValue):  # reading the rows reports the same error
         for element in Document(stream, _ROWS).elements():
             row = element.value if isinstance(element.value, dict) else {}
-            for name, named in people.items():
+            for name in _PEOPLE:
                 if isinstance(row.get(name), str) and (person := row[name].strip()):
-                    named.add(person)
-                    if len(named) > 1:
-                        return True
-    except InvalidValue:
-        pass  # reading the rows reports the same error
-    return False
+                    yield name, person
 
 
 def _row(page: _Page, is_of_several: bool, element: Element) -> Row | None:
