@@ -59,10 +59,12 @@ def _may_read() -> bool:
 class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read every family of metrics from the database."""
-        ended = ended_sums()
+        ended, at = ended_sums(), clock.now()
         yield from _sessions([each for each in ended if each.kind == "session"])
         yield from _tasks([each for each in ended if each.kind != "session"])
-        yield from _waiting(clock.now())
+        yield from _waiting(at)
+        yield from _verification(at)
+        yield from _workers_and_clock()
         refused: dict[_Labels, int] = {(kind,): count for kind, count in refusals.totals().items()}
         yield _counter("refusals", "Refused requests and wrong passwords", refused, ("kind",))
 
@@ -131,6 +133,9 @@ def _waiting(at: datetime) -> Iterator[Metric]:
     yield _gauge("running_sessions", "Running sessions", load.sessions_running)
     waited = (at - (load.sessions_since or at)).total_seconds()
     yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
+
+
+def _verification(at: datetime) -> Iterator[Metric]:
     is_alarming = Verification.alarm() is not None
     alarms = "1 while a verification has failed, was altered, or is overdue"
     yield _gauge("verification_failed", alarms, is_alarming)
@@ -140,6 +145,9 @@ def _waiting(at: datetime) -> Iterator[Metric]:
             "Time since the last verification ended",
             (at - last.ended_at).total_seconds(),
         )
+
+
+def _workers_and_clock() -> Iterator[Metric]:
     if (pulse := Pulse.last()) is not None and pulse.workers is not None:
         workers = GaugeMetricFamily(
             "refine_workers", "Workers at the last tick, by their state", labels=["state"]
