@@ -106,8 +106,14 @@ class ModelWorker(RunWorker[AnyRun]):
         return reply
 
     def _checked_privacy(self) -> Privacy:
+        """Return what a call is sent under, if the run may continue."""
         self._check_may_continue()
-        return self._privacy()
+        account = self._account()
+        return Privacy(
+            session_id=str(self._run_id),
+            account_ref=f"account-{account.id}",
+            zero_data_retention=account.zero_data_retention,
+        )
 
     def _generated(
         self, privacy: Privacy, output_tokens: int, only_words: bool, lost: list[Usage]
@@ -204,14 +210,6 @@ class ModelWorker(RunWorker[AnyRun]):
         agent.require_genuine()
         agent.account.require_genuine()
         return agent.account
-
-    def _privacy(self) -> Privacy:
-        account = self._account()
-        return Privacy(
-            session_id=str(self._run_id),
-            account_ref=f"account-{account.id}",
-            zero_data_retention=account.zero_data_retention,
-        )
 
     def _is_unwanted(self) -> bool:
         """Tell whether to drop the model's answer; not if the database cannot say so now."""

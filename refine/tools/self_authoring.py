@@ -58,11 +58,8 @@ class SelfAuthoringTool:
         if field not in AUTHORED_FIELDS:
             return _refusal(_not_allowed("field", field))
         if action == "view":
-            return self._view(str(field))
+            return in_one_call(lambda: self._viewed(str(field)))
         return self._update(str(field), value)
-
-    def _view(self, field: str) -> Result:
-        return in_one_call(lambda: self._viewed(field))
 
     def _viewed(self, field: str) -> Result:
         value, is_default = self._agent.effective(field)

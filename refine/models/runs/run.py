@@ -247,7 +247,7 @@ class Run:
         The lease is the caller's own copy. LeaseLost if the run ended or another worker has it,
         RowAltered if it was changed outside the application.
         """
-        its_agent, itself = _holding(cast(Any, cls))
+        its_agent, itself = _held_queries(cast(Any, cls))
         ids = {"run_id": run_id, "held_by": lease_token}
         agent = db.session.scalars(its_agent, ids).one()
         held = cast(Self | None, db.session.scalar(itself, ids))
@@ -329,7 +329,7 @@ class Run:
         """
         return and_(cls.ended_at.is_not(None), cls.error_kind.is_not(None))
 
-    # -- sums ------------------------------------------------------------------------------------
+    # -- for lists and logs ----------------------------------------------------------------------
 
     @classmethod
     def in_account(cls, account_id: AccountId) -> ColumnElement[bool]:
@@ -337,8 +337,6 @@ class Run:
         if account_id is None:
             return true()
         return cls.agent_id.in_(select(Agent.id).where(Agent.account_id == account_id))
-
-    # -- logging ---------------------------------------------------------------------------------
 
     def usage(self) -> dict[str, Any]:
         """Return the usage of all calls of the model, as JSON values."""
@@ -353,7 +351,7 @@ class Run:
 
 
 @cache
-def _holding(kind: Any) -> tuple[Select[Agent], Select[Any]]:
+def _held_queries(kind: Any) -> tuple[Select[Agent], Select[Any]]:
     """Return the queries of ``Run.held``: for the agent of ``run_id``, and for the run itself."""
     owner_id = select(kind.agent_id).where(kind.id == bindparam("run_id")).scalar_subquery()
     its_agent = (
