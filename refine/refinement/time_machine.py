@@ -208,8 +208,10 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
 
 def _is_seen(change: Change) -> bool:
     """Tell whether the change is more than another date of a discard."""
-    images = (change.before, change.after)
-    return not all(image is not None and image["discarded_at"] for image in images)
+    before, after = change.before, change.after
+    if before is None or not (before["discarded_at"] and after["discarded_at"]):
+        return True
+    return not change.altered().keys() <= {"discarded_at"}
 
 
 def require_no_live(agent: Agent, then: str) -> None:

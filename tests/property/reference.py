@@ -41,9 +41,10 @@ class Session:
     records: list[Record] = field(default_factory=list)
     # what its edits found, where they changed or removed it
     taken: list[str] = field(default_factory=list)
+    # the duplicates that it removed, in lower case
+    duplicates: list[str] = field(default_factory=list)
     removed: int = 0
     undone_after: int | None = None
-    has_duplicates: bool = False
     is_rolled_back: bool = False
 
     @property
@@ -231,7 +232,7 @@ class Reference:
                         changes[staying[0]] = {"tags": sorted({*kept["tags"], *gone["tags"]})}
                     self._record(changes)
                     self.records += 1
-                    self.sessions[-1].has_duplicates = True
+                    self.sessions[-1].duplicates.append(gone["content"].lower())
 
     def _edit(self, changes: dict[int, State]) -> None:
         self.since.append((True, self._record(changes)))
@@ -282,7 +283,7 @@ class Reference:
 
     def left_changes(self, number: int) -> bool:
         session = self.sessions[number]
-        return session.has_duplicates or (any(session.records) and not session.is_rolled_back)
+        return bool(session.duplicates) or (any(session.records) and not session.is_rolled_back)
 
     def stands_as_left(self, number: int) -> bool:
         """Whether its records find every memory as they left it, and no later edit relies on it."""
@@ -319,11 +320,13 @@ class Reference:
         left = [memory["content"] for memory in kept.values()]
         left += [state["content"] for state in back.values() if _is_kept(state)]
         later = [session for session in self.sessions[number + 1 :] if not session.is_undone]
-        return any(
+        loses_words = any(
             any(map(_says(text), removed)) and not any(map(_says(text), left))
             for session in later
             for text in session.taken
         )
+        copies_gone = {text.lower() for text in removed} - {text.lower() for text in left}
+        return loses_words or any(not copies_gone.isdisjoint(each.duplicates) for each in later)
 
     def _gone_back(self, number: int) -> dict[int, State] | None:
         target: dict[int, State] = {}

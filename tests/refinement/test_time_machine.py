@@ -363,6 +363,19 @@ def test_only_a_session_that_left_changes_can_be_undone(agent: Agent) -> None:
         assert not session.can_undo
 
 
+def test_a_wider_undo_takes_back_the_flag_of_a_discarded_memory(agent: Agent) -> None:
+    discarded = memory(changeable(agent)[0])
+    discarded.discard()
+    session = refined(agent, does_nothing)
+    discarded.set_constitutional(True)
+    db.session.commit()
+
+    undo(session, and_after=True)
+
+    assert not memory(discarded.id).constitutional
+    assert memory(discarded.id).discarded
+
+
 def test_sessions_that_ended_in_any_way_can_be_undone(
     agent: Agent, subtests: pytest.Subtests
 ) -> None:
