@@ -562,7 +562,9 @@ def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate
 
 
 @pytest.mark.parametrize("merges", [False, True])
-def test_refuses_an_undo_that_would_leave_a_removed_duplicate_in_other_words(merges: bool) -> None:
+def test_refuses_an_undo_that_would_leave_a_removed_duplicate_in_other_words(
+    app: Flask, merges: bool
+) -> None:
     agent = factories.agent("Mira and Tomasz planted pear trees", "Mira planted pear trees")
     ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     factories.ledger(agent, 400)
