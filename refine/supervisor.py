@@ -353,6 +353,8 @@ def _run(command: str) -> None:
     words = _words(command)
     if words[:2] == ["python", "-m"]:
         sys.argv = words[2:]
+        # the entry point of `refine` has loaded it; runpy would warn of that
+        sys.modules.pop(f"{words[2]}.__main__", None)
         runpy.run_module(words[2], run_name="__main__", alter_sys=True)
         return
     for script in entry_points(group="console_scripts", name=words[0]):
