@@ -86,6 +86,25 @@ def test_the_page_says_that_a_paused_agent_has_no_automatic_sessions(
     assert "The first session runs" not in said
 
 
+def test_the_page_says_that_a_session_may_change_nothing(dashboard: Browser, admin: User) -> None:
+    empty = factories.agent(account=admin.account)
+    locked = factories.agent(account=admin.account)
+    factories.memory(locked, constitutional=True)
+    db.session.commit()
+
+    for agent in (empty, locked):
+        said = words_of(page_of(dashboard, agent))
+
+        assert "has no core memory that a session may change: a session would be skipped." in said
+        assert "asked for consent" not in said
+        assert "No automatic sessions" not in said
+        assert "The first session runs" not in said
+
+
+def test_the_page_says_that_nobody_has_asked_for_access(dashboard: Browser, agent: Agent) -> None:
+    assert f"Nobody has asked {agent.name} for access." in words_of(page_of(dashboard, agent))
+
+
 def test_an_inactive_agent_is_offered_no_session(dashboard: Browser, agent: Agent) -> None:
     agent.active = False
     db.session.commit()
@@ -155,10 +174,7 @@ def test_the_page_says_how_fast_the_ledger_grows_and_when_it_is_over(
     said = words_of(page_of(dashboard, agent))
 
     # 90 tokens in 30 days: as many more are 270 + 90 = 360
-    assert (
-        "sessions removed about 0 tokens a week; everything else changed the total by +21 a week."
-        in said
-    )
+    assert "sessions removed about 0 tokens a week; everything else added about 21 a week." in said
     over = clock.now() + timedelta(days=20)
     assert f"At this pace, the budget will be exceeded around {over.day} {over:%b %Y}." in said
 
@@ -440,7 +456,7 @@ def test_an_empty_list_says_why(dashboard: Browser, admin: User) -> None:
         "?kind=journal": "No journal memories from the last week.",
         "?kind=expired": "No expired journal memories.",
         "?kind=discarded": "No discarded memories.",
-        "?locked=1": "No memories match. Show all core memories.",
+        "?locked=1": "No memories match. Show all core memories",
         "?kind=nonsense": "No core memories",
     }
 
