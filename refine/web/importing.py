@@ -8,6 +8,7 @@ from flask import Blueprint, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import csrf, db
 from refine.faults import status_of
@@ -101,9 +102,11 @@ def _one_of(allowed: Any, field: str) -> str:
 
 
 def _page(agent: Agent, **shown: Any) -> str:
+    kept = agent.ledger.composition(clock.now())
     return render_template(
         "agent/import.html",
         agent=agent,
+        has_memories=any((kept.core, kept.journal_shown, kept.journal_expired, kept.discarded)),
         formats=IMPORT_FORMATS,
         memory_types=[(memory_type, memory_type) for memory_type in MEMORY_TYPES],
         largest_megabytes=LARGEST_FILE_MEGABYTES,

@@ -166,7 +166,7 @@ def _refused_import(page: Page, history: History) -> None:
     with NamedTemporaryFile(suffix=".json") as large:  # which the browser reads itself
         large.write(b" " * 5_000_000)
         large.flush()
-        _send(page, history, large.name, "Import")
+        _send(page, history, large.name, "Check only")
         page.get_by_role("alert").filter(has_text="larger than 4 MB").wait_for()
 
 

@@ -210,6 +210,22 @@ class TestAnImport:
         assert "Ada already has memories" in words_of(right.text)
         assert sql.snapshot() == before
 
+    def test_is_not_offered_for_an_agent_that_has_memories(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        button = '<button class="primary">Import</button>'
+        before = dashboard.get(path(agent)).text
+        factories.memory(agent).discard()
+        db.session.commit()
+
+        after = dashboard.get(path(agent)).text
+
+        assert button in before
+        assert "already has memories" not in words_of(before)
+        assert button not in after
+        assert "Check only" in after
+        assert "already has memories, so you can only check a file here." in words_of(after)
+
     def test_is_refused_to_an_agent_that_discarded_all_that_it_kept(
         self, dashboard: Browser, agent: Agent
     ) -> None:
