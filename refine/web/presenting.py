@@ -123,9 +123,10 @@ def share(tokens: int, budget: int) -> Markup:
 def part(amount: Decimal, whole: Decimal) -> Markup:
     """Return which part of a whole an amount is: as a bar, and in percent."""
     of_whole = round(100 * amount / whole) if whole else 0
+    said = "&lt;1%" if amount and not of_whole else f"{of_whole}%"
     return Markup(  # noqa: S704 - numbers
         f'<span class="usage share">{_bar(of_whole, "live")} '
-        f'<span class="percent">{of_whole}%</span></span>'
+        f'<span class="percent">{said}</span></span>'
     )
 
 

@@ -133,6 +133,19 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
     assert "unknown cost" not in said
 
 
+def test_the_question_names_one_cost_if_all_sessions_cost_as_much(
+    dashboard: Browser, agents: list[Agent]
+) -> None:
+    session = RefinementSession.queue(agents[0], "manual", at=clock.now() - timedelta(days=1))
+    session.llm_calls, session.cost_usd = 1, Decimal(2)
+    session.finish("completed", "so it ended")
+    db.session.commit()
+
+    said = asked(dashboard, "refine", agents[0])
+
+    assert "about $2.00 in total. Based on each agent’s sessions of the last 90 days." in said
+
+
 def test_the_question_says_if_nobody_knows_the_cost(
     dashboard: Browser, agents: list[Agent]
 ) -> None:

@@ -102,6 +102,17 @@ def test_agents_are_sorted_by_the_headings(dashboard: Browser, busy: dict[str, A
     }
 
 
+def test_a_small_share_of_the_cost_is_not_none(dashboard: Browser, account: Account) -> None:
+    for name, usd in (("Large", "99.9"), ("Small", "0.1"), ("Free", "0")):
+        spent(factories.agent(account=account, name=name), usd)
+
+    large, small, free = rows(dashboard)
+
+    assert large.endswith("100%")
+    assert small.endswith(" <1%")
+    assert free.endswith(" 0%")
+
+
 def test_models_are_listed(dashboard: Browser, busy: dict[str, Agent]) -> None:
     assert rows(dashboard, "/usage?by=model&sort=name") == [
         "test/large 1 1 1 2,007 500 30 $1.00 25%",
