@@ -230,8 +230,17 @@ def test_the_list_is_filtered_by_state_and_agent(
     assert "No requests match" in dashboard.get("/access?status=lapsed").text
 
 
+def test_the_list_says_how_access_ended(dashboard: Browser, grant: AccessGrant) -> None:
+    dashboard.submit(f"/access/{grant.id}/end")
+
+    assert "30 ✓ ended by the user " in words_of(dashboard.get("/access").text)
+
+
 def test_an_empty_list_explains_how_to_request(dashboard: Browser) -> None:
-    assert "No requests yet" in dashboard.get("/access").text
+    page = dashboard.get("/access").text
+
+    assert "No requests yet" in page
+    assert "Apply" not in page
 
 
 def test_grants_of_other_accounts_are_not_listed(grant: AccessGrant, signed_in: SignedIn) -> None:

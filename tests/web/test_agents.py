@@ -139,7 +139,7 @@ def test_an_empty_list_explains_why_it_is_empty(dashboard: Browser) -> None:
     nothing, none_of_these = dashboard.get("/agents"), dashboard.get("/agents?q=x")
 
     assert "refine agent add NAME --account own --model MODEL" in words_of(nothing.text)
-    assert "No agents match. Show all." in words_of(none_of_these.text)
+    assert "No agents match. Show all" in words_of(none_of_these.text)
 
 
 def test_agents_of_other_accounts_are_not_listed(

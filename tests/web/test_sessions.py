@@ -706,7 +706,8 @@ def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
     nothing, none_of_these = dashboard.get("/sessions"), dashboard.get("/sessions?status=failed")
 
     assert "No sessions yet. Open an agent and choose Refine now" in words_of(nothing.text)
-    assert "No sessions match. Show all." in words_of(none_of_these.text)
+    assert "Apply" not in nothing.text
+    assert "No sessions match. Show all" in words_of(none_of_these.text)
 
 
 # -- its steps in time -----------------------------------------------------------------------------
