@@ -85,7 +85,7 @@ def _rehearsing() -> str:
 
 def _installation() -> list[Attention]:
     found = [
-        Attention("bad", f"{check.name}: {check.problem}", url_for("ops.page"))
+        Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
         for check in (clock_check(), queue_check(scope.account_id()))
         if check.problem is not None
     ]

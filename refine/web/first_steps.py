@@ -9,14 +9,16 @@ from refine.extensions import db
 from refine.health import clock_check
 from refine.models import ApiToken
 from refine.web import scope
+from refine.web.links import url_in_account
 
 
 class Step(NamedTuple):
-    """A step, whether it is done, and how to do it."""
+    """A step, whether it is done, how to do it, and on which page."""
 
     name: str
     is_done: bool
     how: str
+    url: str | None = None
 
 
 def steps(*, has_agents: bool) -> list[Step]:
@@ -50,5 +52,6 @@ def steps(*, has_agents: bool) -> list[Step]:
             "Start the first session",
             False,
             "Open an agent and choose “Refine now”: it is asked for consent, and you can watch.",
+            url_in_account("agents.listing"),
         ),
     ]

@@ -84,6 +84,7 @@ def test_first_steps_that_are_done_are_ticked(
     assert "✓ Add an agent done" in words
     assert "✓ Connect your platform done" in words
     assert "○ Start the first session" in words
+    assert '<a href="/agents">Start the first session</a>' in dashboard.get("/").text
 
 
 def test_first_steps_are_gone_after_the_first_session(dashboard: Browser, account: Account) -> None:
@@ -308,7 +309,7 @@ def test_a_stopped_clock_needs_attention(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(minutes=10))
     db.session.commit()
 
-    assert "clock: the last tick was 10 minutes ago; start refine clock" in attention(dashboard)
+    assert "Clock: the last tick was 10 minutes ago; start refine clock" in attention(dashboard)
 
 
 def test_sessions_waiting_without_a_worker_need_attention(
@@ -319,7 +320,7 @@ def test_sessions_waiting_without_a_worker_need_attention(
 
     words = attention(dashboard)
 
-    assert "queue: 0 workers, 1 session waiting: start refine worker" in words
+    assert "Queue: 0 workers, 1 session waiting: start refine worker" in words
 
 
 def test_an_unreachable_queue_needs_attention(
@@ -329,7 +330,7 @@ def test_an_unreachable_queue_needs_attention(
     browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
     browser.sign_in(admin.email)
 
-    assert "queue: Redis does not answer at REDIS_URL" in attention(browser)
+    assert "Queue: Redis does not answer at REDIS_URL" in attention(browser)
 
 
 @pytest.mark.parametrize(
