@@ -82,8 +82,8 @@
   });
   const sayItEnded = (title) => {
     const message = document.createElement("p");
-    message.className = "message";
-    message.textContent = title;
+    message.className = "message over";
+    message.textContent = title.replace(/ · Refine$/, "");
     byId("messages").append(message);
     byId("icon").href = byId("icon").dataset.ended;
   };

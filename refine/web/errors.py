@@ -16,7 +16,7 @@ from refine.web.drafts import Draft
 
 _TITLES_AND_ADVICE = {
     400: ("This request could not be read", "Go back and try again."),
-    403: ("Not allowed", "Your role does not permit this. Ask an admin."),
+    403: ("Not allowed", "Your role does not permit this. Ask an admin, or a site admin."),
     404: ("Page not found", "It may have moved, or you may not have access to it."),
     405: ("Method not allowed", "Go back and use the buttons of the page."),
     409: ("Something changed in the meantime", "Nothing was done. Reload the page and try again."),
