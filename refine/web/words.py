@@ -17,7 +17,7 @@ STATUSES = {
     "completed": Badge("completed", "✓", "ok"),
     "incomplete": Badge("incomplete", "◑", "warn"),
     "rolled_back": Badge("rolled back", "↶", "warn"),
-    "declined": Badge("declined", "–", "warn"),
+    "declined": Badge("declined", "–", "calm"),
     "skipped": Badge("skipped", "○", "calm"),
     "failed": Badge("failed", "✗", "bad"),
 }

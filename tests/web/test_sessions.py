@@ -245,7 +245,7 @@ def test_an_unknown_cost_is_shown_as_unknown(dashboard: Browser, ended: Refineme
     ended.unpriced_calls = 1
     db.session.commit()
 
-    assert "Cost unknown Threshold" in words_of(shown(dashboard, ended))
+    assert "Cost unknown Retention threshold" in words_of(shown(dashboard, ended))
 
 
 def test_a_ledger_that_was_shown_in_part_is_a_warning(
