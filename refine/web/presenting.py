@@ -158,7 +158,7 @@ def can_be_asked(agent: Agent) -> bool:
 
 def agent_badge(agent: Agent) -> Badge | None:
     if not agent.active:
-        return Badge("not active", "", "calm")
+        return Badge("not active", "○", "calm")
     return Badge("paused", "‖", "calm") if agent.paused else None
 
 
@@ -178,9 +178,9 @@ def trend(masses: Sequence[int | None], budget: int) -> Markup:
 
 def user_badge(user: User) -> Badge:
     if not user.active:
-        return Badge("not active", "", "calm")
+        return Badge("not active", "○", "calm")
     if user.password_hash is None:
-        return Badge("invited", "", "warn")
+        return Badge("invited", "◔", "warn")
     return Badge("active", "✓", "ok")
 
 

@@ -104,7 +104,7 @@ def test_each_row_shows_share_state_and_last_session(
 
     assert "Over test/model 150 150% of 100 ! 50% over budget none yet" in said
     assert "Paused test/model 50 50% of 100 ‖ paused" in said
-    assert "Inactive other/model 160 160% of 100 not active" in said
+    assert "Inactive other/model 160 160% of 100 ○ not active" in said
     assert "Failed test/model 20 20% of 100 ✓ within budget" in said
     assert "✗ failed" in said
 

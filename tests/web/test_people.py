@@ -43,7 +43,7 @@ def test_an_invitation_is_recorded_and_its_link_works(dashboard: Browser, admin:
 
     said = words_of(answer.text)
     assert "Send this link to new@example.org , who can use it to choose a password" in said
-    assert "new@example.org viewer invited" in said
+    assert "new@example.org viewer ◔ invited" in said
     page = browser_of(dashboard.application).get(link_in(answer.text))  # type: ignore[arg-type]
     assert "Choose a password for new@example.org" in words_of(page.text)
     (record,) = records("user_invited")
@@ -137,7 +137,7 @@ def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
     assert refused.status_code == 404
     assert "This link is no longer valid" in refused.text
     assert words_of(refused.text) == words_of(browser.get("/invitations/unknown").text)
-    assert "taken@example.org admin invited" in words_of(dashboard.get("/users").text)
+    assert "taken@example.org admin ◔ invited" in words_of(dashboard.get("/users").text)
     assert browser.sign_in("taken@example.org", "my own battery").status_code == 422
     assert browser.sign_in("taken@example.org").status_code == 303
     (record,) = records("user_join_refused")
