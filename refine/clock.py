@@ -13,6 +13,14 @@ def now() -> datetime:
     return datetime.now(UTC) + _ahead
 
 
+def lead_of(at: datetime) -> timedelta:
+    """Return how far ``at`` lies in the future; nothing for the present and the past.
+
+    A tick of another time than the present, as in a test, looks that far ahead.
+    """
+    return max(at - (datetime.now(UTC) + _ahead), timedelta(0))
+
+
 @contextmanager
 def ahead(by: timedelta) -> Iterator[None]:
     """Let this whole process live ``by`` ahead of the time until the block ends.

@@ -148,7 +148,6 @@ def end_reading(response: Response) -> Response:
     """
     is_read = request.method in ("GET", "HEAD") and response.status_code < 400
     if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
-        db.session.expunge_all()  # quicker than the commit, which would expire each object
         try:
             db.session.commit()
         except DBAPIError:

@@ -143,7 +143,8 @@ class _Tick:
     def end_lost(self) -> None:
         """End the runs whose worker sends no heartbeat."""
         for kind in RUN_JOBS:
-            self._each(kind.select_agents_with_lost(), partial(self._end_lost, kind), at_once=1)
+            lost = kind.select_agents_with_lost(self.at)
+            self._each(lost, partial(self._end_lost, kind), at_once=1)
 
     def end_lapsed_tasks(self) -> None:
         """End the memory tasks that waited for too long, and delete their conversations."""

@@ -1070,6 +1070,16 @@ def test_a_lost_worker_can_change_nothing_more(time: Clock, agent: Agent) -> Non
     assert sql.snapshot() == committed
 
 
+def test_a_tick_of_a_later_time_looks_for_heartbeats_of_that_time(agent: Agent) -> None:
+    session = factories.session(agent)
+
+    run_tick(clock.now() + LOST_AFTER - timedelta(seconds=20))
+    assert session.is_live
+    run_tick(clock.now() + LOST_AFTER + timedelta(seconds=1))
+
+    assert (session.status, session.error_kind) == ("failed", "worker_lost")
+
+
 def test_a_lost_session_of_a_slot_is_retried(time: Clock, agent: Agent) -> None:
     tick_at(time, SLOT)
     factories.fall_silent(claimed(agent))

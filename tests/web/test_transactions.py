@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 from flask import Flask, Response
+from flask.testing import FlaskClient
 from sqlalchemy import event
 
 from refine.extensions import db
-from refine.models import Account
+from refine.models import Account, SignIn, User
 from tests import factories
 from tests.web.conftest import Browser
 
@@ -50,3 +51,59 @@ def test_uncommitted_changes_are_never_stored(app: Flask, method: str, status: i
 
     db.session.expire_all()
     assert account.name != "changed"
+
+
+# -- who holds an application context, as Flask's own test client finds it -------------------------
+
+
+def client_of(app: Flask, who: User) -> FlaskClient:
+    """A client of Flask itself, signed in: its requests share the context that the test holds."""
+    client = app.test_client()
+    secret = SignIn.begin(who).secret
+    db.session.commit()
+    with client.session_transaction() as cookie:
+        cookie.update({"_user_id": secret, "_fresh": True})
+    return client
+
+
+def test_objects_stay_attached_after_a_page_was_read(app: Flask) -> None:
+    memory = factories.memory(factories.agent())
+    client = client_of(app, factories.user(account=memory.agent.account))
+
+    assert client.get(f"/agents/{memory.agent_id}").status_code == 200
+
+    db.session.refresh(memory)
+    memory.discard()
+    assert memory.discarded
+
+
+def test_nobody_is_signed_in_as_whoever_asked_before(app: Flask) -> None:
+    first, second = factories.user(), factories.user()
+
+    pages = [client_of(app, who).get("/profile").text for who in (first, second)]
+    nobody = app.test_client().get("/profile")
+
+    assert first.email in pages[0]
+    assert first.email not in pages[1]
+    assert second.email in pages[1]
+    assert nobody.status_code == 303
+
+
+def test_two_people_can_open_the_sign_in_form(app: Flask) -> None:
+    answers = [app.test_client().get("/sign-in") for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+
+
+def test_an_access_that_was_granted_since_shows_the_memories(app: Flask) -> None:
+    agent = factories.agent("it likes trains")
+    reader = factories.user(account=agent.account)
+    client, ledger = client_of(app, reader), f"/agents/{agent.id}/ledger"
+
+    before = client.get(ledger).text
+    factories.live_grant(agent, reader)
+    db.session.commit()
+    after = client.get(ledger).text
+
+    assert "it likes trains" not in before
+    assert "it likes trains" in after

@@ -272,23 +272,18 @@ class Run:
 
     # -- lost workers ----------------------------------------------------------------------------
 
-    # By the database's clock alone, which also stamps the heartbeats: the clocks of workers differ.
+    # By the database's clock, which also stamps the heartbeats: the clocks of workers differ.
 
-    @hybrid_property
-    def is_lost(self) -> bool:
-        """Whether a worker holds the run that stopped sending heartbeats."""
+    def is_lost(self, at: datetime | None = None) -> bool:
+        """Tell whether a worker holds the run that has stopped sending heartbeats, at ``at``."""
         silent_since = self.heartbeat_at if self.is_held else None
-        return silent_since is not None and silent_since < database_now() - LOST_AFTER
-
-    @is_lost.inplace.expression
-    @classmethod
-    def _is_lost(cls) -> ColumnElement[bool]:
-        return and_(cls.is_held, cls.heartbeat_at < func.statement_timestamp() - LOST_AFTER)
+        return silent_since is not None and silent_since < database_now() - _silence(at)
 
     @classmethod
-    def select_agents_with_lost(cls) -> Select[int]:
+    def select_agents_with_lost(cls, at: datetime | None = None) -> Select[int]:
         """Return a query for the ids of agents with a run that ``is_lost``."""
-        return select(Agent.id).join(cls, cls.agent_id == Agent.id).where(cls.is_lost)
+        is_silent = cls.heartbeat_at < func.statement_timestamp() - _silence(at)
+        return select(Agent.id).join(cls, cls.agent_id == Agent.id).where(cls.is_held, is_silent)
 
     @classmethod
     def held_of(cls, agent: Agent) -> list[Self]:
@@ -304,7 +299,7 @@ class Run:
     def end_if_lost(self, at: datetime | None = None) -> bool:
         """Give up the run if its worker stopped sending heartbeats; tell whether it did."""
         self.lock()
-        if is_lost := self.is_lost:
+        if is_lost := self.is_lost(at):
             self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
 
@@ -348,6 +343,11 @@ class Run:
             "cost_usd": f"{self.cost_usd:.{USD_DECIMALS}f}",
             "unpriced_calls": self.unpriced_calls,
         }
+
+
+def _silence(at: datetime | None) -> timedelta:
+    """Return after how long without heartbeats, by now, a worker is lost at ``at``."""
+    return LOST_AFTER - (clock.lead_of(at) if at is not None else timedelta(0))
 
 
 @cache

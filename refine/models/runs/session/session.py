@@ -172,6 +172,7 @@ class RefinementSession(SessionEnding, Base):
         SessionAlreadyLive if the agent has a live one. One whose worker was lost ends first.
         """
         at = at or clock.now()
+        db.session.flush()
         if (reason := agent.unavailable_reason(automatic=False)) is not None:
             raise Refused(f"{reason}, so no session can run")
         agent.lock()
@@ -181,7 +182,7 @@ class RefinementSession(SessionEnding, Base):
 
     def make_room(self, at: datetime) -> None:
         """End, for another session of the agent, if the worker was lost; or SessionAlreadyLive."""
-        if not (self.is_lost and self.end_if_lost(at)):
+        if not (self.is_lost(at) and self.end_if_lost(at)):
             raise SessionAlreadyLive(self.id, self.status)
 
     @classmethod
