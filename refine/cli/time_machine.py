@@ -6,12 +6,12 @@ import click
 
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.errors import NotFound
+from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
 from refine.refinement import redo as redoing
 from refine.refinement import time_machine
-from refine.refinement.time_machine import Undo
+from refine.refinement.time_machine import Undo, UndoConflict
 from refine.rules.ids import MAX_ID
 from refine.rules.quantities import plural
 
@@ -29,15 +29,22 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
     """
     with application("undo"):
         session = _found(session_id)
-        if preview:
-            planned = time_machine.preview(session, and_after=and_after)
-        else:
-            planned = time_machine.undo(session, through="command line", and_after=and_after)
+        try:
+            planned = _undone(session, and_after=and_after, preview=preview)
+        except UndoConflict as conflict:
+            wider = " (--and-after)" if conflict.is_wider_possible else ""
+            raise Refused(f"{conflict}{wider}") from conflict
         if planned.is_done:
             console.print(f"session {session_id} {session.undo_summary}; nothing was changed")
         else:
             _print_done("would undo" if preview else "undid", planned)
         db.session.commit()
+
+
+def _undone(session: RefinementSession, *, and_after: bool, preview: bool) -> Undo:
+    if preview:
+        return time_machine.preview(session, and_after=and_after)
+    return time_machine.undo(session, through="command line", and_after=and_after)
 
 
 @click.command()

@@ -117,7 +117,7 @@ def _environ(settings: Settings) -> dict[str, str]:
 
 def _announce(settings: Settings, sign_in: str) -> None:
     if wait_until(lambda: _is_ready(settings.port), _READY_SECONDS):
-        click.echo(f"refine is ready: {settings.public_url} ({sign_in})")
+        click.echo(f"refine is ready: {settings.public_url} - {sign_in}")
     else:
         click.echo(f"refine is not ready after {_READY_SECONDS} s; see the output above", err=True)
 

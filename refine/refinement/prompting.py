@@ -22,6 +22,7 @@ from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.ledger.bulk import core_memories
 from refine.models.runs.session.entry import Entry, shown_alone
+from refine.models.runs.session.state import CONSENTED_ENDS
 from refine.prompts import as_block, as_entry, as_line
 from refine.refinement.hints import pairs_to_look_at
 from refine.rules.context import Room, tokens_at_most
@@ -174,9 +175,9 @@ def _journal(agent: Agent, at: datetime) -> list[str]:
 
 
 def _last_session(session: RefinementSession) -> str:
-    last = RefinementSession.last_consented_of(session.agent, before=session.created_at)
+    last = RefinementSession.last_ended_of(session.agent, before=session.created_at)
     if last is None or last.ended_at is None:
         return "none yet"
     undone = "; undone since" if last.undone_at is not None else ""
     ended = f"{last.ended_at:%Y-%m-%d}, {last.status} ({as_line(last.end_reason)}){undone}."
-    return f"{ended} {last.summary_line()}"
+    return f"{ended} {last.summary_line()}" if last.status in CONSENTED_ENDS else ended

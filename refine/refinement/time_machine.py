@@ -48,8 +48,10 @@ class UndoConflict(Refused):
             by_memory.setdefault(obstacle.memory_id, []).append(str(obstacle))
         said = [f"#{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
         said += [f"#{id_} outside the application" for id_ in sorted(unexplained)]
-        is_wider_possible = not unexplained and not and_after
-        wider = "; you can undo this session and everything after it" if is_wider_possible else ""
+        self.is_wider_possible = not unexplained and not and_after
+        wider = "; you can undo this session and everything after it"
+        if not self.is_wider_possible:
+            wider = ""
         super().__init__(f"{self.said}: {'; '.join(said)}{wider}")
 
 

@@ -19,15 +19,17 @@ _REPEATED_CHOICE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 # Marks that cancel a yes: struck out, crossed out, an empty box to tick, a tag or comment; a figure
-# that it is given; quotation marks, if the sentence goes on about it.
+# that it is given, if that is a nought or NO has one, too; quotation marks, if the sentence goes on
+# about it.
 _EMPTY_BOX = r"\[\s*\] | \(\s*\) | [☐□▢○◯⬜]"
 _CROSS = "[❌✗✘✖🚫⛔👎]"
 _CANCELLED_BEFORE = re.compile(rf"~~ | < | [≠¬] | {_CROSS} | {_EMPTY_BOX}", re.VERBOSE)
 _CANCELLED_AFTER = re.compile(
     rf"""[\u0300-\u036f\u20d0-\u20ff]
-        | [\W_]*? (?: {_CROSS} | {_EMPTY_BOX} | [:=] [\W_]*? \d | \d[\d.,]* \s* % )
+        | [\W_]*? (?: {_CROSS} | {_EMPTY_BOX} )
+        | [\W_]*? (?: [:=] [\W_]*? (?=\d) | (?=\d[\d.,]* \s* %) ) (?: 0 | (?= [\s\S]*? \b no \b ) )
         | ["'`“”‘’„«»] [^\S\n]+ [^\W\d_]""",
-    re.VERBOSE,
+    re.IGNORECASE | re.VERBOSE,
 )
 # A tag, or a character reference; a tag that is itself the answer, such as "<NO>", counts as words.
 _MARKUP = re.compile(r"</?(?!(?:yes|no)\b)[a-z][^<>]*>|&#?\w+;", re.IGNORECASE)

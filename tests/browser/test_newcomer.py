@@ -31,7 +31,7 @@ def up(browser: Browser) -> Iterator[Up]:
 
 
 def test_the_output_of_refine_up_leads_to_a_finished_session(up: Up, browser: Browser) -> None:
-    said = re.search(r"(http://\S+) \(sign in as (\S+) with the password (\S+)\)", up.ready())
+    said = re.search(r"(http://\S+) - sign in as (\S+) with the password (\S+)", up.ready())
     assert said is not None
     url, email, password = said.groups()
     with browser.new_context(base_url=url) as context:

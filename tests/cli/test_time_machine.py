@@ -127,7 +127,7 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
             "nothing was undone, because these memories were changed after the session: "
             f"#{canary(ledger).id} by record {record.sequence} (memory_restored, "
         )
-        assert line.endswith("; you can undo this session and everything after it")
+        assert line.endswith("; you can undo this session and everything after it (--and-after)")
         assert sql.snapshot() == before, option
     done = run("undo", session.id, "--and-after")
 

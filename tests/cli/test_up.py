@@ -86,8 +86,8 @@ def test_one_command_starts_serves_and_stops_everything(up: Up) -> None:
     code = up.end()
 
     assert re.search(
-        rf"refine is ready: http://localhost:{up.port} "
-        r"\(sign in as admin@localhost with the password \S{16}\)",
+        rf"refine is ready: http://localhost:{up.port} - "
+        r"sign in as admin@localhost with the password \S{16}\n?$",
         line,
     )
     assert answer.json()["status"] == "ok"

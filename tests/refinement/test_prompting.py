@@ -293,6 +293,16 @@ def test_the_figures_tell_by_how_much_a_ledger_exceeds_its_budget(agent: Agent) 
         assert f"- Token budget: {budget} ({said})\n" in question_of(session)
 
 
+def test_the_figures_tell_of_a_last_session_that_was_declined(agent: Agent) -> None:
+    earlier = factories.session(agent)
+    earlier.finish("declined", "the agent declined", at=datetime(2026, 3, 1, tzinfo=UTC))
+    db.session.commit()
+
+    question, _, _ = texts(agent)
+
+    assert '- Last session: 2026-03-01, declined ("the agent declined").\n' in question
+
+
 def test_the_figures_tell_how_the_last_session_ended(agent: Agent) -> None:
     earlier = factories.session(agent)
     earlier.finish("incomplete", "stopped on request", at=datetime(2026, 3, 1, tzinfo=UTC))
@@ -339,16 +349,6 @@ def test_no_brief_repeats_a_last_session_that_was_altered(agent: Agent, words: s
 
     with pytest.raises(RowAltered):
         brief(session)
-
-
-def test_a_declined_session_is_not_the_last_session(agent: Agent) -> None:
-    earlier = factories.session(agent)
-    earlier.finish("declined", "the agent declined")
-    db.session.commit()
-
-    _, rules, _ = texts(agent)
-
-    assert "- Last session: none yet" in rules
 
 
 # -- style ----------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ CONSENTS = cases(
     "*yes*: gladly|# YES|> Yes|- yes|`YES`|\"Yes\"|“Yes”|‘yes’|'YES'|(yes)|[YES]|«Yes»|✅ YES|"
     "¡yes!|...yes|\ufeffYes|Yes, no doubt|Yes, or not at all|YES/NO: YES|Yes or no? **Yes**|"
     '[YES]: yes|YES? YES.|"Yes?" Yes.|"YES to let them read?" YES|\'YES\': yes|YES vs. NO: YES|'
-    "YES_NO: yes|YES (see below)|Yes [1]|☑ YES|YES ✅|Yes — no objections"
+    "YES_NO: yes|YES (see below)|Yes [1]|Yes, 100% agreed|Yes: 3 pairs may be merged|"
+    "☑ YES|YES ✅|Yes — no objections"
 )
 DECLINES = cases(
     "| |\n|...|✅|👍|NO|No, yes|no\nYES|I say yes|Well, yes|The answer is YES|Answer: YES|1. YES|"

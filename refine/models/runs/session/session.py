@@ -411,14 +411,25 @@ class RefinementSession(SessionEnding, Base):
 
     @classmethod
     def last_consented_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
-        """Return the agent's last session before that time that it consented to.
+        """Return the last of ``last_ended_of`` that the agent consented to."""
+        return cls._last_of(agent, before, CONSENTED_ENDS)
+
+    @classmethod
+    def last_ended_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
+        """Return the agent's last session before that time that has ended.
 
         RowAltered if that was changed outside the application.
         """
-        ran = select(cls).where(
-            cls.agent_id == agent.id, cls.status.in_(CONSENTED_ENDS), cls.created_at < before
+        return cls._last_of(agent, before, ENDED)
+
+    @classmethod
+    def _last_of(
+        cls, agent: Agent, before: datetime, statuses: Collection[str]
+    ) -> "RefinementSession | None":
+        those = select(cls).where(
+            cls.agent_id == agent.id, cls.status.in_(statuses), cls.created_at < before
         )
-        last = db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
+        last = db.session.scalar(those.order_by(cls.created_at.desc()).limit(1))
         if last is not None:
             last.require_genuine()
         return last

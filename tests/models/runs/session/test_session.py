@@ -399,6 +399,7 @@ def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
     last = RefinementSession.last_consented_of(agent, before=NOW)
     earlier = RefinementSession.last_consented_of(agent, before=last.created_at)
 
+    assert RefinementSession.last_ended_of(agent, before=NOW).status == "failed"
     assert (last.status, earlier.status) == ("incomplete", "completed")
     assert RefinementSession.last_consented_of(agent, before=earlier.created_at) is None
 
