@@ -154,7 +154,7 @@ class _Tick:
         """End expired grants and lapsed requests for access."""
         failed: list[uuid.UUID] = []
         while time.monotonic() < self._deadline:
-            due = AccessGrant.next_overdue(except_for=failed)
+            due = AccessGrant.next_overdue(self.at, except_for=failed)
             if due is None:
                 return
             grant_id = due.id

@@ -136,6 +136,20 @@ def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader
     assert (grant.status, grant.dispatched_at) == ("requested", None)
 
 
+def test_a_tick_of_a_later_time_ends_what_will_have_expired(
+    redis: Redis, agent: Agent, reader: User
+) -> None:
+    grant = factories.live_grant(agent, reader)
+    db.session.commit()
+    assert grant.expires_at is not None
+
+    run_tick(grant.expires_at - timedelta(seconds=30))
+    before = grant.status
+    run_tick(grant.expires_at + timedelta(seconds=1))
+
+    assert (before, grant.status, grant.end_reason) == ("granted", "ended", "expired")
+
+
 def test_a_request_that_redis_lost_is_dispatched_again(
     redis: Redis, agent: Agent, reader: User
 ) -> None:

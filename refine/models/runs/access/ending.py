@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, column_property, declared_attr, mapped_column, relationship
 
+from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import database_now, db
 from refine.models.audit import AuditLog
@@ -192,16 +193,10 @@ class GrantEnding(AskingRules):
         self.error_kind = error_kind
         self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
 
-    @hybrid_property
+    @property
     def has_lapsed(self) -> bool:
         """Whether no worker took the request in time, by the database's clock."""
         return self.is_waiting and self.created_at <= database_now() - REQUEST_LAPSES_AFTER
-
-    @has_lapsed.inplace.expression
-    @classmethod
-    def _has_lapsed(cls) -> ColumnElement[bool]:
-        too_old = cls.created_at <= func.clock_timestamp() - REQUEST_LAPSES_AFTER
-        return and_(cls.is_waiting, too_old)
 
     def lapse(self) -> None:
         """End a request that no worker took in time."""
@@ -230,14 +225,20 @@ class GrantEnding(AskingRules):
         return self.sealed_closing_note is not None
 
     @classmethod
-    def next_overdue(cls, except_for: Collection[uuid.UUID] = ()) -> Self | None:
-        """Return an expired grant or lapsed request, locked; None if there is none.
+    def next_overdue(
+        cls, at: datetime | None = None, *, except_for: Collection[uuid.UUID] = ()
+    ) -> Self | None:
+        """Return a grant that has expired, or a request that has lapsed, locked; None if none has.
 
-        Skips those that another process has locked.
+        By the database's clock, and at ``at`` if that is later. Skips those that another process
+        has locked.
         """
+        by = func.clock_timestamp() + clock.lead_of(at or clock.now())
+        has_expired = and_(cls.status == "granted", cls.expires_at <= by)
+        has_lapsed = and_(cls.is_waiting, cls.created_at <= by - REQUEST_LAPSES_AFTER)
         return db.session.scalar(
             select(cls)
-            .where(or_(cls.is_past_expiry, cls.has_lapsed), cls.id.not_in(except_for))
+            .where(or_(has_expired, has_lapsed), cls.id.not_in(except_for))
             .order_by(cls.created_at)
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True, of=cls)
@@ -247,7 +248,7 @@ class GrantEnding(AskingRules):
     def end_overdue(self) -> None:
         """End what ``next_overdue`` found."""
         if self.status == "granted":
-            self.end_if_expired()
+            self._end_grant("expired", self.expires_at or database_now(), None)
         else:
             self.lapse()
 
