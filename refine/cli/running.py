@@ -113,6 +113,7 @@ def _run_here(agent: Agent) -> int:
                 settings.current(),
                 observe=_Progress(status),
                 is_stopping=stopping.stop_requested,
+                by_hand=True,
             )
     if ended is None:
         console.print("stopped before it began; the agent was not asked")

@@ -59,15 +59,21 @@ def refine(
     *,
     observe: Observer = _ignore,
     is_stopping: Callable[[], bool] = lambda: False,
+    by_hand: bool = False,
     lease_token: uuid.UUID | None = None,
 ) -> RefinementSession | None:
     """Run a queued session to its end; None if it is no longer queued.
 
     ``is_stopping`` tells that this process was asked to stop: the session then ends at its next
-    step, or stays queued if it has not begun. See ``running.work_on``.
+    step, or stays queued if it has not begun. See ``running.work_on``. If it runs ``by_hand``, that
+    is an orderly end: somebody watches it, and stops it. A worker that is stopped fails it.
     """
     make_worker = partial(
-        SessionWorker, settings=settings, is_stopping=is_stopping, observe=observe
+        SessionWorker,
+        settings=settings,
+        is_stopping=is_stopping,
+        by_hand=by_hand,
+        observe=observe,
     )
     return work_on(RefinementSession, session_id, make_worker, is_stopping, lease_token)
 
@@ -83,9 +89,11 @@ class SessionWorker(ModelWorker[RefinementSession]):
         lease_token: uuid.UUID,
         settings: Settings,
         is_stopping: Callable[[], bool],
+        by_hand: bool,
         observe: Observer,
     ) -> None:
         super().__init__(session, lease_token, settings, is_stopping)
+        self._by_hand = by_hand
         self._observe = observe
 
     def _work(self) -> None:
@@ -220,8 +228,8 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return self._run.is_stop_requested
 
     def _stopped(self) -> RunEnded:
-        """An orderly end if somebody requested the stop, else a failure."""
-        if not self._run.is_stop_requested:
+        """An orderly end if somebody stopped the session, else a failure."""
+        if not (self._run.is_stop_requested or self._by_hand):
             return super()._stopped()
         run = self._run
         return RunEnded(run.stopped_status, run.stop_reason, user=run.stop_requested_by)
