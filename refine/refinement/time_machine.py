@@ -33,7 +33,8 @@ TAKING_AWAY = (_DEDUP, *MUTATIONS)
 class UndoConflict(Refused):
     """Memories are no longer as the session left them; nothing was changed.
 
-    ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record.
+    ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record;
+    ``is_wider_possible``: undoing everything since the session as well would be none.
     """
 
     said = "nothing was undone, because these memories were changed after the session"
@@ -49,9 +50,8 @@ class UndoConflict(Refused):
         said = [f"#{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
         said += [f"#{id_} outside the application" for id_ in sorted(unexplained)]
         self.is_wider_possible = not unexplained and not and_after
-        wider = "; you can undo this session and everything after it"
-        if not self.is_wider_possible:
-            wider = ""
+        offered = "; you can undo this session and everything after it"
+        wider = offered if self.is_wider_possible else ""
         super().__init__(f"{self.said}: {'; '.join(said)}{wider}")
 
 

@@ -441,6 +441,23 @@ def test_refuses_a_redo_that_would_leave_a_removed_duplicate_in_other_words(agen
     )
 
 
+def test_what_a_user_imported_is_no_copy_of_a_removed_duplicate(app: Flask) -> None:
+    text = "Mira and Tomasz planted pear trees"
+    owner = factories.agent()
+    factories.imported(owner, text, by=factories.user(account=owner.account))
+    factories.ledger(owner, *[25] * 14)
+    planted = factories.memory(owner, text)
+    db.session.commit()
+    other = "Tomasz and Mira planted pear trees"
+    session = refined(owner, lambda session, _: editing.update(session, planted.id, other))
+    undo(session)
+    saved, _ = owner.ledger.remember(text, "core")
+    refined(owner)
+
+    assert memory(saved.id).discarded
+    assert f"what #{saved.id} said" in refused(session)
+
+
 def test_a_redo_leaves_what_was_saved_since_although_it_was_there(agent: Agent) -> None:
     first, _ = told_twice(agent)
     session = refined(agent, lambda session, _: editing.delete(session, first.id))

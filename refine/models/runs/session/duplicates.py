@@ -97,14 +97,13 @@ def left_without_copy(
         for change in changes_in(record.data, record.sealed)
         if change.before is not None and not is_kept(change.after)
     }
-    same = agent.ledger.core().where(
-        AgentMemory.content_hash == one_of_names(set(removed.values())),
-        ~AgentMemory.is_imported_by_user(),
-    )
+    imported = AgentMemory.ids_imported_by_users(agent.id)
+    same = AgentMemory.content_hash == one_of_names(set(removed.values()))
     copies = {
-        memory.id: memory.content_hash for memory in db.session.scalars(same) if memory.is_genuine
+        memory.id: memory.content_hash
+        for memory in db.session.scalars(agent.ledger.core().where(same))
+        if memory.is_genuine and memory.id not in imported
     }
-    imported = AgentMemory.ids_imported_by_users(agent.id) if removed else frozenset()
     images = {change.memory_id: change.after for change in changes}
     staying = {hashed for id_, hashed in copies.items() if id_ not in images} | {
         content_hash(image["content"], key)
