@@ -89,8 +89,8 @@ class SessionWorker(ModelWorker[RefinementSession]):
         lease_token: uuid.UUID,
         settings: Settings,
         is_stopping: Callable[[], bool],
-        by_hand: bool,
-        observe: Observer,
+        by_hand: bool = False,
+        observe: Observer = _ignore,
     ) -> None:
         super().__init__(session, lease_token, settings, is_stopping)
         self._by_hand = by_hand

@@ -26,22 +26,26 @@ def watched(session_id: uuid.UUID, settings: Settings) -> Counter[str]:
     and ``losing`` those refused because details or words would have been lost.
     """
     seen: Counter[str] = Counter()
-    make_worker = partial(
-        _WatchedWorker,
-        settings=settings,
-        is_stopping=lambda: False,
-        observe=lambda _event: None,
-        seen=seen,
-    )
-    work_on(RefinementSession, session_id, make_worker, lambda: False)
+    make_worker = partial(_WatchedWorker, settings=settings, seen=seen)
+    work_on(RefinementSession, session_id, make_worker, _never)
     return seen
+
+
+def _never() -> bool:
+    return False
 
 
 class _WatchedWorker(SessionWorker):
     """Works as ever, and counts."""
 
-    def __init__(self, *arguments: Any, seen: Counter[str], **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        session: RefinementSession,
+        lease_token: uuid.UUID,
+        settings: Settings,
+        seen: Counter[str],
+    ) -> None:
+        super().__init__(session, lease_token, settings, is_stopping=_never)
         self._seen = seen
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
