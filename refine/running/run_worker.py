@@ -16,6 +16,7 @@ from rq.timeouts import BaseTimeoutException
 from refine.errors import ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
+from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.runs import LOST_AFTER
 from refine.outages import Done, Patience, commit_once
 from refine.running.heartbeat import beating
@@ -193,16 +194,21 @@ class RunWorker(Generic[AnyRun]):
         return not _is_held_by(self._run, self._lease_token)
 
     def _check_may_continue(self) -> None:
-        """End here if the run is no longer ours, a stop was requested, or time is up."""
+        """End here if the run is no longer ours, was stopped, or may not go on."""
         if self._has_lost_lease():
             raise LeaseLost(self._run.status)
         if self._is_stop_requested() or self._is_stopping():
             raise self._stopped()
+        if not self._run.agent.active:
+            raise self._deactivated()
         if time.monotonic() >= self._deadline:
             raise self._out_of_time()
 
     def _stopped(self) -> RunEnded:
         return RunEnded(None, "its process was asked to stop", "worker_stopped")
+
+    def _deactivated(self) -> RunEnded:
+        return RunEnded(None, NOT_ACTIVE, "not_active")
 
     def _out_of_time(self) -> RunEnded:
         reason = f"the limit of {self._max_seconds} seconds was reached"

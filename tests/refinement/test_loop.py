@@ -50,6 +50,10 @@ def stop(session: RefinementSession) -> None:
     session.request_stop()
 
 
+def deactivate(session: RefinementSession) -> None:
+    session.agent.configure(active=False)
+
+
 def lose(session: RefinementSession) -> None:
     factories.fall_silent(session)
     assert session.end_if_lost()
@@ -100,6 +104,14 @@ def takes_too_long(world: World) -> None:
 
 def is_stopped_between_two_calls(world: World) -> None:
     world.model.say(YES).call("delete", id=world.ids[0]).meanwhile(world.elsewhere(stop))
+
+
+def is_deactivated_before_it_answers(world: World) -> None:
+    world.model.say(YES).meanwhile(world.elsewhere(deactivate))
+
+
+def is_deactivated_between_two_calls(world: World) -> None:
+    world.model.say(YES).calls(*deletions(world.ids[:2])).meanwhile(world.elsewhere(deactivate))
 
 
 def loses_its_provider_after_a_change(world: World) -> None:
@@ -236,6 +248,8 @@ ENDINGS = [
     Ending(makes_too_many_calls, "incomplete", "the limit of 60 tool calls was reached"),
     Ending(takes_too_long, "incomplete", "the limit of 1 seconds was reached"),
     Ending(is_stopped_between_two_calls, "incomplete", "stopped on the command line"),
+    Ending(is_deactivated_before_it_answers, "incomplete", "the agent is not active"),
+    Ending(is_deactivated_between_two_calls, "incomplete", "the agent is not active"),
     Ending(
         loses_its_provider_after_a_change,
         "incomplete",

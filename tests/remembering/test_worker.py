@@ -413,6 +413,16 @@ def test_a_process_that_is_to_end_already_begins_nothing(world: World) -> None:
     assert (task.status, task.attempt, world.model.requests) == ("queued", 1, [])
 
 
+def test_an_agent_that_is_deactivated_meanwhile_keeps_nothing(world: World) -> None:
+    deactivate = world.elsewhere(lambda task: task.agent.configure(active=False))
+    world.calls({"ids": world.ids}).meanwhile(deactivate)
+
+    task = world.reflect()
+
+    assert (task.status, task.end_reason) == ("queued", "the agent is not active")
+    assert world.core() == ["a core memory"]
+
+
 def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
     task = factories.extraction(world.agent, "I like tea")
     db.session.commit()
