@@ -101,6 +101,7 @@ PAGES = {
 OPERATIONS_OF_API = {
     "GET /agents": 3,
     "POST /agents": 17,
+    "GET /agents/<int:agent_id>": 4,
     "PATCH /agents/<int:agent_id>": 24,
     "GET /audit": 6,
     "GET /context": 6,
@@ -113,6 +114,7 @@ OPERATIONS_OF_API = {
     "POST /memories": 21,
     "GET /sessions": 5,
     "POST /sessions": 31,
+    "GET /sessions/<uuid:session_id>": 6,
     "POST /sessions/<uuid:session_id>/redo": 40,
     "POST /sessions/<uuid:session_id>/undo": 34,
     "POST /agents/<int:agent_id>/tokens": 26,

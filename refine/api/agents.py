@@ -124,6 +124,20 @@ def add(token: ApiToken, body: NewAgent) -> Response:
 
 
 @operation(
+    "GET",
+    "/agents/<int:agent_id>",
+    bearer="platform",
+    responses={
+        200: ResponseSpec("The agent.", AgentSummary),
+        404: ResponseSpec("The account has no such agent."),
+    },
+)
+def agent(token: ApiToken, agent_id: int) -> Response:
+    """Return one agent of the account."""
+    return json_response(_summary(account_row_or_404(token, Agent, agent_id, "agent")))
+
+
+@operation(
     "PATCH",
     "/agents/<int:agent_id>",
     bearer="platform",

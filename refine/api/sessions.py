@@ -1,4 +1,4 @@
-"""The agent's own sessions: list them, request one, undo or redo the last."""
+"""The agent's own sessions: read them, request one, undo or redo the last."""
 
 import uuid
 from typing import Annotated, get_args
@@ -128,6 +128,20 @@ def ask(agent: Agent, body: EmptyBody) -> Response:
 
 
 @operation(
+    "GET",
+    "/sessions/<uuid:session_id>",
+    bearer="agent",
+    responses={
+        200: ResponseSpec("The session.", Session),
+        404: ResponseSpec("The agent has no such session."),
+    },
+)
+def session(agent: Agent, session_id: uuid.UUID) -> Response:
+    """Return one of the agent's sessions, such as one that it requested."""
+    return json_response(Session.of(_own(agent, session_id)))
+
+
+@operation(
     "POST",
     "/sessions/<uuid:session_id>/undo",
     bearer="agent",
@@ -141,7 +155,7 @@ def ask(agent: Agent, body: EmptyBody) -> Response:
 )
 def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
     """Undo the agent's last session, including the removal of duplicates."""
-    session = agent_row_or_404(agent, RefinementSession, session_id, "session")
+    session = _own(agent, session_id)
     done = time_machine.undo_own_last(session)
     db.session.commit()
     shown = Session.of(session)
@@ -163,8 +177,12 @@ def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
 )
 def redo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
     """Undo the agent's own undo of its last session."""
-    session = agent_row_or_404(agent, RefinementSession, session_id, "session")
+    session = _own(agent, session_id)
     done = redoing.redo_own_last(session)
     db.session.commit()
     shown = Session.of(session)
     return json_response(Redone(session=shown, redone_before=done.is_done, effect=done.effect))
+
+
+def _own(agent: Agent, session_id: uuid.UUID) -> RefinementSession:
+    return agent_row_or_404(agent, RefinementSession, session_id, "session")

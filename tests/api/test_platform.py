@@ -73,6 +73,13 @@ def test_lists_the_agents_of_the_account_alone(world: World) -> None:
     assert second["agents"][0]["core_tokens"] == world.agent.core_token_usage
 
 
+def test_returns_one_agent_of_the_account(world: World) -> None:
+    answer = world.platform.get(f"/agents/{world.agent.id}")
+
+    assert answer.json in world.platform.get("/agents").json["agents"]
+    assert world.foreign_platform.get(f"/agents/{world.agent.id}").status_code == 404
+
+
 def test_records_a_change_and_tells_the_agent(world: World) -> None:
     agent = world.agent
 

@@ -64,6 +64,15 @@ def test_lists_sessions_with_their_outcome(world: World) -> None:
     assert world.sibling.get("/sessions").json["sessions"] == []
 
 
+def test_returns_one_of_the_agents_sessions(world: World) -> None:
+    session = ended(world.agent)
+
+    answer = world.own.get(f"/sessions/{session.id}")
+
+    assert answer.json == world.own.get("/sessions").json["sessions"][0]
+    assert world.sibling.get(f"/sessions/{session.id}").status_code == 404
+
+
 def test_undoes_the_last_session_once(world: World) -> None:
     session = ended(world.agent)
     mass = world.agent.core_token_usage
