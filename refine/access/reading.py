@@ -213,7 +213,7 @@ def search(
     rows: int,
     after_id: int | None = None,
 ) -> Found:
-    """Return a page of the memories ``among`` that contain ``text``, whatever the case.
+    """Return a page of the memories ``among`` that contain ``text``, regardless of case.
 
     All that contain it are recorded as read, because the count tells of them. ``after_id`` is the
     last memory of the page before. InvalidValue for an empty or too long text.

@@ -31,7 +31,7 @@ class UsageOfMonth(Resource):
     agent_id: int
     agent: str
     sessions: int
-    """Refinement sessions requested in that month, whatever their outcome."""
+    """Refinement sessions requested in that month, regardless of outcome."""
     reflections: int
     conversations: int
     """Conversations handed over in that month."""

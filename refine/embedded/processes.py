@@ -122,7 +122,7 @@ def command_line(pid: int) -> str:
 
 
 def recorded_pid(pid_file: Path) -> int | None:
-    """Return the pid in the first line of a pid file; None if there is none."""
+    """Return the pid in the first line of a pid file, or None."""
     try:
         pid = int(pid_file.read_text().splitlines()[0])
     except (FileNotFoundError, ValueError, IndexError):

@@ -60,7 +60,7 @@ class RunRegistry:
         self.note_alive()
 
     def put(self, place: int, run: HeldRun | None) -> None:
-        """Note the run of this place; None: there is none."""
+        """Note which run this place works on, or None."""
         start = _CLOCK.size + place * _PLACE_BYTES
         noted = b"".join(id_.bytes for id_ in run) if run is not None else bytes(_PLACE_BYTES)
         self._memory[start : start + _PLACE_BYTES] = noted
@@ -138,7 +138,7 @@ class SideBySide:
             self._begin(*taken, prepare=True)
 
     def _dequeue(self) -> tuple[Job, Queue] | None:
-        """Take the next job, if there is one; without Redis there is none."""
+        """Take the next job, or None; also None while Redis is away."""
         try:
             return self._worker.queue_class.dequeue_any(
                 self._queues,

@@ -127,7 +127,7 @@ def states_of(agent: Agent) -> list[State]:
 
 
 def name_or_model_contains(text: str) -> ColumnElement[bool]:
-    """Return the SQL condition that name or model contains ``text``, whatever the case."""
+    """Return the SQL condition that name or model contains ``text``, regardless of case."""
     return Agent.name.icontains(text, autoescape=True) | Agent.model_id.icontains(
         text, autoescape=True
     )

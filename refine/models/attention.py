@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
     @property
     def is_about_budget(self) -> bool:
-        """Whether the agent has more tokens than its budget, whatever its sessions did."""
+        """Whether the agent has more tokens than its budget, regardless of its sessions."""
         return self.kind == "over_budget"
 
     @property

@@ -7,7 +7,7 @@ _READ_CHARACTERS = 2_000
 
 _FIRST_WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 # The question's own words, repeated before an answer: "Yes or no?", "YES/NO:", "[YES]: …", "Yes?",
-# or in quotation marks. "Yes, no doubt" is none.
+# or in quotation marks. "Yes, no doubt" repeats nothing.
 _REPEATED_CHOICE = re.compile(
     r"""[\W_]* (?: yes [\W_]* (?: (?:or|and|vs|versus)\b | [/\\|&] ) [\W_]* no? (?![^\W_])
                 | yes [–—_] no? (?![^\W_])
@@ -42,13 +42,13 @@ def has_words(reply: str | None) -> bool:
 
 
 def refuses(reply: str | None) -> bool:
-    """Tell whether the first word of ``reply`` is NO, whatever its case or decoration."""
+    """Tell whether the first word of ``reply`` is NO, regardless of case and decoration."""
     first = _FIRST_WORD.search((reply or "")[:_READ_CHARACTERS])
     return first is not None and first.group().lower() == "no"
 
 
 def consents(reply: str | None) -> bool:
-    """Tell whether the first word of ``reply`` is YES, whatever its case or decoration.
+    """Tell whether the first word of ``reply`` is YES, regardless of case and decoration.
 
     ``**Yes**,`` consents; ``Yesterday``, ``No, yes``, an empty reply and None do not. A choice that
     is only repeated is not an answer: after ``Yes or no?`` and ``[YES]:`` the next word decides. A

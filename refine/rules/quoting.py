@@ -15,7 +15,7 @@ _ESCAPE = re.compile(r"(?<!\\)\\+(?:[bfnrt]|u[0-9a-f]{4})")
 def may_quote(value: str, sent: str, *, known: Collection[str] = ()) -> bool:
     """Tell whether a word of four letters or a number of three digits stands in what was ``sent``.
 
-    Whatever joins the words, and whatever their case; ``known`` words, in lower case, do not count.
+    Whatever joins the words, and regardless of case; ``known`` words, in lower case, do not count.
     """
     return shares_words(value, said_in(sent), known=known)
 

@@ -31,7 +31,7 @@ _FOLDING = _Folding()
 
 
 def rough_words(text: str) -> list[str]:
-    """Return the words of a text, whatever their case and punctuation.
+    """Return the words of a text, regardless of case and punctuation.
 
     Letters, marks and digits make a word. Text without spaces is cut after certain characters, so
     that the same run of characters makes the same words anywhere. A text without any letter or

@@ -96,7 +96,7 @@ def _score(life: Life, settings: Settings) -> Score:
 
 
 def _kept(life: Life) -> Counter[str]:
-    """Return what became of the planted memories."""
+    """Return what happened to the planted memories."""
     figures: Counter[str] = Counter(duplicates=0, united=0, wrong_merges=0, lost=0)
     originals_in: Counter[int] = Counter()
     for copies in life.families().values():

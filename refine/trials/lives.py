@@ -22,7 +22,7 @@ SESSIONS_IN_A_MONTH = 5
 
 
 class Life:
-    """One agent, what was planted in its memory, and what became of that."""
+    """One agent, what was planted in its memory, and what happened to it."""
 
     def __init__(
         self, account: Account, model_id: str, corpus: Corpus, memories: int, **settings: Any
@@ -107,7 +107,7 @@ class Life:
         saved = SaveMemoryTool(agent).execute(content=text, memory_type="core")
         return int(saved["id"])
 
-    # -- what became of it ------------------------------------------------------------------------
+    # -- its outcome ------------------------------------------------------------------------------
 
     def _observe(self, event: Event) -> None:
         if event.kind == "tool_call":

@@ -1,4 +1,4 @@
-"""A session whose tool calls are counted by what became of them."""
+"""A session whose tool calls are counted by outcome."""
 
 import re
 import uuid

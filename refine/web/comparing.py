@@ -112,7 +112,7 @@ def page() -> ResponseReturnValue:
 
 
 def _ticked() -> list[uuid.UUID]:
-    """Return the sessions that were ticked, in the order of their list; what is none is ignored."""
+    """Return the ticked sessions, in the order of their list; other values are ignored."""
     given = request.args.getlist("session")[:PAGE_ROWS]
     return list(dict.fromkeys(id_ for each in given if (id_ := uuid_of(each)) is not None))
 

@@ -1,4 +1,4 @@
-"""An account's past slots, each with what became of its sessions."""
+"""An account's past slots, each with the outcome of its sessions."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ It follows seven rules, all read from the request, and remembers nothing between
 - Asked for consent (the conversation has no reply yet), it says YES, or NO if the agent's system
   prompt says that the agent declines (``_DECLINES``).
 - In a session it merges plain repeats, one call per turn, and then completes. Plain repeats are
-  unlocked memories with the same words, whatever their case, punctuation and spacing.
+  unlocked memories with the same words, regardless of case, punctuation and spacing.
 - If the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
   memory after another until the circuit breaker stops it.
 - In a conversation that offers the tool ``save_memory`` it saves what it is asked to remember, word

@@ -96,7 +96,7 @@ class Agent(Configurable, Base):
 
     @classmethod
     def named(cls, reference: str) -> "Agent":
-        """Return the agent of that id or name, whatever its case; an id and an exact name go first.
+        """Return the agent of that id or name, regardless of case; an id or exact name goes first.
 
         NotFound, or Ambiguous with the ids.
         """

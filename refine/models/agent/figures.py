@@ -25,7 +25,7 @@ class Figures:
     # rises with every change of a memory
     ledger_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
-    # the latest session, whatever its status
+    # the latest session, regardless of status
     last_session_id: Mapped[uuid.UUID | None]
     last_session_at: Mapped[datetime | None]
     last_session_status: Mapped[str | None] = mapped_column(Text)

@@ -96,7 +96,7 @@ class Account(Attested, Base):
 
     @classmethod
     def by_slug(cls, slug: str) -> "Account":
-        """Return the account of that slug, whatever its case, or raise NotFound."""
+        """Return the account of that slug, regardless of case, or raise NotFound."""
         account = db.session.scalar(select(cls).where(cls.slug == slug.lower()))
         if account is None:
             raise NotFound(f"no account has the slug {slug!r}; `refine account list` shows them")

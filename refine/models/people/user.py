@@ -105,7 +105,7 @@ class User(Attested, Base):
 
     @classmethod
     def by_email(cls, email: str) -> "User | None":
-        """Return the user of that address, whatever its case; if possible, one with a password."""
+        """Return the user of that address, regardless of case; if possible, one with a password."""
         joined_first = cls.password_hash.is_(None), cls.id
         return db.session.scalar(
             select(cls).where(cls._has_email(email)).order_by(*joined_first).limit(1)
@@ -113,7 +113,7 @@ class User(Attested, Base):
 
     @classmethod
     def named(cls, reference: str) -> "User":
-        """Return the user of that id or address, whatever its case; NotFound, or Ambiguous."""
+        """Return the user of that id or address, regardless of case; NotFound, or Ambiguous."""
         same = cls._has_email(reference)
         if (user_id := id_in(reference)) is not None:
             same = or_(cls.id == user_id, same)

@@ -33,7 +33,7 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=50_000)
 def meaning(sentence: str) -> frozenset[str]:
-    """Return what a sentence says, whatever its order of words, punctuation and writing."""
+    """Return what a sentence says, regardless of word order, punctuation and spelling."""
     text = _in_figures(unicodedata.normalize("NFKC", sentence).casefold())
     denial = ["not"] if _JAPANESE_DENIAL.search(text) else []
     addresses = _ADDRESS.findall(text)

@@ -1,4 +1,4 @@
-"""Who may ask which agent for access, and what became of earlier requests."""
+"""Who may ask which agent for access, and how earlier requests ended."""
 
 import uuid
 from collections.abc import Sequence

@@ -46,8 +46,8 @@ def search(
 
     Only those that ``fits`` accepts are returned; it is asked in their order.
 
-    ``query`` matches anywhere, whatever the case; ``after`` is inclusive, ``before`` exclusive. The
-    returned memories count as shown.
+    ``query`` matches anywhere, regardless of case; ``after`` is inclusive, ``before`` exclusive.
+    The returned memories count as shown.
     """
     matching = session.agent.ledger.core()
     if after is not None:

@@ -116,7 +116,7 @@ def decided_in_sweep(agent: Agent, candidates: Candidates, at: datetime) -> Sess
 def _with_room(
     request: SessionRequest, candidates: Candidates, at: datetime
 ) -> SessionRequest | str:
-    """Return the session, or that there is a live one; one whose worker was lost ends."""
+    """Return the request, or why a live session prevents it; ends one whose worker was lost."""
     live = candidates.live_session_of(request.agent)
     try:
         if live is not None:

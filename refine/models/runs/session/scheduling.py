@@ -228,7 +228,7 @@ class Candidates:
 
     @cached_property
     def _newest(self) -> dict[int, RefinementSession]:
-        """Each agent's latest session, whatever its status."""
+        """Each agent's latest session, regardless of status."""
         return {each.agent_id: each for each in self._latest(1, only_answered=False)}
 
     @cached_property

@@ -42,7 +42,7 @@ _NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
 # How an undo was requested.
 Channel = Literal["dashboard", "command line", "agent"]
 
-# How many mutations a session may make; protecting a memory is none.
+# How many mutations a session may make; protecting a memory does not count.
 MAX_MUTATIONS = 10
 
 # The period that the floor against slow erosion looks back over.
