@@ -200,6 +200,7 @@ def _planned(
 ) -> ResponseReturnValue:
     """Show what would be done, or why it is refused; nothing is changed."""
     session = scope.found_or_404(RefinementSession, session_id)
+    agent = session.agent
     planned, refusal = None, None
     try:
         planned = preview(session)
@@ -208,13 +209,12 @@ def _planned(
     page = render_template(
         template,
         session=session,
-        agent=session.agent,
+        agent=agent,
         planned=planned,
         refusal=refusal,
         conflict=refusal if isinstance(refusal, UndoConflict) else None,
         **shown,
     )
-    db.session.rollback()
     return page, status_of(refusal) if refusal is not None else 200
 
 

@@ -248,9 +248,15 @@ class Verification(Attested, Base):
 
     @classmethod
     def _newest(cls, fits: Callable[["Verification"], bool]) -> "Verification | None":
-        newest_first = select(cls).order_by(cls.id.desc()).execution_options(yield_per=_WATCHED)
-        with db.session.scalars(newest_first) as rows:
-            return next((found for found in rows if found.is_genuine and fits(found)), None)
+        newest_first = select(cls).order_by(cls.id.desc())
+        # almost always among the first few, for which no cursor is opened on the server
+        first, rest = newest_first.limit(_WATCHED), newest_first.offset(_WATCHED)
+        for query in (first, rest.execution_options(yield_per=_WATCHED)):
+            with db.session.scalars(query) as rows:
+                for found in rows:
+                    if found.is_genuine and fits(found):
+                        return found
+        return None
 
 
 def _lateness(last_ended_at: datetime | None) -> Alarm | None:

@@ -217,9 +217,11 @@ class AgentMemory(MemoryRow, Base):
 
         RowAltered if one of them was changed outside the application: a change would sign it.
         """
+        if not (wanted := sorted(ids)):
+            return {}
         rows = db.session.scalars(
             select(cls)
-            .where(cls.agent_id == agent.id, cls.id.in_(sorted(ids)))
+            .where(cls.agent_id == agent.id, cls.id.in_(wanted))
             .order_by(cls.id)
             .with_for_update()
             .execution_options(populate_existing=True)
