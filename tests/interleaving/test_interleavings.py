@@ -12,7 +12,7 @@ from tests.interleaving.simulation import Stage
 pytestmark = pytest.mark.no_cover
 
 # The quick form, and what is left of that of CI's whole run.
-_QUICK, _ALL = 12, 200
+_QUICK, _ALL = 12, 100
 
 
 @pytest.fixture(scope="module")
