@@ -57,7 +57,9 @@ class GrantEnding(AskingRules):
     expires_at: Mapped[datetime | None] = mapped_column()
     end_reason: Mapped[str | None] = mapped_column(Text)
     ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    sealed_closing_note: Mapped[Sealed | None] = mapped_column("closing_note", deferred=True)
+    sealed_closing_note: Mapped[Sealed | None] = mapped_column(
+        "closing_note", deferred=True, deferred_group="texts"
+    )
 
     reply = SealedText(reply_text)
     closing_note = SealedText(_note)
