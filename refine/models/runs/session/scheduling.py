@@ -322,7 +322,15 @@ def _changed_since() -> ColumnElement[bool]:
         AuditLog.action == "agent_settings_update",
         AuditLog.created_at > _Session.started_at,
     )
-    return or_(memory_changed, settings_changed)
+    # The times miss a memory that was saved before the session began and committed afterwards.
+    figures_changed = exists().where(
+        Agent.id == _Session.agent_id,
+        or_(
+            Agent.core_count != _Session.memories_after,
+            Agent.core_tokens != _Session.mass_after,
+        ),
+    )
+    return or_(memory_changed, settings_changed, figures_changed)
 
 
 def _slots_between(account: Account, ended_at: datetime | None, at: datetime) -> int:

@@ -434,6 +434,16 @@ def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
             assert skip_reason(agent) is None
 
 
+def test_a_memory_as_old_as_the_session_that_did_not_see_it_ends_the_skipping(agent):
+    session = RefinementSession.start(agent, "weekly")
+    session.finish("completed", "the agent completed it")
+    quiet = skip_reason(agent)
+
+    factories.memory(agent)
+
+    assert (quiet, skip_reason(agent)) == (UNCHANGED, None)
+
+
 def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subtests):
     past(agent)
     for name, event in {
