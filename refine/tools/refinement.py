@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import editing
 from refine.models.runs.session.held import HeldSession
@@ -90,6 +90,8 @@ _PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"
 
 class RefinementTool:
     """The tool for one session, under the caller's lease, or the one that the session has now."""
+
+    MAX_MUTATIONS = MAX_MUTATIONS
 
     def __init__(
         self,

@@ -504,6 +504,7 @@ def test_the_cap_counts_mutations_but_no_errors(tool, ids):
     error = refused(tool, action="delete", id=ids[10])
 
     assert error.startswith("Hard cap reached: 10 mutating operations performed")
+    assert RefinementTool.MAX_MUTATIONS == 10
     assert tool.execute(action="protect", id=ids[10])["type"] == "protected"
     assert tool.execute(action="complete", summary="Done.")["type"] == "refinement_complete"
 
