@@ -24,7 +24,7 @@ from refine.web.forms import whole_number
 
 pages = Blueprint("agent_settings", __name__)
 
-_TICKED = ("1", "on", "true", "yes")
+_TICKED = ("1", "on", "true", "yes", "y")
 
 
 @pages.get("/agents/<int:agent_id>/settings")

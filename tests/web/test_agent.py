@@ -715,6 +715,14 @@ def test_unticked_boxes_are_off(dashboard: Browser, agent: Agent) -> None:
     assert (agent.paused, agent.active) == (False, False)
 
 
+@pytest.mark.parametrize("value", ["1", "on", "true", "yes", "y"])
+def test_a_box_is_ticked_by_every_usual_value(dashboard: Browser, agent: Agent, value: str) -> None:
+    dashboard.submit(f"/agents/{agent.id}/settings", {"paused": value})
+
+    db.session.refresh(agent)
+    assert agent.paused
+
+
 def test_a_field_that_was_not_sent_stays_unchanged(dashboard: Browser, agent: Agent) -> None:
     agent.paused = True
     db.session.commit()
