@@ -76,6 +76,16 @@ def test_a_new_installation_is_not_verified_before_its_second_day(app: Flask) ->
     assert db.session.scalars(select(Verification)).all() == []
 
 
+def test_a_full_verification_is_found_behind_many_that_read_what_was_new(agent: Agent) -> None:
+    in_full = verify(NOW)
+
+    for day in range(1, 9):
+        Verification.begin("command", NOW + day * DAY, goes_on=True).end(NOW + day * DAY)
+
+    assert Verification.last_in_full() is in_full
+    assert Verification.last() is not in_full
+
+
 def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
     slices = 0
     while (found := verify(NOW, seconds=0)).ended_at is None:

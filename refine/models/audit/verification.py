@@ -250,15 +250,17 @@ class Verification(Attested, Base):
 
     @classmethod
     def _newest(cls, fits: Callable[["Verification"], bool]) -> "Verification | None":
+        def first_of(rows: Iterable[Verification]) -> "Verification | None":
+            return next((found for found in rows if found.is_genuine and fits(found)), None)
+
         newest_first = select(cls).order_by(cls.id.desc())
-        # almost always among the first few, for which no cursor is opened on the server
-        first, rest = newest_first.limit(_WATCHED), newest_first.offset(_WATCHED)
-        for query in (first, rest.execution_options(yield_per=_WATCHED)):
-            with db.session.scalars(query) as rows:
-                for found in rows:
-                    if found.is_genuine and fits(found):
-                        return found
-        return None
+        # almost always one of the first few, for which no cursor is opened on the server
+        few = db.session.scalars(newest_first.limit(_WATCHED)).all()
+        if (found := first_of(few)) is not None or len(few) < _WATCHED:
+            return found
+        rest = newest_first.offset(_WATCHED).execution_options(yield_per=_WATCHED)
+        with db.session.scalars(rest) as rows:
+            return first_of(rows)
 
 
 def _lateness(last_ended_at: datetime | None) -> Alarm | None:
