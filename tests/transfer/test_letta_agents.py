@@ -141,7 +141,7 @@ class TestSeveralAgents:
 
         rows = read(file, "letta")
 
-        assert bad(rows) == [("file", "is not valid JSON: it is damaged or was cut off")]
+        assert bad(rows) == [("file", "is not valid JSON in UTF-8: it is damaged or was cut off")]
 
     def test_files_of_other_formats_name_none(self) -> None:
         with pytest.raises(InvalidValue, match="files in mem0 format name no agents"):
@@ -167,7 +167,7 @@ class TestAFileInAString:
             ('"{\\"agents\\": ', "must be valid JSON"),
             ('"{}" "{}"', "must be valid JSON"),
             ('"\\ud800"', "must be valid Unicode (it contains half of a surrogate pair)"),
-            ('"not JSON"', "is not valid JSON: it is damaged or was cut off"),
+            ('"not JSON"', "is not valid JSON in UTF-8: it is damaged or was cut off"),
         ):
             assert bad(read(file, "letta")) == [("file", reason)], file
 

@@ -16,7 +16,7 @@ from tests.transfer.files import bad, fixture, memories, own_file, own_row, read
 HUMAN = "Ada keeps bees, and calls the oldest hive the library."
 PERSONA = "I am Wren, and I answer plainly."
 TOO_LONG = "must not be longer than 2,000,000 bytes"
-DAMAGED = "is not valid JSON: it is damaged or was cut off"
+DAMAGED = "is not valid JSON in UTF-8: it is damaged or was cut off"
 
 
 def fields(extra: str | None) -> Any:
@@ -359,21 +359,36 @@ class TestDocuments:
             for format_ in ("mem0", "letta"):
                 assert ("file", DAMAGED) in bad(read(file, format_)), (format_, file)
 
+    def test_a_text_that_is_too_long_costs_only_its_row(self) -> None:
+        long = b"x" * 1_999_990 + b'\\"]}' + b"x" * 1_000_000
+        image = b'{"agents": [{"id": "a", "messages": [{"image": "' + long + b'"}]}], '
+
+        rows = read(b'[{"memory": "' + long + b'"}, {"memory": "good"}]', "mem0")
+        blocks = read(image + b'"blocks": [{"value": "good"}]}', "letta")
+
+        assert [each.content for each in memories(rows)] == ["good"]
+        assert bad(rows) == [("row 1", TOO_LONG)]
+        assert [each.content for each in memories(blocks)] == ["good"]
+        assert bad(blocks) == []
+
     def test_a_single_text_never_fills_the_memory(self) -> None:
-        class Endless(io.BytesIO):
-            reads = 0
+        class Long(io.BytesIO):
+            left, largest = 50_000_000, 0
 
             def read(self, size: int | None = -1) -> bytes:
-                self.reads += 1
-                return super().read(size) or b"x" * (size or 0)
+                if begin := super().read(size):
+                    return begin
+                self.largest = max(self.largest, size or 0)
+                given = min(size or 0, self.left)
+                self.left -= given
+                return b"x" * given
 
         for opening in (b'["', b'{"', b'[{"memory": "', b'{"results": ["', b"[1"):
-            stream = Endless(opening)
+            stream = Long(opening)
             rows = list(READERS["mem0"](stream))
 
-            reason = f"holds a text that {TOO_LONG}"
-            assert bad(rows) == [("file", reason)] or opening == b"[1", opening
-            assert stream.reads < 100, opening  # in two passes
+            assert bad(rows) == [("file", DAMAGED)], opening
+            assert stream.largest <= 2 * MAX_ROW_BYTES, opening
 
     def test_an_abandoned_document_leaves_no_unraisable_error(self) -> None:
         rows = READERS["mem0"](io.BytesIO(b'[{"memory": "good"}, "a", 1 "content of a mem'))
