@@ -5,7 +5,8 @@ from typing import Any
 
 _ID_ENDINGS = ("_id", "_ids")
 
-_MAIL = re.compile(r"[^\s@]+@[^\s@]+\.[A-Za-z]{2,}")
+# Begins only where a word does: a long text without an @ would be searched from each character.
+_MAIL = re.compile(r"(?<![^\s@])[^\s@]+@[^\s@]+\.[A-Za-z]{2,}")
 # Digits as people write them, perhaps behind a scheme such as ``tel:``, or anything with a ``+``.
 _PHONE = re.compile(r"(?:\w+:)?[\d\s()./-]{7,}|.*\+[\d\s()./-]{7,}.*", re.ASCII)
 _MIN_PHONE_DIGITS = 7
