@@ -232,7 +232,12 @@ class Settings:
 def is_installed() -> bool:
     """Tell whether the environment has a database, given by URL or embedded."""
     has_url = bool(_given(os.environ, "DATABASE_URL"))
-    return has_url or Path(_data_dir(os.environ), _DATABASE).is_dir()
+    return has_url or (data_dir_in() / _DATABASE).is_dir()
+
+
+def data_dir_in(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the data folder that the environment names."""
+    return Path(_given(environ, "REFINE_DATA_DIR") or DEFAULT_DATA_DIR).absolute()
 
 
 def current() -> Settings:
@@ -245,16 +250,12 @@ def _given(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name, "").strip()
 
 
-def _data_dir(environ: Mapping[str, str]) -> str:
-    return _given(environ, "REFINE_DATA_DIR") or DEFAULT_DATA_DIR
-
-
 def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, str]:
     """Add the variables whose default depends on other variables or on the data folder."""
     if _given(environ, "REFINE_OWNER_DATABASE_URL") and not _given(environ, "DATABASE_URL"):
         raise SettingsError("REFINE_OWNER_DATABASE_URL needs DATABASE_URL: the same database")
-    complete = {**environ, "REFINE_DATA_DIR": _data_dir(environ)}
-    data_dir = Path(complete["REFINE_DATA_DIR"]).absolute()
+    data_dir = data_dir_in(environ)
+    complete = {**environ, "REFINE_DATA_DIR": str(data_dir)}
     for name, make in (
         ("REFINE_ENCRYPTION_KEYS", partial(_first_encryption_key, data_dir)),
         ("SECRET_KEY", secrets.token_urlsafe),  # the last: nothing is written if a key is lost

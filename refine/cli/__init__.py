@@ -1,6 +1,7 @@
 """The command ``refine``. Commands call models and jobs, as views do."""
 
 import logging
+import os
 import sys
 
 import click
@@ -77,6 +78,7 @@ for command in _COMMANDS:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; print one line if it fails, and exit with 0, 1 or 2."""
     core_dumps.forbid()
+    _replace_closed_streams()
     try:
         code = refine.main(arguments, prog_name="refine", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -86,6 +88,14 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"refine: {_message_of(error)}", err=True)
         sys.exit(WRONG_USAGE if isinstance(error, click.UsageError) else FAILED)
     sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _replace_closed_streams() -> None:
+    """Read and write nothing where the shell closed a stream (``2>&-``): Python has None there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - for the process
+            setattr(sys, name, nothing)
 
 
 def _message_of(error: Exception) -> str:
@@ -106,6 +116,8 @@ def _message_of(error: Exception) -> str:
             return str(error)
         case UnicodeError():
             return "an argument or the input is not valid UTF-8"
+        case OSError() if error.strerror:  # a full disk, a folder of somebody else
+            return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     # the message of another error may quote content; DEBUG logs it with the traceback
     logging.getLogger("refine").debug("fault", exc_info=error)
     if isinstance(error, DBAPIError):

@@ -10,7 +10,7 @@ from refine.embedded import servers_available
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import WrappedKey, schema_version
-from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
+from refine.settings import Settings, data_dir_in, is_installed
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def application(
     """
     if not may_install and not is_installed():
         raise NotFound(
-            f"no installation found in {DEFAULT_DATA_DIR}/ in this folder; run `refine up`, or set "
-            "REFINE_DATA_DIR or DATABASE_URL"
+            f"no installation found in {data_dir_in()}; run `refine up`, or set REFINE_DATA_DIR or "
+            "DATABASE_URL"
         )
     settings = Settings.from_environ()
     if as_table_owner:

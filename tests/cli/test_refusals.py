@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cryptography.fernet import Fernet
 from flask import Flask
 from sqlalchemy import make_url
 
@@ -18,7 +19,16 @@ from refine.jobs.dispatch import REDIS_AWAY
 from refine.models import Agent, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run, problem, row_counts
-from tests.commands import UNUSED_PORT, eventually, refine_anew, refine_here, start, waits_for_input
+from tests.commands import (
+    REFINE,
+    UNUSED_PORT,
+    environment,
+    eventually,
+    refine_anew,
+    refine_here,
+    start,
+    waits_for_input,
+)
 from tests.forked import refine
 from tests.transfer.files import FIXTURES
 
@@ -287,19 +297,52 @@ def test_ctrl_c_prints_interrupted(app: Flask, environ: dict[str, str]) -> None:
 
 
 def test_an_unexpected_error_is_named_by_its_class(
-    environ: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def fail() -> bytes:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(Fernet, "generate_key", fail)
+
+    done = refine_here("keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+
+    assert done.returncode == 1
+    said = "refine: internal error (ZeroDivisionError); set REFINE_LOG_LEVEL=DEBUG for details\n"
+    assert done.stderr == said
+
+
+def test_an_error_of_the_system_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
     with suppress(OSError), Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
-        done = refine_here(
+        disk_is_full = refine_here(
             "keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys
         )
 
-    assert done.returncode == 1
-    said = "refine: internal error (OSError); set REFINE_LOG_LEVEL=DEBUG for details\n"
-    assert done.stderr == said
+    no_folder = refine("up", environ={"REFINE_DATA_DIR": str(file / "sub")})
+
+    assert (disk_is_full.returncode, no_folder.returncode) == (1, 1)
+    assert disk_is_full.stderr == "refine: No space left on device\n"
+    assert no_folder.stderr == f"refine: {file / 'sub'}: Not a directory\n"
+
+
+@pytest.mark.slow
+def test_a_closed_stream_is_an_empty_one(app: Flask, environ: dict[str, str]) -> None:
+    for command, code in (
+        ("agent list 2>&-", 0),
+        ("agent list >&-", 0),
+        ("agent show nobody 2>&-", 1),
+        ("user add ada@example.org --account demo --password-stdin <&-", 1),
+    ):
+        done = subprocess.run(  # noqa: S602 - to close a stream as scripts do
+            f"{REFINE} {command}", shell=True, env=environment(environ), capture_output=True
+        )
+
+        assert done.returncode == code, command
+        assert b"internal error" not in done.stderr, command
 
 
 def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
@@ -353,9 +396,13 @@ def test_db_upgrade_creates_the_tables_and_can_be_repeated(
 
 
 def test_commands_do_not_create_an_installation(tmp_path: Path) -> None:
-    done = refine("agent", "list", environ={"REFINE_DATA_DIR": str(tmp_path / "none")})
+    folder = tmp_path / "none"
+
+    done = refine("agent", "list", environ={"REFINE_DATA_DIR": str(folder)})
 
     assert done.returncode == 1
-    assert "run `refine up`" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr == (
+        f"refine: no installation found in {folder}; run `refine up`, or set REFINE_DATA_DIR or "
+        "DATABASE_URL\n"
+    )
     assert list(tmp_path.iterdir()) == []

@@ -164,7 +164,7 @@ def test_services_need_an_installation(
         done = refine_here(command, environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
 
         assert (done.returncode, done.stdout) == (1, ""), command
-        assert done.stderr.startswith("refine: no installation found in .refine/ in this folder")
+        assert done.stderr.startswith(f"refine: no installation found in {tmp_path}/.refine;")
     assert list(tmp_path.iterdir()) == []
 
 
