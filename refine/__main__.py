@@ -11,7 +11,10 @@ def main() -> None:
     make is garbage.
     """
     gc.disable()
-    commands = import_module("refine.cli")
+    try:
+        commands = import_module("refine.cli")
+    except KeyboardInterrupt:  # loading takes seconds, and the commands could not say it yet
+        raise SystemExit("refine: interrupted") from None
     gc.freeze()
     gc.enable()
     commands.main()

@@ -1,5 +1,6 @@
 """Bad input to every command: one line of error, and nothing is changed."""
 
+import gc
 import signal
 import subprocess
 import uuid
@@ -14,6 +15,7 @@ from cryptography.fernet import Fernet
 from flask import Flask
 from sqlalchemy import make_url
 
+from refine.__main__ import main as entry_point
 from refine.extensions import db
 from refine.jobs.dispatch import REDIS_AWAY
 from refine.models import Agent, RefinementSession
@@ -294,6 +296,18 @@ def test_ctrl_c_prints_interrupted(app: Flask, environ: dict[str, str]) -> None:
 
     assert waiting.returncode == 1
     assert err.split("\n") == ["", "refine: interrupted", ""]
+
+
+def test_ctrl_c_while_commands_are_loaded_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_module: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("refine.__main__.import_module", interrupt)
+
+    with pytest.raises(SystemExit, match="^refine: interrupted$"):
+        entry_point()
+
+    gc.enable()
 
 
 def test_an_unexpected_error_is_named_by_its_class(
