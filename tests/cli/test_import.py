@@ -317,6 +317,15 @@ class TestExport:
         assert first_row <= 2
         assert 0 < most <= 2 * EXPORTED_AT_A_TIME  # while one page follows another
 
+    def test_an_erased_agents_metadata_stays(self, run: Run, ledger: Agent) -> None:
+        factories.erase(ledger)
+        db.session.commit()
+
+        done = run("export", "Ada")
+
+        *_, end = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (done.returncode, done.stderr, end["count"]) == (0, "", 20)
+
     def test_omits_other_agents(self, run: Run, ledger: Agent) -> None:
         other = factories.agent("a memory", name="Wren")
 
