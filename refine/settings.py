@@ -91,6 +91,8 @@ def _http_url(name: str, text: str) -> str:
     parts = _url_parts(name, text, ("http", "https"), "http://host or https://host")
     if not parts.hostname:
         raise SettingsError(f"{name} must look like http://host or https://host")
+    if re.search(r"[?#\s]", text):
+        raise SettingsError(f"{name} must not contain blanks, ? or #: paths are added to its end")
     if parts.username is not None:  # these URLs are shown and recorded
         raise SettingsError(f"{name} must not contain a user name or password")
     # as browsers name it: what asks for the scheme or compares the host need not fold the case

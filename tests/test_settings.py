@@ -140,6 +140,7 @@ BAD_VALUES = {
     "REFINE_ENCRYPTION_KEYS": [",", "canary", f"{KEY},canary", f"canary,{KEY}", "ключ"],
     "OPENROUTER_API_KEY": ["canary…", "canary\nX: y", "ключ"],
     "OPENROUTER_BASE_URL": [
+        "https://h/v1?api-version=2024-10-21",
         *("openrouter.ai", "ftp://h", "http:h", "http://", "http://u:canary@h"),
         *("http:///v1", "http://:80", "http://h:port"),
     ],
@@ -156,7 +157,14 @@ BAD_VALUES = {
     "REFINE_API_WRITES_PER_MINUTE": ["0", "1.5", "-1"],
     "REFINE_PLAIN_OPENAI": ["2", "true", "yes"],
     "PORT": ["0", "65536", "http"],
-    "PUBLIC_URL": ["refine.example.org", "ftp://h", "https://", "//h"],
+    "PUBLIC_URL": [
+        "refine.example.org",
+        "ftp://h",
+        "https://",
+        "//h",
+        "https://h/#/",
+        "http://a b",
+    ],
     "REFINE_PROXIES": ["-1", "11", "10.0.0.1"],
     "REFINE_LOG_LEVEL": ["LOUD", "10", "NOTSET"],
     "REFINE_METRICS_TOKEN": ["ключ"],
