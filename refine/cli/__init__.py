@@ -114,6 +114,9 @@ def _message_of(error: Exception) -> str:
             return f"{error}; `refine worker --burst` runs all queued sessions"
         case RefineError():
             return str(error)
+        case UnicodeEncodeError() if error.encoding != "utf-8":
+            lack = f"the output is in {error.encoding}, which lacks a character"
+            return f"{lack}; set PYTHONIOENCODING=utf-8"
         case UnicodeError():
             return "an argument or the input is not valid UTF-8"
         case OSError() if error.strerror:  # a full disk, a folder of somebody else

@@ -1,6 +1,7 @@
 """Bad input to every command: one line of error, and nothing is changed."""
 
 import gc
+import io
 import signal
 import subprocess
 import uuid
@@ -18,7 +19,7 @@ from sqlalchemy import make_url
 from refine.__main__ import main as entry_point
 from refine.extensions import db
 from refine.jobs.dispatch import REDIS_AWAY
-from refine.models import Agent, RefinementSession
+from refine.models import Account, Agent, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run, problem, row_counts
 from tests.commands import (
@@ -341,6 +342,26 @@ def test_an_error_of_the_system_says_what_is_wrong(
     assert (disk_is_full.returncode, no_folder.returncode) == (1, 1)
     assert disk_is_full.stderr == "refine: No space left on device\n"
     assert no_folder.stderr == f"refine: {file / 'sub'}: Not a directory\n"
+
+
+def test_output_that_cannot_hold_a_name_says_so(
+    demo: Account,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    factories.agent(account=demo, name="Zoë")
+    db.session.commit()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+
+    done = refine_here(
+        "agent", "list", environ=environ, stdin="", monkeypatch=monkeypatch, capsys=capsys
+    )
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        "refine: the output is in ascii, which lacks a character; set PYTHONIOENCODING=utf-8\n"
+    )
 
 
 @pytest.mark.slow
