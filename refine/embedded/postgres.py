@@ -103,8 +103,8 @@ def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
     if pid is not None:
         for mark in (f" -D {cluster} ", f" {_FOLDER}={cluster} "):
             stop_leftover(pid, mark, signal.SIGINT)
-        # even if it was PostgreSQL: stopping it may have left the file behind
-        (cluster / "postmaster.pid").unlink(missing_ok=True)
+    # even if it was PostgreSQL, which may leave the file behind; a power cut may have emptied it
+    (cluster / "postmaster.pid").unlink(missing_ok=True)
     _end_orphans(cluster)
     for folder in (socket_dir(data_dir), cluster):
         (folder / POSTGRES_SOCKET).unlink(missing_ok=True)
