@@ -423,6 +423,16 @@ class TestDocuments:
             assert everything() == expected, chunk_bytes
         assert all(memories(rows) for rows in expected)
 
+    def test_a_long_text_is_skipped_wherever_reading_pauses(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(json_document, "MAX_ROW_BYTES", 30)
+        file = '[{"memory": "' + r"\"]}\\" * 20 + '"}, {"memory": "good"}]'
+        for chunk_bytes in (1, 2, 3, 7):
+            monkeypatch.setattr(json_document, "_CHUNK_BYTES", chunk_bytes)
+
+            assert [each.content for each in memories(read(file, "mem0"))] == ["good"]
+
     def test_a_long_key_is_skipped(self) -> None:
         file = f'{{"{"x" * 5_000}": 1, "results": [{{"memory": "good"}}]}}'
 
