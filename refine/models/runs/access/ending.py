@@ -57,9 +57,7 @@ class GrantEnding(AskingRules):
     expires_at: Mapped[datetime | None] = mapped_column()
     end_reason: Mapped[str | None] = mapped_column(Text)
     ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    sealed_closing_note: Mapped[Sealed | None] = mapped_column(
-        "closing_note", deferred=True, deferred_group="texts"
-    )
+    sealed_closing_note: Mapped[Sealed | None] = mapped_column("closing_note", deferred=True)
 
     reply = SealedText(reply_text)
     closing_note = SealedText(_note)

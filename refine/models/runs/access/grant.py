@@ -96,7 +96,7 @@ class AccessGrant(GrantEnding, Base):
     status: Mapped[str] = mapped_column(
         Text, default="requested", server_default=text("'requested'")
     )
-    sealed_purpose: Mapped[Sealed] = mapped_column("purpose", deferred=True, deferred_group="texts")
+    sealed_purpose: Mapped[Sealed] = mapped_column("purpose", deferred=True)
     duration_minutes: Mapped[int]
     generation_id: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime | None] = mapped_column("asked_at")
