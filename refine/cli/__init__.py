@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from typing import TextIO, cast
 
 import click
 from sqlalchemy.exc import DBAPIError
@@ -92,10 +93,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _replace_closed_streams() -> None:
     """Read and write nothing where the shell closed a stream (``2>&-``): Python has None there."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            nothing = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - for the process
-            setattr(sys, name, nothing)
+    sys.stdin = sys.stdin or _nothing("r")
+    sys.stdout = sys.stdout or _nothing("w")
+    sys.stderr = sys.stderr or _nothing("w")
+
+
+def _nothing(mode: str) -> TextIO:
+    return cast(TextIO, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
 
 
 def _message_of(error: Exception) -> str:

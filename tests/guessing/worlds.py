@@ -314,7 +314,10 @@ def _hold(app: Flask, things: Things, content: str) -> None:
         partial(_decline_reader, ada, things.users[0]),
         partial(factories.memory, ada),  # a duplicate, for the next session
         partial(factories.extraction, ada),
-        partial(_say_what_was_imported, db.session.get_one(Agent, things.moved_in)),
+        *(
+            partial(step, db.session.get_one(Agent, things.moved_in))
+            for step in (_say_what_was_imported, _remove_one_way, _remove_the_other_way)
+        ),
     )
     for number, keep in enumerate(keeping, 1):
         with same_circumstances(number):
@@ -370,10 +373,7 @@ def _decline_reader(agent: Agent, user_id: int, content: str) -> None:
 
 
 def _say_what_was_imported(agent: Agent, content: str) -> None:
-    """Say it once, in a session that removes duplicates; then in two ways, and remove both.
-
-    The session that removed the first way is undone, so that its redo would leave neither.
-    """
+    """Say it once, in a session that removes duplicates."""
     said = factories.memory(agent, content)
     session = RefinementSession.queue(agent, "manual")
     session.claim()
@@ -381,13 +381,30 @@ def _say_what_was_imported(agent: Agent, content: str) -> None:
     session.take_snapshot()
     editing.complete(session, content)
     said.discard()
-    ways = [factories.memory(agent, each) for each in (f"{content} quartz", f"granite {content}")]
-    for way in ways:
-        session = factories.session(agent)
-        editing.delete(session, way.id)
-        editing.complete(session, content)
-        if way is ways[0]:
-            time_machine.undo(session, through="dashboard")
+
+
+def _remove_one_way(agent: Agent, content: str) -> None:
+    """Say it in two ways, and remove one of them; that is undone."""
+    way, _ = (factories.memory(agent, each) for each in _ways(content))
+    time_machine.undo(_removed(agent, way, content), through="dashboard")
+
+
+def _remove_the_other_way(agent: Agent, content: str) -> None:
+    """In a session of its own, so that a redo of the one before would leave neither."""
+    kept = db.session.scalars(agent.ledger.core())
+    way = next(memory for memory in kept if memory.content == _ways(content)[1])
+    _removed(agent, way, content)
+
+
+def _ways(content: str) -> tuple[str, str]:
+    return f"{content} quartz", f"granite {content}"
+
+
+def _removed(agent: Agent, memory: AgentMemory, content: str) -> RefinementSession:
+    session = factories.session(agent)
+    editing.delete(session, memory.id)
+    editing.complete(session, content)
+    return session
 
 
 def _of_agent(agent_id: int) -> dict[str, list[Any]]:
