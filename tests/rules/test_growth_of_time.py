@@ -1,4 +1,4 @@
-"""What a model's server sends takes time in proportion to its length.
+"""What a model's server or a form sends takes time in proportion to its length.
 
 A rule that goes back over what it has read takes the square of that time: half a minute for what
 fits into one answer.
@@ -17,6 +17,7 @@ from refine.rules.consent import consents, has_words, refuses
 from refine.rules.context import tokens_at_most
 from refine.rules.ids import parse_ids
 from refine.rules.model_names import in_words, is_same_model
+from refine.rules.personal import looks_personal
 from refine.rules.quoting import may_quote
 from refine.rules.tool_arguments import parse_arguments
 
@@ -37,6 +38,7 @@ RULES: dict[str, Callable[[str], object]] = {
     "in_words": in_words,
     "is_same_model": lambda text: is_same_model("a/b", text),
     "tokens_at_most": tokens_at_most,
+    "looks_personal": looks_personal,
     "answered_json": lambda text: answered_json(text.encode()),
     "an array": lambda text: answered_json(f"[{text}1]".encode()),
     "arguments": lambda text: parse_arguments(json.dumps({"content": text})),
@@ -44,6 +46,7 @@ RULES: dict[str, Callable[[str], object]] = {
 PIECES = [
     *("\\", "\\\\n", "<a", "<", "&a", "&", "yes ", "yes or no ", "[yes]: ", "(", "~~", "_", "-"),
     *("1", "1,", "9.", "[", '{"a":', "{},", '"\\ud800",', "NaN,", "A", "a-", ":", "'", "\n", "é"),
+    *("x@", ".a", "+1"),
 ]
 
 
