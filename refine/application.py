@@ -1,6 +1,7 @@
 """The Flask application, put together."""
 
 from pathlib import Path
+from typing import Any
 
 from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -40,22 +41,7 @@ def build(settings: Settings) -> Flask:
         template_folder=str(_ROOT / "templates"),
         static_folder=str(_ROOT / "static"),
     )
-    app.config.update(
-        SECRET_KEY=settings.secret_key,
-        SQLALCHEMY_DATABASE_URI=settings.database_url,
-        # enough for all runs of a worker; those beyond the pool's usual size are closed after use
-        SQLALCHEMY_ENGINE_OPTIONS={
-            "max_overflow": max(10, settings.concurrency),
-            "connect_args": POOLED_CONNECT_ARGS if settings.pooled else CONNECT_ARGS,
-        },
-        SESSION_COOKIE_NAME=cookies.full_name("session", is_https=settings.is_https),
-        SESSION_COOKIE_HTTPONLY=True,
-        SESSION_COOKIE_SAMESITE="Lax",
-        SESSION_COOKIE_SECURE=settings.is_https,
-        WTF_CSRF_TIME_LIMIT=None,  # as long as the sign-in
-        WTF_CSRF_SSL_STRICT=False,  # we send no referrer; Sec-Fetch-Site is checked instead
-        MAX_CONTENT_LENGTH=_LARGEST_REQUEST_BYTES,
-    )
+    app.config.update(_config(settings))
     if settings.proxies:
         # each appends the address that called it; anything before that can be forged
         trusted = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)
@@ -78,6 +64,26 @@ def build(settings: Settings) -> Flask:
     api.register(app, settings)
     models.configure()
     return app
+
+
+def _config(settings: Settings) -> dict[str, Any]:
+    """Return what Flask and its extensions read from ``app.config``."""
+    return {
+        "SECRET_KEY": settings.secret_key,
+        "SQLALCHEMY_DATABASE_URI": settings.database_url,
+        # enough for all runs of a worker; those beyond the pool's usual size are closed after use
+        "SQLALCHEMY_ENGINE_OPTIONS": {
+            "max_overflow": max(10, settings.concurrency),
+            "connect_args": POOLED_CONNECT_ARGS if settings.pooled else CONNECT_ARGS,
+        },
+        "SESSION_COOKIE_NAME": cookies.full_name("session", is_https=settings.is_https),
+        "SESSION_COOKIE_HTTPONLY": True,
+        "SESSION_COOKIE_SAMESITE": "Lax",
+        "SESSION_COOKIE_SECURE": settings.is_https,
+        "WTF_CSRF_TIME_LIMIT": None,  # as long as the sign-in
+        "WTF_CSRF_SSL_STRICT": False,  # we send no referrer; Sec-Fetch-Site is checked instead
+        "MAX_CONTENT_LENGTH": _LARGEST_REQUEST_BYTES,
+    }
 
 
 def _forget_last_request() -> None:
