@@ -119,8 +119,7 @@ def _message_of(error: Exception) -> str:
         case RefineError():
             return str(error)
         case UnicodeEncodeError() if error.encoding != "utf-8":
-            lack = f"the output is in {error.encoding}, which lacks a character"
-            return f"{lack}; set PYTHONIOENCODING=utf-8"
+            return f"the output cannot be written in {error.encoding}; set PYTHONIOENCODING=utf-8"
         case UnicodeError():
             return "an argument or the input is not valid UTF-8"
         case OSError() if error.strerror:  # a full disk, a folder of somebody else

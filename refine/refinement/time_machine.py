@@ -34,7 +34,7 @@ class UndoConflict(Refused):
     """Memories are no longer as the session left them; nothing was changed.
 
     ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record;
-    ``is_wider_possible``: undoing everything since the session as well would be none.
+    ``is_wider_possible``: undoing everything since the session as well might succeed.
     """
 
     said = "nothing was undone, because these memories were changed after the session"

@@ -200,7 +200,7 @@ def _planned(
 ) -> ResponseReturnValue:
     """Show what would be done, or why it is refused; nothing is changed."""
     session = scope.found_or_404(RefinementSession, session_id)
-    agent = session.agent
+    agent = session.agent  # kept here, or the page would load it again after the preview
     planned, refusal = None, None
     try:
         planned = preview(session)

@@ -352,7 +352,7 @@ def test_output_that_cannot_hold_a_name_says_so(demo: Account, environ: dict[str
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "refine: the output is in ascii, which lacks a character; set PYTHONIOENCODING=utf-8\n"
+        "refine: the output cannot be written in ascii; set PYTHONIOENCODING=utf-8\n"
     )
 
 
