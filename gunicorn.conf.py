@@ -1,9 +1,8 @@
 """Read by gunicorn before it forks: its first process holds the keys too, in its environment."""
 
-import gc
 from typing import Any
 
-from refine import core_dumps
+from refine import core_dumps, garbage
 
 core_dumps.forbid()
 
@@ -11,6 +10,5 @@ preload_app = True  # memory holds only once what the processes share
 
 
 def when_ready(_arbiter: Any) -> None:
-    """Before the fork; the first collection in a process would copy all that it shares."""
-    gc.collect()
-    gc.freeze()
+    """Called before the fork."""
+    garbage.settle()

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from refine import settings
+from refine import garbage, settings
 from refine.cli.bench.measuring import Benchmark, Figure, plain_connection, timed
 from refine.cli.bench.world import CONTENT, World, add_agent, texts
 from refine.extensions import columns_json, db
@@ -76,8 +76,7 @@ def _until(agent_id: int, step: str) -> tuple[float, dict[str, Any]]:
         if event.kind == step:
             reached.append((time.perf_counter(), event.facts))
 
-    gc.collect()
-    gc.freeze()  # as a worker does before it works
+    garbage.settle()  # as a worker does before it works
     began = time.perf_counter()
     refine(session_id, settings.current(), observe=observe, is_stopping=lambda: bool(reached))
     if not reached:

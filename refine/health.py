@@ -1,20 +1,21 @@
 """Health checks of the services that Refine depends on."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
 from refine.errors import Unreachable, WrongKey
-from refine.extensions import db
+from refine.extensions import db, instant
+from refine.extensions.statements import plain_query
 from refine.jobs.queue import redis_connection
 from refine.jobs.workers import WorkerList, known_workers
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
-from refine.models.audit.verification import Alarm
+from refine.models.audit.verification import Watch
 from refine.models.resealing import unbound_agents
 from refine.models.runs.workload import Workload
 from refine.rules.hosts import is_this_machine
@@ -90,9 +91,7 @@ def clock_check() -> Check:
 
 def schedule_check() -> Check:
     """Check that the accounts' slots are served."""
-    late = func.count().filter(Account.has_late_slot(clock.now()))
-    following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
-    count, due_at = db.session.execute(select(late, following)).one()
+    count, due_at = _slots().rows(now=clock.now())[0]
     if count:
         return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
     if due_at is None:
@@ -100,6 +99,14 @@ def schedule_check() -> Check:
     if (since_due := clock.now() - due_at) >= timedelta(0):
         return Check("schedule", None, f"a slot was due {ago(since_due)} and is being served")
     return Check("schedule", None, f"the next slot is {ago(since_due)}")
+
+
+@plain_query
+def _slots() -> Select[*tuple[Any, ...]]:
+    """Return the query for the number of missed slots, and the next upcoming one."""
+    late = func.count().filter(Account.has_late_slot(instant("now")))
+    following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
+    return select(late, following)
 
 
 def queue_check(
@@ -158,12 +165,15 @@ def binding_check() -> Check:
     return Check("sealing", said if unbound else None, "everything is bound to its row")
 
 
-def verification_check(look: Callable[[], Alarm | None] = Verification.alarm) -> Check:
-    """Check that the last verification found nothing wrong, and that it is not long ago."""
-    if (alarm := look()) is not None:
+def verification_check(watch: Watch | None = None) -> Check:
+    """Check that the last verification found nothing wrong, and that it is not long ago.
+
+    ``watch``: what verification has to say, if the caller has already asked.
+    """
+    alarm, last = watch or Verification.watch()
+    if alarm is not None:
         return Check("verification", alarm.alarm_text)
-    last = Verification.last()
-    if last is None or last.ended_at is None:
+    if last is None:
         return Check("verification", None, "the first one has not finished yet")
     said = f"{plural(last.records, 'record')} and {plural(last.memories, 'memory', 'memories')}"
     said = f"verified {said} {ago(clock.now() - last.ended_at)}"

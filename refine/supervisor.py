@@ -1,6 +1,5 @@
 """Runs the processes of a Procfile, and restarts those that exit, until a signal arrives."""
 
-import gc
 import multiprocessing
 import os
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO, cast
 
+from refine import garbage
 from refine.embedded import Processes
 from refine.embedded.processes import dies_with_parent
 from refine.errors import SettingsError
@@ -203,8 +203,7 @@ class _Processes:
         self._selector.register(signals.wake, selectors.EVENT_READ)
 
     def start(self, commands: Mapping[str, str], environ: Mapping[str, str], cwd: Path) -> None:
-        gc.collect()
-        gc.freeze()  # or the first collection in a process would copy all that it shares with us
+        garbage.settle()
         for name, command in commands.items():
             if self._signals.received:
                 return

@@ -1,7 +1,6 @@
 """The worker process: it loads the application before it forks a process that works on jobs."""
 
 import ctypes
-import gc
 import os
 import re
 import secrets
@@ -26,7 +25,7 @@ from rq.serializers import JSONSerializer
 from rq.worker import BaseWorker
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import settings
+from refine import garbage, settings
 from refine.embedded.processes import dies_with_parent
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db
@@ -279,8 +278,7 @@ def _prepare_to_fork() -> None:
     engine.dispose()  # an idle worker needs none
     os.register_at_fork(after_in_child=partial(engine.dispose, close=False))
     _return_large_blocks()
-    gc.collect()
-    gc.freeze()
+    garbage.settle()
 
 
 def _return_large_blocks() -> None:

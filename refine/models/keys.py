@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from functools import cache
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from sqlalchemy import (
     CheckConstraint,
@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     event,
     func,
     or_,
@@ -22,6 +23,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
+from refine.extensions.statements import plain_query
 from refine.models.columns import BigId, Created, Sealed
 from refine.sealing import DataKey, keyring, missing_key
 
@@ -112,7 +114,7 @@ class WrappedKey(Base):
         """
         older = db.session.scalars(
             select(cls)
-            .where(cls.id > after_id, cls._is_under_older_key())
+            .where(cls.id > after_id, cls._is_under_older_key(keyring().primary))
             .order_by(cls.id)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -134,21 +136,23 @@ class WrappedKey(Base):
     @classmethod
     def under_older_keys(cls) -> int:
         """Return how many keys are not wrapped by the keyring's first key."""
-        return db.session.scalar(select(func.count()).where(cls._is_under_older_key())) or 0
+        return sum(cls._counted_under_older_keys().values())
 
     @classmethod
     def check_keyring(cls) -> None:
         """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks."""
-        with db.session.no_autoflush:
-            older = select(cls.wrapped_by).where(cls._is_under_older_key()).distinct()
-            wrapped_by = set(db.session.scalars(older))
-        if unknown := sorted(wrapped_by - keyring().fingerprints):
+        older = cls._counted_under_older_keys()
+        if unknown := sorted(older.keys() - keyring().fingerprints):
             raise missing_key(*unknown)
 
     @classmethod
-    def _is_under_older_key(cls) -> ColumnElement[bool]:
+    def _counted_under_older_keys(cls) -> dict[str, int]:
+        """Return how many stored keys each key wrapped that is not the keyring's first."""
+        return dict(_under_older_keys().execute({"primary": keyring().primary}))
+
+    @classmethod
+    def _is_under_older_key(cls, primary: Any) -> ColumnElement[bool]:
         """Return the SQL condition that the keyring's first key did not wrap a stored key."""
-        primary = keyring().primary
         # two ranges, because an index finds nothing by !=
         is_other = or_(cls.wrapped_by < primary, cls.wrapped_by > primary)
         return and_(is_other, cls.wrapped.is_not(None))
@@ -178,6 +182,14 @@ class WrappedKey(Base):
 @cache
 def _of_platform() -> Select[WrappedKey]:
     return select(WrappedKey).where(WrappedKey.purpose == "platform")
+
+
+@plain_query
+def _under_older_keys() -> Select[*tuple[Any, ...]]:
+    is_older = WrappedKey._is_under_older_key(bindparam("primary", type_=Text))
+    return (
+        select(WrappedKey.wrapped_by, func.count()).where(is_older).group_by(WrappedKey.wrapped_by)
+    )
 
 
 @event.listens_for(Session, "after_rollback")

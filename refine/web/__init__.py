@@ -19,6 +19,7 @@ from refine.web import (
     agent,
     agent_settings,
     agents,
+    alarm,
     assets,
     audit,
     bulk_actions,
@@ -88,7 +89,7 @@ def register(app: Flask) -> None:
     granted.register(app)
     theme.register(app)
     account_switch.register(app)
-    ops.register(app)
+    alarm.register(app)
     audit.register(app)
     for area in _AREAS:
         app.register_blueprint(area.pages)

@@ -136,10 +136,10 @@ def _waiting(at: datetime) -> Iterator[Metric]:
 
 
 def _verification(at: datetime) -> Iterator[Metric]:
-    is_alarming = Verification.alarm() is not None
+    alarm, last = Verification.watch()
     alarms = "1 while a verification has failed, was altered, or is overdue"
-    yield _gauge("verification_failed", alarms, is_alarming)
-    if (last := Verification.last()) is not None and last.ended_at is not None:
+    yield _gauge("verification_failed", alarms, alarm is not None)
+    if last is not None:
         yield _gauge(
             "verification_age_seconds",
             "Time since the last verification ended",

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from flask import (
     Blueprint,
-    Flask,
     flash,
-    g,
     redirect,
     render_template,
     request,
@@ -41,9 +39,9 @@ from refine.health import (
 )
 from refine.jobs.workers import WorkerList
 from refine.models import MemoryTask, RefinementSession, Verification
-from refine.models.audit.verification import Alarm
 from refine.models.columns import account_parameter
 from refine.web import in_place, scope
+from refine.web.alarm import verification_watch
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
 from refine.web.pulse import lines
@@ -100,24 +98,13 @@ def see_verification() -> Response:
     return redirect(url_for("ops.page"), 303)
 
 
-def register(app: Flask) -> None:
-    """Give every page the alarm about verifications, looked up once."""
-    app.context_processor(lambda: {"verification_alarm": _alarm})
-
-
-def _alarm() -> Alarm | None:
-    if "verification_alarm" not in g:
-        g.verification_alarm = Verification.alarm()
-    return cast(Alarm | None, g.verification_alarm)
-
-
 def _checks(found: WorkerList | Unreachable) -> list[Check]:
     known = [queue_check(scope.account_id(), found), clock_check()]
     if scope.user().site_admin:
         known = [
             *checks(found),
             older_keys_check(),
-            verification_check(_alarm),
+            verification_check(verification_watch()),
             schedule_check(),
             *known,
         ]

@@ -83,7 +83,7 @@ def test_a_full_verification_is_found_behind_many_that_read_what_was_new(agent: 
         Verification.begin("command", NOW + day * DAY, goes_on=True).end(NOW + day * DAY)
 
     assert Verification.last_in_full() is in_full
-    assert Verification.last() is not in_full
+    assert Verification.watch().last is not in_full
 
 
 def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
@@ -160,7 +160,7 @@ def test_the_tick_verifies_and_records_a_failure(agent: Agent) -> None:
 
     run_tick(NOW)
 
-    failed = Verification.last()
+    failed = Verification.watch().last
     assert failed is not None
     assert failed.first_problem == (
         f"agent {agent.id}: Agent {agent.id} was changed outside the application"
@@ -186,7 +186,7 @@ def test_a_failure_is_kept_though_a_forged_record_has_the_id_of_its_own(agent: A
     assert (found.ended_at, found.problems) == (NOW, 1)
     assert found.first_problem is not None
     assert found.first_problem.startswith(f"agent {agent.id}: ")
-    assert Verification.alarm() is not None
+    assert Verification.watch().alarm is not None
 
 
 def test_an_old_version_of_a_verification_is_not_gone_on_with_for_good(agent: Agent) -> None:
@@ -201,7 +201,7 @@ def test_an_old_version_of_a_verification_is_not_gone_on_with_for_good(agent: Ag
         db.session.expire_all()
         verify(NOW + day * DAY)
 
-    last = Verification.last()
+    last = Verification.watch().last
     assert last is not None
     assert last.problems == 1
 
@@ -213,7 +213,7 @@ def test_an_alarm_counts_the_problems_besides_the_first(agent: Agent) -> None:
     found.end(NOW)
     db.session.commit()
 
-    alarm = Verification.alarm()
+    alarm = Verification.watch().alarm
 
     assert alarm is not None
     assert alarm.alarm_text == "one, and 2 more problems (verified at 2026-03-04 12:00 UTC)"
@@ -232,10 +232,10 @@ def test_the_record_of_a_failure_alarms_whatever_its_row_says(agent: Agent) -> N
     put_back()
     db.session.expire_all()
 
-    alarm = Verification.alarm()
+    alarm = Verification.watch().alarm
     assert alarm == Alarm("failed", str(first))
     Verification.acknowledge_all(user=factories.user(site_admin=True), at=NOW)
-    assert Verification.alarm() != alarm
+    assert Verification.watch().alarm != alarm
 
 
 def test_one_altered_chain_does_not_keep_others_from_being_verified(agent: Agent) -> None:
@@ -313,7 +313,7 @@ def test_nothing_in_the_database_stops_the_verification_of_later_chains(
     run_tick(NOW + DAY)
 
     db.session.expire_all()
-    found = Verification.last()
+    found = Verification.watch().last
     assert found is not None
     assert found.ended_at == NOW + DAY
     assert found.problems == 2

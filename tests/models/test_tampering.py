@@ -483,7 +483,7 @@ def test_a_forgotten_failure_alarms(app: Flask) -> None:
     )
     db.session.expire_all()
 
-    alarm = Verification.alarm()
+    alarm = Verification.watch().alarm
     assert alarm is not None
     assert alarm.alarm_text == f"Verification {failed.id} was changed outside the application"
 

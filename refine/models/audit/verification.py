@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -70,6 +70,16 @@ class Alarm:
 
     kind: AlarmKind
     alarm_text: str
+
+
+class Watch(NamedTuple):
+    """What verification has to say now: what alarms, and the last one that ended.
+
+    ``last`` has the columns of a ``Verification``.
+    """
+
+    alarm: Alarm | None
+    last: Any
 
 
 class _ReadInstant(UtcDateTime):
@@ -184,42 +194,26 @@ class Verification(Attested, Base):
             )
 
     @classmethod
-    def last(cls) -> "Verification | None":
-        """Return the last one that ended."""
-        return cls._newest(lambda found: found.ended_at is not None)
-
-    @classmethod
     def last_in_full(cls) -> "Verification | None":
         """Return the last one that ended and read everything."""
         return cls._newest(lambda found: found.ended_at is not None and not found.goes_on)
 
     @classmethod
-    def alarm(cls) -> Alarm | None:
-        """Return what to be alarmed about, None if there is nothing.
+    def watch(cls) -> Watch:
+        """Return what to be alarmed about, and the last one that ended; each None if there is none.
 
         A failed verification alarms until a site admin has looked at it and a later one found
         nothing wrong; one whose row was changed outside the application, until a site admin has
         looked. The record of a failure alarms as well, whatever its row says by now, and so does a
         last end that is ``IS_LATE_AFTER`` ago.
         """
-        last_ended_at = None
         rows = _watched().rows()
-        for row in rows:
-            if row.row_digest != plain_digest(cls, row):
-                if row.id not in _looked_at():
-                    return Alarm(
-                        "altered", f"Verification {row.id} was changed outside the application"
-                    )
-            elif row.ended_at is not None:
-                if row.problems and (last_ended_at is None or row.seen_at is None):
-                    return Alarm("failed", _failed_text(row))
-                last_ended_at = last_ended_at or row.ended_at
-        is_failure_recorded = not rows or rows[0].is_failure_recorded
-        if is_failure_recorded and (record := _unseen_failure()) is not None:
-            return Alarm("failed", str(record.data["first"]))
-        if last_ended_at is None and rows and (last := cls.last()) is not None:
-            last_ended_at = last.ended_at
-        return _lateness(last_ended_at)
+        newest = rows[:_WATCHED]
+        last: Any = next((row for row in newest if row.ended_at and _is_genuine(row)), None)
+        if last is None and len(newest) == _WATCHED:
+            last = cls._newest(lambda found: found.ended_at is not None)
+        alarm = _stored_alarm(rows, last) or _recorded_alarm(rows)
+        return Watch(alarm or _lateness(last.ended_at if last is not None else None), last)
 
     @classmethod
     def acknowledge_all(cls, *, user: Actor, at: datetime) -> None:
@@ -261,6 +255,30 @@ class Verification(Attested, Base):
         rest = newest_first.offset(_WATCHED).execution_options(yield_per=_WATCHED)
         with db.session.scalars(rest) as rows:
             return first_of(rows)
+
+
+def _stored_alarm(rows: Sequence[Any], last: Any) -> Alarm | None:
+    """Return what the rows of verifications alarm about, the newest first."""
+    for row in rows:
+        if not _is_genuine(row):
+            if row.id not in _looked_at():
+                said = f"Verification {row.id} was changed outside the application"
+                return Alarm("altered", said)
+        elif row.problems and row.ended_at and (row is last or row.seen_at is None):
+            return Alarm("failed", _failed_text(row))
+    return None
+
+
+def _recorded_alarm(rows: Sequence[Any]) -> Alarm | None:
+    """Return the alarm of a failure that is recorded, whatever rows say."""
+    if rows and not rows[0].is_failure_recorded:
+        return None
+    record = _unseen_failure()
+    return Alarm("failed", str(record.data["first"])) if record is not None else None
+
+
+def _is_genuine(row: Row[Any]) -> bool:
+    return bool(row.row_digest == plain_digest(Verification, row))
 
 
 def _lateness(last_ended_at: datetime | None) -> Alarm | None:

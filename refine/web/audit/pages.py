@@ -8,10 +8,11 @@ from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, case, select
 
-from refine.models import Agent, AuditLog, User, Verification
+from refine.models import Agent, AuditLog, User
 from refine.models.exported import exported_data
 from refine.models.people.recording import CLIENT_KEY
 from refine.web import granted, scope
+from refine.web.alarm import verification_watch
 from refine.web.audit.chains import chain_verified
 from refine.web.audit.exports import csv_file, json_file
 from refine.web.audit.filters import AuditFilter, suggested_actors
@@ -60,7 +61,7 @@ def page() -> str:
         strip=strip(chosen),
         days_url=_days_url(),
         chain=chain_verified(agent.id) if agent else None,
-        verification=None if agent else Verification.last(),
+        verification=None if agent else verification_watch().last,
     )
 
 
