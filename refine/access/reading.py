@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Select, bindparam, func, select
-from sqlalchemy.orm import aliased, contains_eager, undefer
+from sqlalchemy.orm import aliased, contains_eager, joinedload, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
@@ -178,6 +178,14 @@ def live_grants(user: User) -> list[LiveGrant]:
 def _granted_to() -> Select[uuid.UUID]:
     granted = select(AccessGrant.id).where(AccessGrant.status == "granted")
     return granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1)
+
+
+# What ``texts_of`` needs, to be loaded along with a grant.
+WITH_TEXTS = (
+    undefer(AccessGrant.sealed_purpose),
+    undefer(AccessGrant.sealed_closing_note),
+    joinedload(AccessGrant.agent).undefer_group("prompts"),  # the digest covers them
+)
 
 
 def texts_of(grant: AccessGrant) -> GrantTexts:

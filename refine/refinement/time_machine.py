@@ -258,6 +258,8 @@ def _sessions_of(
 ) -> list[RefinementSession]:
     """The session, and those whose records are taken back."""
     ids = {session.id, *(record.session_id for record in records if record.session_id)}
+    if len(ids) == 1:  # it is locked, and not undone
+        return [session]
     return list(
         db.session.scalars(
             select(RefinementSession)

@@ -196,7 +196,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
 
 
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
-    grant = scope.found_or_404(AccessGrant, grant_id)
+    grant = scope.found_or_404(AccessGrant, grant_id, *granted.WITH_TEXTS)
     newest = db.session.scalars(
         grant.select_records()
         .options(joinedload(AuditLog.user))

@@ -133,7 +133,7 @@ def _chosen(name: str) -> RefinementSession | None:
     if not (given := request.args.get(name)):
         return None
     try:
-        return scope.found_or_404(RefinementSession, uuid.UUID(given))
+        return scope.session_or_404(uuid.UUID(given))
     except ValueError:
         abort(404)
 

@@ -16,6 +16,7 @@ from refine.access import reading
 from refine.access.reading import (
     MAX_RECORDS,
     MAX_SEARCHED_CHARACTERS,
+    WITH_TEXTS,
     Found,
     GrantTexts,
     LiveGrant,
@@ -30,7 +31,7 @@ from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.web import in_place, scope
 
-__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "ReadableChange", "texts_of"]
+__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_TEXTS", "ReadableChange", "texts_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

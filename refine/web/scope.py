@@ -18,7 +18,8 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.orm import joinedload
+from sqlalchemy.orm import contains_eager, joinedload
+from sqlalchemy.orm.interfaces import ORMOption
 
 from refine import refusals
 from refine.extensions import db
@@ -119,9 +120,16 @@ def agent_or_404(agent_id: int) -> Agent:
     return _visible(db.session.get(Agent, agent_id, options=[joinedload(Agent.account)]))
 
 
-def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:
+def found_or_404(model: type[Scoped], id_: int | uuid.UUID, *options: ORMOption) -> Scoped:
     """Return the row with that id, if the user may see it."""
-    return _visible(db.session.get(model, id_))
+    return _visible(db.session.get(model, id_, options=options))
+
+
+def session_or_404(session_id: uuid.UUID) -> RefinementSession:
+    """Return the session with that id and its agent, if the user may see it."""
+    with_agent = contains_eager(RefinementSession.agent)  # and a lock does not load it again
+    found = select(RefinementSession).join(RefinementSession.agent).options(with_agent)
+    return _visible(db.session.scalar(found.where(RefinementSession.id == session_id)))
 
 
 def admins_only(view: Callable[P, R]) -> Callable[P, R]:

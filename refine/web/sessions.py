@@ -122,7 +122,7 @@ def listing() -> str:
 @pages.get("/sessions/<uuid:session_id>")
 def page(session_id: uuid.UUID) -> str:
     """Show a session's steps and figures; while it runs, the page updates automatically."""
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     agent_id, opened = session.agent_id, None
     # opened first, as reading commits; a live session has nothing to open yet
     if not session.is_live:
@@ -133,7 +133,7 @@ def page(session_id: uuid.UUID) -> str:
 @pages.post("/sessions/<uuid:session_id>/stop")
 @scope.admins_only
 def stop(session_id: uuid.UUID) -> ResponseReturnValue:
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     try:
         session.request_stop(scope.user())
         db.session.commit()
@@ -147,7 +147,7 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
 @pages.post("/sessions/<uuid:session_id>/seen")
 @scope.admins_only
 def acknowledge(session_id: uuid.UUID) -> ResponseReturnValue:
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     try:
         session.acknowledge(scope.user())
         db.session.commit()
@@ -170,7 +170,7 @@ def undo_form(session_id: uuid.UUID) -> ResponseReturnValue:
 @scope.admins_only
 def undo(session_id: uuid.UUID) -> ResponseReturnValue:
     """Undo the session, alone or with everything after it; a conflict changes nothing."""
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     and_after = request.form.get("and_after") == "1"
     try:
         done = time_machine.undo(
@@ -199,7 +199,7 @@ def _planned(
     **shown: bool,
 ) -> ResponseReturnValue:
     """Show what would be done, or why it is refused; nothing is changed."""
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     agent = session.agent  # kept here, or the page would load it again after the preview
     planned, refusal = None, None
     try:
@@ -229,7 +229,7 @@ def redo_form(session_id: uuid.UUID) -> ResponseReturnValue:
 @scope.admins_only
 def redo(session_id: uuid.UUID) -> ResponseReturnValue:
     """Undo the undo of the session; a refusal changes nothing, and the form says why."""
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     try:
         done = redoing.redo(session, through="dashboard", user=scope.user())
     except Refused:
@@ -244,7 +244,7 @@ def redo(session_id: uuid.UUID) -> ResponseReturnValue:
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
-    session = scope.found_or_404(RefinementSession, session_id)
+    session = scope.session_or_404(session_id)
     records = _last_records(session_id)
     return {
         "session": session,

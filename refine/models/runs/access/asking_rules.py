@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ForeignKey, Select, Text, bindparam, func, or_, select, true
@@ -11,6 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
 from refine.extensions import database_now, db
+from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.attested import Attested
@@ -154,11 +154,10 @@ class AskingRules(Run, Attested):
         """Count the requests to this agent, of one user or of all, and its answers."""
         user_id = user.id if user is not None else None
         counts = cls._asked_counts(is_of_user=user_id is not None)
-        values = {"agent_id": agent.id, "user_id": user_id}
-        return AskedCounts(*db.session.execute(counts, values).one())
+        return AskedCounts(*counts.rows(agent_id=agent.id, user_id=user_id)[0])
 
     @classmethod
-    @cache
+    @plain_query
     def _asked_counts(cls, *, is_of_user: bool) -> Select[*tuple[Any, ...]]:
         return select(
             func.count(), func.count(cls.granted_at), func.count().filter(cls.status == "declined")
