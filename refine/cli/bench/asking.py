@@ -1,9 +1,9 @@
 """A browser and a program that ask the application, and bare routes to compare answers with."""
 
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, current_app, render_template
 from flask.testing import FlaskClient
@@ -20,6 +20,7 @@ FRAME, BARE_PAGE, BARE_METRICS = "/bench/frame", "/bench/page", "/bench/metrics"
 BARE_PLATFORM, BARE_AGENT = "/bench/platform", "/bench/agent"
 
 _CSRF = "of the benchmark"
+_ADDED = "refine.bench"
 
 
 class Client(FlaskClient):
@@ -64,24 +65,59 @@ def form_token(app: Flask) -> str:
     return str(serializer.dumps(_CSRF))
 
 
-def add_bare_routes(app: Flask) -> None:
-    """Add what a page and an operation of the API cost if they say nothing.
+class BareRoutes:
+    """What a page and an operation of the API cost if they say nothing.
 
     A page: who is signed in. An operation: its token, and the count of its limit. Also the frame
     that is around every page, without a page.
     """
-    bare = Blueprint("bench", __name__)
-    bare.add_url_rule(FRAME, "frame", _framed)
-    bare.add_url_rule(BARE_PAGE, "page", _page)
-    bare.add_url_rule(BARE_METRICS, "metrics", scope.public(_metrics))
-    signing_in.protect(bare)
-    app.register_blueprint(bare)
-    app.add_url_rule(BARE_PLATFORM, "bench_platform", lambda: _operation("platform"))
-    app.add_url_rule(BARE_AGENT, "bench_agent", lambda: _operation("agent"))
 
+    def __init__(self, app: Flask) -> None:
+        """Add them to the application."""
+        self._query: Callable[[], Any] | None = None
+        bare = Blueprint("bench", __name__)
+        bare.add_url_rule(FRAME, "frame", _framed)
+        bare.add_url_rule(BARE_PAGE, "page", self._page)
+        bare.add_url_rule(BARE_METRICS, "metrics", scope.public(lambda: self._metrics()))
+        signing_in.protect(bare)
+        app.register_blueprint(bare)
+        app.add_url_rule(BARE_PLATFORM, "bench_platform", lambda: self._operation("platform"))
+        app.add_url_rule(BARE_AGENT, "bench_agent", lambda: self._operation("agent"))
+        app.extensions[_ADDED] = self
 
-def _page() -> str:
-    return scope.user().email
+    @classmethod
+    def of(cls, app: Flask) -> "BareRoutes":
+        """Return those of the application, which are added once."""
+        return cast(BareRoutes, app.extensions.get(_ADDED)) or cls(app)
+
+    def with_query(self, ask: Callable[[], Any], query: Callable[[], Any]) -> Callable[[], None]:
+        """Return what asks for a bare route that also carries out this query."""
+
+        def asked() -> None:
+            self._query = query
+            try:
+                ask()
+            finally:
+                self._query = None
+
+        return asked
+
+    def _page(self) -> str:
+        self._carry_out_query()
+        return scope.user().email
+
+    def _metrics(self) -> Response:
+        self._carry_out_query()
+        return Response("", mimetype="text/plain")
+
+    def _operation(self, kind: Any) -> Response:
+        limiting.count(authenticate(kind))
+        self._carry_out_query()
+        return json_response({})
+
+    def _carry_out_query(self) -> None:
+        if self._query is not None:
+            self._query()
 
 
 def _framed() -> str:
@@ -91,12 +127,3 @@ def _framed() -> str:
 @cache
 def _frame(templates: Environment) -> Template:
     return templates.from_string("{% extends 'base.html' %}")
-
-
-def _metrics() -> Response:
-    return Response("", mimetype="text/plain")
-
-
-def _operation(kind: Any) -> Response:
-    limiting.count(authenticate(kind))
-    return json_response({})
