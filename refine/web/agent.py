@@ -1,5 +1,6 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, url_for
@@ -9,7 +10,6 @@ from sqlalchemy import Select
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
-from refine.extensions.statements import named_rows
 from refine.faults import as_sentence
 from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.runs import refine_later
@@ -25,10 +25,10 @@ from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
 from refine.web import granted, in_place, scope
+from refine.web.latest import latest
 from refine.web.ledger import counted_kinds
 from refine.web.paging import page_of
 from refine.web.presenting import percent
-from refine.web.sessions import listed
 from refine.web.story import RANGES, Story
 from refine.web.tasks import listed_tasks
 
@@ -47,12 +47,10 @@ def page(agent_id: int) -> str:
     removable = RefinementSession.removable_of(
         composition.core_tokens, agent, candidates.removed_tokens(agent)
     )
-    sessions = named_rows(
-        db.session.execute(listed(RefinementSession.agent_id == agent.id).limit(_RUNS_SHOWN))
-    )
+    sessions = latest(RefinementSession, _RUNS_SHOWN, agent=agent)
     # no session begins while another one is live
     live = next((each for each in sessions if each.status in LIVE), None)
-    tasks = named_rows(db.session.execute(_tasks(agent).limit(_RUNS_SHOWN)))
+    tasks = latest(MemoryTask, _RUNS_SHOWN, agent=agent)
     return render_template(
         "agent/page.html",
         agent=agent,
@@ -65,7 +63,7 @@ def page(agent_id: int) -> str:
         live=live,
         refresh_seconds=in_place.seconds_while(live),
         tasks=tasks,
-        last_reflection=_last_reflection(agent) if tasks else None,
+        last_reflection=_last_reflection(agent, tasks),
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent) if tasks else 0,
         grant=granted.active_grant_for(agent.id),
@@ -101,7 +99,13 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
-def _last_reflection(agent: Agent) -> Any:
+def _last_reflection(agent: Agent, tasks: Sequence[Any]) -> Any:
+    """Return the last reflection that ended: among these latest tasks, or before them."""
+    for task in tasks:
+        if task.kind == "reflection" and task.ended_at is not None:
+            return task
+    if len(tasks) < _RUNS_SHOWN:
+        return None
     is_ended = MemoryTask.ended_at.is_not(None)
     reflections = _tasks(agent).where(MemoryTask.kind == "reflection", is_ended)
     return db.session.execute(reflections.limit(1)).first()

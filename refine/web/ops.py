@@ -1,6 +1,5 @@
 """Operations: health checks, running work, and failures by kind of error."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,8 +12,6 @@ from flask import (
     url_for,
 )
 from sqlalchemy import (
-    ColumnElement,
-    ColumnExpressionArgument,
     Select,
     func,
     literal,
@@ -26,7 +23,7 @@ from werkzeug.wrappers import Response
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, instant
-from refine.extensions.statements import named_rows, plain_query
+from refine.extensions.statements import plain_query
 from refine.health import (
     Check,
     checks,
@@ -44,9 +41,8 @@ from refine.web import in_place, scope
 from refine.web.alarm import verification_watch
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
+from refine.web.latest import latest
 from refine.web.pulse import lines
-from refine.web.sessions import listed
-from refine.web.tasks import listed_tasks
 from refine.web.workers import worker_rows
 
 pages = Blueprint("ops", __name__)
@@ -69,7 +65,8 @@ def page() -> str:
     """Show health, running work and failures; what is the installation's only to site admins."""
     is_of_site = scope.user().site_admin
     found = look_for_workers(with_runs=is_of_site)
-    live, live_tasks = _sessions(RefinementSession.is_live), _tasks(MemoryTask.is_live)
+    live = latest(RefinementSession, _SHOWN, state="live")
+    live_tasks = latest(MemoryTask, _SHOWN, state="live")
     error, since = request.args.get("error", "").strip(), _since()
     return render_template(
         "ops/page.html",
@@ -82,8 +79,8 @@ def page() -> str:
         failures=_failures(since),
         since=since.date(),
         error=error,
-        failed=_sessions(*_that_failed(RefinementSession, error)),
-        failed_tasks=_tasks(*_that_failed(MemoryTask, error)),
+        failed=latest(RefinementSession, _SHOWN, state="failed", error=error),
+        failed_tasks=latest(MemoryTask, _SHOWN, state="failed", error=error),
     )
 
 
@@ -114,22 +111,6 @@ def _checks(found: WorkerList | Unreachable) -> list[Check]:
 def _since() -> datetime:
     """Return the start of the period in which failures are counted."""
     return midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
-
-
-def _that_failed(
-    kind: type[RefinementSession] | type[MemoryTask], error: str
-) -> list[ColumnElement[bool]]:
-    """Return the conditions of runs that ended with an error, or with this one."""
-    ended = kind.has_ended_with_error()
-    return [ended, kind.error_kind == error] if error else [ended]
-
-
-def _sessions(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
-    return named_rows(db.session.execute(listed(*conditions).limit(_SHOWN)))
-
-
-def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
-    return named_rows(db.session.execute(listed_tasks(*conditions).limit(_SHOWN)))
 
 
 def _failures(since: datetime) -> list[Failures]:

@@ -28,11 +28,12 @@ _LISTED = (
 
 def listed_tasks(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of this page's tasks, newest first: plain columns."""
-    return _listed().where(scope.owns(Agent.account_id), *conditions)
+    return of_all_accounts().where(scope.owns(Agent.account_id), *conditions)
 
 
 @cache
-def _listed() -> Select[*tuple[Any, ...]]:
+def of_all_accounts() -> Select[*tuple[Any, ...]]:
+    """Return the query for what lists show of tasks; who uses it chooses the account."""
     return (
         select(*_LISTED)
         .join(MemoryTask.agent)

@@ -57,9 +57,14 @@ class Pulse(Base):
         db.session.execute(taken.on_conflict_do_update(index_elements=[cls.minute], set_=values))
 
     @classmethod
-    def last(cls) -> "Pulse | None":
-        """Return the latest one."""
-        return db.session.scalar(select(cls).order_by(cls.at.desc()).limit(1))
+    def last(cls) -> Any:
+        """Return the row of the latest one; None if there is none."""
+        return next(iter(_last().rows()), None)
+
+
+@plain_query
+def _last() -> Select[*tuple[Any, ...]]:
+    return select(*Pulse.__table__.columns).order_by(Pulse.at.desc()).limit(1)
 
 
 class Span(NamedTuple):

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Numeric, SmallInteger, Text, cast, func, select
+from sqlalchemy import BigInteger, Numeric, Select, SmallInteger, Text, cast, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from refine.extensions import Base, db
+from refine.extensions import Base
+from refine.extensions.statements import plain_query
 
 
 class RunSum(Base):
@@ -54,8 +55,12 @@ class Sums(NamedTuple):
 
 def ended_sums() -> Sequence[Sums]:
     """Return the sums of all ended sessions and memory tasks."""
+    return [Sums(*row) for row in _ended_sums().rows()]
+
+
+@plain_query
+def _ended_sums() -> Select[*tuple[Any, ...]]:
     keys = (RunSum.kind, RunSum.status, RunSum.trigger, RunSum.error_kind)
     summed = [getattr(RunSum, name) for name in Sums._fields[len(keys) :]]
     totals = (cast(func.sum(column), column.type) for column in summed)
-    grouped = select(*keys, *totals).group_by(*keys)
-    return [Sums(*row) for row in db.session.execute(grouped)]
+    return select(*keys, *totals).group_by(*keys)
