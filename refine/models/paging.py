@@ -5,7 +5,7 @@ sorted by. Clients send them back as text. They are not secret: another value on
 """
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -94,11 +94,16 @@ class OneOf:
 
 
 def select_page(
-    query: Select[Any], rows: int, bookmark: str | None, one_of: OneOf | None = None
+    query: Select[Any],
+    rows: int,
+    bookmark: str | None,
+    *,
+    one_of: OneOf | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> Page:
     """Return the page of this bookmark, or the first one; InvalidValue if it fits no page.
 
-    The query needs a unique order, by columns that are never NULL.
+    The query needs a unique order, by columns that are never NULL; ``values`` are its parameters.
     """
     keys = [_Key(clause, number) for number, clause in enumerate(query._order_by_clauses)]
     try:
@@ -115,7 +120,7 @@ def select_page(
         first = named.limit(rows + 1)
         if one_of is not None:
             first = _first_of_all(first, one_of, keys, rows + 1, backwards=backwards)
-        found = named_rows(db.session.execute(first))
+        found = named_rows(db.session.execute(first, values))
     except (ValueError, ArithmeticError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise

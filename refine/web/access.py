@@ -204,7 +204,7 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .limit(_RECORDS_SHOWN)
     ).all()
     access = AccessView(grant, scope.user())
-    read = page_of(select_viewed(grant))
+    read = page_of(select_viewed(), values={"grant_id": str(grant.id)})
     return {
         "read": [_read(row, grant.agent) for row in read.rows],
         "read_page": read,

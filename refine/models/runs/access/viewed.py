@@ -1,24 +1,30 @@
 """What was read under a grant: each thing once, from the records that were written before it."""
 
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, String, cast, func, literal, select, true, union_all
+from sqlalchemy import Select, String, bindparam, cast, func, literal, select, true, union_all
 from sqlalchemy.dialects.postgresql import JSONB
 
 from refine.models.audit import AuditLog
-from refine.models.runs.access.grant import AccessGrant
 
 
-def select_viewed(grant: AccessGrant) -> Select[*tuple[Any, ...]]:
-    """Return a query for what was read, most recent first: kind, id, how often, and when.
+@cache
+def select_viewed() -> Select[*tuple[Any, ...]]:
+    """Return the query for what was read under a grant, most recent first.
+
+    It finds kind, id, how often, and when; its parameter ``grant_id`` is a text.
 
     The kinds are those of a record's data: memory, record, session, prompts. A memory counts as
     read wherever its content was shown.
     """
     viewed = (
-        grant.select_records()
-        .where(AuditLog.action == "memory_access_viewed")
-        .with_only_columns(AuditLog.created_at, cast(AuditLog.data, JSONB).label("data"))
+        select(AuditLog.created_at, cast(AuditLog.data, JSONB).label("data"))
+        .where(
+            AuditLog.auditable_type == "AccessGrant",
+            AuditLog.auditable_id == bindparam("grant_id"),
+            AuditLog.action == "memory_access_viewed",
+        )
         .cte("viewed")
     )
     data, at = viewed.c.data, viewed.c.created_at
