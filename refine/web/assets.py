@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, request
+from flask import Flask, request, url_for
 
 _A_YEAR_IN_SECONDS = 31_536_000
 
@@ -23,6 +23,15 @@ def register(app: Flask) -> None:
     def add_digest(endpoint: str, values: dict[str, Any]) -> None:
         if endpoint == "static":
             values["v"] = digest(values["filename"])
+
+    @cache
+    def url(_script_root: str, name: str) -> str:
+        return url_for("static", filename=name)
+
+    @app.template_global()
+    def asset(name: str) -> str:
+        """Return the URL of a static file; built once, because every page has several."""
+        return url(request.script_root, name)
 
     def seconds_kept(name: str | None) -> int | None:
         is_current = (folder / str(name)).is_file() and request.args.get("v") == digest(str(name))

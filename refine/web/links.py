@@ -1,5 +1,6 @@
 """The URLs of pages."""
 
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -34,7 +35,16 @@ def here(**changed: object) -> str:
 
 def url_in_account(endpoint: str, **values: Any) -> str:
     """Return the URL of another page for the same account."""
-    return url_for(endpoint, account=request.args.get("account") or None, **values)
+    account = request.args.get("account") or None
+    if values or account:
+        return url_for(endpoint, account=account, **values)
+    return _path(request.script_root, endpoint)
+
+
+@cache
+def _path(_script_root: str, endpoint: str) -> str:
+    """Return the path of a page without arguments; built once, because every page has a dozen."""
+    return url_for(endpoint)
 
 
 def url_of(id_: object, page: str) -> str:
