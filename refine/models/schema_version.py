@@ -17,6 +17,7 @@ import structlog
 from alembic.script import Script, ScriptDirectory
 from flask import current_app
 from psycopg import Error as PsycopgError
+from psycopg.errors import UndefinedTable
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,7 +32,6 @@ LONGEST_WAIT_SECONDS = 600.0
 
 _KEPT = "refine.schema_version"
 
-_HAS_TABLE = "SELECT to_regclass('alembic_version') IS NOT NULL"
 _STORED = """
 SELECT (SELECT version_num FROM alembic_version),
   obj_description('alembic_version'::regclass, 'pg_class')
@@ -181,12 +181,15 @@ def _stored() -> tuple[str | None, str | None]:
 
 
 def _read(connection: Any) -> tuple[str | None, str | None]:
-    """Ask past SQLAlchemy, which takes longer than the database; a commit keeps its statements."""
-    with connection.cursor() as cursor:
-        present, noted = None, None
-        if cursor.execute(_HAS_TABLE).fetchone()[0]:
-            present, noted = cursor.execute(_STORED).fetchone()
-    connection.commit()
+    """Ask past SQLAlchemy, which takes longer than the database, and without a transaction."""
+    driver = connection.driver_connection
+    driver.autocommit = True
+    try:
+        present, noted = driver.execute(_STORED).fetchone()
+    except UndefinedTable:
+        return None, None
+    finally:
+        driver.autocommit = False
     return present, noted
 
 
