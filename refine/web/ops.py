@@ -1,5 +1,6 @@
 """Operations: health checks, running work, and failures by kind of error."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from refine.web import in_place, scope
 from refine.web.alarm import verification_watch
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
-from refine.web.latest import latest
+from refine.web.latest import Kind, latest
 from refine.web.pulse import lines
 from refine.web.workers import worker_rows
 
@@ -59,6 +60,11 @@ class Failures(NamedTuple):
     conversations: int
     last: datetime
 
+    @property
+    def tasks(self) -> int:
+        """How many of them were not sessions."""
+        return self.reflections + self.conversations
+
 
 @pages.get("/ops")
 def page() -> str:
@@ -68,6 +74,7 @@ def page() -> str:
     live = latest(RefinementSession, _SHOWN, state="live")
     live_tasks = latest(MemoryTask, _SHOWN, state="live")
     error, since = request.args.get("error", "").strip(), _since()
+    failures = _failures(since)
     return render_template(
         "ops/page.html",
         checks=_checks(found),
@@ -76,11 +83,11 @@ def page() -> str:
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
-        failures=_failures(since),
+        failures=failures,
         since=since.date(),
         error=error,
-        failed=latest(RefinementSession, _SHOWN, state="failed", error=error),
-        failed_tasks=latest(MemoryTask, _SHOWN, state="failed", error=error),
+        failed=_failed(RefinementSession, error, sum(each.sessions for each in failures)),
+        failed_tasks=_failed(MemoryTask, error, sum(each.tasks for each in failures)),
     )
 
 
@@ -111,6 +118,11 @@ def _checks(found: WorkerList | Unreachable) -> list[Check]:
 def _since() -> datetime:
     """Return the start of the period in which failures are counted."""
     return midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
+
+
+def _failed(kind: Kind, error: str, count: int) -> Sequence[Any]:
+    """Return the latest runs that failed; there is nothing to look for if none did lately."""
+    return latest(kind, _SHOWN, state="failed", error=error) if count else ()
 
 
 def _failures(since: datetime) -> list[Failures]:
