@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from flask import Flask, current_app
+from sqlalchemy import Text, bindparam, select, text
 
 from bench import at_rest
 from bench.__main__ import main
 from refine.cli.bench import dashboard
+from refine.cli.bench.main_query import main_query
 from refine.cli.bench.measuring import (
     Benchmark,
     Broken,
@@ -149,6 +151,35 @@ def test_ours_and_the_floor_take_turns_and_their_medians_count() -> None:
 
     assert medians == (3.0, 2.0)
     assert turns == ["ours", "floor"] * 4
+
+
+def test_the_main_query_takes_longest_of_what_a_bare_route_does_not_send(app: Flask) -> None:
+    longest, of_bare = (text(f"SELECT pg_sleep({s}), '{s} s'") for s in (0.02, 0.05))
+
+    def bare() -> None:
+        db.session.execute(of_bare)
+
+    def ask() -> None:
+        bare()
+        db.session.scalar(select(Agent.id))
+        db.session.execute(longest)
+
+    assert [row[1] for row in main_query(ask, bare)()] == ["0.02 s"]
+
+
+def test_a_main_query_is_carried_out_with_its_values(app: Flask) -> None:
+    given = select(bindparam("given", type_=Text))
+
+    assert main_query(lambda: db.session.execute(given, {"given": "a value"}), list)() == [
+        ("a value",)
+    ]
+
+
+def test_what_sends_no_more_than_a_bare_route_has_no_main_query(app: Flask) -> None:
+    def bare() -> None:
+        db.session.scalar(select(Agent.id))
+
+    assert main_query(bare, bare)() is None
 
 
 def test_statements_are_counted(app: Flask) -> None:
