@@ -9,11 +9,13 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overl
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    ColumnElement,
     Connection,
     Identity,
     LargeBinary,
     Numeric,
     Sequence,
+    SQLColumnExpression,
     Text,
     any_,
     bindparam,
@@ -21,6 +23,7 @@ from sqlalchemy import (
     func,
     inspect,
     literal,
+    literal_column,
     select,
     text,
     true,
@@ -105,6 +108,20 @@ def _element(value: object) -> str:
 def account_parameter(*, is_of_account: bool) -> AccountId:
     """Return the parameter ``account_id`` of a statement that is built once; None for all."""
     return bindparam("account_id", type_=BigInteger) if is_of_account else None
+
+
+def constant(name: str) -> ColumnElement[str]:
+    """Return a name as a part of a statement, and not as a parameter.
+
+    PostgreSQL may then use an index of these rows alone in a plan that it keeps; otherwise it would
+    make a new plan each time. Only for names that the code itself gives.
+    """
+    return literal_column(f"'{name}'", Text)
+
+
+def one_of_constants(column: SQLColumnExpression[str], names: Iterable[str]) -> ColumnElement[bool]:
+    """Return the SQL condition that a column is one of these names; see ``constant``."""
+    return column.in_([constant(name) for name in names])
 
 
 def one_of_ids(ids: Iterable[int]) -> Any:

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
 from refine.extensions.statements import plain_query
-from refine.models.columns import BigId, Created, Sealed
+from refine.models.columns import BigId, Created, Sealed, constant
 from refine.sealing import DataKey, keyring, missing_key
 
 _PLATFORM_KEY = "refine.platform_key"
@@ -181,7 +181,7 @@ class WrappedKey(Base):
 
 @cache
 def _of_platform() -> Select[WrappedKey]:
-    return select(WrappedKey).where(WrappedKey.purpose == "platform")
+    return select(WrappedKey).where(WrappedKey.purpose == constant("platform"))
 
 
 @plain_query

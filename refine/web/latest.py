@@ -25,17 +25,18 @@ def latest(
     account_id, agent_id = scope.account_id(), agent.id if agent is not None else None
     query = _latest(
         kind,
+        limit,
         state,
         has_error=bool(error),
         is_of_agent=agent_id is not None,
         is_of_account=account_id is not None,
     )
-    return query.rows(account_id=account_id, agent_id=agent_id, error=error, limit=limit)
+    return query.rows(account_id=account_id, agent_id=agent_id, error=error)
 
 
 @plain_query
 def _latest(
-    kind: Kind, state: State, *, has_error: bool, is_of_agent: bool, is_of_account: bool
+    kind: Kind, limit: int, state: State, *, has_error: bool, is_of_agent: bool, is_of_account: bool
 ) -> Select[*tuple[Any, ...]]:
     account_id = account_parameter(is_of_account=is_of_account)
     found = _LISTS[kind]().where(scope.is_of(account_id, Agent.account_id))
@@ -47,4 +48,4 @@ def _latest(
         found = found.where(kind.error_kind == bindparam("error"))
     if is_of_agent:
         found = found.where(kind.agent_id == bindparam("agent_id", type_=BigInteger))
-    return found.limit(bindparam("limit", type_=BigInteger))
+    return found.limit(limit)

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, SQLColumnExpression, Text, and_, literal_column
+from sqlalchemy import ColumnElement, SQLColumnExpression, and_
 
-# No parameter: whatever its value, PostgreSQL may use the index of core memories in a plan that it
-# keeps.
-CORE = literal_column("'core'", Text)
+from refine.models.columns import constant
+
+CORE = constant("core")
 
 
 def is_kept_core(memory_type: str, discarded_at: object) -> bool:

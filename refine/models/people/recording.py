@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Exists, SQLColumnExpression, Text, any_, cast, exists, literal
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import Exists, SQLColumnExpression, Text, cast, exists
 
 from refine.models.audit import AuditLog, Chain, Subject
 from refine.models.audit.chain import Actor
 from refine.models.audit.linking import Event
+from refine.models.columns import constant, one_of_constants
 
 # Where a record's ``data`` holds the client.
 CLIENT_KEY = "from"
@@ -66,9 +66,9 @@ def is_recorded(subject: Subject, id_: SQLColumnExpression[Any], *actions: str) 
     return (
         exists()
         .where(
-            AuditLog.auditable_type == subject,
+            AuditLog.auditable_type == constant(subject),
             AuditLog.auditable_id == cast(id_, Text),
-            AuditLog.action == any_(literal(list(actions), ARRAY(Text))),
+            one_of_constants(AuditLog.action, actions),
         )
         .correlate_except(AuditLog)
     )

@@ -15,6 +15,7 @@ from refine.models.agent import Agent
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog
+from refine.models.columns import constant
 from refine.models.people import User
 from refine.models.runs.run import Run
 from refine.rules import quantities
@@ -144,7 +145,8 @@ class AskingRules(Run, Attested):
     def select_records(self) -> Select[AuditLog]:
         """Return a query for the audit records of this request and grant."""
         return select(AuditLog).where(
-            AuditLog.auditable_type == "AccessGrant", AuditLog.auditable_id == str(self.id)
+            AuditLog.auditable_type == constant("AccessGrant"),
+            AuditLog.auditable_id == str(self.id),
         )
 
     # -- how often was the agent asked? ----------------------------------------------------------

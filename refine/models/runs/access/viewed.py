@@ -7,6 +7,7 @@ from sqlalchemy import Select, String, bindparam, cast, func, literal, select, t
 from sqlalchemy.dialects.postgresql import JSONB
 
 from refine.models.audit import AuditLog
+from refine.models.columns import constant
 
 
 @cache
@@ -21,9 +22,9 @@ def select_viewed() -> Select[*tuple[Any, ...]]:
     viewed = (
         select(AuditLog.created_at, cast(AuditLog.data, JSONB).label("data"))
         .where(
-            AuditLog.auditable_type == "AccessGrant",
+            AuditLog.auditable_type == constant("AccessGrant"),
             AuditLog.auditable_id == bindparam("grant_id"),
-            AuditLog.action == "memory_access_viewed",
+            AuditLog.action == constant("memory_access_viewed"),
         )
         .cte("viewed")
     )

@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
-from refine.models.columns import one_of_parameter
+from refine.models.columns import one_of_constants, one_of_parameter
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
@@ -283,7 +283,8 @@ class Candidates:
 @cache
 def _latest(*, only_answered: bool) -> Select[RefinementSession]:
     mine = select(_Session).where(
-        _Session.agent_id == Agent.id, _Session.status.in_(ANSWERED) if only_answered else true()
+        _Session.agent_id == Agent.id,
+        one_of_constants(_Session.status, ANSWERED) if only_answered else true(),
     )
     newest_first = mine.order_by(_Session.created_at.desc()).limit(bindparam("limit"))
     latest = newest_first.correlate(Agent).lateral()

@@ -28,7 +28,7 @@ from refine.extensions import Base, db, instant
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import Event
-from refine.models.columns import one_of_parameter
+from refine.models.columns import one_of_constants, one_of_parameter
 from refine.models.ledger.bulk import core_memories
 from refine.models.people import User
 from refine.models.people.recording import to_record
@@ -450,7 +450,7 @@ def _ended_since() -> Select[*tuple[Any, ...]]:
     )
     on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
         AuditLog.agent_id == mine,
-        AuditLog.action.in_(END_ACTION.values()),
+        one_of_constants(AuditLog.action, END_ACTION.values()),
         AuditLog.created_at > since,
     )
     ended = lately.union(on_record).subquery()
