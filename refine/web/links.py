@@ -1,5 +1,6 @@
 """The URLs of pages."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
@@ -27,18 +28,24 @@ _IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
 def here(**changed: object) -> str:
     """Return the URL of this page with other arguments; None removes one."""
     if "here" not in g:
-        g.here = request.path, request.args.to_dict()
+        g.here = request.path, _encoded(request.args.to_dict())
     path, args = g.here
-    wanted = urlencode([each for each in (args | changed).items() if each[1] is not None])
+    wanted = "&".join(filter(None, (args | _encoded(changed)).values()))
     return f"{path}?{wanted}" if wanted else path
+
+
+def _encoded(args: Mapping[str, object]) -> dict[str, str]:
+    """Return each argument as a URL has it, by its name; empty for None."""
+    return {name: "" if of is None else urlencode({name: of}) for name, of in args.items()}
 
 
 def url_in_account(endpoint: str, **values: Any) -> str:
     """Return the URL of another page for the same account."""
     account = request.args.get("account") or None
-    if values or account:
+    if values:
         return url_for(endpoint, account=account, **values)
-    return _path(request.script_root, endpoint)
+    path = _path(request.script_root, endpoint)
+    return f"{path}?{urlencode({'account': account})}" if account else path
 
 
 @cache

@@ -1,15 +1,16 @@
 """What stands in long lists and plots hundreds of times, made at once as markup."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 
 from flask import g
 from flask_wtf.csrf import generate_csrf
 from markupsafe import Markup, escape
 
-from refine.rules.quantities import cost_in_words
+from refine.rules.quantities import cost_in_words, plural
 from refine.web import scope
+from refine.web.audit.strip import DayBar
 from refine.web.charts import Bar, Moment, Part
 from refine.web.formatting import calendar_date
 from refine.web.links import url_of
@@ -64,6 +65,30 @@ def plot_bars(bars: Iterable[Bar], shows: str) -> Markup:
             for bar in bars
             for part in bar.parts
         )
+    )
+
+
+def day_bars(bars: Iterable[DayBar], url: str, chosen: tuple[date | None, date | None]) -> Markup:
+    """Return the days of a strip as list items; at once, because there are many.
+
+    Each leads to ``url`` with its own day; ``chosen`` are the first and last day that are shown.
+    """
+    return Markup("\n    ").join(_day_bar(bar, escape(url), chosen) for bar in bars)
+
+
+def _day_bar(bar: DayBar, url: str, chosen: tuple[date | None, date | None]) -> Markup:
+    on = calendar_date(bar.day)
+    marked = f' class="{bar.css_class}"' if bar.css_class else ""
+    current = ' aria-current="date"' if chosen == (bar.day, bar.day) else ""
+    month = f"<i>{bar.day:%b}</i>" if bar.css_class else ""
+    return Markup(  # noqa: S704 - numbers, dates and an escaped URL
+        f'<li{marked}><a href="{url}since={bar.day}&amp;until={bar.day}"'
+        f' title="{on}: {bar.records:,}"{current}>'
+        '<svg viewBox="0 0 4 100" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="track" width="4" height="100"/>'
+        f'<rect class="fill" width="4" y="{100 - bar.percent}" height="{bar.percent}"/></svg>'
+        f'<small aria-hidden="true">{bar.day.day}{month}</small>'
+        f'<span class="hidden">{on}: {plural(bar.records, "record")}</span></a></li>'
     )
 
 

@@ -36,7 +36,7 @@ from refine.web.formatting import (
     with_code,
 )
 from refine.web.links import here, url_in_account, url_of
-from refine.web.markup import csrf_token, plot_bars, plot_marks, post_button, status_badge
+from refine.web.markup import csrf_token, day_bars, plot_bars, plot_marks, post_button, status_badge
 from refine.web.presenting import badge, meter, part, share, sparkline, trend, usage
 from refine.web.tables import as_cards
 from refine.web.words import (
@@ -76,6 +76,7 @@ def _of_user() -> dict[str, Any]:
 _FILTERS: list[Callable[..., str | bool]] = [
     as_cards,
     badge,
+    day_bars,
     meter,
     part,
     plot_bars,

@@ -38,14 +38,6 @@ class DayBar(NamedTuple):
     def css_class(self) -> str:
         return " ".join(["month"] * self.begins_month + ["tick"] * self.is_tick)
 
-    @property
-    def month(self) -> str:
-        return f"{self.day:%b}"
-
-    @property
-    def top(self) -> int:
-        return 100 - self.percent
-
 
 class Strip(NamedTuple):
     """The last days, oldest first."""
