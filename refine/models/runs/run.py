@@ -35,7 +35,15 @@ from refine.errors import Refused
 from refine.extensions import UtcDateTime, database_now, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
-from refine.models.columns import USD_DECIMALS, AccountId, Count, Created, Usd, Uuid
+from refine.models.columns import (
+    USD_DECIMALS,
+    AccountId,
+    Count,
+    Created,
+    Usd,
+    Uuid,
+    one_of_constants,
+)
 from refine.models.runs.spending import CostCaps
 from refine.sealing import DataKey
 
@@ -147,7 +155,7 @@ class Run:
     @is_live.inplace.expression
     @classmethod
     def _is_live(cls) -> ColumnElement[bool]:
-        return cls.status.in_((cls.waiting_status, cls.running_status))
+        return one_of_constants(cls.status, (cls.waiting_status, cls.running_status))
 
     # -- waiting ---------------------------------------------------------------------------------
 
