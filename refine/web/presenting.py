@@ -20,7 +20,7 @@ from refine.models.ledger.history import shown_data
 from refine.models.people.acting import AGENT_OR_SYSTEM
 from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
-from refine.models.runs.access.ending import REQUEST_LAPSES_AFTER
+from refine.models.runs.access.ending import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words, in_hours
 from refine.web import charts
@@ -293,6 +293,8 @@ class AccessView:
         name, hours = self.grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
         if self.is_pending and self.grant.started_at is not None:
             return f"Asking {name}."
+        if self.grant.error_kind == NO_LONGER_ALLOWED:
+            return "The request was no longer allowed; the history says why. Nothing was shown."
         return {
             "requested": f"Waiting for a worker. The request lapses after {hours}.",
             "declined": f"{name} did not consent. Nothing was shown.",

@@ -276,6 +276,21 @@ def test_a_demoted_user_is_offered_nothing_to_read(
     assert read not in page.text.partition("<main")[2]
 
 
+def test_a_request_that_is_no_longer_allowed_does_not_blame_the_agent(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    grant = factories.grant(agent, user_id=admin.id)
+    admin.role = "viewer"
+    assert not grant.claim()
+    db.session.commit()
+
+    said = words_of(dashboard.get(f"/access/{grant.id}").text)
+
+    assert "The request was no longer allowed; the history says why." in said
+    assert "is a viewer" in said
+    assert "valid answer" not in said
+
+
 def test_the_purpose_is_shown_to_its_user_and_to_admins_only(
     dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
 ) -> None:

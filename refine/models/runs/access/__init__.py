@@ -4,7 +4,11 @@
 agent's answer and the permission, ``ending`` how they end, ``viewed`` what was read under it.
 """
 
-from refine.models.runs.access.ending import END_REASONS, MAX_NOTE_CHARACTERS
+from refine.models.runs.access.ending import (
+    END_REASONS,
+    MAX_NOTE_CHARACTERS,
+    NO_LONGER_ALLOWED,
+)
 from refine.models.runs.access.grant import STATUSES, AccessAlreadyRequested, AccessGrant
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
@@ -22,6 +26,7 @@ __all__ = [
     "MAX_PURPOSE_CHARACTERS",
     "MIN_MINUTES",
     "MIN_PURPOSE_CHARACTERS",
+    "NO_LONGER_ALLOWED",
     "REASONS",
     "STATUSES",
     "AccessGrant",

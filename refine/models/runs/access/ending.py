@@ -40,6 +40,9 @@ END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 ANSWERS = tuple(f"memory_access_{each}" for each in ("granted", "declined", "failed", "lapsed"))
 ENDS = ("memory_access_ended", "memory_access_revoked")
 
+# The error kind of a request that its user may no longer make, whatever the agent answers.
+NO_LONGER_ALLOWED = "no_longer_allowed"
+
 MAX_NOTE_CHARACTERS = 500
 
 # A request that no worker took for this long lapses.
@@ -143,7 +146,7 @@ class GrantEnding(AskingRules):
         for asking in self._lock_unfinished(self.agent_id, self.user_id):
             # nobody can start one that is not genuine, and it must not keep this one open
             if not (asking._is_put_back or asking.log_if_altered()):
-                asking.fail("the access that was to be continued was ended", "refused")
+                asking.fail("the access that was to be continued was ended", NO_LONGER_ALLOWED)
         return True
 
     @property
@@ -168,7 +171,7 @@ class GrantEnding(AskingRules):
             if grant._is_put_back or grant.log_if_altered():
                 grant.record("revoked", user=by, at=database_now(), end_reason="revoked_by_admin")
             elif grant.status == "requested":
-                grant.fail("the user's password was set through a link", "refused")
+                grant.fail("the user's password was set through a link", NO_LONGER_ALLOWED)
             elif grant.status == "granted" and not grant.end_if_expired():
                 grant._end_grant("revoked_by_admin", database_now(), by)
 

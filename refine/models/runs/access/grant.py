@@ -31,6 +31,7 @@ from refine.models.runs.access.ending import (
     ANSWERS,
     END_REASONS,
     ENDS,
+    NO_LONGER_ALLOWED,
     UNFINISHED,
     GrantEnding,
 )
@@ -213,7 +214,7 @@ class AccessGrant(GrantEnding, Base):
             self.lapse()
             return False
         if (reason := self.refusal_reason(self.agent, self.user)) is not None:
-            self.fail(reason, "refused")
+            self.fail(reason, NO_LONGER_ALLOWED)
             return False
         return True
 
@@ -229,7 +230,7 @@ class AccessGrant(GrantEnding, Base):
         if not agreed:
             self._end_request("declined", sealed={"reply": self.reply})
         elif (reason := self.refusal_reason(self.agent, self.user)) is not None:
-            self.fail(reason, "refused")
+            self.fail(reason, NO_LONGER_ALLOWED)
         else:
             self._grant(database_now())
 
