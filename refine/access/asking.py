@@ -11,9 +11,9 @@ from refine import prompts
 from refine.llm.messages import Message, Reply, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
-from refine.models.runs.access import REASONS, AccessTerms
+from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
 from refine.rules.quantities import in_days
-from refine.running import ModelWorker, has_consented, work_on
+from refine.running import ModelWorker, RunEnded, has_consented, work_on
 from refine.settings import Settings
 
 ASKING_SECONDS = 240
@@ -90,6 +90,9 @@ class AccessWorker(ModelWorker[AccessGrant]):
             agreed=has_consented(reply),
             generation_id=reply.generation_id,
         )
+
+    def _unavailable(self, reason: str) -> RunEnded:
+        return RunEnded(None, reason, NO_LONGER_ALLOWED)
 
 
 def _opening(grant: AccessGrant) -> list[Message]:

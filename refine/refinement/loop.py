@@ -13,7 +13,6 @@ from refine import clock, prompts
 from refine.extensions import safe_rollback
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
-from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
 from refine.models.runs.session.entry import counted
@@ -235,9 +234,9 @@ class SessionWorker(ModelWorker[RefinementSession]):
         run = self._run
         return RunEnded(run.stopped_status, run.stop_reason, user=run.stop_requested_by)
 
-    def _deactivated(self) -> RunEnded:
+    def _unavailable(self, reason: str) -> RunEnded:
         """An orderly end, as if somebody had stopped the session."""
-        return RunEnded(self._run.stopped_status, NOT_ACTIVE)
+        return RunEnded(self._run.stopped_status, reason)
 
     def _out_of_time(self) -> RunEnded:
         """Before consent a failure; after it an orderly end."""

@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 
 from rq.timeouts import BaseTimeoutException
 
-from refine.errors import ProviderError, RowAltered
+from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
-from refine.models.agent.eligibility import NOT_ACTIVE
+from refine.models.agent.eligibility import ERASED, NOT_ACTIVE
 from refine.models.runs import LOST_AFTER
 from refine.outages import Done, Patience, commit_once
 from refine.running.heartbeat import beating
@@ -170,6 +170,8 @@ class RunWorker(Generic[AnyRun]):
             return ending
         except ProviderError as fault:
             return RunEnded(None, str(fault), fault.kind)
+        except Erased:  # meanwhile: what the model said cannot be kept
+            return self._unavailable(ERASED)
         return None
 
     # -- the end ---------------------------------------------------------------------------------
@@ -200,15 +202,15 @@ class RunWorker(Generic[AnyRun]):
         if self._is_stop_requested() or self._is_stopping():
             raise self._stopped()
         if not self._run.agent.active:
-            raise self._deactivated()
+            raise self._unavailable(NOT_ACTIVE)
         if time.monotonic() >= self._deadline:
             raise self._out_of_time()
 
     def _stopped(self) -> RunEnded:
         return RunEnded(None, "its process was asked to stop", "worker_stopped")
 
-    def _deactivated(self) -> RunEnded:
-        return RunEnded(None, NOT_ACTIVE, "not_active")
+    def _unavailable(self, reason: str) -> RunEnded:
+        return RunEnded(None, reason, "unavailable")
 
     def _out_of_time(self) -> RunEnded:
         reason = f"the limit of {self._max_seconds} seconds was reached"

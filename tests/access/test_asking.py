@@ -13,7 +13,7 @@ from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access import NO_LONGER_ALLOWED, AccessTerms
 from refine.rules.content import MAX_REPLY_CHARACTERS
 from tests import factories, sql
 from tests.access.conftest import World
@@ -203,6 +203,21 @@ def test_a_setting_changed_during_the_question_voids_the_answer(world: World) ->
     grant = world.ask()
 
     assert (grant.status, grant.granted_at) == ("failed", None)
+
+
+@pytest.mark.parametrize("said", ["YES", "NO"])
+def test_a_request_ends_without_a_fault_if_the_agent_is_erased_meanwhile(
+    world: World, said: str
+) -> None:
+    agent_id = world.agent.id
+    erase = world.elsewhere(lambda: db.session.get_one(Agent, agent_id).erase())
+    world.model.say(said).meanwhile(erase)
+
+    grant = world.ask()
+
+    assert (grant.status, grant.error_kind) == ("failed", NO_LONGER_ALLOWED)
+    (record,) = world.records("memory_access_failed")
+    assert (record.data["why"], record.sealed) == ("the agent was erased", {})
 
 
 def test_a_worker_that_is_asked_to_stop_leaves_the_request_to_the_next(world: World) -> None:

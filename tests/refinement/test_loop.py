@@ -54,6 +54,10 @@ def deactivate(session: RefinementSession) -> None:
     session.agent.configure(active=False)
 
 
+def erase(session: RefinementSession) -> None:
+    session.agent.erase()
+
+
 def lose(session: RefinementSession) -> None:
     factories.fall_silent(session)
     assert session.end_if_lost()
@@ -346,6 +350,29 @@ def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     assert (session.llm_calls == len(world.model.requests) == 0) or ending.status != "skipped"
     db.session.rollback()
     assert all(chain.problem is None for chain in verify_all())
+
+
+def test_a_session_ends_without_a_fault_if_the_agent_is_erased_before_it_answers(
+    world: World,
+) -> None:
+    world.model.say(YES).meanwhile(world.elsewhere(erase))
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("skipped", None)
+    assert session.end_reason == "the agent was erased"
+
+
+def test_a_session_ends_without_a_fault_if_the_agent_is_erased_after_a_change(
+    world: World,
+) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.call("delete", id=world.ids[1]).meanwhile(world.elsewhere(erase))
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("incomplete", None)
+    assert (session.end_reason, session.mutation_count) == ("the agent was erased", 1)
 
 
 # -- what the endings leave -----------------------------------------------------------------------

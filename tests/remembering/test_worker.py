@@ -423,6 +423,14 @@ def test_an_agent_that_is_deactivated_meanwhile_keeps_nothing(world: World) -> N
     assert world.core() == ["a core memory"]
 
 
+def test_a_task_ends_without_a_fault_if_the_agent_is_erased_meanwhile(world: World) -> None:
+    world.calls({"ids": world.ids}).meanwhile(world.elsewhere(lambda task: task.agent.erase()))
+
+    task = world.reflect()
+
+    assert (task.status, task.end_reason) == ("queued", "the agent was erased")
+
+
 def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
     task = factories.extraction(world.agent, "I like tea")
     db.session.commit()

@@ -276,6 +276,20 @@ def test_a_demoted_user_is_offered_nothing_to_read(
     assert read not in page.text.partition("<main")[2]
 
 
+def test_the_memories_of_an_erased_agent_are_listed_sealed_though_the_grant_runs(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    factories.erase(agent)
+    db.session.commit()
+
+    page = dashboard.get(f"/access/{grant.id}")
+    ledger = dashboard.get(f"/agents/{agent.id}/ledger")
+
+    assert "You cannot read at the moment" in words_of(page.text)
+    assert (page.status_code, ledger.status_code) == (200, 200)
+    assert "Contents are sealed" in words_of(ledger.text)
+
+
 def test_a_request_that_is_no_longer_allowed_does_not_blame_the_agent(
     dashboard: Browser, agent: Agent, admin: User
 ) -> None:

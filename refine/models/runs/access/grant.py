@@ -24,6 +24,7 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, database_now, db
 from refine.models.agent import Agent
+from refine.models.agent.eligibility import ERASED
 from refine.models.columns import Sealed, SealedText
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
@@ -221,10 +222,14 @@ class AccessGrant(GrantEnding, Base):
     def settle(self, reply: str | None, *, agreed: bool, generation_id: str | None) -> None:
         """Store the agent's answer; a yes grants access if the user may still ask.
 
-        A no counts in any case. Nothing happens if the request is no longer open.
+        A no counts in any case. Nothing happens if the request is no longer open. Of an agent that
+        was erased meanwhile, no answer can be kept: the request fails.
         """
         self.lock()
         if self.status != "requested":
+            return
+        if self.agent.is_erased:
+            self.fail(ERASED, NO_LONGER_ALLOWED)
             return
         self.reply, self.generation_id = reply, generation_id
         if not agreed:
@@ -261,13 +266,13 @@ class AccessGrant(GrantEnding, Base):
 
     @hybrid_property
     def permits_reading(self) -> bool:
-        """Whether its user may read: not expired by the database's clock, agent and user active.
+        """Whether its user may read: not expired by the database's clock, agent and user able.
 
         In SQL now; in Python as of when the row was loaded.
         """
         return (
             self.current_status == "granted"
-            and self.agent.active
+            and self.agent.unavailable_reason(automatic=False) is None
             and self.user.inability_reason(self.account_id) is None
             and not self._is_recorded(ENDS)
         )
@@ -279,6 +284,6 @@ class AccessGrant(GrantEnding, Base):
             cls.status == "granted",
             ~cls.has_expired,
             ~is_recorded("AccessGrant", cls.id, *ENDS),
-            cls.agent.has(Agent.active),
+            cls.agent.has(Agent.is_available(automatic=False)),
             cls.user.has(User.is_able(cls.account_id)),
         )

@@ -82,6 +82,7 @@ def _move_reader(agent: Agent, reader: User) -> None:
 # How agent or reader may lose their good standing, and what the refusal says.
 LOSSES: dict[str, Change] = {
     "the agent is not active": lambda agent, reader: setattr(agent, "active", False),
+    "the agent was erased": lambda agent, reader: factories.erase(agent),
     "ines@example.org is not active": lambda agent, reader: setattr(reader, "active", False),
     "is a viewer": lambda agent, reader: setattr(reader, "role", "viewer"),
     "belongs to another account": _move_reader,
@@ -179,7 +180,6 @@ def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
     for reason, change in [
         *LOSSES.items(),
         ("is a viewer", demote_site_admin),
-        ("the agent was erased", lambda agent, reader: factories.erase(agent)),
     ]:
         with case(subtests, reason=reason):
             change(agent, reader)
