@@ -112,8 +112,13 @@ def value(statement: str) -> Any:
 
 def is_anybody_waiting() -> bool:
     """Whether a connection of this database waits for another one's lock."""
+    return waiting() > 0
+
+
+def waiting() -> int:
+    """Return how many connections of this database wait for another one's lock."""
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-    return bool(value(waits + "AND datname = current_database()"))
+    return int(value(waits + "AND datname = current_database()"))
 
 
 def open_transactions() -> int:

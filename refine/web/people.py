@@ -70,6 +70,7 @@ def update(user_id: int) -> ResponseReturnValue:
         fields["role"] = form["role"]
     if "active" in form:
         fields["active"] = form["active"] == "1"
+    user.lock_for(scope.user())
     if set_fields(user, fields):
         if not user.active:
             ApiToken.revoke_created_by(user, by=scope.user())

@@ -249,6 +249,29 @@ def test_an_account_admin_cannot_change_a_site_admin(dashboard: Browser, admin: 
     assert f"/users/{site_admin.id}" not in actions_of(dashboard.get("/users").text)
 
 
+@pytest.mark.parametrize("fields", [{"active": "0"}, {"role": "viewer"}])
+def test_two_admins_who_take_rights_from_each_other_at_once_leave_one_admin(
+    dashboard: Browser, admin: User, signed_in: SignedIn, fields: dict[str, str]
+) -> None:
+    other = person(account=admin.account)
+    theirs = signed_in(other)
+    whole_chain = f"SELECT FROM chain_heads WHERE account_id = {admin.account_id} FOR UPDATE"
+
+    with db.engine.connect() as holding, ThreadPoolExecutor() as pool:
+        holding.exec_driver_sql(whole_chain)
+        sent = [
+            pool.submit(dashboard.submit, f"/users/{other.id}", fields),
+            pool.submit(theirs.submit, f"/users/{admin.id}", fields),
+        ]
+        eventually(lambda: sql.waiting() == len(sent))
+        holding.rollback()
+        answers = [each.result(timeout=20) for each in sent]
+
+    able = sql.value("SELECT count(*) FROM users WHERE active AND role = 'admin'")
+    assert sorted(answer.status_code for answer in answers) == [303, 409]
+    assert (able, len(records("user_updated"))) == (1, 1)
+
+
 def test_a_site_admin_can_change_anybody(colleague: User, signed_in: SignedIn) -> None:
     other = person(site_admin=True, account=colleague.account)
     browser = signed_in(person(site_admin=True))

@@ -205,6 +205,16 @@ class User(Attested, Base):
             )
         self.password_hash = _hasher.hash(password)
 
+    def lock_for(self, by: "User") -> None:
+        """Lock this user and who changes them; Refused if the latter may no longer act.
+
+        In the order of their ids: of two who change each other at the same time, one waits.
+        """
+        for each in sorted((self, by), key=lambda user: user.id):
+            each.lock()
+        if (reason := by.inability_reason(self.account_id)) is not None:
+            raise Refused(reason)
+
     def may_join(self) -> bool:
         """Tell whether nobody else signs in with the user's address."""
         others = User._has_email(self.email), User.id != self.id, User.password_hash.is_not(None)
