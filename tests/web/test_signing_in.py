@@ -946,6 +946,22 @@ def test_links_end_when_the_password_changes(
     assert client.get(link).status_code == 404
 
 
+@pytest.mark.parametrize("change", [{"active": "0"}, {"role": "viewer"}])
+def test_a_link_ends_when_whoever_made_it_may_no_longer_act(
+    admin: User, client: Browser, signed_in: SignedIn, change: dict[str, str]
+) -> None:
+    leaving, colleague = person(account=admin.account), person(account=admin.account)
+    link = f"/invitations/{Invitation.issue(colleague, by=leaving)}"
+    db.session.commit()
+    assert client.get(link).status_code == 200
+
+    signed_in(admin).submit(f"/users/{leaving.id}", change)
+
+    answers = [client.get(link), client.submit(link, chosen())]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert client.sign_in(colleague.email).status_code == 303
+
+
 def test_whoever_takes_over_a_colleague_through_a_link_cannot_read_as_them(
     admin: User, dashboard: Browser, client: Browser
 ) -> None:

@@ -87,8 +87,14 @@ class Invitation(Attested, Base):
         found.lock()
         found.require_genuine()
         found.user.require_genuine()
-        is_open = found.used_at is None and found.expires_at > at
+        is_open = found.used_at is None and found.expires_at > at and found._issuer_may_act
         return found if is_open and found.user.active else None
+
+    @property
+    def _issuer_may_act(self) -> bool:
+        """Whether its issuer, if a user made it, could still make it: they know its secret."""
+        issuer = self.issued_by
+        return issuer is None or issuer.inability_reason(self.user.account_id) is None
 
     def accept(self, password: str, at: datetime | None = None) -> User:
         """Set the user's password and use up the link; InvalidValue for a bad password.
