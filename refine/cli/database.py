@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 
 import click
-from flask_migrate import current, upgrade
+from flask_migrate import upgrade
 from rich.progress import Progress
 
 from refine import database_roles
@@ -89,7 +89,7 @@ def db_upgrade() -> None:
 def db_current() -> None:
     """Print the current migration of the database."""
     with application("db current", check_keys=False):
-        current()
+        console.print(schema_version.current() or "none: the database has no tables yet")
 
 
 @db.command("roles")

@@ -75,6 +75,16 @@ def compatibility() -> Compatibility:
     )
 
 
+def current() -> str | None:
+    """Return the database's migration, whatever version of Refine it is of; None without tables.
+
+    "(head)" follows the code's own newest one.
+    """
+    present, _ = _stored()
+    newest = _own_revisions(current_app.extensions["migrate"].directory)[0]
+    return f"{present} (head)" if present == newest else present
+
+
 def require_compatible() -> None:
     """Raise BeingUpgraded if database and code are incompatible; looks every ten seconds."""
     if (problem := _problem()) is not None:

@@ -414,7 +414,7 @@ def test_db_upgrade_creates_the_tables_and_can_be_repeated(
     first = refine("db", "upgrade", environ=no_tables)
     second = refine("db", "upgrade", environ=no_tables)
     listed = refine("agent", "list", environ=no_tables)
-    current = refine_anew("db", "current", environ=no_tables)  # alembic keeps the stdout of then
+    current = refine("db", "current", environ=no_tables)
 
     assert [done.returncode for done in (first, second, listed, current)] == [0, 0, 0, 0]
     assert first.stdout == second.stdout == "the database is up to date\n"

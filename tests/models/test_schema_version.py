@@ -282,6 +282,20 @@ def test_a_command_says_what_to_do_first(ours: Flask, fresh: dict[str, str]) -> 
         assert (done.returncode, done.stderr) == (1, f"refine: {OLDER}\n")
 
 
+def test_the_current_migration_of_any_version_is_printed(
+    ours: Flask, fresh: dict[str, str], a_later_version_upgrades: Upgrades
+) -> None:
+    newest = refine("db", "current", environ=fresh)
+    make_older()
+    older = refine("db", "current", environ=fresh)
+    make_current()
+    a_later_version_upgrades()
+    newer = refine("db", "current", environ=fresh)
+
+    printed = [done.stdout for done in (newest, older, newer)]
+    assert printed == [f"{HEAD} (head)\n", "0036\n", "9001\n"]
+
+
 def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ: dict[str, str]) -> None:
     away = create_app(Settings.from_environ({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}))
     with away.app_context():
