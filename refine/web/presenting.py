@@ -156,7 +156,10 @@ def can_be_asked(agent: Agent) -> bool:
     return agent.unavailable_reason(automatic=False) is None
 
 
-def agent_badge(agent: Agent) -> Badge | None:
+def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:
+    """Return why nothing, or nothing automatic, happens; lists do not look for erased agents."""
+    if is_erased:
+        return Badge("erased", "○", "calm")
     if not agent.active:
         return Badge("not active", "○", "calm")
     return Badge("paused", "‖", "calm") if agent.paused else None

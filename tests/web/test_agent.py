@@ -604,6 +604,7 @@ def test_an_agent_that_cannot_be_asked_is_offered_neither_session_nor_access(
 
     assert "Refine now" not in said
     assert "Read memories" not in said
+    assert "○ erased" in said
 
 
 def test_refine_now_without_redis_says_that_the_session_waits(
