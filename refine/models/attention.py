@@ -43,6 +43,7 @@ class Case(NamedTuple):
     account_name: str
     core_tokens: int
     core_token_budget: int
+    can_be_asked: bool
     session_id: UUID | None
     end_reason: str | None
     trigger: str | None
@@ -104,6 +105,7 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
             Account.name.label("account_name"),
             Agent.core_tokens,
             Agent.core_token_budget,
+            Agent.is_available(automatic=False).label("can_be_asked"),
             _Session.id.label("session_id"),
             _Session.end_reason,
             _Session.trigger,

@@ -229,6 +229,24 @@ def test_a_viewer_acknowledges_nothing(account: Account, signed_in: SignedIn) ->
     assert "Refine now" not in words
 
 
+def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(
+    dashboard: Browser, account: Account
+) -> None:
+    erased = factories.agent("one", account=account, name="Loam")
+    inactive = factories.agent("one", account=account, name="Fathom")
+    for agent in (erased, inactive):
+        ended(agent, "failed")
+    inactive.active = False
+    factories.erase(erased)
+    db.session.commit()
+
+    shown = attention(dashboard)
+
+    assert "2 agents whose last session failed" in shown
+    assert "Refine now" not in shown
+    assert shown.count("Acknowledge") == 2
+
+
 def test_a_missed_slot_needs_attention_unless_paused(dashboard: Browser, account: Account) -> None:
     account.next_due_at = clock.now() - timedelta(minutes=61)
     db.session.commit()
