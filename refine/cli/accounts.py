@@ -12,7 +12,6 @@ from refine import settings
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import account_option, json_option, limit_option
-from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Account, Agent, Invitation, User
 from refine.models.people.invitation import VALID_FOR
@@ -149,8 +148,6 @@ def user_reset(reference: str) -> None:
     """
     with application("user reset"):
         found = User.named(reference)
-        if not found.active:
-            raise Refused(f"{found.email} is not active; an admin can change that in the dashboard")
         secret = Invitation.issue(found)
         found.record("user_invited", data={"by": "command line"})
         email = found.email

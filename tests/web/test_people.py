@@ -175,6 +175,20 @@ def test_a_new_link_replaces_the_old_one_and_is_recorded(
     assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
 
 
+def test_no_link_is_made_for_a_user_who_was_deactivated_meanwhile(
+    dashboard: Browser, colleague: User
+) -> None:
+    dashboard.get("/users")
+    colleague.active = False
+    db.session.commit()
+
+    answer = dashboard.submit(f"/users/{colleague.id}/invitation")
+
+    assert answer.status_code == 409
+    assert "Colleague@example.org is not active" in words_of(answer.text)
+    assert (records("user_invited"), sql.value("SELECT count(*) FROM invitations")) == ([], 0)
+
+
 def test_a_role_change_takes_effect_at_once_and_is_recorded(
     dashboard: Browser, admin: User, colleague: User, signed_in: SignedIn
 ) -> None:

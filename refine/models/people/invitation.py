@@ -51,8 +51,13 @@ class Invitation(Attested, Base):
 
     @classmethod
     def issue(cls, user: User, at: datetime | None = None, *, by: User | None = None) -> str:
-        """Return the secret of a new link for the user; their earlier links end."""
+        """Return the secret of a new link for the user; their earlier links end.
+
+        Refused if the user is not active: nobody could follow it.
+        """
         user.lock()  # otherwise two links issued at the same time would both work
+        if not user.active:
+            raise Refused(f"{user.email} is not active; an admin can change that in the dashboard")
         at = at or clock.now()
         cls.end_all_of(user, at)
         secret = new_secret()
