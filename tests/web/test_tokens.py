@@ -1,6 +1,6 @@
 """API tokens: listed and revoked, never created in the dashboard."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -69,6 +69,20 @@ def test_an_agents_token_is_listed_and_can_be_revoked(dashboard: Browser, admin:
     assert "command line" in words_of(page)
     db.session.refresh(token)
     assert not token.is_valid
+
+
+def test_a_valid_token_is_listed_as_such_with_its_expiry(dashboard: Browser, admin: User) -> None:
+    agent = factories.agent(account=admin.account)
+    ApiToken.mint(account=admin.account)
+    ApiToken.mint(
+        account=admin.account, agent=agent, expires_at=datetime(2999, 3, 2, 12, tzinfo=UTC)
+    )
+    db.session.commit()
+
+    said = words_of(dashboard.get("/tokens").text)
+
+    assert "never valid until 2 Mar 2999, 12:00 Revoke…" in said
+    assert "never valid Revoke…" in said
 
 
 def test_the_page_says_first_what_revoking_ends(
