@@ -205,6 +205,25 @@ def test_a_setting_changed_during_the_question_voids_the_answer(world: World) ->
     assert (grant.status, grant.granted_at) == ("failed", None)
 
 
+def test_an_agent_that_is_deactivated_before_the_question_is_not_asked(world: World) -> None:
+    agent_id = world.agent.id
+    deactivate = world.elsewhere(
+        lambda: db.session.get_one(Agent, agent_id).configure(active=False, by="command line")
+    )
+    looks = iter([lambda: None, deactivate])  # before the claim, and before the question
+
+    def is_stopping() -> bool:
+        next(looks, lambda: None)()
+        return False
+
+    grant = world.ask(is_stopping=is_stopping)
+
+    assert (grant.status, grant.error_kind) == ("failed", NO_LONGER_ALLOWED)
+    assert world.model.requests == []
+    (record,) = world.records("memory_access_failed")
+    assert record.data["why"] == "the agent is not active"
+
+
 @pytest.mark.parametrize("said", ["YES", "NO"])
 def test_a_request_ends_without_a_fault_if_the_agent_is_erased_meanwhile(
     world: World, said: str
