@@ -239,6 +239,11 @@ ACCESS = [
     ("declined", {}, "Wren did not let {} read its memories."),
     ("asking_allowed", {}, "Wren lets {} ask again."),
     ("failed", {}, "Wren gave {} no valid answer; nothing was shown."),
+    (
+        "failed",
+        {"kind": "no_longer_allowed"},
+        "{} was no longer allowed to ask Wren; nothing was shown.",
+    ),
     ("lapsed", {}, "No worker could ask Wren for {} in time."),
     ("viewed", {"what": "memories", "ids": [3, 4, 5]}, "{} read memories #3, #4 and #5 of Wren."),
     ("viewed", {"what": "prompts", "ids": []}, "{} read the prompts of Wren."),

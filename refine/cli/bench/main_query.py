@@ -73,7 +73,8 @@ def _noted() -> Iterator[list[_Sent]]:
 def _again(text: str, values: Any, context: Any) -> Work:
     """Return what asks the same: for objects, if the page asked for objects."""
     query = context.invoked_statement
-    if query is None:  # sent as text
+    # sent as text; or locked and loaded anew, into an object that is not there when it is repeated
+    if query is None or "FOR NO KEY UPDATE" in text:
         return lambda: db.session.connection().exec_driver_sql(text, values).all()
     given = context.compiled_parameters[0]
     required = {name: given[name] for name, each in context.compiled.binds.items() if each.required}

@@ -9,7 +9,7 @@ from refine.extensions import db
 from refine.models import AuditLog, User
 from refine.models.exported import exported_data
 from refine.models.ledger.history import effect_tokens
-from refine.models.runs.access import REASONS
+from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS
 from refine.rules.quantities import plural
 from refine.web.agents import BULK_ACTIONS
 from refine.web.formatting import first_upper, spaced
@@ -300,7 +300,9 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     "memory_access_declined": lambda t: f"{t.agent} did not let {t.asker} read its memories.",
     "memory_access_asking_allowed": lambda t: f"{t.agent} lets {t.asker} ask again.",
     "memory_access_failed": lambda t: (
-        f"{t.agent} gave {t.asker} no valid answer; nothing was shown."
+        f"{t.asker} was no longer allowed to ask {t.agent}; nothing was shown."
+        if t.data.get("kind") == NO_LONGER_ALLOWED
+        else f"{t.agent} gave {t.asker} no valid answer; nothing was shown."
     ),
     "memory_access_lapsed": lambda t: f"No worker could ask {t.agent} for {t.asker} in time.",
     "memory_access_viewed": _read,
