@@ -1,5 +1,6 @@
 """Health checks of the services that Refine depends on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -53,10 +54,13 @@ class Check:
         return self.problem is None
 
 
-def checks(found: WorkerList | Unreachable | None = None) -> list[Check]:
+def checks(
+    found: WorkerList | Unreachable | None = None, by_older_key: Mapping[str, int] | None = None
+) -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok.
 
-    ``found``: the workers, if the caller has already asked Redis.
+    If the caller has already asked for them: ``found``, the workers, and ``by_older_key``, how many
+    data keys older encryption keys wrapped.
     """
     redis = _redis() if found is None else _away(found)  # first: no transaction waits for it
     away = _database()
@@ -69,7 +73,11 @@ def checks(found: WorkerList | Unreachable | None = None) -> list[Check]:
             schema.detail,
             schema.detail if schema.is_newer else None,
         ),
-        Check("keys", schema.problem or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
+        Check(
+            "keys",
+            schema.problem or _keys(by_older_key),
+            "REFINE_ENCRYPTION_KEYS holds every key in use",
+        ),
         Check("redis", redis, "Redis answers"),
     ]
 
@@ -149,9 +157,12 @@ def look_for_workers(*, with_runs: bool = False) -> WorkerList | Unreachable:
         return error
 
 
-def older_keys_check() -> Check:
-    """Tell whether keys are still wrapped with an older encryption key; never a problem."""
-    older = WrappedKey.under_older_keys()
+def older_keys_check(by_older_key: Mapping[str, int] | None = None) -> Check:
+    """Tell whether keys are still wrapped with an older encryption key; never a problem.
+
+    ``by_older_key``: how many each wrapped, if the caller has already asked.
+    """
+    older = sum((WrappedKey.by_older_key() if by_older_key is None else by_older_key).values())
     said = f"{plural(older, 'data key')} still wrapped with an older key; run `refine keys rotate`"
     return Check(
         "rotation", None, said if older else "every data key is wrapped with the first key"
@@ -226,9 +237,9 @@ def _database() -> str | None:
         return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
 
 
-def _keys() -> str | None:
+def _keys(by_older_key: Mapping[str, int] | None) -> str | None:
     try:
-        WrappedKey.check_keyring()
+        WrappedKey.check_keyring(by_older_key)
     except WrongKey as error:
         return str(error)
     return None

@@ -73,7 +73,7 @@ class WorkerList(NamedTuple):
 
 def known_workers(connection: Redis, *, with_runs: bool = False) -> WorkerList:
     """Return the workers; with the ids of their runs if a page shows them."""
-    with connection.pipeline() as pipeline:
+    with connection.pipeline(transaction=False) as pipeline:
         for name in (AUTOMATIC, TICKS):
             pipeline.smembers(WORKERS_BY_QUEUE_KEY % name)
         run_keys, clock_keys = (set(keys) for keys in pipeline.execute())
@@ -127,7 +127,7 @@ def _seen(
 
 def _runs_in_hand(connection: Redis) -> dict[str, list[uuid.UUID]]:
     """Return the runs that workers began and have not ended, by the worker's name."""
-    with connection.pipeline() as pipeline:
+    with connection.pipeline(transaction=False) as pipeline:
         for name in RUN_QUEUES:
             registry = StartedJobRegistry(name, connection=connection)
             pipeline.zrange(registry.key, 0, _MOST)

@@ -1,5 +1,6 @@
 """Data keys, stored wrapped by an encryption key."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast
@@ -136,19 +137,22 @@ class WrappedKey(Base):
     @classmethod
     def under_older_keys(cls) -> int:
         """Return how many keys are not wrapped by the keyring's first key."""
-        return sum(cls._counted_under_older_keys().values())
+        return sum(cls.by_older_key().values())
 
     @classmethod
-    def check_keyring(cls) -> None:
-        """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks."""
-        older = cls._counted_under_older_keys()
-        if unknown := sorted(older.keys() - keyring().fingerprints):
-            raise missing_key(*unknown)
-
-    @classmethod
-    def _counted_under_older_keys(cls) -> dict[str, int]:
-        """Return how many stored keys each key wrapped that is not the keyring's first."""
+    def by_older_key(cls) -> dict[str, int]:
+        """Return how many keys each key wrapped that is not the keyring's first, by fingerprint."""
         return dict(_under_older_keys().execute({"primary": keyring().primary}))
+
+    @classmethod
+    def check_keyring(cls, by_older_key: Iterable[str] | None = None) -> None:
+        """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks.
+
+        ``by_older_key``: what is said there, if the caller has already asked.
+        """
+        older = cls.by_older_key() if by_older_key is None else by_older_key
+        if unknown := sorted(set(older) - keyring().fingerprints):
+            raise missing_key(*unknown)
 
     @classmethod
     def _is_under_older_key(cls, primary: Any) -> ColumnElement[bool]:

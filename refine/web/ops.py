@@ -36,7 +36,7 @@ from refine.health import (
     verification_check,
 )
 from refine.jobs.workers import WorkerList
-from refine.models import MemoryTask, RefinementSession, Verification
+from refine.models import MemoryTask, RefinementSession, Verification, WrappedKey
 from refine.models.columns import account_parameter
 from refine.web import in_place, scope
 from refine.web.alarm import verification_watch
@@ -105,9 +105,10 @@ def see_verification() -> Response:
 def _checks(found: WorkerList | Unreachable) -> list[Check]:
     known = [queue_check(scope.account_id(), found), clock_check()]
     if scope.user().site_admin:
+        by_older_key = WrappedKey.by_older_key()
         known = [
-            *checks(found),
-            older_keys_check(),
+            *checks(found, by_older_key),
+            older_keys_check(by_older_key),
             verification_check(verification_watch()),
             schedule_check(),
             *known,
