@@ -10,7 +10,7 @@ AT_MOST_QUERIES = 25
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked, by its name, and the bare route that is its floor."""
+    """What is asked, by its name, and the bare route that, with the main query, is its floor."""
 
     name: str
     ask: Callable[[], Any]
