@@ -80,7 +80,8 @@ def current() -> str | None:
 
     "(head)" follows the code's own newest one.
     """
-    present, _ = _stored()
+    with db.engine.connect() as connection:
+        present, _ = _read(connection.connection)
     newest = _own_revisions(current_app.extensions["migrate"].directory)[0]
     return f"{present} (head)" if present == newest else present
 

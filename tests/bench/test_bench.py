@@ -26,6 +26,7 @@ from refine.cli.bench.pages import bench_pages
 from refine.cli.bench.world import TINY, seeded
 from refine.extensions import db
 from refine.models import Agent
+from tests import factories
 from tests.web.test_every_route import READ
 
 # Two spaces or more stand between the columns.
@@ -173,6 +174,18 @@ def test_a_main_query_is_carried_out_with_its_values(app: Flask) -> None:
     assert main_query(lambda: db.session.execute(given, {"given": "a value"}), list)() == [
         ("a value",)
     ]
+
+
+def test_what_loads_more_of_an_object_is_repeated_without_the_object(app: Flask) -> None:
+    agent = factories.agent()
+    db.session.commit()
+
+    def ask() -> str:
+        db.session.expire(agent, ["name"])
+        return agent.name
+
+    (row,) = main_query(ask, list)()
+    assert agent.name in row
 
 
 def test_what_sends_no_more_than_a_bare_route_has_no_main_query(app: Flask) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from sqlalchemy import event
+from sqlalchemy.orm import ORMExecuteState
 
 from refine.extensions import db
 
@@ -52,29 +53,43 @@ def _sent_by(work: Work) -> list[_Sent]:
 @contextmanager
 def _noted() -> Iterator[list[_Sent]]:
     sent: list[_Sent] = []
-    began = 0.0
+    began, is_for_old_object = 0.0, False
+
+    def ask(state: ORMExecuteState) -> None:
+        nonlocal is_for_old_object
+        is_for_old_object = state.is_column_load
 
     def begin(*_: Any) -> None:
         nonlocal began
         began = time.perf_counter()
 
     def end(_connection: Any, _cursor: Any, text: str, values: Any, context: Any, _: Any) -> None:
-        sent.append(_Sent(text, time.perf_counter() - began, _again(text, values, context)))
+        nonlocal is_for_old_object
+        took, as_text = time.perf_counter() - began, is_for_old_object
+        sent.append(_Sent(text, took, _again(text, values, context, as_text=as_text)))
+        is_for_old_object = False
 
-    event.listen(db.engine, "before_cursor_execute", begin)
-    event.listen(db.engine, "after_cursor_execute", end)
+    listeners = (
+        (db.session, "do_orm_execute", ask),
+        (db.engine, "before_cursor_execute", begin),
+        (db.engine, "after_cursor_execute", end),
+    )
+    for target, name, listener in listeners:
+        event.listen(target, name, listener)
     try:
         yield sent
     finally:
-        event.remove(db.engine, "before_cursor_execute", begin)
-        event.remove(db.engine, "after_cursor_execute", end)
+        for target, name, listener in listeners:
+            event.remove(target, name, listener)
 
 
-def _again(text: str, values: Any, context: Any) -> Work:
-    """Return what asks the same: for objects, if the page asked for objects."""
+def _again(text: str, values: Any, context: Any, *, as_text: bool) -> Work:
+    """Return what asks the same: for objects, if the page asked for objects.
+
+    ``as_text``: the page asked for more of an object that it had, which is not there by then.
+    """
     query = context.invoked_statement
-    # sent as text; or locked and loaded anew, into an object that is not there when it is repeated
-    if query is None or "FOR NO KEY UPDATE" in text:
+    if query is None or as_text:
         return lambda: db.session.connection().exec_driver_sql(text, values).all()
     given = context.compiled_parameters[0]
     required = {name: given[name] for name, each in context.compiled.binds.items() if each.required}
