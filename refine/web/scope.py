@@ -4,9 +4,9 @@ A site admin sees every account, any other user their own. Anything else is not 
 that nobody learns whether it exists; an action that a user may not take is refused (403).
 """
 
-import functools
 import uuid
 from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo
 
@@ -14,7 +14,9 @@ from flask import abort, current_app, g, redirect, render_template, request, url
 from flask_login import current_user
 from sqlalchemy import (
     ColumnElement,
+    Select,
     SQLColumnExpression,
+    bindparam,
     select,
     true,
 )
@@ -90,8 +92,13 @@ def chosen_account() -> Account | None:
     if not slug:
         return None
     if "chosen_account" not in g:
-        g.chosen_account = db.session.scalar(select(Account).where(Account.slug == slug))
+        g.chosen_account = db.session.scalar(_account_of_slug(), {"slug": slug})
     return _visible(cast(Account | None, g.chosen_account))
+
+
+@cache
+def _account_of_slug() -> Select[Account]:
+    return select(Account).where(Account.slug == bindparam("slug"))
 
 
 def sees_all_accounts() -> bool:
@@ -143,7 +150,7 @@ def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
     What was typed into a form is shown again afterwards, to be sent again.
     """
 
-    @functools.wraps(view)
+    @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         if sign_in().is_confirmed():
             return view(*args, **kwargs)
@@ -162,7 +169,7 @@ def site_admins_only(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def _refusing(view: Callable[P, R], is_refused: Callable[[], bool]) -> Callable[P, R]:
-    @functools.wraps(view)
+    @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         if is_refused():
             abort(403)
