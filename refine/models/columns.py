@@ -113,8 +113,8 @@ def account_parameter(*, is_of_account: bool) -> AccountId:
 def constant(name: str) -> ColumnElement[str]:
     """Return a name as a part of a statement, and not as a parameter.
 
-    PostgreSQL may then use an index of these rows alone in a plan that it keeps; otherwise it would
-    make a new plan each time. Only for names that the code itself gives.
+    PostgreSQL may then use a partial index in a plan that it keeps; otherwise it would make a new
+    plan each time. Only for names that the code itself gives.
     """
     return literal_column(f"'{name}'", Text)
 

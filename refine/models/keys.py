@@ -148,7 +148,7 @@ class WrappedKey(Base):
     def check_keyring(cls, by_older_key: Iterable[str] | None = None) -> None:
         """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks.
 
-        ``by_older_key``: what is said there, if the caller has already asked.
+        ``by_older_key``: the fingerprints of ``by_older_key``, if the caller has already asked.
         """
         older = cls.by_older_key() if by_older_key is None else by_older_key
         if unknown := sorted(set(older) - keyring().fingerprints):

@@ -65,7 +65,7 @@ def page(agent_id: int) -> str:
         tasks=tasks,
         last_reflection=_last_reflection(agent, tasks),
         reflection_schedule=REFLECTION_SCHEDULE,
-        conversations_waiting=_conversations_waiting(agent, tasks),
+        conversations_waiting=MemoryTask.conversations_waiting(agent) if tasks else 0,
         grant=granted.active_grant_for(agent.id),
         asked=AccessGrant.asked_counts(agent),
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
@@ -109,13 +109,6 @@ def _last_reflection(agent: Agent, tasks: Sequence[Any]) -> Any:
     is_ended = MemoryTask.ended_at.is_not(None)
     reflections = _tasks(agent).where(MemoryTask.kind == "reflection", is_ended)
     return db.session.execute(reflections.limit(1)).first()
-
-
-def _conversations_waiting(agent: Agent, tasks: Sequence[Any]) -> int:
-    """Count them, unless these latest tasks are all that there are and none of them waits."""
-    could_wait = any(task.kind == "extraction" and task.status == "queued" for task in tasks)
-    are_all = len(tasks) < _RUNS_SHOWN
-    return 0 if are_all and not could_wait else MemoryTask.conversations_waiting(agent)
 
 
 def _tasks(agent: Agent) -> Select[*tuple[Any, ...]]:

@@ -1,6 +1,6 @@
 """Static files, kept by browsers for as long as they stay the same: their URLs carry a digest."""
 
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def register(app: Flask) -> None:
         if endpoint == "static":
             values["v"] = digest(values["filename"])
 
-    @cache
+    @lru_cache(maxsize=256)  # bounded, as in ``links``
     def url(_script_root: str, name: str) -> str:
         return url_for("static", filename=name)
 

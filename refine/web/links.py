@@ -1,7 +1,7 @@
 """The URLs of pages."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -48,7 +48,8 @@ def url_in_account(endpoint: str, **values: Any) -> str:
     return f"{path}?{urlencode({'account': account})}" if account else path
 
 
-@cache
+# bounded, because a proxy on this machine may pass on any script root
+@lru_cache(maxsize=256)
 def _path(_script_root: str, endpoint: str) -> str:
     """Return the path of a page without arguments; built once, because every page has a dozen."""
     return url_for(endpoint)
