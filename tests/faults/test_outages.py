@@ -194,6 +194,24 @@ def test_a_step_whose_answer_was_lost_is_found_done(
     check(session)
 
 
+def test_an_end_whose_answer_was_lost_is_written_once(world: World, impatient: None) -> None:
+    session = RefinementSession.queue(an_agent(), "cli")
+    db.session.commit()
+    world.model.say("NO")
+
+    def observe(event: Event) -> None:
+        if event.kind == "consent":
+            world.line.cut(1, "after")
+
+    refine(session.id, world.settings, observe=observe)
+
+    assert world.line.commits > 1  # the end was cut off
+    world.line.mend()
+    db.session.refresh(session)
+    assert (session.status, session.end_reason) == ("declined", "the agent declined")
+    assert actions(session.agent).count("memory_refinement_declined") == 1
+
+
 def test_a_refusal_whose_answer_was_lost_is_given_again(world: World, impatient: None) -> None:
     session = RefinementSession.start(an_agent())
     memory = db.session.scalars(session.agent.ledger.core()).all()[-1]
