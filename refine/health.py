@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -97,14 +97,15 @@ def clock_check() -> Check:
     return Check("clock", None, f"the last tick was {ago(age)}")
 
 
-def schedule_check() -> Check:
-    """Check that the accounts' slots are served."""
-    count, due_at = _slots().rows(now=clock.now())[0]
+def schedule_check(at: datetime | None = None) -> Check:
+    """Check that the accounts' slots are served, by now or ``at``."""
+    now = at or clock.now()
+    count, due_at = _slots().rows(now=now)[0]
     if count:
         return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
     if due_at is None:
         return Check("schedule", None, "no upcoming slots")
-    if (since_due := clock.now() - due_at) >= timedelta(0):
+    if (since_due := now - due_at) >= timedelta(0):
         return Check("schedule", None, f"a slot was due {ago(since_due)} and is being served")
     return Check("schedule", None, f"the next slot is {ago(since_due)}")
 
@@ -118,15 +119,17 @@ def _slots() -> Select[*tuple[Any, ...]]:
 
 
 def queue_check(
-    account_id: int | None = None, found: WorkerList | Unreachable | None = None
+    account_id: int | None = None,
+    found: WorkerList | Unreachable | None = None,
+    at: datetime | None = None,
 ) -> Check:
     """Count workers, and what waits for them (in this account), and check for how long.
 
-    ``found``: the workers, if the caller has already asked Redis.
+    ``found``: the workers, if the caller has already asked Redis. ``at``: when, if not now.
     """
     if isinstance(found := found or look_for_workers(), Unreachable):
         return Check("queue", str(found))
-    now = clock.now()
+    now = at or clock.now()
     load = Workload.at(now, account_id)
     counts = [plural(load.sessions, "session")]
     counts += [plural(load.reflections, "reflection")] if load.reflections else []

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from refine import prompts
+from refine.extensions import database_now
 from refine.llm.messages import Message, Reply, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
@@ -23,13 +24,20 @@ NOT_CHOSEN = "…"
 
 
 def question(
-    agent: Agent, user: User, terms: AccessTerms, *, request_id: uuid.UUID | None = None
+    agent: Agent,
+    user: User,
+    terms: AccessTerms,
+    *,
+    current: AccessGrant | None,
+    request_id: uuid.UUID | None = None,
 ) -> str:
     """Return what the agent is asked, word for word; ``request_id`` is that of a stored request.
 
+    ``current``: the user's unfinished request or grant for this agent, which the question tells of.
     Every word that a human typed, and the agent's name, is in one line of JSON, so that it cannot
     pose as anything else.
     """
+    at = database_now()
     return prompts.render(
         "access",
         duration_minutes=terms.duration_minutes,
@@ -42,17 +50,16 @@ def question(
                 "minutes": terms.duration_minutes,
                 "purpose": terms.purpose,
                 "agent": agent.name,
-                "changes": agent.changes_by_others(),
-                "asked_before": AccessGrant.asked_lately(agent, except_for=request_id),
-                **_reads_already(agent, user),
+                "changes": agent.changes_by_others(at),
+                "asked_before": AccessGrant.asked_lately(agent, at, except_for=request_id),
+                **_reads_already(current),
             }
         ),
     )
 
 
-def _reads_already(agent: Agent, user: User) -> dict[str, str]:
+def _reads_already(current: AccessGrant | None) -> dict[str, str]:
     """Until when they may read anyway, if they ask for more."""
-    current = AccessGrant.unfinished_of(agent, user)
     if current is None or current.expires_at is None:
         return {}
     return {"may_read_already_until": f"{current.expires_at:%Y-%m-%d %H:%M} UTC"}
@@ -100,7 +107,8 @@ def _opening(grant: AccessGrant) -> list[Message]:
     for asked_about in (agent, grant.user, grant.account):  # all that the question tells of
         asked_about.require_genuine()
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
+    current = AccessGrant.unfinished_of(agent, grant.user)
     return [
         {"role": "system", "content": agent.effective_system_prompt},
-        user_message(question(agent, grant.user, terms, request_id=grant.id)),
+        user_message(question(agent, grant.user, terms, current=current, request_id=grant.id)),
     ]

@@ -1,12 +1,14 @@
-"""Statements that are built once and carried out by psycopg itself, and rows that are copied."""
+"""Statements that are built once and carried out by psycopg itself: one by one, or together."""
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
 from datetime import UTC
 from functools import cache, wraps
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
-from sqlalchemy import JSON, ClauseElement, Column, Result, SelectBase, Table, Text, event
+from sqlalchemy import ClauseElement, Result, SelectBase, event
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.engine import Dialect, Engine
 from sqlalchemy.exc import CompileError
@@ -15,8 +17,10 @@ from refine.extensions import UtcDateTime, db
 
 P = ParamSpec("P")
 
-_COPIED = "refine_copied_rows"
-_PLAIN = "refine_plain_rows"
+_SENT = "refine_plain_statements"
+
+# An option of a connection or an engine: ``together`` asks for one thing after another.
+APART = "refine_apart"
 
 _PSYCOPG: Dialect = dialect()  # type: ignore[no-untyped-call]
 
@@ -49,11 +53,33 @@ class Plain:
 
     def execute(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Carry it out in the transaction of ``db.session``; return its rows."""
-        rows = list[tuple[Any, ...]]()
-        db.session.connection().exec_driver_sql(
-            self._text, {**self._constants, **values}, execution_options={_PLAIN: rows}
-        )
-        return rows
+        sent = _Sent(self._text, {**self._constants, **values})
+        asking = _asking.get()
+        return _rows_of(sent)[0] if asking is None else asking.answer(sent)
+
+
+class _Sent(NamedTuple):
+    """A statement as it is sent, and its values."""
+
+    text: str
+    values: Mapping[str, Any]
+
+
+def _rows_of(*sent: _Sent) -> list[list[tuple[Any, ...]]]:
+    """Carry out statements in one trip, in the transaction of ``db.session``."""
+    found: list[list[tuple[Any, ...]]] = []
+    db.session.connection().exec_driver_sql(
+        ";\n".join(each.text for each in sent),
+        sent[0].values,
+        execution_options={_SENT: (sent, found)},
+    )
+    return found
+
+
+def statements_in(context: Any) -> int:
+    """Return how many statements SQLAlchemy sends in this execution context."""
+    sent, _ = context.execution_options.get(_SENT, ((None,), None))
+    return len(sent)
 
 
 @cache
@@ -109,42 +135,90 @@ def plain_query(build: Callable[P, SelectBase]) -> Callable[P, PlainQuery]:
     return cache(built)  # type: ignore[return-value]  # arguments are hashable
 
 
-def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Add rows to a table by COPY, the quickest way, in the transaction of ``db.session``."""
-    copying = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
-    types = [_binary_type(table.columns[column]) for column in columns]
-    db.session.connection().exec_driver_sql(copying, execution_options={_COPIED: (types, rows)})
+class _Asked(BaseException):
+    """Leaves a work where it asks for something, to ask for it together with others."""
+
+    def __init__(self, *sent: _Sent) -> None:
+        self.sent = sent
+        super().__init__()
 
 
-def _binary_type(column: Column[Any]) -> str:
-    """Return the type as which psycopg writes the column; JSON is written as its text."""
-    type_ = Text() if isinstance(column.type, JSON) else column.type
-    return type_.compile(db.engine.dialect).lower()
+class _Noting:
+    """Works are begun: what each asks for first is noted."""
+
+    def answer(self, sent: _Sent) -> list[tuple[Any, ...]]:
+        raise _Asked(sent)
+
+
+class _Answering:
+    """Works are begun again: what each asks for first is there by now, for the same values."""
+
+    def __init__(self, asked: Sequence[_Sent]) -> None:
+        self._asked, self._rows = list(asked), _rows_of(*asked)
+
+    def answer(self, sent: _Sent) -> list[tuple[Any, ...]]:
+        if sent not in self._asked:
+            return _rows_of(sent)[0]
+        place = self._asked.index(sent)
+        del self._asked[place]
+        return self._rows.pop(place)
+
+
+_asking: ContextVar[_Noting | _Answering | None] = ContextVar("asking", default=None)
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """Return what each work returns; what they ask for first is asked for in one trip.
+
+    A work asks for something by a ``Plain`` before it does anything else: it is left there,
+    and begun again once the answers have come. Works may be put together of such works.
+    """
+    asking = _asking.get()
+    is_apart = db.session.connection().get_execution_options().get(APART)
+    if isinstance(asking, _Answering) or is_apart:
+        return [work() for work in works]
+    begun = [_begun(work) for work in works]
+    asked = [sent for each in begun if isinstance(each, _Asked) for sent in each.sent]
+    if not asked:
+        return begun
+    if asking is not None:
+        raise _Asked(*asked)
+    answering = _Answering(asked)
+    return [
+        _within(answering, work) if isinstance(each, _Asked) else each
+        for each, work in zip(begun, works, strict=True)
+    ]
+
+
+def _begun(work: Callable[[], Any]) -> Any:
+    """Return what the work asks for first, or its result if it asks for nothing."""
+    try:
+        return _within(_Noting(), work)
+    except _Asked as asked:
+        return asked
+
+
+def _within(asking: _Noting | _Answering, work: Callable[[], Any]) -> Any:
+    token = _asking.set(asking)
+    try:
+        return work()
+    finally:
+        _asking.reset(token)
 
 
 @event.listens_for(Engine, "do_execute")
-def _execute_plainly(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """Carry out a ``Plain`` statement; any other is left to SQLAlchemy."""
-    rows = context.execution_options.get(_PLAIN)
-    if rows is None:
+def _execute_plainly(cursor: Any, _statement: str, _parameters: Any, context: Any) -> bool:
+    """Carry out ``Plain`` statements; any other is left to SQLAlchemy."""
+    if _SENT not in context.execution_options:
         return False
-    # a cursor of its own: SQLAlchemy would describe each column of the result
-    with cursor.connection.cursor() as plain:
-        plain.execute(statement, parameters, prepare=True)
-        if plain.rownumber is not None:  # there is a result
-            rows.extend(plain.fetchall())
-    return True
-
-
-@event.listens_for(Engine, "do_execute")
-def _copy(cursor: Any, statement: str, _parameters: Any, context: Any) -> bool:
-    """Carry out ``copy_rows``; any other statement is left to SQLAlchemy."""
-    copied = context.execution_options.get(_COPIED)
-    if copied is None:
-        return False
-    types, rows = copied
-    with cursor.copy(statement) as copying:
-        copying.set_types(types)
-        for row in rows:
-            copying.write_row(row)
+    sent, found = context.execution_options[_SENT]
+    connection = cursor.connection
+    # cursors of their own: SQLAlchemy would describe each column of a result
+    cursors = [connection.cursor() for _ in sent]
+    with connection.pipeline() if len(sent) > 1 else nullcontext():
+        for plain, each in zip(cursors, sent, strict=True):
+            plain.execute(each.text, each.values, prepare=True)
+    for plain in cursors:
+        has_result = plain.rownumber is not None
+        found.append(plain.fetchall() if has_result else [])
     return True

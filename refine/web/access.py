@@ -17,7 +17,7 @@ from flask import (
 )
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
-from sqlalchemy.orm import joinedload
+from sqlalchemy.orm import joinedload, undefer_group
 
 from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
@@ -177,14 +177,14 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         minutes = MINUTES_OFFERED[0]
     purpose = fields.get("purpose", "").strip() or NOT_CHOSEN
     terms = AccessTerms(fields.get("reason", ""), purpose, minutes)
-    already_open = AccessGrant.unfinished_of(agent, user)
+    current = AccessGrant.unfinished_of(agent, user)
     return render_template(
         "access/new.html",
         agent=agent,
         error=error,
-        open_id=already_open.id if already_open is not None else None,
+        open_id=current.id if current is not None else None,
         why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
-        question=question(agent, user, terms),
+        question=question(agent, user, terms, current=current),
         asked=AccessGrant.asked_counts(agent, user),
         form=fields,
         reasons=REASONS.items(),
@@ -244,7 +244,10 @@ def _read(row: Any, agent: Agent) -> Read:
 
 
 def _agent_or_404() -> Agent:
-    return scope.chosen_agent() or abort(404)
+    """Return the agent that is to be asked, with all that its digest covers."""
+    if (agent_id := scope.chosen_agent_id()) is None:
+        abort(404)
+    return scope.found_or_404(Agent, agent_id, joinedload(Agent.account), undefer_group("prompts"))
 
 
 def _minutes() -> int:

@@ -1,9 +1,10 @@
 """The switch between accounts in the header, for site admins."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote_plus
 
-from flask import Flask, request, url_for
+from flask import Flask, g, request, url_for
 from sqlalchemy import Select, select
 
 from refine.extensions.statements import plain_query
@@ -43,7 +44,7 @@ def switch(listing: str) -> Switch | None:
 
     A schedule is always that of one account: the user's own, if the URL names none.
     """
-    names = dict(_first_accounts().rows())
+    names = dict(first_accounts())
     if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
         return None
     has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
@@ -67,6 +68,13 @@ def _in_account(url: str, slug: str) -> str:
     if not slug:
         return url
     return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
+
+
+def first_accounts() -> Sequence[Any]:
+    """Return rows of ``slug`` and ``name``, if the user may switch; looked up once per request."""
+    if "first_accounts" not in g:
+        g.first_accounts = _first_accounts().rows() if scope.user().site_admin else ()
+    return cast(Sequence[Any], g.first_accounts)
 
 
 @plain_query

@@ -1,6 +1,7 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, url_for
@@ -10,6 +11,7 @@ from sqlalchemy import Select
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
+from refine.extensions.statements import together
 from refine.faults import as_sentence
 from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.runs import refine_later
@@ -42,21 +44,27 @@ _WINDOWS = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
 def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
-    composition = agent.ledger.composition(at)
+    story, sessions, tasks, waiting, asked = together(
+        partial(Story.of_page, agent, at),
+        partial(latest, RefinementSession, _RUNS_SHOWN, agent=agent),
+        partial(latest, MemoryTask, _RUNS_SHOWN, agent=agent),
+        partial(MemoryTask.conversations_waiting, agent),
+        partial(AccessGrant.asked_counts, agent),
+    )
+    composition = story.composition
     candidates = Candidates([agent], at, looking_back=max(_WINDOWS))
     removable = RefinementSession.removable_of(
         composition.core_tokens, agent, candidates.removed_tokens(agent)
     )
-    sessions = latest(RefinementSession, _RUNS_SHOWN, agent=agent)
     # no session begins while another one is live
     live = next((each for each in sessions if each.status in LIVE), None)
-    tasks = latest(MemoryTask, _RUNS_SHOWN, agent=agent)
     return render_template(
         "agent/page.html",
         agent=agent,
         composition=composition,
         counts=counted_kinds(composition),
-        story=Story.of_page(agent, composition.core_tokens, removable, at),
+        story=story,
+        floor=composition.core_tokens - removable,
         RANGES=RANGES,
         removed=_percent_removed(candidates, agent, composition.core_tokens),
         sessions=sessions,
@@ -65,9 +73,9 @@ def page(agent_id: int) -> str:
         tasks=tasks,
         last_reflection=_last_reflection(agent, tasks),
         reflection_schedule=REFLECTION_SCHEDULE,
-        conversations_waiting=MemoryTask.conversations_waiting(agent) if tasks else 0,
+        conversations_waiting=waiting,
         grant=granted.active_grant_for(agent.id),
-        asked=AccessGrant.asked_counts(agent),
+        asked=asked,
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )
 

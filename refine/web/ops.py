@@ -1,7 +1,8 @@
 """Operations: health checks, running work, and failures by kind of error."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from flask import (
@@ -24,7 +25,7 @@ from werkzeug.wrappers import Response
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, instant
-from refine.extensions.statements import plain_query
+from refine.extensions.statements import plain_query, together
 from refine.health import (
     Check,
     checks,
@@ -70,16 +71,20 @@ class Failures(NamedTuple):
 def page() -> str:
     """Show health, running work and failures; what is the installation's only to site admins."""
     is_of_site = scope.user().site_admin
-    found = look_for_workers(with_runs=is_of_site)
-    live = latest(RefinementSession, _SHOWN, state="live")
-    live_tasks = latest(MemoryTask, _SHOWN, state="live")
+    found, at = look_for_workers(with_runs=is_of_site), clock.now()
     error, since = request.args.get("error", "").strip(), _since()
-    failures = _failures(since)
+    live, live_tasks, failures, checks, drawn = together(
+        partial(latest, RefinementSession, _SHOWN, state="live"),
+        partial(latest, MemoryTask, _SHOWN, state="live"),
+        partial(_failures, since),
+        partial(_checks, found, at),
+        partial(lines, at, of_installation=is_of_site),
+    )
     return render_template(
         "ops/page.html",
-        checks=_checks(found),
+        checks=checks,
         workers=worker_rows(found) if is_of_site and not isinstance(found, Unreachable) else None,
-        lines=lines(clock.now(), of_installation=is_of_site),
+        lines=drawn,
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
@@ -102,18 +107,19 @@ def see_verification() -> Response:
     return redirect(url_for("ops.page"), 303)
 
 
-def _checks(found: WorkerList | Unreachable) -> list[Check]:
-    known = [queue_check(scope.account_id(), found), clock_check()]
-    if scope.user().site_admin:
-        by_older_key = WrappedKey.by_older_key()
-        known = [
-            *checks(found, by_older_key),
-            older_keys_check(by_older_key),
-            verification_check(verification_watch()),
-            schedule_check(),
-            *known,
-        ]
-    return known
+def _checks(found: WorkerList | Unreachable, at: datetime) -> list[Check]:
+    of_queue: Callable[[], Check] = partial(queue_check, scope.account_id(), found, at)
+    if not scope.user().site_admin:
+        return together(of_queue, clock_check)
+    by_older_key, *others = together(
+        WrappedKey.by_older_key, partial(schedule_check, at), of_queue, clock_check
+    )
+    return [
+        *checks(found, by_older_key),
+        older_keys_check(by_older_key),
+        verification_check(verification_watch()),
+        *others,
+    ]
 
 
 def _since() -> datetime:

@@ -23,7 +23,7 @@ from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.ending import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words, in_hours
-from refine.web import charts
+from refine.web import charts, granted
 from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
@@ -260,10 +260,8 @@ class AccessView:
     @property
     def is_continued(self) -> bool:
         """Whether its user asked for more and may still read."""
-        if not (self.is_over and self.is_mine):
-            return False
-        current = AccessGrant.unfinished_of(self.grant.agent, self.user)
-        return current is not None and current.permits_reading
+        is_theirs = self.is_over and self.is_mine
+        return is_theirs and granted.active_grant_for(self.grant.agent_id) is not None
 
     @property
     def is_mine(self) -> bool:

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from flask import request
 
+from refine.extensions.statements import together
 from refine.models import Agent
 from refine.models.ledger.history import NOTABLE, Mass, masses
+from refine.models.ledger.ledger import Composition
 from refine.models.ledger.profile import OLDEST_MONTHS, SIZES, Kept, Profile, profile
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.rules.growth import Growth
@@ -37,28 +39,28 @@ class Story:
     range: str
     growth: Growth
     moments: list[Moment]
-    floor: int
+    composition: Composition
     profile: Profile
 
     @classmethod
-    def of_page(cls, agent: Agent, tokens: int, removable: int, at: datetime) -> "Story":
-        """Read it, in a few statements, however long it is; a session may remove ``removable``."""
+    def of_page(cls, agent: Agent, at: datetime) -> "Story":
+        """Read it, in a few statements, however long it is."""
         chosen = request.args.get("range", DEFAULT_RANGE)
         chosen = chosen if chosen in RANGES else DEFAULT_RANGE
         days = RANGES[chosen]
         since = agent.created_at
         if days is not None:
             since = max(since, at - timedelta(days=days))
-        found = masses(agent.id, since, at)
-        removed, left = left_by_sessions(agent.id, since)
-        before = found[0].tokens if found else tokens
-        return cls(
-            chosen,
-            Growth(since, at, before, tokens, removed, agent.core_token_budget),
-            _moments(found, left),
-            tokens - removable,
-            profile(agent.id, at),
+        composition, found, (removed, left), kept = together(
+            partial(agent.ledger.composition, at),
+            partial(masses, agent.id, since, at),
+            partial(left_by_sessions, agent.id, since),
+            partial(profile, agent.id, at),
         )
+        tokens = composition.core_tokens
+        before = found[0].tokens if found else tokens
+        growth = Growth(since, at, before, tokens, removed, agent.core_token_budget)
+        return cls(chosen, growth, _moments(found, left), composition, kept)
 
     @cached_property
     def events(self) -> list[Moment]:
@@ -66,14 +68,13 @@ class Story:
         marked = [moment for moment in self.moments if moment.mark is not None]
         return marked[: -_EVENTS_SHOWN - 1 : -1]
 
-    @property
-    def plot(self) -> Plot | None:
-        """The token mass over time, up to now, with the budget and what a session must leave."""
+    def plot(self, floor: int) -> Plot | None:
+        """Draw the token mass up to now, with the budget and what a session must leave."""
         if not self.moments:
             return None
         until, tokens = self.growth.until.astimezone(scope.zone()), self.growth.tokens
         now = Moment(self.growth.until, tokens)
-        return step_plot([*self.moments, now], self.growth.budget, until, self.floor)
+        return step_plot([*self.moments, now], self.growth.budget, until, floor)
 
     @property
     def sizes(self) -> list[Column]:

@@ -12,6 +12,7 @@ from sqlalchemy import event
 
 from refine.cli.output import console, table
 from refine.extensions import db
+from refine.extensions.statements import statements_in
 
 Unit = Literal["ms", "queries", "statements", "KB", "MB"]
 
@@ -149,17 +150,19 @@ def timed(work: Callable[[], Any]) -> Stopwatch:
 
 def statements_of(work: Callable[[], Any]) -> int:
     """Return how many statements the database is sent meanwhile."""
-    sent: list[str] = []
+    sent = 0
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
+    def note(*told: Any) -> None:
+        nonlocal sent
+        context = told[4]
+        sent += statements_in(context)
 
     event.listen(db.engine, "before_cursor_execute", note)
     try:
         work()
     finally:
         event.remove(db.engine, "before_cursor_execute", note)
-    return len(sent)
+    return sent
 
 
 def plain_connection() -> Any:

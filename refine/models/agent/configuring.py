@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import BigInteger, Select, and_, bindparam, case, or_, select
 
 from refine.errors import InvalidValue
-from refine.extensions import database_now, db
+from refine.extensions import database_now, db, instant
+from refine.extensions.statements import plain_query
 from refine.models.agent.reflection_prompts import EXCHANGED, PROMPTS_EXCHANGED
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
@@ -169,31 +170,23 @@ class Configurable(AgentSettings):
         self._note_changes_in_journal("An admin", ["refinement_prompt"], at)
         return True
 
-    def changes_by_others(self) -> list[dict[str, str]]:
-        """Return the recent changes of ``IDENTITY_FIELDS``, except for the agent's own.
+    def changes_by_others(self, at: datetime | None = None) -> list[dict[str, str]]:
+        """Return the recent changes of ``IDENTITY_FIELDS``, by now or ``at``, but its own.
 
         And the imports of memories by users. Each as its date, what was changed, and who changed
         it: a platform or an admin.
         """
-        by = AuditLog.data["by"].as_string()
-        recent = select(AuditLog).where(
-            AuditLog.agent_id == self.id,
-            or_(
-                and_(AuditLog.action == _CHANGED, by != "agent"),
-                and_(AuditLog.action == _IMPORTED, AuditLog.user_id.is_not(None)),
-            ),
-            AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
-        )
+        since = (at or database_now()) - CHANGE_HISTORY_WINDOW
         changes: list[dict[str, str]] = []
-        for record in db.session.scalars(recent.order_by(AuditLog.sequence)):
-            by_platform = record.data.get("by") == "platform"
+        for record in _changes_by_others().rows(agent_id=self.id, since=since):
+            by_platform = record.by == "platform"
             about = {
                 "at": f"{record.created_at:%Y-%m-%d %H:%M}",
                 "by": "your platform" if by_platform else "an admin",
             }
             changed = [{**about, "what": what} for what in _changed_by(record)]
             # an import has a record for each batch
-            if record.action != _IMPORTED or changed != changes[-1:]:
+            if record.data is not None or changed != changes[-1:]:
                 changes += changed
         return changes
 
@@ -261,9 +254,26 @@ def _exchanged(last: dict[str, _Written]) -> dict[str, _Written]:
     return {EXCHANGED.get(prompt, prompt): written for prompt, written in last.items()}
 
 
-def _changed_by(record: AuditLog) -> list[str]:
+@plain_query
+def _changes_by_others() -> Select[*tuple[Any, ...]]:
+    """Return the query for records of changes; those of imports without their long ``data``."""
+    by = AuditLog.data["by"].as_string().label("by")
+    is_change = AuditLog.action == _CHANGED
+    is_import = and_(AuditLog.action == _IMPORTED, AuditLog.user_id.is_not(None))
+    return (
+        select(AuditLog.created_at, by, case((is_change, AuditLog.data)).label("data"))
+        .where(
+            AuditLog.agent_id == bindparam("agent_id", type_=BigInteger),
+            or_(and_(is_change, by != "agent"), is_import),
+            AuditLog.created_at > instant("since"),
+        )
+        .order_by(AuditLog.sequence)
+    )
+
+
+def _changed_by(record: Any) -> list[str]:
     """Return what a record changed of who the agent is, in words."""
-    if record.action == _IMPORTED:
+    if record.data is None:
         return ["memories that were imported"]
     fields = (*record.data.get("changes", ()), record.data.get("field"))
     return [_label(field) for field in fields if field in IDENTITY_FIELDS]

@@ -7,7 +7,7 @@ from typing import cast
 from sqlalchemy import Table
 
 from refine.extensions import db
-from refine.extensions.statements import copy_rows
+from refine.extensions.copying import copy_rows
 from refine.models.audit.chain import Chain, ChainHead
 from refine.models.audit.linking import RECORD_COLUMNS, Event, next_records
 from refine.models.audit.record import RECORD_IDS, AuditLog

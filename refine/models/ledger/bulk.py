@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, text
 
 from refine.extensions import db
-from refine.extensions.statements import copy_rows
+from refine.extensions.copying import copy_rows
 from refine.models.audit import Subject
 from refine.models.audit.bulk import record_many
 from refine.models.audit.linking import Event

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import ForeignKey, Select, Text, bindparam, func, or_, select, true
+from sqlalchemy import BigInteger, ForeignKey, Select, Text, bindparam, func, or_, select, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
-from refine.extensions import database_now, db
+from refine.extensions import database_now, db, instant
 from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
@@ -169,24 +169,33 @@ class AskingRules(Run, Attested):
         )
 
     @classmethod
-    def asked_lately(cls, agent: Agent, *, except_for: uuid.UUID | None = None) -> dict[str, int]:
-        """Count the requests within ``CHANGE_HISTORY_WINDOW``, without the given one.
+    def asked_lately(
+        cls, agent: Agent, at: datetime, *, except_for: uuid.UUID | None = None
+    ) -> dict[str, int]:
+        """Count the requests within ``CHANGE_HISTORY_WINDOW`` before ``at``, without the given one.
 
         How many there were, of how many users, and how many the agent declined, by its records.
         """
-        requested = AuditLog.action == "memory_access_requested"
-        declined = AuditLog.action == "memory_access_declined"
-        counts = select(
-            func.count().filter(requested).label("requests"),
-            func.count(AuditLog.user_id.distinct()).filter(requested).label("users"),
-            func.count().filter(declined).label("declined"),
-        ).where(
-            AuditLog.agent_id == agent.id,
-            or_(requested, declined),
-            AuditLog.auditable_id != str(except_for),
-            AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
+        (counts,) = _asked_lately().rows(
+            agent_id=agent.id, since=at - CHANGE_HISTORY_WINDOW, except_for=str(except_for)
         )
-        return dict(db.session.execute(counts).one()._mapping)
+        return dict(counts._asdict())
+
+
+@plain_query
+def _asked_lately() -> Select[*tuple[Any, ...]]:
+    requested = AuditLog.action == "memory_access_requested"
+    declined = AuditLog.action == "memory_access_declined"
+    return select(
+        func.count().filter(requested).label("requests"),
+        func.count(AuditLog.user_id.distinct()).filter(requested).label("users"),
+        func.count().filter(declined).label("declined"),
+    ).where(
+        AuditLog.agent_id == bindparam("agent_id", type_=BigInteger),
+        or_(requested, declined),
+        AuditLog.auditable_id != bindparam("except_for"),
+        AuditLog.created_at > instant("since"),
+    )
 
 
 def _declined_at(grant: AskingRules) -> datetime:
