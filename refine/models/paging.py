@@ -20,6 +20,7 @@ from sqlalchemy import (
     UnaryExpression,
     func,
     literal,
+    literal_column,
     select,
     true,
     tuple_,
@@ -135,10 +136,15 @@ def _first_of_all(
     """Return the first rows of all values, from the ``first`` rows of each."""
     values = literal(list(one_of.values), ARRAY(Text))
     each = func.unnest(values).table_valued("value").render_derived()
-    of_each = first.where(one_of.column == each.c.value).correlate(each).lateral()
-    together = select(of_each).select_from(each).join(of_each, true())
-    sorted_by = [(of_each.c[key.name], key.is_descending != backwards) for key in keys]
+    of_each = first.where(one_of.column == each.c.value).correlate(each).lateral("of_each")
+    # by name, because a proxy of each column takes longer to make than the page to read
+    named = {
+        name: literal_column(f'of_each."{name}"', column.type).label(name)
+        for name, column in first.selected_columns.items()
+    }
+    sorted_by = [(named[key.name], key.is_descending != backwards) for key in keys]
     in_order = (column.desc() if down else column.asc() for column, down in sorted_by)
+    together = select(*named.values()).select_from(each).join(of_each, true())
     return together.order_by(*in_order).limit(rows)
 
 
