@@ -43,6 +43,7 @@ from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 pages = Blueprint("access", __name__)
 
 _RECORDS_SHOWN = 200
+_WITH_PROMPTS = (*scope.WITH_ACCOUNT, undefer_group("prompts"))
 _LISTED: tuple[Any, ...] = (
     AccessGrant.id,
     AccessGrant.agent_id,
@@ -247,7 +248,7 @@ def _agent_or_404() -> Agent:
     """Return the agent that is to be asked, with all that its digest covers."""
     if (agent_id := scope.chosen_agent_id()) is None:
         abort(404)
-    return scope.found_or_404(Agent, agent_id, joinedload(Agent.account), undefer_group("prompts"))
+    return scope.found_or_404(Agent, agent_id, *_WITH_PROMPTS)
 
 
 def _minutes() -> int:

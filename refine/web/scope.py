@@ -6,7 +6,7 @@ that nobody learns whether it exists; an action that a user may not take is refu
 
 import uuid
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo
 
@@ -42,6 +42,9 @@ from refine.web.drafts import Draft
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# Pages name an agent's account.
+WITH_ACCOUNT = (joinedload(Agent.account),)
+
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
 
@@ -124,19 +127,31 @@ def chosen_agent_id() -> int | None:
 
 def agent_or_404(agent_id: int) -> Agent:
     """Return the agent with that id, if the user may see it; with its account, which pages name."""
-    return _visible(db.session.get(Agent, agent_id, options=[joinedload(Agent.account)]))
+    return found_or_404(Agent, agent_id, *WITH_ACCOUNT)
 
 
 def found_or_404(model: type[Scoped], id_: int | uuid.UUID, *options: ORMOption) -> Scoped:
-    """Return the row with that id, if the user may see it."""
-    return _visible(db.session.get(model, id_, options=options))
+    """Return the row with that id, if the user may see it; ``options`` are a module's constants."""
+    query = _of_id(cast(Any, model), *options)
+    found: Scoped | None = db.session.scalar(query, {"id": id_})
+    return _visible(found)
+
+
+@lru_cache(maxsize=100)
+def _of_id(model: Any, *options: ORMOption) -> Select[Any]:
+    return select(model).where(model.id == bindparam("id")).options(*options)
 
 
 def session_or_404(session_id: uuid.UUID) -> RefinementSession:
     """Return the session with that id and its agent, if the user may see it."""
+    return _visible(db.session.scalar(_session_of_id(), {"id": session_id}))
+
+
+@cache
+def _session_of_id() -> Select[RefinementSession]:
     with_agent = contains_eager(RefinementSession.agent)  # and a lock does not load it again
     found = select(RefinementSession).join(RefinementSession.agent).options(with_agent)
-    return _visible(db.session.scalar(found.where(RefinementSession.id == session_id)))
+    return found.where(RefinementSession.id == bindparam("id"))
 
 
 def admins_only(view: Callable[P, R]) -> Callable[P, R]:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -66,7 +67,7 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
     """
     instants = _instants(since, until, _SAMPLES)
     rows = _masses().rows(agent_ids=[agent_id], since=since, until=until, instants=instants)
-    read = {Mass(*row) for row in rows}
+    read = map(Mass._make, set(rows))  # the same record is the last one before many instants
     found = sorted(read, key=lambda mass: (mass.at, mass.record_id))
     if not found:
         return []
@@ -89,8 +90,10 @@ def sampled_masses(
     return of_each
 
 
+@lru_cache(maxsize=10)  # because ``together`` asks twice
 def _instants(since: datetime, until: datetime, number: int) -> list[datetime]:
-    return [since + (until - since) * (each / number) for each in range(number + 1)]
+    pause = (until - since) / number
+    return [*(since + pause * each for each in range(number)), until]
 
 
 @plain_query

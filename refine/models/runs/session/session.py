@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     ColumnElement,
     Index,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Select,
     UniqueConstraint,
     and_,
+    bindparam,
     func,
     literal,
     or_,
@@ -25,6 +27,7 @@ from sqlalchemy import (
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
 from refine.extensions import Base, db, instant
+from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import Event
@@ -402,7 +405,9 @@ class RefinementSession(SessionEnding, Base):
 
     @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the agent's queued or running session."""
+        """Return the agent's queued or running session; a short query tells if there is one."""
+        if not _live_of().rows(agent_id=agent.id):
+            return None
         return db.session.scalar(
             select(cls)
             .where(cls.agent_id == agent.id, cls.is_live)
@@ -439,6 +444,12 @@ class RefinementSession(SessionEnding, Base):
         """Return the agent's last ended session that changed memories, undone or not."""
         changed = select(cls).where(cls.agent_id == agent.id, cls.has_changes, ~cls.is_live)
         return db.session.scalar(changed.order_by(cls.created_at.desc()).limit(1))
+
+
+@plain_query
+def _live_of() -> Select[uuid.UUID]:
+    mine = RefinementSession.agent_id == bindparam("agent_id", type_=BigInteger)
+    return select(RefinementSession.id).where(mine, RefinementSession.is_live)
 
 
 @cache
