@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from flask import Flask, current_app
-from sqlalchemy import Text, bindparam, select, text
+from sqlalchemy import Text, bindparam, func, literal, select, text
 
 from bench import at_rest
 from bench.__main__ import main
@@ -25,6 +25,7 @@ from refine.cli.bench.measuring import (
 from refine.cli.bench.pages import bench_pages
 from refine.cli.bench.world import TINY, seeded
 from refine.extensions import db
+from refine.extensions.statements import PlainQuery, together
 from refine.models import Agent
 from tests import factories
 from tests.web.test_every_route import READ
@@ -176,6 +177,16 @@ def test_a_main_query_is_carried_out_with_its_values(app: Flask) -> None:
     ]
 
 
+def test_the_main_query_is_found_among_those_of_one_trip(app: Flask) -> None:
+    short, longest = (
+        PlainQuery(select(func.pg_sleep(seconds), literal(f"{seconds} s").label("slept")))
+        for seconds in (0.001, 0.02)
+    )
+
+    (row,) = main_query(lambda: together(short.rows, longest.rows), list)()
+    assert row[1] == "0.02 s"
+
+
 def test_what_loads_more_of_an_object_is_repeated_without_the_object(app: Flask) -> None:
     agent = factories.agent()
     db.session.commit()
@@ -193,6 +204,12 @@ def test_what_sends_no_more_than_a_bare_route_has_no_main_query(app: Flask) -> N
         db.session.scalar(select(Agent.id))
 
     assert main_query(bare, bare)() is None
+
+
+def test_each_statement_of_a_trip_is_counted(app: Flask) -> None:
+    one = PlainQuery(select(literal(1)))
+
+    assert statements_of(lambda: together(one.rows, one.rows)) == 2
 
 
 def test_statements_are_counted(app: Flask) -> None:

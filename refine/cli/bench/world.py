@@ -64,7 +64,7 @@ class Size:
     expired: int = 5_000
     swept: tuple[int, int] = (10, 40)
     repetitions: int = 9
-    times_asked: int = 30
+    times_asked: int = 100
 
 
 DEFAULT = Size()
