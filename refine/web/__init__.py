@@ -25,7 +25,6 @@ from refine.web import (
     bulk_actions,
     comparing,
     find,
-    frame,
     granted,
     importing,
     in_place,
@@ -75,7 +74,6 @@ _AREAS = [
 # once, at import: a blueprint accepts no hooks once it has been registered
 for _area in _AREAS:
     signing_in.protect(_area.pages)
-    _area.pages.before_request(frame.ask)
     _area.pages.after_request(granted.redirect_when_access_ends)
     _area.pages.after_request(in_place.prepare)
 

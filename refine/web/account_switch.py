@@ -1,15 +1,15 @@
 """The switch between accounts in the header, for site admins."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
-from flask import Flask, g, request, url_for
+from flask import Flask, request, url_for
 from sqlalchemy import Select, select
 
 from refine.extensions.statements import plain_query
 from refine.models import Account
-from refine.web import scope
+from refine.web import frame, scope
 from refine.web.links import here
 
 # If there are more, an account is found by its name instead.
@@ -44,7 +44,7 @@ def switch(listing: str) -> Switch | None:
 
     A schedule is always that of one account: the user's own, if the URL names none.
     """
-    names = dict(first_accounts())
+    names = dict(_choices())
     if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
         return None
     has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
@@ -70,11 +70,10 @@ def _in_account(url: str, slug: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
-def first_accounts() -> Sequence[Any]:
-    """Return rows of ``slug`` and ``name``, if the user may switch; looked up once per request."""
-    if "first_accounts" not in g:
-        g.first_accounts = _first_accounts().rows() if scope.user().site_admin else ()
-    return cast(Sequence[Any], g.first_accounts)
+@frame.part
+def _choices() -> Sequence[Any]:
+    """Return rows of ``slug`` and ``name``, if the user may switch."""
+    return _first_accounts().rows() if scope.user().site_admin else ()
 
 
 @plain_query

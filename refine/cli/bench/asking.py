@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from refine.api import limiting
 from refine.api.authenticating import authenticate
 from refine.api.routing import json_response
-from refine.web import frame, scope, signing_in
+from refine.web import scope, signing_in
 
 FRAME, BARE_PAGE, BARE_METRICS = "/bench/frame", "/bench/page", "/bench/metrics"
 BARE_PLATFORM, BARE_AGENT = "/bench/platform", "/bench/agent"
@@ -121,7 +121,6 @@ class BareRoutes:
 
 
 def _framed() -> str:
-    frame.ask()
     return render_template(_frame(current_app.jinja_env))
 
 
