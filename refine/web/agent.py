@@ -44,12 +44,13 @@ _WINDOWS = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
 def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
-    story, sessions, tasks, waiting, asked = together(
+    story, sessions, tasks, waiting, asked, grant = together(
         partial(Story.of_page, agent, at),
         partial(latest, RefinementSession, _RUNS_SHOWN, agent=agent),
         partial(latest, MemoryTask, _RUNS_SHOWN, agent=agent),
         partial(MemoryTask.conversations_waiting, agent),
         partial(AccessGrant.asked_counts, agent),
+        partial(granted.active_grant_for, agent.id),
     )
     composition = story.composition
     candidates = Candidates([agent], at, looking_back=max(_WINDOWS))
@@ -74,7 +75,7 @@ def page(agent_id: int) -> str:
         last_reflection=_last_reflection(agent, tasks),
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=waiting,
-        grant=granted.active_grant_for(agent.id),
+        grant=grant,
         asked=asked,
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )

@@ -111,13 +111,17 @@ def _checks(found: WorkerList | Unreachable, at: datetime) -> list[Check]:
     of_queue: Callable[[], Check] = partial(queue_check, scope.account_id(), found, at)
     if not scope.user().site_admin:
         return together(of_queue, clock_check)
-    by_older_key, *others = together(
-        WrappedKey.by_older_key, partial(schedule_check, at), of_queue, clock_check
+    by_older_key, verified, *others = together(
+        WrappedKey.by_older_key,
+        verification_watch,
+        partial(schedule_check, at),
+        of_queue,
+        clock_check,
     )
     return [
         *checks(found, by_older_key),
         older_keys_check(by_older_key),
-        verification_check(verification_watch()),
+        verification_check(verified),
         *others,
     ]
 
