@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote_plus
 
 from flask import Flask, request, url_for
 from sqlalchemy import Select, select
@@ -10,7 +9,7 @@ from sqlalchemy import Select, select
 from refine.extensions.statements import plain_query
 from refine.models import Account
 from refine.web import frame, scope
-from refine.web.links import here
+from refine.web.links import here, in_account
 
 # If there are more, an account is found by its name instead.
 MOST_CHOICES = 50
@@ -57,17 +56,11 @@ def switch(listing: str) -> Switch | None:
     return Switch(
         current=names.get(slug, slug or ("all" if is_here else "choose")),
         choices=[
-            Choice(name, _in_account(url, each), is_here and each == slug) for each, name in offered
+            Choice(name, in_account(url, each), is_here and each == slug) for each, name in offered
         ]
         if len(names) <= MOST_CHOICES
         else [],
     )
-
-
-def _in_account(url: str, slug: str) -> str:
-    if not slug:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
 @frame.part

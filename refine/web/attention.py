@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from flask import url_for
 from sqlalchemy import ColumnElement, select
 
 from refine import clock, settings
 from refine.extensions import Instant, db
-from refine.health import clock_check, queue_check
+from refine.extensions.statements import together
+from refine.health import clock_check, look_for_workers, queue_check
 from refine.models import Account
 from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
@@ -84,9 +86,11 @@ def _rehearsing() -> str:
 
 
 def _installation() -> list[Attention]:
+    workers, at = look_for_workers(), clock.now()
+    checks = together(clock_check, partial(queue_check, scope.account_id(), workers, at))
     found = [
         Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
-        for check in (clock_check(), queue_check(scope.account_id()))
+        for check in checks
         if check.problem is not None
     ]
     if settings.current().openrouter_api_key is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 from uuid import UUID
 
 from flask import g, request, url_for
@@ -46,6 +46,13 @@ def url_in_account(endpoint: str, **values: Any) -> str:
         return url_for(endpoint, account=account, **values)
     path = _path(request.script_root, endpoint)
     return f"{path}?{urlencode({'account': account})}" if account else path
+
+
+def in_account(url: str, slug: str) -> str:
+    """Return a URL that names no account for this one; the same for an empty ``slug``."""
+    if not slug:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
 # bounded, because a proxy on this machine may pass on any script root

@@ -1,6 +1,7 @@
 """The front page: first what needs attention, then the last months."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, render_template
@@ -8,12 +9,12 @@ from sqlalchemy import Select, select
 
 from refine import clock
 from refine.extensions import db, instant
-from refine.extensions.statements import named_rows, plain_query
+from refine.extensions.statements import named_rows, plain_query, together
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import count_agents
 from refine.models.columns import account_parameter
 from refine.models.runs.task.totals import conversations_given_up
-from refine.web import attention, first_steps, in_place, month_cost, scope
+from refine.web import attention, first_steps, granted, in_place, month_cost, scope
 from refine.web.sessions import listed
 from refine.web.trend import Trend
 
@@ -28,22 +29,26 @@ _CAPS_SHOWN = 3
 def page() -> str:
     account_id = scope.account_id()
     counts = _counts(is_of_account=account_id is not None)
-    [(agents, running, lost_conversations, has_watched_accounts)] = counts.rows(
-        account_id=account_id, at=clock.now()
+    counted, trend, cases, accounts, _ = together(
+        partial(counts.rows, account_id=account_id, at=clock.now()),
+        Trend.of_page,
+        attention.in_cases,
+        _next_accounts,
+        granted.live,
     )
-    trend = Trend.of_page()
+    [(agents, running, lost_conversations, has_watched_accounts)] = counted
     return render_template(
         "overview/page.html",
         attention=attention.in_general(
             lost_conversations, has_watched_accounts=has_watched_accounts
         ),
-        cases=attention.in_cases(),
+        cases=cases,
         trend=trend,
         costs=month_cost.of_page(_CAPS_SHOWN) if trend.outcomes else [],
         names_accounts=scope.sees_all_accounts(),
         steps=[] if trend.outcomes else first_steps.steps(has_agents=agents > 0),
         running=_running() if running else [],
-        accounts=_next_accounts(),
+        accounts=accounts,
         account=None if account_id is None else scope.account_to_change(),
         agents=agents,
         refresh_seconds=in_place.seconds_while(running),

@@ -35,7 +35,7 @@ from refine.web.formatting import (
     when_in,
     with_code,
 )
-from refine.web.links import here, url_in_account, url_of
+from refine.web.links import here, in_account, url_in_account, url_of
 from refine.web.markup import csrf_token, day_bars, plot_bars, plot_marks, post_button, status_badge
 from refine.web.presenting import badge, meter, part, share, sparkline, trend, usage
 from refine.web.tables import as_cards
@@ -77,6 +77,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     as_cards,
     badge,
     day_bars,
+    in_account,
     meter,
     part,
     plot_bars,

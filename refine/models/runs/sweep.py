@@ -19,15 +19,17 @@ from sqlalchemy import (
     literal,
     select,
     text,
+    true,
 )
 from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, db
+from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.attested import Attested
-from refine.models.columns import BigId, Count, one_of_ids
+from refine.models.columns import BigId, Count, account_parameter, one_of_ids
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
 from refine.models.unrecorded import ChainOwner
@@ -134,10 +136,14 @@ class Sweep(Attested, Base):
 
     @classmethod
     def open_works(cls, account_id: int | None) -> Sequence["Sweep"]:
-        """Return what is still to be done for chosen agents (of this account), the oldest first."""
-        works = cls._open().where(cls.work.is_not(None)).order_by(cls.id)
-        if account_id is not None:
-            works = works.where(cls.account_id == account_id)
+        """Return what is still to be done for chosen agents (of this account), the oldest first.
+
+        A short query tells if there is anything.
+        """
+        ids = _open_work_ids(is_of_account=account_id is not None).rows(account_id=account_id)
+        if not ids:
+            return []
+        works = select(cls).where(cls.id == one_of_ids(row.id for row in ids)).order_by(cls.id)
         return db.session.scalars(works.options(joinedload(cls.user))).all()
 
     @classmethod
@@ -237,3 +243,10 @@ class Sweep(Attested, Base):
 
     def _record(self, action: str, **about: Any) -> None:
         self.account.record(action, subject=("Sweep", self.id), **about)
+
+
+@plain_query
+def _open_work_ids(*, is_of_account: bool) -> Select[int]:
+    account_id = account_parameter(is_of_account=is_of_account)
+    is_theirs = Sweep.account_id == account_id if is_of_account else true()
+    return select(Sweep.id).where(Sweep.ended_at.is_(None), Sweep.work.is_not(None), is_theirs)
