@@ -120,7 +120,7 @@ def listing() -> str:
     masses, under_way, _ = together(
         partial(sampled_masses, ids, since, at, _TREND_SAMPLES),
         partial(Sweep.open_works, scope.account_id()),
-        granted.live,
+        granted.live,  # and so all of the frame
     )
     summed = totals(*wanted.conditions)
     return render_template(

@@ -34,7 +34,7 @@ def page() -> str:
         Trend.of_page,
         attention.in_cases,
         _next_accounts,
-        granted.live,
+        granted.live,  # and so all of the frame
     )
     [(agents, running, lost_conversations, has_watched_accounts)] = counted
     return render_template(
