@@ -26,7 +26,7 @@ def tamper(*statements: str) -> None:
 
 
 @contextmanager
-def just_before(fragment: str, *statements: str) -> Iterator[None]:
+def just_before(fragment: str, *statements: str, by: Callable[..., None] = run) -> Iterator[None]:
     """Execute as somebody else, just before each statement here that contains ``fragment``."""
     is_busy = False
     here = threading.get_ident()  # heartbeats come from another thread
@@ -35,7 +35,7 @@ def just_before(fragment: str, *statements: str) -> Iterator[None]:
         nonlocal is_busy
         if fragment in statement and not is_busy and threading.get_ident() == here:
             is_busy = True
-            run(*statements)
+            by(*statements)
             is_busy = False
 
     event.listen(db.engine, "before_cursor_execute", interfere)

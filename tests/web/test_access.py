@@ -59,8 +59,11 @@ def grants() -> list[AccessGrant]:
     return list(db.session.scalars(db.select(AccessGrant).order_by(AccessGrant.created_at)))
 
 
+PAST_ITS_END = "UPDATE access_grants SET expires_at = clock_timestamp()"
+
+
 def past_its_end() -> None:
-    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
+    sql.rewrite(PAST_ITS_END)
 
 
 # -- asking ---------------------------------------------------------------------------------------
@@ -260,6 +263,22 @@ def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
         assert "time limit reached" in said.lower()
         assert "◉ granted" not in said
     assert "No requests match" in dashboard.get("/access?status=granted").text
+
+
+def test_a_page_whose_access_ends_while_it_is_built_is_sealed_and_has_no_banner(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    ledger = f"/agents/{agent.id}/ledger"
+    banner = 'aria-label="Access to Ada"'
+    assert banner in dashboard.get(ledger).text
+
+    with sql.just_before("FOR SHARE OF access_grants", PAST_ITS_END, by=sql.rewrite):
+        page = dashboard.get(ledger)
+
+    assert page.status_code == 200
+    assert "roses by the wall" not in page.text
+    assert "Contents are sealed" in words_of(page.text)
+    assert banner not in page.text
 
 
 def test_a_demoted_user_is_offered_nothing_to_read(
