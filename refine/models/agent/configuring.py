@@ -171,7 +171,7 @@ class Configurable(AgentSettings):
         return True
 
     def changes_by_others(self, at: datetime | None = None) -> list[dict[str, str]]:
-        """Return the recent changes of ``IDENTITY_FIELDS``, by now or ``at``, but its own.
+        """Return the changes of ``IDENTITY_FIELDS`` that were recent now or ``at``, but its own.
 
         And the imports of memories by users. Each as its date, what was changed, and who changed
         it: a platform or an admin.
@@ -186,7 +186,7 @@ class Configurable(AgentSettings):
             }
             changed = [{**about, "what": what} for what in _changed_by(record)]
             # an import has a record for each batch
-            if record.data is not None or changed != changes[-1:]:
+            if not record.is_import or changed != changes[-1:]:
                 changes += changed
         return changes
 
@@ -260,8 +260,9 @@ def _changes_by_others() -> Select[*tuple[Any, ...]]:
     by = AuditLog.data["by"].as_string().label("by")
     is_change = AuditLog.action == _CHANGED
     is_import = and_(AuditLog.action == _IMPORTED, AuditLog.user_id.is_not(None))
+    data = case((is_change, AuditLog.data)).label("data")
     return (
-        select(AuditLog.created_at, by, case((is_change, AuditLog.data)).label("data"))
+        select(AuditLog.created_at, by, is_import.label("is_import"), data)
         .where(
             AuditLog.agent_id == bindparam("agent_id", type_=BigInteger),
             or_(and_(is_change, by != "agent"), is_import),
@@ -273,7 +274,7 @@ def _changes_by_others() -> Select[*tuple[Any, ...]]:
 
 def _changed_by(record: Any) -> list[str]:
     """Return what a record changed of who the agent is, in words."""
-    if record.data is None:
+    if record.is_import:
         return ["memories that were imported"]
     fields = (*record.data.get("changes", ()), record.data.get("field"))
     return [_label(field) for field in fields if field in IDENTITY_FIELDS]

@@ -249,4 +249,5 @@ class Sweep(Attested, Base):
 def _open_work_ids(*, is_of_account: bool) -> Select[int]:
     account_id = account_parameter(is_of_account=is_of_account)
     is_theirs = Sweep.account_id == account_id if is_of_account else true()
-    return select(Sweep.id).where(Sweep.ended_at.is_(None), Sweep.work.is_not(None), is_theirs)
+    open_ids = Sweep._open().with_only_columns(Sweep.id)
+    return open_ids.where(Sweep.work.is_not(None), is_theirs)
