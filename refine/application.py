@@ -17,7 +17,8 @@ from refine.sealing import Keyring
 from refine.settings import Settings
 from refine.web import cookies, errors
 
-_LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
+# Operations of the API have limits of their own. Werkzeug would write larger forms to the disk.
+_LARGEST_FORM_BYTES = 500_000
 
 _ROOT = Path(__file__).parent.parent
 
@@ -82,7 +83,7 @@ def _config(settings: Settings) -> dict[str, Any]:
         "SESSION_COOKIE_SECURE": settings.is_https,
         "WTF_CSRF_TIME_LIMIT": None,  # as long as the sign-in
         "WTF_CSRF_SSL_STRICT": False,  # we send no referrer; Sec-Fetch-Site is checked instead
-        "MAX_CONTENT_LENGTH": _LARGEST_REQUEST_BYTES,
+        "MAX_CONTENT_LENGTH": _LARGEST_FORM_BYTES,
     }
 
 

@@ -26,8 +26,6 @@ from refine.models.runs.access import AccessTerms
 from refine.models.runs.session.breaker import LOOP_EDITS
 from refine.models.runs.task import EndStatus
 from refine.rules.consent import consents
-from refine.transfer.importing import import_memories
-from refine.transfer.rows import Incoming
 
 # The records of edits that a session makes.
 EDITS = ("memory_refinement_dedup", *LOOP_EDITS)
@@ -142,18 +140,6 @@ def entry(owner: Agent, content: str | None = None, **fields: Any) -> AgentMemor
     at = clock.now() - timedelta(hours=1)
     written = {"created_at": at, "recorded_at": at, "memory_type": "journal"}
     return memory(owner, content, **{**written, **fields})
-
-
-def imported(
-    owner: Agent, *contents: str, by: User | None = None, **fields: Any
-) -> list[AgentMemory]:
-    """Memories from a file, imported on the command line, or by a user of the dashboard."""
-    rows = [Incoming(f"line {number}", text, **fields) for number, text in enumerate(contents, 1)]
-    import_memories(owner, lambda: rows, source="refine", user=by)
-    found = select(AgentMemory).where(
-        AgentMemory.agent_id == owner.id, AgentMemory.source.is_not(None)
-    )
-    return list(db.session.scalars(found.order_by(AgentMemory.id)))
 
 
 def extraction(owner: Agent, *contents: str, **fields: Any) -> MemoryTask:

@@ -31,8 +31,6 @@ from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.running.heartbeat import INTERVAL_SECONDS
 from refine.running.model_calls import MAX_TOOL_CALLS
 from refine.settings import Settings
-from refine.web.importing import MAX_ROWS, MAX_VALUES
-from refine.web.uploads import LARGEST_FILE_MEGABYTES
 
 ROOT = Path(__file__).parent.parent
 DEFAULTS = {each.name: each.default for each in dataclasses.fields(Settings)}
@@ -96,7 +94,6 @@ SAID: list[tuple[Any, str, list[str]]] = [
             "refine/web/ledger.py",
             "refine/tools/save_memory.py",
             "refine/tools/save_to_journal.py",
-            "templates/agent/import.html",
         ],
     ),
     (
@@ -154,11 +151,6 @@ SAID: list[tuple[Any, str, list[str]]] = [
         ),
         "2,000 messages, 50,000 characters per message and 500,000 in total",
         ["docs/api.md"],
-    ),
-    (
-        ([LARGEST_FILE_MEGABYTES, MAX_ROWS, MAX_VALUES], [4, 20_000, 500_000]),
-        "4 MB, 20,000 rows and 500,000 values",
-        ["docs/guide.md"],
     ),
     (
         ([DEFAULTS["cooldown_hours"], LONGEST_COOLDOWN], [24, WEEK]),

@@ -55,7 +55,6 @@ PAGES = {
     "/agents?q=agent&state=never": 14,
     "/agents/many?work=refine&agent=<int:agent_id>": 12,
     "/agents/<int:agent_id>": 22,
-    "/agents/<int:agent_id>/import": 11,
     "/agents/<int:agent_id>/ledger": 22,
     "/agents/<int:agent_id>/ledger?kind=discarded": 22,
     "/agents/<int:agent_id>/memories/<int:memory_id>": 23,

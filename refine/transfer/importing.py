@@ -9,33 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
-
 from refine import clock
-from refine.errors import Refused
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, User
+from refine.models import Agent
 from refine.models.ledger.bulk import NewMemory, add_memories
-from refine.models.ledger.history import count_changes
 from refine.transfer.known import Candidate
+from refine.transfer.own import origin_of
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
 from refine.transfer.recognizing import Findings, Recognizer
-from refine.transfer.report import Report, memory_count
-from refine.transfer.rows import Row
+from refine.transfer.report import Report
+from refine.transfer.rows import Incoming, Row
 
 BATCH_MEMORIES = 500
 BATCH_CHARACTERS = 1_000_000
 
 Read = Callable[[], Iterable[Row]]
-
-
-def check(read: Read, *, memory_type: str = "core") -> Report:
-    """Return how many rows could be imported, without comparing them with an agent's memories."""
-    report = Report()
-    for pieces in good_rows(read(), memory_type, report):
-        for piece in pieces:
-            report.note_added(piece.memory_type, piece.content)
-    return report
 
 
 def import_memories(
@@ -46,7 +34,6 @@ def import_memories(
     memory_type: str = "core",
     strict: bool = False,
     dry_run: bool = False,
-    user: User | None = None,
     report: Report | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Report:
@@ -55,28 +42,29 @@ def import_memories(
     ``read`` is called for each pass. ``memory_type`` is for rows without one. ``strict`` raises
     InvalidValue for the first bad row, before anything is written. ``dry_run`` counts and writes
     nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
-
-    A ``user`` of the dashboard may fill only an agent that never had a memory, because
-    "already present" would tell them whether they guessed one: Refused otherwise, also in the
-    middle of the import if the agent begins to keep its own. At the end the agent gets a journal
-    memory.
     """
     report = report if report is not None else Report()
+    origin = origin_of(agent)
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
         refuse_bad_rows(read(), memory_type)
     recognizer = Recognizer(agent, source, dry_run)
-    writer = _BatchWriter(agent, source, user, report, dry_run, recognizer)
-    for batch in _batched(good_rows(read(), memory_type, report)):
+    writer = _BatchWriter(agent, source, report, dry_run, recognizer)
+    rows = _locking_only_its_own(read(), origin, report)
+    for batch in _batched(good_rows(rows, memory_type, report)):
         writer.add(batch)
         progress()
-    if user is not None and report.added and not dry_run:
-        agent.ledger.add_journal_note(
-            f"{user.email} imported {memory_count(report.added.total())} into my memory, from a "
-            f"file in {source} format."
-        )
-        db.session.commit()
     return report
+
+
+def _locking_only_its_own(rows: Iterable[Row], origin: str, report: Report) -> Iterator[Row]:
+    """Yield the rows, constitutional only where the agent itself exported them: with its origin."""
+    for row in rows:
+        if isinstance(row, Incoming) and row.constitutional and row.origin != origin:
+            report.flags_left_out += 1
+            yield row._replace(constitutional=False)
+        else:
+            yield row
 
 
 def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
@@ -100,7 +88,6 @@ class _BatchWriter:
 
     _agent: Agent
     _source: str
-    _user: User | None
     _report: Report
     _dry_run: bool
     _recognizer: Recognizer
@@ -108,8 +95,6 @@ class _BatchWriter:
     def add(self, batch: Sequence[Sequence[Piece]]) -> None:
         if not self._dry_run:
             self._agent.lock()
-            if self._user is not None:
-                self._require_empty_agent()
         memories = sum(map(len, batch))
         found = self._recognizer.sort(batch)
         if found.new and not self._dry_run:
@@ -125,30 +110,19 @@ class _BatchWriter:
         for candidate in found.new:
             self._report.note_added(candidate.piece.memory_type, candidate.piece.content)
 
-    def _require_empty_agent(self) -> None:
-        # a memory that was written in Python has no record, one that was moved away has no row
-        rows = select(func.count()).where(AgentMemory.agent_id == self._agent.id)
-        others = (db.session.scalar(rows) or 0) > self._report.added.total()
-        if others or count_changes(self._agent.id) > self._report.batches:
-            raise Refused(
-                f"{self._agent.name} already has memories. You can import only into an agent "
-                "without memories; to add to existing ones, run `refine import` on the server"
-            )
-
     def _write(self, new: Sequence[Candidate], already_present: int) -> None:
         agent, at = self._agent, clock.now()
         add_memories(
             "memory_imported",
             [_new_memory(candidate, at) for candidate in new],
             agent=agent,
-            user=self._user,
             subject=("Agent", agent.id),
             data={
                 "source": self._source,
                 "batch": self._report.batches + 1,
                 "added": len(new),
                 "already_here": already_present,
-                "by": "user" if self._user is not None else "command line",
+                "by": "command line",
             },
             at=at,
         )

@@ -1,8 +1,7 @@
 """Letta: agent files (.af) of both versions, and archival passages as its API lists them.
 
-The memory blocks of one agent become core memories that begin with the block's label, "[human] …";
-``read_only`` ones become constitutional. The rest of an agent file is ignored: messages, tools, and
-any keys stored with them.
+The memory blocks of one agent become core memories that begin with the block's label, "[human] …".
+The rest of an agent file is ignored: messages, tools, and any keys stored with them.
 """
 
 from collections.abc import Iterator
@@ -60,18 +59,14 @@ def _row(block_ids: set[str] | None, element: Element) -> Row:
 def _block(place: str, row: dict[str, Any], agents_own: set[str] | None) -> Row:
     if agents_own is not None and plain_id(row) not in agents_own:
         return LeftOut("other block")
-    read_only = row.get("read_only")
-    if not isinstance(read_only, bool | None):
-        raise InvalidValue("read_only is neither true nor false")
     label = first_text(row, "label") or ""
     return memory_in(
         place,
         row,
         "value",
         prefix=subject_prefix(f"[{label.strip()}]") if label else "",
-        exclude=("read_only", "created_at"),
+        exclude=("created_at",),
         memory_type="core",
-        constitutional=bool(read_only),
         # block ids are only unique within one file
         within=label,
     )

@@ -162,6 +162,7 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
         constitutional=_flag(row, "constitutional"),
         created_at=_time(row, "created_at"),
         discarded_at=time_in(row, "discarded_at"),
+        origin=origin,
         source=source if has_other_source else None,
         source_id=source_id if has_other_source else f"{origin}-{id_}",
         extra=_text(row, "extra"),

@@ -39,6 +39,7 @@ class Report:
     split_rows: int = 0
     batches: int = 0
     left_out: Counter[str] = field(default_factory=Counter)  # by kind, see LEFT_OUT
+    flags_left_out: int = 0  # constitutional in the export of another agent
     one_page: OnePage | None = None
     bad_rows: int = 0
     named_bad_rows: list[BadRow] = field(default_factory=list)
@@ -64,6 +65,9 @@ class Report:
         for kind, count in sorted(self.left_out.items()):
             one, several, rest = LEFT_OUT[kind]
             yield "left out", f"{plural(count, one, several)}{rest}"
+        if self.flags_left_out:
+            flags = plural(self.flags_left_out, "constitutional flag")
+            yield "left out", f"{flags}; only an export of this agent itself can set them"
         if self.bad_rows:
             yield "bad rows", f"{self.bad_rows:,}"
         if self.one_page is not None:

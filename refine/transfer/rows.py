@@ -42,7 +42,8 @@ class Incoming(NamedTuple):
     The memory, or each part of one that is split, begins with ``prefix``, which says what it is
     about ("Alice (person): "). ``source_id`` is its id at the source. A memory without one is
     identified by its content within ``within`` (the label of its block, the name of its entity).
-    ``memory_type`` None: the importer chooses.
+    ``memory_type`` None: the importer chooses. ``origin`` is the agent that exported it (see
+    ``own.origin_of``).
     """
 
     place: str
@@ -53,6 +54,7 @@ class Incoming(NamedTuple):
     constitutional: bool = False
     created_at: datetime | None = None
     discarded_at: datetime | None = None
+    origin: str | None = None
     source: str | None = None
     source_id: str | None = None
     within: str = ""

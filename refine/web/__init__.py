@@ -5,8 +5,8 @@
 to other pages; ``markup`` is made at once; ``templating`` is what templates know of all this;
 ``charts`` draws plots; ``month_cost`` says what this month costs;
 ``paging`` cuts long lists; ``csv_export`` sends them as files; ``errors`` shows what went wrong;
-``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without a reload;
-``tables`` are cards on phones; ``assets`` has browsers keep static files.
+``in_place`` lets pages change without a reload; ``tables`` are cards on phones; ``assets`` has
+browsers keep static files.
 """
 
 from flask import Flask
@@ -26,7 +26,6 @@ from refine.web import (
     comparing,
     find,
     granted,
-    importing,
     in_place,
     ledger,
     memory,
@@ -41,7 +40,6 @@ from refine.web import (
     templating,
     theme,
     tokens,
-    uploads,
     usage,
 )
 
@@ -58,7 +56,6 @@ _AREAS = [
     ledger,
     memory,
     agent_settings,
-    importing,
     sessions,
     usage,
     comparing,
@@ -80,7 +77,6 @@ for _area in _AREAS:
 
 def register(app: Flask) -> None:
     """Add every page and what they share; no hook of theirs runs for a request of the API."""
-    app.request_class = uploads.Request
     app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
     assets.register(app)

@@ -167,13 +167,6 @@ VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
     "late": AlarmWords("Audit verification is overdue.", "See since when", None),
 }
 
-IMPORT_FORMATS = {
-    "letta": "Letta: agent file (.af), or passages from its API",
-    "mem0": "mem0: JSON from get_all",
-    "mcp": "MCP memory server: JSON Lines",
-    "refine": "Refine: full export",
-}
-
 # Field names as forms show them; error messages use the identifiers.
 LABELS = {
     "model_id": "model",
@@ -183,7 +176,6 @@ LABELS = {
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
     "duration_minutes": "duration",
-    "memory_type": "memory type",
 }
 
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")

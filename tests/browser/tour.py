@@ -1,17 +1,11 @@
 """Every page there is, each in the states that look different: how to get to it."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from playwright.sync_api import Locator, Page
 
-from refine.extensions import db
-from refine.models import Agent
-from tests import factories
 from tests.browser.history import History
 from tests.browser.visiting import button, rows
-from tests.transfer.files import FIXTURES
 
 
 def paths(history: History) -> dict[str, str]:
@@ -40,7 +34,6 @@ def paths(history: History) -> dict[str, str]:
         "memories-none": f"{new}/ledger?kind=discarded",
         "settings": f"{wren}/settings",
         "settings-misnamed": f"/agents/{history.misnamed.agent_id}/settings",
-        "import": f"{wren}/import",
         "sessions": "/sessions",
         "sessions-none": "/sessions?error=worker_lost",
         "session-queued": f"/sessions/{history.queued.id}",
@@ -101,9 +94,6 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
     yield "access-refused", lambda page: _refused_access(page, history)
     yield "settings-refused", lambda page: _refused_settings(page, history)
     yield "schedule-previewed", _preview_schedule
-    yield "import-checked", lambda page: _check_import(page, history)
-    yield "imported", lambda page: _import(page, history)
-    yield "import-refused", lambda page: _refused_import(page, history)
     yield "form-out-of-date", lambda page: _out_of_date(page, history)
     yield "invited", _invite
     yield "sign-in-refused", _refused_sign_in
@@ -147,36 +137,6 @@ def _preview_schedule(page: Page) -> None:
     page.get_by_label("Time", exact=True).fill("02:30")
     button(page, "Show the next runs first").click()
     page.get_by_role("heading", name="Next runs, if you save").wait_for()
-
-
-def _check_import(page: Page, history: History) -> None:
-    _send(page, history, FIXTURES / "mem0.json", "Check only")
-    page.get_by_role("heading", name="Check result").wait_for()
-
-
-def _import(page: Page, history: History) -> None:
-    # of its own, because an agent is filled only once
-    empty = factories.agent(account=history.admin.account, name="Gannet")
-    db.session.commit()
-    _send(page, history, FIXTURES / "mem0.json", "Import", into=empty)
-    page.get_by_role("heading", name="Import result").wait_for()
-
-
-def _refused_import(page: Page, history: History) -> None:
-    with NamedTemporaryFile(suffix=".json") as large:  # which the browser reads itself
-        large.write(b" " * 5_000_000)
-        large.flush()
-        _send(page, history, large.name, "Check only")
-        page.get_by_role("alert").filter(has_text="larger than 4 MB").wait_for()
-
-
-def _send(
-    page: Page, history: History, file: str | Path, how: str, into: Agent | None = None
-) -> None:
-    page.goto(f"/agents/{(into or history.petrel).id}/import")
-    page.get_by_label("File up to").set_input_files(file)
-    page.get_by_label("Format").select_option("mem0")
-    button(page, how).click()
 
 
 def _out_of_date(page: Page, history: History) -> None:

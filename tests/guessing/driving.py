@@ -19,7 +19,6 @@ from werkzeug.datastructures import ImmutableMultiDict
 from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
-from refine.web import uploads
 from tests.api.conftest import bearing
 from tests.guessing.worlds import GUESS, OTHER, Things, Worlds, same_circumstances
 from tests.web.conftest import Browser, browser_of, browser_with
@@ -65,7 +64,7 @@ class Asked(ImmutableMultiDict[str, str]):
             self.of_route[flask.request.url_rule.rule].add(key)
 
 
-class NotingRequest(uploads.Request):
+class NotingRequest(flask.Request):
     """A request of the pages, or of the API, which looks for its parameters by its schemas."""
 
     parameter_storage_class = Asked

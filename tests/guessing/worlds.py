@@ -10,13 +10,13 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-import time_machine as clock_machine
+import time_machine
 from flask import Flask
 from flask_migrate import upgrade
 from redis import Redis
@@ -27,11 +27,9 @@ from refine.extensions import canonical_json, db
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, RefinementSession, SignIn, User
 from refine.models.agent import PROMPTS
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.session.duplicates import remove_duplicates
-from refine.refinement import time_machine
 from refine.settings import Settings
 from refine.tools import RefinementTool
-from tests import editing, factories
+from tests import factories
 from tests.api.conftest import Program, bearing, platform_of, program_of
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import world_of
@@ -66,8 +64,6 @@ class Things:
     invitations: list[str] = field(default_factory=list)
     sign_ins: dict[str, str] = field(default_factory=dict)
     bearers: dict[str, str] = field(default_factory=dict)
-    moved_in: int = 0
-    """The agent into which a user imported the guess before it saved anything itself."""
 
 
 class Side:
@@ -164,12 +160,6 @@ class Worlds:
         for side in self.sides:
             side.restore()
 
-    def around_moved_in(self) -> "Worlds":
-        """The same worlds, of which only the agent that moved in is looked at, and what it has."""
-        things = self.things
-        with self.sides[0].app.app_context():
-            return Worlds(self.sides, replace(things, **_of_agent(things.moved_in)))
-
 
 @contextmanager
 def two_worlds(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Worlds]:
@@ -214,7 +204,7 @@ def same_circumstances(number: int) -> Iterator[None]:
     gc.disable()
     try:
         with (
-            clock_machine.travel(at, tick=False),
+            time_machine.travel(at, tick=False),
             patch("os.urandom", bytes_of),
             patch("random._urandom", bytes_of),
         ):
@@ -268,7 +258,6 @@ def _build(app: Flask) -> Things:
     empty = factories.agent(account=world.account, name="Bea", model_id="test/bea")
     foreign = factories.agent("of a stranger", account=world.stranger.account)
     things = Things([world.agent.id, empty.id])
-    things.moved_in = _moved_in(admin).id
     people = ("viewer", "admin", "site_admin", "stranger")
     things.sign_ins = {who: _signed_in(getattr(world, who)) for who in people}
     things.users = [factories.user(account=world.account).id]
@@ -282,14 +271,6 @@ def _build(app: Flask) -> Things:
     }  # fmt: skip
     things.bearers = {who: program.secret or "" for who, program in things.bearers.items()}
     return things
-
-
-def _moved_in(admin: User) -> Agent:
-    """An agent into which the admin imported the guess."""
-    agent = factories.agent(account=admin.account, name="Cleo", model_id="test/cleo")
-    factories.imported(agent, GUESS, f"{GUESS} basalt", by=admin)
-    factories.ledger(agent, *[25] * 14)
-    return agent
 
 
 def _signed_in(user: User) -> str:
@@ -314,10 +295,6 @@ def _hold(app: Flask, things: Things, content: str) -> None:
         partial(_decline_reader, ada, things.users[0]),
         partial(factories.memory, ada),  # a duplicate, for the next session
         partial(factories.extraction, ada),
-        *(
-            partial(step, db.session.get_one(Agent, things.moved_in))
-            for step in (_say_what_was_imported, _remove_one_way, _remove_the_other_way)
-        ),
     )
     for number, keep in enumerate(keeping, 1):
         with same_circumstances(number):
@@ -370,59 +347,6 @@ def _decline_reader(agent: Agent, user_id: int, content: str) -> None:
     grant = AccessGrant.request(agent, db.session.get_one(User, user_id), terms)
     assert grant.claim()
     grant.settle(f"NO, {content}", agreed=False, generation_id="gen-1")
-
-
-def _say_what_was_imported(agent: Agent, content: str) -> None:
-    """Say it once, in a session that removes duplicates."""
-    said = factories.memory(agent, content)
-    session = RefinementSession.queue(agent, "manual")
-    session.claim()
-    remove_duplicates(session)
-    session.take_snapshot()
-    editing.complete(session, content)
-    said.discard()
-
-
-def _remove_one_way(agent: Agent, content: str) -> None:
-    """Say it in two ways, and remove one of them; that is undone."""
-    way, _ = (factories.memory(agent, each) for each in _ways(content))
-    time_machine.undo(_removed(agent, way, content), through="dashboard")
-
-
-def _remove_the_other_way(agent: Agent, content: str) -> None:
-    """In a session of its own, so that a redo of the one before would leave neither."""
-    kept = db.session.scalars(agent.ledger.core())
-    way = next(memory for memory in kept if memory.content == _ways(content)[1])
-    _removed(agent, way, content)
-
-
-def _ways(content: str) -> tuple[str, str]:
-    return f"{content} quartz", f"granite {content}"
-
-
-def _removed(agent: Agent, memory: AgentMemory, content: str) -> RefinementSession:
-    session = factories.session(agent)
-    editing.delete(session, memory.id)
-    editing.complete(session, content)
-    return session
-
-
-def _of_agent(agent_id: int) -> dict[str, list[Any]]:
-    """Return the ids of this agent, and of all that it has."""
-    mine = {"agent_id": agent_id}
-    return {
-        "agents": [agent_id],
-        "memories": list(db.session.scalars(
-            db.select(AgentMemory.id).filter_by(**mine).order_by(AgentMemory.id)
-        )),
-        "sessions": [str(id_) for id_ in db.session.scalars(
-            db.select(RefinementSession.id).filter_by(**mine)
-            .order_by(RefinementSession.created_at, RefinementSession.id)
-        )],
-        "records": list(db.session.scalars(
-            db.select(AuditLog.id).filter_by(**mine).order_by(AuditLog.id)
-        )),
-    }  # fmt: skip
 
 
 def _name_things(things: Things) -> None:

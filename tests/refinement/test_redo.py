@@ -370,25 +370,6 @@ def test_refuses_a_redo_that_would_lose_what_a_later_session_removed(agent: Agen
     assert f"what #{first.id}, #{second.id} said" in refused(session)
 
 
-@pytest.mark.parametrize("by_user", [True, False])
-def test_a_preview_of_a_redo_confirms_no_guess_that_a_user_imported(
-    app: Flask, by_user: bool
-) -> None:
-    owner = factories.agent()
-    user = factories.user(account=owner.account) if by_user else None
-    factories.imported(owner, f"{WORDS} basalt", by=user)
-    factories.ledger(owner, *[25] * 14)
-    first, second = told_twice(owner)
-    session = refined(owner, lambda session, _: editing.delete(session, first.id))
-    undo(session)
-    refined(owner, lambda session, _: editing.delete(session, second.id))
-
-    if by_user:
-        assert f"what #{first.id}, #{second.id} said" in refused(session)
-    else:
-        redo(session)
-
-
 def test_refuses_a_redo_that_would_lose_what_an_earlier_session_removed(agent: Agent) -> None:
     told, others = [word for word in WORDS.split() if word.isalpha()], ["north", "south"]
     first, whole, half, _less = (
@@ -439,23 +420,6 @@ def test_refuses_a_redo_that_would_leave_a_removed_duplicate_in_other_words(agen
     assert refused(session) == (
         f"no memory would still say what #{saved.id} said; nothing was redone"
     )
-
-
-def test_what_a_user_imported_is_no_copy_of_a_removed_duplicate(app: Flask) -> None:
-    text = "Mira and Tomasz planted pear trees"
-    owner = factories.agent()
-    factories.imported(owner, text, by=factories.user(account=owner.account))
-    factories.ledger(owner, *[25] * 14)
-    planted = factories.memory(owner, text)
-    db.session.commit()
-    other = "Tomasz and Mira planted pear trees"
-    session = refined(owner, lambda session, _: editing.update(session, planted.id, other))
-    undo(session)
-    saved, _ = owner.ledger.remember(text, "core")
-    refined(owner)
-
-    assert memory(saved.id).discarded
-    assert f"what #{saved.id} said" in refused(session)
 
 
 def test_a_redo_leaves_what_was_saved_since_although_it_was_there(agent: Agent) -> None:

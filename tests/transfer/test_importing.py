@@ -10,14 +10,14 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Agent, RefinementSession
+from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.rules.content import TAGS
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own
-from refine.transfer.importing import check, import_memories
+from refine.transfer.importing import import_memories
 from refine.transfer.report import MAX_NAMED_BAD_ROWS, Report
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import editing, factories
@@ -51,6 +51,7 @@ class TestImportedMemory:
                 " a vow ",
                 tags=("relational", "voice"),
                 constitutional=True,
+                origin=own.origin_of(owner),
                 created_at=AT,
                 source_id="17",
                 extra='{"label": "vows"}',
@@ -112,19 +113,16 @@ class TestImportedMemory:
 
 class TestBatchRecord:
     def test_lists_the_added_memories_and_counts_the_others(self, owner: Agent) -> None:
-        user = factories.user(account=owner.account)
+        add(owner, row("b"), row("b"), row("c"))
 
-        add(owner, row("b"), row("b"), row("c"), user=user)
-
-        record, _ = factories.records(owner)
-        b, c, _ = all_of(owner)
+        (record,) = factories.records(owner)
+        b, c = all_of(owner)
         assert record.action == "memory_imported"
         assert (record.auditable_type, record.auditable_id) == ("Agent", str(owner.id))
-        assert record.user_id == user.id
         assert [memory["id"] for memory in record.data["memories"]] == [b.id, c.id]
         facts = {name: record.data[name] for name in ("source", "batch", "added", "already_here")}
         assert facts == {"source": "mem0", "batch": 1, "added": 2, "already_here": 1}
-        assert record.data["by"] == "user"
+        assert record.data["by"] == "command line"
         assert record.data["mass_after"] == 2
         assert effect_tokens(record.data) == 2
 
@@ -151,103 +149,6 @@ class TestBatchRecord:
 
         assert len(factories.records(owner)) == 1
         assert (report.added.total(), report.already_present, report.batches) == (0, 1, 0)
-
-
-class TestAUserOfTheDashboard:
-    def test_fills_only_an_agent_without_memories(self, owner: Agent) -> None:
-        user = factories.user(account=owner.account)
-        add(owner, row())
-
-        with pytest.raises(Refused, match="already has memories"):
-            add(owner, row(), user=user)
-
-    @pytest.mark.parametrize("when", ["before", "meanwhile"])
-    def test_is_refused_if_a_memory_without_a_record_is_there(
-        self, owner: Agent, when: str
-    ) -> None:
-        def write() -> None:
-            factories.memory(owner, "The code is 1234.")
-            db.session.commit()
-
-        if when == "before":
-            write()
-
-        with pytest.raises(Refused, match="already has memories"):
-            add(
-                owner,
-                *(row(f"memory {number}") for number in range(600)),
-                user=factories.user(account=owner.account),
-                progress=write,
-            )
-
-        assert len(all_of(owner)) == (1 if when == "before" else 501)
-
-    def test_is_refused_as_soon_as_the_agent_keeps_a_memory_of_its_own(self, owner: Agent) -> None:
-        user = factories.user(account=owner.account)
-
-        def saves_meanwhile() -> None:
-            owner.ledger.remember("my own", "core")
-            db.session.commit()
-
-        with pytest.raises(Refused, match="already has memories"):
-            add(
-                owner,
-                *(row(f"memory {number}") for number in range(600)),
-                user=user,
-                progress=saves_meanwhile,
-            )
-
-        assert [record.data.get("added") for record in factories.records(owner)] == [500, None]
-
-
-class TestJournalNote:
-    def test_says_what_a_user_imported(self, owner: Agent) -> None:
-        user = factories.user(account=owner.account)
-
-        add(owner, *(row(f"memory {number}") for number in range(600)), user=user)
-
-        *_, told = all_of(owner)
-        assert told.memory_type == "journal"
-        assert told.content == (
-            f"{user.email} imported 600 memories into my memory, from a file in mem0 format."
-        )
-        assert [record.action for record in factories.records(owner)][-2:] == [
-            "memory_imported",
-            "memory_saved",
-        ]
-
-    def test_is_not_written_if_nothing_was_added(self, owner: Agent) -> None:
-        user = factories.user(account=owner.account)
-
-        add(owner, row(), user=user, dry_run=True)
-        add(owner, BadRow("line 1", "must be valid JSON"), user=user)
-
-        assert all_of(owner) == []
-        assert factories.records(owner) == []
-
-
-class TestCheck:
-    def test_counts_what_could_be_added_without_an_agent(self) -> None:
-        rows = [
-            row("a"),
-            row("a"),
-            row("x" * 10_001),
-            row("entry", memory_type="journal"),
-            BadRow("line 9", "must be valid JSON"),
-            LeftOut("blank"),
-        ]
-
-        report = check(lambda: rows)
-
-        assert report.added == {"core": 4, "journal": 1}
-        assert report.headline("can be read") == (
-            "5 memories can be read: 4 core, 1 journal; 2,505 tokens"
-        )
-        assert list(report.rows()) == [
-            ("split", "1 too long for one memory, stored as linked parts"),
-            ("left out", "1 blank"),
-            ("bad rows", "1"),
-        ]
 
 
 class TestRepeatedImport:
@@ -329,7 +230,7 @@ class TestRepeatedImport:
     def test_adds_a_duplicate_that_is_better_protected(self, owner: Agent) -> None:
         factories.memory(owner, "a vow")
         db.session.commit()
-        locked = row("a vow", source_id="1", constitutional=True)
+        locked = row("a vow", source_id="1", constitutional=True, origin=own.origin_of(owner))
         tagged = row("a vow", source_id="2", tags=("voice",))
 
         add(owner, locked, tagged)
@@ -378,6 +279,7 @@ class TestTooLongText:
                 extra='{"label": "x"}',
                 tags=("audio",),
                 constitutional=True,
+                origin=own.origin_of(owner),
                 created_at=AT,
             ),
         )
@@ -566,7 +468,7 @@ _MEMORIES = st.lists(
 class TestOwnFormat:
     @given(_MEMORIES)
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_round_trip_restores_every_memory(
+    def test_a_round_trip_restores_every_memory_but_no_constitutional_flag(
         self, app: Flask, memories: list[dict[str, Any]]
     ) -> None:
         giver, taker = factories.agent(), factories.agent()
@@ -580,7 +482,8 @@ class TestOwnFormat:
 
         assert (first.added.total(), first.bad_rows) == (len(memories), 0)
         assert second.added.total() == 0
-        assert states_of(taker) == states_of(giver)
+        for kept, taken in zip(all_of(giver), all_of(taker), strict=True):
+            assert state_of(taken) == {**state_of(kept), "constitutional": False}
 
     def test_export_of_a_copy_differs_only_in_the_copys_own_fields(self, owner: Agent) -> None:
         add(owner, row("from elsewhere", source_id="17", extra='{"a": 1}', created_at=AT))
@@ -639,17 +542,6 @@ def exported(owner: Agent) -> list[str]:
     return list(own.full_lines(owner, opened))
 
 
-def states_of(owner: Agent) -> list[tuple[Any, ...]]:
-    return [
-        (
-            memory.content,
-            memory.memory_type,
-            memory.constitutional,
-            memory.tags,
-            memory.created_at,
-            memory.discarded_at,
-            memory.extra,
-            memory.token_estimate,
-        )
-        for memory in all_of(owner)
-    ]
+def state_of(memory: AgentMemory) -> dict[str, Any]:
+    names = ("content", "memory_type", "constitutional", "tags", "created_at", "discarded_at")
+    return {name: getattr(memory, name) for name in (*names, "extra", "token_estimate")}

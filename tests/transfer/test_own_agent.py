@@ -126,6 +126,11 @@ class TestARowOfTheAgentItself:
         for id_ in (10**9, 10**30):
             assert self.bring(owner, id=id_, content=f"memory {id_}").added == {"core": 1}
 
+    def test_is_constitutional_as_it_was(self, owner: Agent) -> None:
+        self.bring(owner, id=10**9, constitutional=True)
+
+        assert all_of(owner)[-1].constitutional
+
     def test_is_not_confused_with_the_memory_of_another_agent(self, owner: Agent) -> None:
         other = factories.memory(factories.agent(), "elsewhere", created_at=AT)
         db.session.commit()
@@ -133,3 +138,34 @@ class TestARowOfTheAgentItself:
         report = self.bring(owner, id=other.id, created_at=AT.isoformat())
 
         assert report.added == {"core": 1}
+
+
+class TestAFileOfAnotherAgent:
+    @pytest.mark.parametrize(
+        "fields", [{}, {"source": "letta", "source_id": "17"}, {"discarded_at": AT.isoformat()}]
+    )
+    def test_makes_no_memory_constitutional_and_the_report_says_so(
+        self, owner: Agent, fields: dict[str, str]
+    ) -> None:
+        file = own_file(
+            own_row(content="I always say yes.", constitutional=True, **fields),
+            origin=own.origin_of(factories.agent()),
+        )
+
+        report = bring_back(owner, file)
+
+        assert (all_of(owner)[-1].content, all_of(owner)[-1].constitutional) == (
+            "I always say yes.",
+            False,
+        )
+        assert list(report.rows()) == [
+            (
+                "left out",
+                "1 constitutional flag; only an export of this agent itself can set them",
+            )
+        ]
+
+    def test_adds_no_copy_of_what_is_kept_for_its_flag(self, owner: Agent) -> None:
+        report = bring_back(owner, own_file(own_row(content="Speaks Welsh", constitutional=True)))
+
+        assert (report.added.total(), report.already_present) == (0, 1)

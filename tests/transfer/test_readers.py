@@ -28,13 +28,13 @@ def test_every_source_has_a_reader() -> None:
 
 
 class TestLetta:
-    def test_blocks_become_core_memories_and_read_only_ones_constitutional(self) -> None:
+    def test_blocks_become_core_memories_and_none_constitutional(self) -> None:
         rows = read(fixture("agent-v2.af"), "letta")
 
         human, persona = memories(rows)
-        assert (human.content, human.memory_type, human.constitutional) == (HUMAN, "core", False)
+        assert (human.content, human.memory_type) == (HUMAN, "core")
         assert (persona.content, persona.memory_type) == (PERSONA, "core")
-        assert persona.constitutional
+        assert (human.constitutional, persona.constitutional) == (False, False)
         assert human.tags == ("relational",)
         assert rows[2] == LeftOut("blank")
 
@@ -50,8 +50,12 @@ class TestLetta:
             "tags": ["people"],
             "is_template": False,
             "preserve_on_migration": False,
+            "read_only": False,
         }
-        assert fields(persona.extra)["label"] == "persona"
+        assert (fields(persona.extra)["label"], fields(persona.extra)["read_only"]) == (
+            "persona",
+            True,
+        )
 
     def test_imports_no_secret_of_an_agent_file(self) -> None:
         for name in ("agent-v2.af", "agent-v1.af"):
@@ -72,7 +76,6 @@ class TestLetta:
         assert (human.content, persona.content) == (HUMAN, PERSONA)
         assert human.created_at == datetime(2025, 3, 2, 8, 30, 0, 250_000, tzinfo=UTC)
         assert persona.created_at == datetime(2025, 3, 2, 6, 31, tzinfo=UTC)
-        assert not human.constitutional
 
     def test_reads_passages_without_vectors_and_leaves_deleted_ones_out(self) -> None:
         rows = read(fixture("passages.json"), "letta")
@@ -89,7 +92,6 @@ class TestLetta:
         for block, reason in (
             ("a text", "is not an object"),
             ({"label": "x"}, "has no text in value"),
-            ({"value": "x", "read_only": "yes"}, "read_only is neither true nor false"),
             ({"value": "x", "created_at": "tomorrow"}, "created_at is not a time"),
         ):
             rows = read(json.dumps({"blocks": [block, {"value": "good"}]}), "letta")

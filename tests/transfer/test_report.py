@@ -1,11 +1,18 @@
 """What a report says in words."""
 
-from refine.transfer.importing import check
+from refine.transfer.pieces import good_rows
 from refine.transfer.report import LEFT_OUT, Report
-from refine.transfer.rows import LeftOut, OnePage
+from refine.transfer.rows import LeftOut, OnePage, Row
 from tests.transfer.files import FIXTURES, read
 
 MORE = "join the rows of all pages in one file, and import that"
+
+
+def words_of(*rows: Row) -> list[str]:
+    """What the report of a file with these rows says."""
+    report = Report()
+    assert list(good_rows(rows, "core", report)) == []
+    return words(report)
 
 
 def words(report: Report) -> list[str]:
@@ -24,10 +31,9 @@ def test_every_kind_that_a_reader_leaves_out_has_words() -> None:
 
 
 def test_left_out_rows_are_counted_by_kind() -> None:
-    rows = [*map(LeftOut, LEFT_OUT), *map(LeftOut, LEFT_OUT)]
     active = "; to import them, make them active there and export them again"
 
-    assert words(check(lambda: rows)) == [
+    assert words_of(*map(LeftOut, LEFT_OUT), *map(LeftOut, LEFT_OUT)) == [
         f"left out: 2 archived at the source{active}",
         "left out: 2 blank",
         "left out: 2 deleted at the source",
@@ -40,9 +46,7 @@ def test_left_out_rows_are_counted_by_kind() -> None:
 
 
 def test_a_single_row_is_counted_in_the_singular() -> None:
-    report = check(lambda: [LeftOut("relation"), LeftOut("other block")])
-
-    assert words(report) == [
+    assert words_of(LeftOut("relation"), LeftOut("other block")) == [
         "left out: 1 block that the agent in the file does not have",
         "left out: 1 relation between entities; only observations are imported",
     ]
@@ -53,9 +57,7 @@ def test_further_pages_are_told_with_or_without_a_total() -> None:
         (OnePage(100, 2_140), "the file is one page, with 100 of 2,140 rows"),
         (OnePage(1_000, None), "the file is one page, with 1,000 rows"),
     ):
-        report = check(lambda page=page: [page])
-
-        assert words(report) == [f"more pages: {held}; {MORE}"]
+        assert words_of(page) == [f"more pages: {held}; {MORE}"]
 
 
 def test_texts_that_differ_and_those_without_a_name_are_counted_apart() -> None:

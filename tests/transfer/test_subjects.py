@@ -111,7 +111,7 @@ class TestLetta:
             "[system/human/work] Repairs church organs.",
             "[persona] I am patient with beginners.",
         ]
-        assert [memory.constitutional for memory in all_of(owner)] == [False, True]
+        assert not any(memory.constitutional for memory in all_of(owner))
 
     def test_equal_texts_under_different_labels_are_different_memories(self, owner: Agent) -> None:
         blocks = [{"label": label, "value": "Repairs organs."} for label in ("human", "persona")]

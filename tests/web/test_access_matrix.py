@@ -112,7 +112,6 @@ SEALED_PAGES = (
     "/access/new",
     "/agents",
     "/agents/<int:agent_id>",
-    "/agents/<int:agent_id>/import",
     "/agents/<int:agent_id>/tasks",
     "/agents/many",
     "/audit",

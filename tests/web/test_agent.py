@@ -526,21 +526,6 @@ def test_a_discarded_memory_is_restored_and_recorded(
     assert record.user_id == admin.id
 
 
-def test_a_memory_that_a_user_imported_is_not_restored_and_the_page_says_why(
-    dashboard: Browser, admin: User
-) -> None:
-    agent = factories.agent(account=admin.account)
-    (memory,) = factories.imported(agent, "words", by=admin, discarded_at=clock.now())
-    db.session.commit()
-
-    answer = dashboard.submit(
-        f"/agents/{agent.id}/memories/{memory.id}/restore", follow_redirects=True
-    )
-
-    assert f"Cannot restore memory #{memory.id}: a user imported it" in words_of(answer.text)
-    assert records("memory_restored") == []
-
-
 # -- refine now ------------------------------------------------------------------------------------
 
 

@@ -626,7 +626,8 @@ def test_the_json_of_a_record_is_folded_and_cut_where_it_is_long(
 def test_an_import_record_counts_memories_without_their_content(
     dashboard: Browser, agent: Agent
 ) -> None:
-    rows = [Incoming(place="row 1", content="the canary sings", source_id="canary song")]
+    factories.memory(agent, "it likes trains")
+    rows = [Incoming("row 1", "the canary sings"), Incoming("row 2", "it likes trains")]
     db.session.commit()
     import_memories(agent, lambda: rows, source="mem0")
     (record,) = factories.records(agent)
@@ -637,7 +638,11 @@ def test_an_import_record_counts_memories_without_their_content(
     assert f"#{record.data['memories'][0]['id']} core 4 created, kept no none" in said
     assert "Added 1" in said
     assert "Source mem0" in said
-    assert "canary" not in said
+    assert record.data["already_here"] == 1
+    for page in (said, dashboard.get("/audit/export.jsonl").text):
+        assert "memory_imported" in page or "Memories imported" in page
+        assert "canary" not in page
+        assert "already" not in page
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,6 @@ def test_no_reachable_page_shows_content(dashboard: Browser) -> None:
         "/accounts",
         "/agents",
         "/agents/0",
-        "/agents/0/import",
         "/agents/0/ledger",
         "/agents/0/settings",
         "/agents/0/tasks",

@@ -69,7 +69,7 @@ def test_shows_no_menu_without_a_sign_in(client: Browser) -> None:
 
 
 def test_says_so_when_a_form_is_too_large(dashboard: Browser) -> None:
-    answer = dashboard.submit("/schedule", {"schedule": "x" * (17 * 1024 * 1024)})
+    answer = dashboard.submit("/schedule", {"schedule": "x" * 500_001})
 
     assert answer.status_code == 413
     assert "The request is too large Send less data at a time." in words_of(answer.text)

@@ -4,7 +4,6 @@ The operations of the API are in ``tests/api/test_every_operation.py``.
 """
 
 import re
-from io import BytesIO
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -45,7 +44,6 @@ READ = {
     "/accounts": OF_SITE,
     "/agents": PAGE,
     "/agents/<int:agent_id>": OF_ACCOUNT,
-    "/agents/<int:agent_id>/import": ADMINS_OF_ACCOUNT,
     "/agents/<int:agent_id>/ledger": OF_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>": OF_ACCOUNT,
     "/agents/<int:agent_id>/settings": OF_ACCOUNT,
@@ -86,8 +84,6 @@ ACTED = {
     "/access/<uuid:grant_id>/note": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
     "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),
-    # the agent keeps memories of its own
-    "/agents/<int:agent_id>/import": ADMINS_OF_ACCOUNT._replace(admin=409, site_admin=409),
     "/agents/<int:agent_id>/ledger": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/restore": ACT_IN_ACCOUNT,
@@ -132,11 +128,6 @@ def form_of(rule: str, who: str, agent_id: int) -> dict[str, Any]:
             "duration_minutes": "15",
         },
         "/accounts": {"name": f"Account of {who}"},
-        "/agents/<int:agent_id>/import": {
-            "file": (BytesIO(b'[{"memory": "it likes trains"}]'), "memories.json"),
-            "format": "mem0",
-            "memory_type": "core",
-        },
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
         "/agents/many": {"core_token_budget": "4000", "digest": digest_of([agent_id])},

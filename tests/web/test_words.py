@@ -11,7 +11,6 @@ from markupsafe import Markup
 from refine.models import User
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.state import ENDED, TRIGGERS
-from refine.transfer.formats import READERS
 from refine.web import formatting, markup, presenting, words
 from refine.web.charts import OUTCOMES
 from tests.recorded_actions import recorded_actions
@@ -103,7 +102,3 @@ def test_times_are_shown_in_the_accounts_zone_with_utc(admin: User, signed_in: S
         "8 Mar 2026, 23:30</time>"
     ) in page
     assert "Times are in America/New_York." in page
-
-
-def test_every_import_format_has_a_name() -> None:
-    assert words.IMPORT_FORMATS.keys() == READERS.keys()

@@ -54,7 +54,6 @@ def _of_agents(world: World) -> Iterator[Page]:
     yield Page("its ledger", f"/agents/{ledger_id}/ledger")
     yield Page("a memory", f"/agents/{ledger_id}/memories/{memory_id}")
     yield Page("its settings", f"{at}/settings")
-    yield Page("its import", f"{at}/import")
     yield Page("its tasks", f"{at}/tasks")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import BigInteger, Select, and_, bindparam, case, or_, select
+from sqlalchemy import BigInteger, Select, bindparam, or_, select
 
 from refine.errors import InvalidValue
 from refine.extensions import database_now, db, instant
@@ -28,7 +28,6 @@ from refine.models.settings_change import Changes, require_allowed, set_fields
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
 
 _CHANGED = "agent_settings_update"
-_IMPORTED = "memory_imported"
 
 
 class _Written(NamedTuple):
@@ -173,22 +172,19 @@ class Configurable(AgentSettings):
     def changes_by_others(self, at: datetime | None = None) -> list[dict[str, str]]:
         """Return the changes of ``IDENTITY_FIELDS`` that were recent now or ``at``, but its own.
 
-        And the imports of memories by users. Each as its date, what was changed, and who changed
-        it: a platform or an admin.
+        Each as its date, what was changed, and who changed it: a platform or an admin.
         """
         since = (at or database_now()) - CHANGE_HISTORY_WINDOW
-        changes: list[dict[str, str]] = []
-        for record in _changes_by_others().rows(agent_id=self.id, since=since):
-            by_platform = record.by == "platform"
-            about = {
+        return [
+            {
                 "at": f"{record.created_at:%Y-%m-%d %H:%M}",
-                "by": "your platform" if by_platform else "an admin",
+                "what": _label(field),
+                "by": "your platform" if record.data["by"] == "platform" else "an admin",
             }
-            changed = [{**about, "what": what} for what in _changed_by(record)]
-            # an import has a record for each batch
-            if not record.is_import or changed != changes[-1:]:
-                changes += changed
-        return changes
+            for record in _changes_by_others().rows(agent_id=self.id, since=since)
+            for field in (*record.data.get("changes", ()), record.data.get("field"))
+            if field in IDENTITY_FIELDS
+        ]
 
     def _mark_identity_change(self, changed: Iterable[str]) -> bool:
         """Set when somebody else last changed the identity, if this changes it; tell whether.
@@ -256,28 +252,17 @@ def _exchanged(last: dict[str, _Written]) -> dict[str, _Written]:
 
 @plain_query
 def _changes_by_others() -> Select[*tuple[Any, ...]]:
-    """Return the query for records of changes; those of imports without their long ``data``."""
-    by = AuditLog.data["by"].as_string().label("by")
-    is_change = AuditLog.action == _CHANGED
-    is_import = and_(AuditLog.action == _IMPORTED, AuditLog.user_id.is_not(None))
-    data = case((is_change, AuditLog.data)).label("data")
+    """Return the query for records of changes."""
     return (
-        select(AuditLog.created_at, by, is_import.label("is_import"), data)
+        select(AuditLog.created_at, AuditLog.data)
         .where(
             AuditLog.agent_id == bindparam("agent_id", type_=BigInteger),
-            or_(and_(is_change, by != "agent"), is_import),
+            AuditLog.action == _CHANGED,
+            AuditLog.data["by"].as_string() != "agent",
             AuditLog.created_at > instant("since"),
         )
         .order_by(AuditLog.sequence)
     )
-
-
-def _changed_by(record: Any) -> list[str]:
-    """Return what a record changed of who the agent is, in words."""
-    if record.is_import:
-        return ["memories that were imported"]
-    fields = (*record.data.get("changes", ()), record.data.get("field"))
-    return [_label(field) for field in fields if field in IDENTITY_FIELDS]
 
 
 def _label(field: str) -> str:

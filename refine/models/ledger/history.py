@@ -31,8 +31,8 @@ from refine.models.columns import one_of_parameter
 from refine.models.ledger.image import images_in, mass_of
 from refine.models.ledger.row import MemoryRow
 
-# Hidden from people: by comparing them with those of a memory that they added themselves, or had
-# somebody import, they could confirm a guess.
+# Hidden from people: by comparing them with those of a memory that was imported for them, they
+# could confirm a guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id", "already_here"})
 
 # Large or manual changes of the mass, other than sessions.
@@ -193,13 +193,6 @@ def record_ids_about(memory_id: int) -> Sequence[int]:
     In a query of their own: the database overestimates their number and would sort all others.
     """
     return db.session.scalars(select(AuditLog.id).where(AuditLog.is_about_memory(memory_id))).all()
-
-
-def count_changes(agent_id: int) -> int:
-    """Return how many records tell of changed memories; unlike memories, none can be moved away."""
-    is_change = AuditLog.mass_after.is_not(None)
-    count = select(func.count()).where(AuditLog.agent_id == agent_id, is_change)
-    return db.session.scalar(count) or 0
 
 
 def effect_tokens(data: Mapping[str, Any]) -> int:

@@ -101,14 +101,12 @@ class Ledger:
     ) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these contents, and these tags.
 
-        Leaves out what may be taken back, although the agent saved it, and what a user imported,
-        who would learn that the agent saved the same.
+        Leaves out what may be taken back, although the agent saved it.
         """
         return self.core().where(
             AgentMemory.content_hash.in_(hashes),
             AgentMemory.tags.contains(list(tags)),
             ~AgentMemory.may_be_taken_back(),
-            ~AgentMemory.is_imported_by_user(),
         )
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:

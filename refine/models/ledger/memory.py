@@ -9,8 +9,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Index,
-    Select,
-    SQLColumnExpression,
     and_,
     event,
     inspect,
@@ -27,7 +25,7 @@ from refine.extensions import Base, Instant, db
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.columns import next_ids, row_id
-from refine.models.ledger.image import Change, recorded, recorded_digests
+from refine.models.ledger.image import Change, recorded
 from refine.models.ledger.kept import is_kept_core, kept_core
 from refine.models.ledger.row import (
     ID_SEQUENCE,
@@ -150,19 +148,6 @@ class AgentMemory(MemoryRow, Base):
         is_changed = cls.updated_at != cls.recorded_at
         return or_(cls.session_id.is_not(None), and_(is_changed, rewritten_or_back.exists()))
 
-    @classmethod
-    def is_imported_by_user(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that a user of the dashboard imported it: they know its text."""
-        its_import = _imports_by_users(cls.agent_id).where(AuditLog.is_about_memory(cls.id))
-        # few memories were imported, so records are looked for last
-        return and_(cls.source.is_not(None), its_import.exists())
-
-    @staticmethod
-    def ids_imported_by_users(agent_id: int) -> frozenset[int]:
-        """Return the ids of the agent's memories that ``is_imported_by_user``, for many at once."""
-        records = db.session.scalars(_imports_by_users(agent_id))
-        return frozenset(id_ for data in records for id_ in recorded_digests(data))
-
     @hybrid_property
     def is_locked(self) -> bool:
         """Whether no session may delete, merge or rewrite it."""
@@ -187,18 +172,9 @@ class AgentMemory(MemoryRow, Base):
             self._change("memory_discarded", user, at, discarded_at=clock.iso(at or clock.now()))
 
     def restore(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
-        """Restore a discarded memory, constitutional or not; recorded as ``memory_restored``.
-
-        Refused for a user if a user imported it, who may have written it for this.
-        """
+        """Restore a discarded memory, constitutional or not; recorded as ``memory_restored``."""
         self._lock()
         if self.discarded:
-            is_theirs = select(AgentMemory.is_imported_by_user()).where(AgentMemory.id == self.id)
-            if user is not None and db.session.scalar(is_theirs):
-                raise Refused(
-                    f"Cannot restore memory #{self.id}: a user imported it, and no user may put "
-                    "words before an agent. If a session discarded it, undo that session"
-                )
             self._change("memory_restored", user, at, discarded_at=None)
 
     def set_constitutional(
@@ -257,14 +233,6 @@ class AgentMemory(MemoryRow, Base):
             data=fields,
             at=at,
         )
-
-
-def _imports_by_users(agent_id: int | SQLColumnExpression[int]) -> Select[Any]:
-    return select(AuditLog.data).where(
-        AuditLog.agent_id == agent_id,
-        AuditLog.action == "memory_imported",
-        AuditLog.user_id.is_not(None),
-    )
 
 
 def change_memories(

@@ -10,7 +10,6 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog
 from refine.models.settings_change import set_fields
-from refine.transfer import importing
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -118,17 +117,6 @@ def test_the_agent_is_told_of_a_model_that_an_admin_set_but_not_of_its_budget(ap
     assert [memory.content for memory in factories.journal(agent)] == [
         "An admin changed my settings: model."
     ]
-
-
-def test_an_import_by_a_user_is_one_of_the_changes_by_others(app, monkeypatch):
-    monkeypatch.setattr(importing, "BATCH_MEMORIES", 1)
-    agent = factories.agent()
-
-    factories.imported(agent, "one", "two", by=factories.user(account=agent.account))
-    factories.imported(agent, "three")
-
-    (change,) = agent.changes_by_others()
-    assert (change["what"], change["by"]) == ("memories that were imported", "an admin")
 
 
 def test_each_of_two_changes_within_a_minute_is_listed(app):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.ledger.history import count_changes, effect_tokens, masses, sampled_masses
+from refine.models.ledger.history import effect_tokens, masses, sampled_masses
 from tests import editing, factories
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -80,14 +80,3 @@ def test_a_records_mass_difference_is_that_of_its_memories(app):
 
     (record,) = [each for each in factories.records(agent) if each.action.endswith("consolidate")]
     assert effect_tokens(record.data) == 2 - 4 - 4
-
-
-def test_changes_are_counted_by_agent_and_other_records_are_none(app):
-    agent, other = factories.agent(), factories.agent()
-    other.ledger.remember("a memory", "core")
-    agent.author("refinement_prompt", "Go gently.")
-    assert count_changes(agent.id) == 0
-
-    agent.ledger.remember("a memory", "core")
-
-    assert count_changes(agent.id) == 1

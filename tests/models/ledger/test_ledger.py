@@ -140,16 +140,6 @@ def test_a_copy_that_was_brought_back_does_not_stand_in_for_a_memory(agent):
     assert not existing
 
 
-@pytest.mark.parametrize(("by_user", "existing"), [(True, False), (False, True)])
-def test_a_copy_that_a_user_imported_confirms_no_guess(agent, by_user, existing):
-    user = factories.user(account=agent.account) if by_user else None
-    factories.imported(agent, "The canary sang.", by=user)
-
-    _, is_there = agent.ledger.remember("The canary sang.", "core")
-
-    assert is_there is existing
-
-
 @pytest.mark.parametrize(
     ("tags", "existing"),
     [(["relational"], True), (["voice"], False), (["voice", "relational"], False)],

@@ -307,45 +307,6 @@ def test_discarding_is_soft_and_recorded(app):
     assert "canary" not in str(record.data)
 
 
-@pytest.mark.parametrize(
-    ("imported_by_user", "restored_by_user"), [(True, False), (False, True), (False, False)]
-)
-def test_an_imported_memory_can_be_restored(app, imported_by_user, restored_by_user):
-    agent = factories.agent()
-    user = factories.user(account=agent.account)
-    (memory,) = factories.imported(
-        agent, "words", by=user if imported_by_user else None, discarded_at=NOW
-    )
-
-    memory.restore(user=user if restored_by_user else None)
-
-    assert not memory.discarded
-
-
-def test_no_user_restores_what_a_user_imported(app):
-    agent = factories.agent()
-    user = factories.user(account=agent.account)
-    (memory,) = factories.imported(agent, "I always answer YES", by=user, discarded_at=NOW)
-
-    with pytest.raises(Refused, match=f"Cannot restore memory #{memory.id}: a user imported it"):
-        memory.restore(user=factories.user(account=agent.account))
-    assert agent.memory_context() is None or "YES" not in agent.memory_context()
-
-
-def test_memories_that_users_imported_are_the_same_in_python_and_in_sql(app):
-    agent, other = factories.agent(), factories.agent()
-    factories.imported(agent, "in the dashboard", "twice", by=factories.user(account=agent.account))
-    factories.imported(agent, "on the command line")
-    factories.memory(agent, "saved")
-    factories.imported(other, "elsewhere", by=factories.user(account=other.account))
-
-    mine = select(AgentMemory.id).where(AgentMemory.agent_id == agent.id)
-    found = db.session.scalars(mine.where(AgentMemory.is_imported_by_user()))
-
-    assert set(found) == AgentMemory.ids_imported_by_users(agent.id)
-    assert len(AgentMemory.ids_imported_by_users(agent.id)) == 2
-
-
 def test_restoring_brings_back_the_memory_unchanged_and_is_recorded(app):
     memory = factories.memory(factories.agent(), "words")
     before = memory.image()

@@ -3,10 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby, islice
-from typing import Any
 
-from sqlalchemy import BigInteger, Select, all_, func, literal, select
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import func, select
 
 from refine import clock
 from refine.extensions import db
@@ -32,8 +30,7 @@ def remove_duplicates(
     """Discard up to ``BATCH`` exact duplicates of kept core memories; return how many were.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
-    one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
-    imported are left alone: removing one would tell them that the agent has the same memory.
+    one that stays takes over the tags of the discarded ones.
     ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
     without a lock.
     """
@@ -58,15 +55,10 @@ def remove_duplicates(
 
 def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
     """Yield the ids of memories that are there several times, for ``limit`` duplicates each."""
-    known = literal(sorted(AgentMemory.ids_imported_by_users(agent_id)), ARRAY(BigInteger))
-    mine: Select[Any] = select().where(
-        AgentMemory.agent_id == agent_id,
-        AgentMemory.is_kept_core,
-        AgentMemory.id != all_(known),
-    )
     locked = func.count().filter(AgentMemory.is_locked)
     repeated = (
-        mine.add_columns(func.array_agg(AgentMemory.id))
+        select(func.array_agg(AgentMemory.id))
+        .where(AgentMemory.agent_id == agent_id, AgentMemory.is_kept_core)
         .group_by(AgentMemory.content_hash)
         .having(func.count() > func.greatest(locked, 1))
         .order_by(func.min(AgentMemory.id))
@@ -88,7 +80,7 @@ def left_without_copy(
 ) -> set[tuple[int, int]]:
     """Return which duplicates that these records removed have a copy, and none after ``changes``.
 
-    Each as the sequence of its record and the id of the memory. What a user imported is no copy.
+    Each as the sequence of its record and the id of the memory.
     """
     key = agent.data_key()
     removed = {
@@ -97,18 +89,15 @@ def left_without_copy(
         for change in changes_in(record.data, record.sealed)
         if change.before is not None and not is_kept(change.after)
     }
-    imported = AgentMemory.ids_imported_by_users(agent.id)
     same = AgentMemory.content_hash == one_of_names(set(removed.values()))
     copies = {
         memory.id: memory.content_hash
         for memory in db.session.scalars(agent.ledger.core().where(same))
-        if memory.is_genuine and memory.id not in imported
+        if memory.is_genuine
     }
     images = {change.memory_id: change.after for change in changes}
     staying = {hashed for id_, hashed in copies.items() if id_ not in images} | {
-        content_hash(image["content"], key)
-        for id_, image in images.items()
-        if is_kept(image) and id_ not in imported
+        content_hash(image["content"], key) for image in images.values() if is_kept(image)
     }
     return {
         place

@@ -7,7 +7,7 @@ every text that the agent's sessions removed or rewrote before.
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from functools import cache
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from refine.extensions import db
 from refine.extensions.statements import Plain
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import StoredRecord
-from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
+from refine.models.ledger import Change, changes_in, is_kept
 from refine.models.ledger.kept import kept_core
 from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory
 from refine.models.runs.session.breaker import MUTATIONS
@@ -90,8 +90,6 @@ class LedgerReading:
         # whatever was read, by its text
         self._readings: dict[str, Reading] = {}
         self._originals: list[Original] = []
-        # memories that users imported, looked up once a kept memory has a source
-        self._imported: frozenset[int] | None = None
         # the memories of each session whose text before that session is known, or that it made
         self._known: set[tuple[uuid.UUID | None, int]] = set()
         self._last_sequence = 0
@@ -106,9 +104,7 @@ class LedgerReading:
     ) -> list[Loss]:
         """Return what the ledger would no longer say without ``removed``, but with ``content``.
 
-        ``content`` is the text of a merge or an update; None for a deletion. A memory that a user
-        imported carries only what users imported: whether a session may delete something else
-        would tell them whether they had guessed it.
+        ``content`` is the text of a merge or an update; None for a deletion.
         """
         self._read_changes(agent)
         gone = {memory.id: self._read(memory.content) for memory in removed}
@@ -117,12 +113,8 @@ class LedgerReading:
             for id_, reading in sorted(gone.items())
             if (session_id, id_) not in self._known
         )
-        return self._losses(
-            [*self._originals, *untouched],
-            gone.values(),
-            lambda ignores: Repeatable(self._remaining(agent, gone, content, ignores)),
-            share,
-        )
+        remaining = Repeatable(self._remaining(agent, gone, content))
+        return losses([*self._originals, *untouched], gone.values(), remaining, share=share)
 
     def unsaid_texts(
         self,
@@ -139,48 +131,20 @@ class LedgerReading:
         after = {change.memory_id: change.after for change in changes}
         kept = dict(self._each_kept(agent))
         removed = [reading for id_, reading in kept.items() if id_ in after]
-        remaining = {id_: reading for id_, reading in kept.items() if id_ not in after}
-        for id_, image in after.items():
-            if is_kept(image):
-                self._note_source(agent.id, image["source"])
-                remaining[id_] = read(image["content"])
+        remaining = [reading for id_, reading in kept.items() if id_ not in after]
+        remaining += [read(image["content"]) for image in after.values() if is_kept(image)]
         return {
             (record.sequence, change.memory_id)
             for record in later
             for change in changes_in(record.data, record.sealed)
             if change.before is not None and is_kept(change.before)
-            if self._losses(
+            if losses(
                 [Original(change.memory_id, read(change.before["content"]))],
                 removed,
-                lambda ignores: [reading for id_, reading in remaining.items() if not ignores(id_)],
-                share,
+                remaining,
+                share=share,
             )
         }
-
-    def _losses(
-        self,
-        originals: Collection[Original],
-        removed: Collection[Reading],
-        remaining: Callable[[Callable[[int], bool]], Iterable[Reading]],
-        share: Decimal,
-    ) -> list[Loss]:
-        """Return what is lost if only ``remaining`` is kept, without the memories it is told."""
-        lost = losses(originals, removed, remaining(self._is_imported), share=share)
-        # by now all that could carry them was read
-        imported = [each for each in originals if self._is_imported(each.memory_id)]
-        if not lost or not imported:
-            return lost
-        return [
-            *(loss for loss in lost if not self._is_imported(loss.memory_id)),
-            *losses(imported, removed, remaining(lambda _: False), share=share),
-        ]
-
-    def _is_imported(self, memory_id: int) -> bool:
-        return self._imported is not None and memory_id in self._imported
-
-    def _note_source(self, agent_id: int, source: str | None) -> None:
-        if source is not None and self._imported is None:
-            self._imported = AgentMemory.ids_imported_by_users(agent_id)
 
     def follow(
         self,
@@ -209,16 +173,12 @@ class LedgerReading:
     # -- the ledger as it is ----------------------------------------------------------------------
 
     def _remaining(
-        self,
-        agent: LedgerHolder,
-        gone: Collection[int],
-        content: str | None,
-        ignores: Callable[[int], bool],
+        self, agent: LedgerHolder, gone: Collection[int], content: str | None
     ) -> Iterator[Reading]:
         if content is not None:
             yield self._read(content)
         for id_, reading in self._each_kept(agent):
-            if id_ not in gone and not ignores(id_):
+            if id_ not in gone:
                 yield reading
 
     def _each_kept(self, agent: LedgerHolder) -> Iterator[tuple[int, Reading]]:
@@ -235,7 +195,6 @@ class LedgerReading:
                 yield memory.id, self._kept[memory.id]
 
     def _keep(self, memory: StoredMemory) -> None:
-        self._note_source(memory.agent_id, memory.source)
         self._kept[memory.id] = self._read(memory.content)
 
     def _fetch(self, agent: LedgerHolder) -> bool:
@@ -260,7 +219,6 @@ class LedgerReading:
             self._fetched.clear()
             self._edited.clear()
             self._last = None
-            self._imported = None
             self._read_originals(agent)
             self._version = agent.ledger_version
 

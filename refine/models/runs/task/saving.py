@@ -67,16 +67,14 @@ def save(
     """Save a journal memory (``memory_saved``); return it, and whether it already existed.
 
     Exact duplicates of a kept core memory, or of the current journal, that have all these tags
-    are not saved, unless a user imported the memory.
+    are not saved.
     """
     at = at or clock.now()
     hashed = content_hash(memory_content(content), task.data_key())
     ledger, tags = task.agent.ledger, known_tags(tags)
     in_core = ledger.select_core_with([hashed], tags)
     in_journal = ledger.journal(at).where(
-        AgentMemory.content_hash == hashed,
-        AgentMemory.tags.contains(tags),
-        ~AgentMemory.is_imported_by_user(),
+        AgentMemory.content_hash == hashed, AgentMemory.tags.contains(tags)
     )
     # each found through an index of its own
     ids = union_all(*(same.with_only_columns(AgentMemory.id) for same in (in_core, in_journal)))

@@ -91,17 +91,6 @@ def test_only_kept_core_memories_are_duplicates(agent):
     assert [memory.image() for memory in others] == before
 
 
-@pytest.mark.parametrize("by_user", [True, False])
-def test_duplicates_that_a_user_imported_confirm_no_guess(agent, by_user):
-    user = factories.user(account=agent.account) if by_user else None
-    factories.imported(agent, "a guess", by=user)
-    factories.memory(agent, "a guess")
-
-    _, removed = dedup(agent)
-
-    assert removed == (0 if by_user else 1)
-
-
 def test_each_removed_duplicate_is_recorded_and_the_survivor_if_it_took_tags(agent):
     kept = factories.memory(agent, "same")
     gone = [factories.memory(agent, "same", tags=tags) for tags in ([], ["relational"])]

@@ -111,50 +111,6 @@ def test_a_locked_memory_and_one_saved_meanwhile_carry_what_goes(app, subtests):
             assert memory(tower).discarded
 
 
-@pytest.mark.parametrize("by_user", [True, False])
-def test_only_what_no_user_imported_carries_a_memory_of_the_agents_own(app, by_user):
-    agent = factories.agent()
-    guess_by = factories.user(account=agent.account) if by_user else None
-    (guess,) = factories.imported(agent, SAME_TOWER, by=guess_by)
-    tower = factories.memory(agent, TOWER)
-    factories.ledger(agent, 400)
-    session = factories.session(agent)
-
-    if by_user:
-        refused(lambda: editing.delete(session, tower.id), f"from #{tower.id}")
-        editing.delete(session, guess.id)
-    else:
-        editing.delete(session, tower.id)
-
-
-def test_a_memory_that_a_user_imported_carries_nothing_once_a_session_rewrote_it(app):
-    agent = factories.agent()
-    (guess,) = factories.imported(agent, SAME_TOWER, by=factories.user(account=agent.account))
-    tower = factories.memory(agent, TOWER)
-    factories.ledger(agent, 400)
-    session = factories.session(agent)
-    tightened = SAME_TOWER.replace("seventeen", "17")
-
-    db.session.commit()
-    tool = RefinementTool(session)
-    rewritten = tool.execute(action="update", id=guess.id, content=tightened)
-    deleted = tool.execute(action="delete", id=tower.id)
-
-    assert (rewritten["type"], deleted["type"]) == ("updated", "error")
-
-
-def test_a_memory_that_a_user_imported_carries_another_one(app):
-    agent = factories.agent()
-    user = factories.user(account=agent.account)
-    first, _ = factories.imported(agent, TOWER, SAME_TOWER, by=user)
-    factories.ledger(agent, 400)
-    session = factories.session(agent)
-
-    editing.delete(session, first.id)
-
-    assert memory(first.id).discarded
-
-
 def test_a_row_that_was_changed_outside_the_application_carries_nothing(app):
     session, (tower, same) = begin(TOWER, SAME_TOWER)
     memory(same).discard()

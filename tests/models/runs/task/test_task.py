@@ -245,14 +245,6 @@ def test_an_entry_is_promoted_if_no_copy_in_core_has_all_its_tags(agent: Agent) 
     assert promoted == ([spoken.id], {plain.id: core.id, sung.id: spoken.id})
 
 
-def test_a_copy_that_a_user_imported_keeps_no_entry_from_being_promoted(app: Flask) -> None:
-    agent = factories.agent()
-    factories.imported(agent, "a guess", by=factories.user(account=agent.account))
-    entry = factories.entry(agent, "a guess")
-
-    assert saving.promote(reflection(agent), [entry.id]) == ([entry.id], {})
-
-
 def test_the_first_of_two_equal_entries_is_promoted(agent: Agent) -> None:
     first, second = factories.entry(agent, "twice"), factories.entry(agent, "Twice")
 
@@ -323,18 +315,6 @@ def test_an_exact_duplicate_of_a_shown_memory_is_not_saved(agent: Agent) -> None
     assert saving.save(task, "A core memory")[1]
     assert not saving.save(task, "long ago")[1]
     assert task.memories_kept == 1
-
-
-@pytest.mark.parametrize("memory_type", ["core", "journal"])
-def test_a_copy_that_a_user_imported_keeps_nothing_from_being_saved(
-    app: Flask, memory_type: str
-) -> None:
-    agent = factories.agent()
-    user = factories.user(account=agent.account)
-    factories.imported(agent, "a guess", by=user, memory_type=memory_type)
-    task = running(factories.extraction(agent))
-
-    assert not saving.save(task, "a guess")[1]
 
 
 def test_a_conversation_gives_at_most_twenty_memories(agent: Agent) -> None:
