@@ -2,15 +2,21 @@
 
 import csv
 import io
+import json
+import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from flask import Response, stream_with_context
 
 # So many are read from the database at a time.
 BATCH_ROWS = 500
 
-# Spreadsheets read a cell that begins like this as a formula; some also take full-width characters.
-_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+# Where a spreadsheet would begin to read a formula: at a sign, in any width, behind blanks or
+# quotes, if it begins the text or whatever may separate cells comes before it.
+_FORMULA = re.compile(
+    r"""\A(?=[\t\r\n])|(?:\A|(?<=[,;|\t\r\n]))(?=(?:[^\S\t\r\n]|["'\ufeff])*[=+@＝＋－＠﹦﹢﹣﹫-])"""
+)
 
 
 def attachment(lines: Iterator[str], filename: str, mimetype: str) -> Response:
@@ -21,12 +27,27 @@ def attachment(lines: Iterator[str], filename: str, mimetype: str) -> Response:
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """Return a line of CSV; a value that a spreadsheet would take for a formula is quoted."""
+    """Return a line of CSV, every field in quotes; an object is written as JSON.
+
+    An apostrophe stands before whatever in a text a spreadsheet could take for a formula, however
+    it separates cells. Numbers stay as they are.
+    """
     line = io.StringIO()
-    csv.writer(line).writerow(map(_cell, values))
+    csv.writer(line, quoting=csv.QUOTE_ALL).writerow(map(_cell, values))
     return line.getvalue()
 
 
-def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+def _cell(value: object) -> object:
+    guarded = _guarded(value)
+    if isinstance(guarded, dict):
+        return json.dumps(guarded, ensure_ascii=False, sort_keys=True)
+    return guarded
+
+
+def _guarded(value: Any) -> Any:
+    """Guard a text, or every text of an object."""
+    if isinstance(value, dict):
+        return {_guarded(name): _guarded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_guarded(each) for each in value]
+    return _FORMULA.sub("'", value) if isinstance(value, str) else value

@@ -76,7 +76,6 @@ def _row(record: AuditLog, shows_origin: bool) -> _Row:
 def _csv_lines(rows: Iterator[_Row]) -> Iterator[str]:
     yield csv_line(EXPORTED)
     for row in rows:
-        row["data"] = json.dumps(row["data"], ensure_ascii=False, sort_keys=True)
         yield csv_line(row.values())
 
 
