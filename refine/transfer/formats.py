@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from refine.errors import InvalidValue
 from refine.transfer import letta, mcp, mem0, own
 from refine.transfer.rows import Reader, Row
 
@@ -18,13 +17,11 @@ READERS: dict[str, Reader] = {
 def rows_of(stream: BinaryIO, format_: str, *, file_agent: str | None = None) -> Iterator[Row]:
     """Yield the rows of a file, from its beginning.
 
-    ``file_agent`` is the name or id of one of several agents in a Letta file. Raises InvalidValue
-    (AgentUnclear) if the agent cannot be told, and for other formats, which name none.
+    ``file_agent`` is the name or id of one of several agents in a Letta file. Raises AgentUnclear
+    if the agent cannot be told.
     """
     stream.seek(0)
-    if file_agent is None:
-        yield from READERS[format_](stream)
-    elif format_ == "letta":
+    if format_ == "letta":
         yield from letta.read(stream, agent=file_agent)
     else:
-        raise InvalidValue(f"files in {format_} format name no agents to choose from")
+        yield from READERS[format_](stream)

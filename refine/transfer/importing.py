@@ -105,7 +105,6 @@ class _BatchWriter:
     def _note(self, found: Findings, memories: int) -> None:
         self._report.already_present += memories - len(found.new)
         self._report.conflicting += found.conflicting
-        self._report.without_prefix += found.without_prefix
         self._report.batches += bool(found.new)
         for candidate in found.new:
             self._report.note_added(candidate.piece.memory_type, candidate.piece.content)

@@ -39,11 +39,6 @@ class Piece(NamedTuple):
     def is_kept_core(self) -> bool:
         return is_kept_core(self.memory_type, self.row.discarded_at)
 
-    @property
-    def text(self) -> str:
-        """The content without the prefix."""
-        return self.content.removeprefix(self.row.prefix)
-
     def row_id(self, key: DataKey) -> str:
         """Return the row's id at the source.
 
@@ -55,7 +50,6 @@ class Piece(NamedTuple):
             is_kept = is_opaque(row.source_id) and not self._could_be_a_part()
             return row.source_id if is_kept else _hashed(key, row.source_id)
         at = row.created_at.isoformat() if row.created_at is not None else None
-        # without the prefix: it was not part of what earlier versions stored
         return _hashed(key, row.within, row.content.strip(), at)
 
     def _could_be_a_part(self) -> bool:

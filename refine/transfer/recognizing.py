@@ -17,7 +17,6 @@ class Findings:
 
     new: list[Candidate] = field(default_factory=list)
     conflicting: int = 0
-    without_prefix: int = 0  # imported by a version that added none
 
 
 @dataclass
@@ -41,7 +40,7 @@ class Recognizer:
         self._known.load(self._agent, list(chain.from_iterable(rows)))
         findings = Findings()
         for row in rows:
-            self._sort_row(row, findings, key)
+            self._sort_row(row, findings)
         return findings
 
     def _candidates(self, pieces: Sequence[Piece], key: DataKey) -> list[Candidate]:
@@ -54,15 +53,11 @@ class Recognizer:
             for piece in pieces
         ]
 
-    def _sort_row(self, row: Sequence[Candidate], into: Findings, key: DataKey) -> None:
+    def _sort_row(self, row: Sequence[Candidate], into: Findings) -> None:
         if self._known.has_row(row):
             for candidate in row:
                 known = self._known.hashes.get((candidate.source, candidate.source_id))
-                if known == candidate.content_hash:
-                    continue
-                has_text = known == content_hash(candidate.piece.text, key)
-                into.conflicting += not has_text
-                into.without_prefix += has_text
+                into.conflicting += known != candidate.content_hash
         elif not self._known.has_content(row):
             into.new += row
             for candidate in row:

@@ -35,7 +35,6 @@ class Report:
     added_tokens: int = 0
     already_present: int = 0
     conflicting: int = 0  # of the present ones, those that have another text here
-    without_prefix: int = 0  # of the present ones, those that lack the name or label of today
     split_rows: int = 0
     batches: int = 0
     left_out: Counter[str] = field(default_factory=Counter)  # by kind, see LEFT_OUT
@@ -61,7 +60,8 @@ class Report:
         if self.split_rows:
             yield "split", f"{self.split_rows:,} too long for one memory, stored as linked parts"
         if self.already_present:
-            yield "already here", self._already_here()
+            other = f", {self.conflicting:,} of them with a different text, not stored"
+            yield "already here", f"{self.already_present:,}{other if self.conflicting else ''}"
         for kind, count in sorted(self.left_out.items()):
             one, several, rest = LEFT_OUT[kind]
             yield "left out", f"{plural(count, one, several)}{rest}"
@@ -74,17 +74,6 @@ class Report:
             total = "" if self.one_page.total is None else f" of {self.one_page.total:,}"
             held = f"the file is one page, with {self.one_page.rows:,}{total} rows"
             yield "more pages", f"{held}; join the rows of all pages in one file, and import that"
-
-    def _already_here(self) -> str:
-        text = f"{self.already_present:,}"
-        if self.conflicting:
-            text += f", {self.conflicting:,} of them with a different text, not stored"
-        if self.without_prefix:
-            text += (
-                f", {self.without_prefix:,} of them from an earlier version, without the name or "
-                "label that they now begin with; they stay as they are"
-            )
-        return text
 
     def note_added(self, memory_type: str, content: str) -> None:
         self.added[memory_type] += 1

@@ -59,7 +59,7 @@ def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
     area.before_request(_require_compatible)
     area.before_request(own_origin.refuse_others)
-    area.before_request(lambda: csrf.protect(apply_exemptions=True))
+    area.before_request(csrf.protect)
     area.before_request(_require_sign_in)
 
 

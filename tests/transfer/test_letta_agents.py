@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from refine.errors import InvalidValue
 from refine.transfer import wrapped_json
 from refine.transfer.formats import rows_of
 from refine.transfer.letta_agents import AgentUnclear
@@ -142,10 +141,6 @@ class TestSeveralAgents:
         rows = read(file, "letta")
 
         assert bad(rows) == [("file", "is not valid JSON in UTF-8: it is damaged or was cut off")]
-
-    def test_files_of_other_formats_name_none(self) -> None:
-        with pytest.raises(InvalidValue, match="files in mem0 format name no agents"):
-            list(rows_of(stream("[]"), "mem0", file_agent="Rook"))
 
 
 class TestAFileInAString:

@@ -60,10 +60,7 @@ def test_further_pages_are_told_with_or_without_a_total() -> None:
         assert words_of(page) == [f"more pages: {held}; {MORE}"]
 
 
-def test_texts_that_differ_and_those_without_a_name_are_counted_apart() -> None:
-    report = Report(already_present=5, conflicting=1, without_prefix=2)
+def test_texts_that_differ_are_counted_apart() -> None:
+    report = Report(already_present=5, conflicting=1)
 
-    assert words(report) == [
-        "already here: 5, 1 of them with a different text, not stored, 2 of them from an earlier "
-        "version, without the name or label that they now begin with; they stay as they are"
-    ]
+    assert words(report) == ["already here: 5, 1 of them with a different text, not stored"]
