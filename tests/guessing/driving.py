@@ -75,10 +75,9 @@ class Route(NamedTuple):
     methods: set[str]
 
 
-# Makes the fields of a form; anew for each request, because files are read once.
-Form = Callable[[], dict[str, Any]]
-# The forms of a route.
-Forms = Callable[[str], list[Form]]
+Fields = dict[str, Any]
+# The fields of a route's form.
+Form = Callable[[str], Fields]
 
 
 def routes_of(app: Flask, *, pages: bool) -> list[Route]:
@@ -149,17 +148,13 @@ class Pair:
                 self._clients.append(self._client_of(side.app))
 
     def ask(self, method: str, path: str, **options: Any) -> TestResponse:
-        """Send the request to both worlds, and compare; return the first world's answer.
-
-        An option that is callable is called for each world, because streams are read once.
-        """
+        """Send the request to both worlds, and compare; return the first world's answer."""
         self.requests += 1
         answers, sent = [], []
         for side, client in zip(self.worlds.sides, self._clients, strict=True):
-            given = {name: each() if callable(each) else each for name, each in options.items()}
             side.statements.clear()
             with same_circumstances(_FIRST_REQUEST + self.requests):
-                answers.append(client.open(path, method=method, **given))
+                answers.append(client.open(path, method=method, **options))
             sent.append(list(side.statements))
         name = f"{method} {path} {_summary(options)}"
         self._compare(name, answers, sent)
@@ -189,17 +184,16 @@ class Pair:
         self._differ(name, "rows", *rows)
         return rows != [side.kept for side in self.worlds.sides]
 
-    def submit(self, path: str, form: Form) -> None:
+    def submit(self, path: str, fields: Fields) -> None:
         """Send a form to both worlds as they were."""
-        self.act("POST", path, data=self._with_token(form))
+        self.act("POST", path, data=self._with_token(fields))
 
-    def send_form(self, path: str, form: Form) -> None:
+    def send_form(self, path: str, fields: Fields) -> None:
         """Send a form to both worlds as they are."""
-        self.ask("POST", path, data=self._with_token(form))
+        self.ask("POST", path, data=self._with_token(fields))
 
-    def _with_token(self, form: Form) -> Form:
-        token = self._clients[0].token()
-        return lambda: {"csrf_token": token, **form()}
+    def _with_token(self, fields: Fields) -> Fields:
+        return {"csrf_token": self._clients[0].token(), **fields}
 
     def _rule_of(self, method: str, path: str) -> str | None:
         urls = self.app.url_map.bind("")
@@ -258,50 +252,50 @@ def use_wrong_methods(pair: Pair) -> None:
         pair.ask(wrong, paths_of(route.rule, pair.worlds.things)[0])
 
 
-def do_everything(pair: Pair, forms_of: Forms) -> None:
+def do_everything(pair: Pair, form: Form) -> None:
     """Send every form as its page would, then with a guess in one field after the other."""
     for route in routes_of(pair.app, pages=True):
         if "POST" in route.methods:
             paths = paths_of(route.rule, pair.worlds.things)
-            for path, form in itertools.product(paths, forms_of(route.rule)):
-                pair.submit(path, form)
-            for form in _guesses(route.rule, forms_of(route.rule)[0]):
-                pair.submit(paths[0], form)
+            for path in paths:
+                pair.submit(path, form(route.rule))
+            for fields in _guesses(route.rule, form(route.rule)):
+                pair.submit(paths[0], fields)
     pair.compare_rows("in the end")
 
 
-def try_everything(pair: Pair, forms_of: Forms) -> None:
+def try_everything(pair: Pair, form: Form) -> None:
     """Send every form likewise, as somebody who is refused most of them."""
     for route in routes_of(pair.app, pages=True):
         if "POST" in route.methods:
             paths = paths_of(route.rule, pair.worlds.things)
             for path in paths:
-                pair.send_form(path, forms_of(route.rule)[-1])
-            for form in _guesses(route.rule, forms_of(route.rule)[0]):
-                pair.send_form(paths[0], form)
+                pair.send_form(path, form(route.rule))
+            for fields in _guesses(route.rule, form(route.rule)):
+                pair.send_form(paths[0], fields)
     pair.compare_rows("after all that was tried")
 
 
-def live_through(pair: Pair, forms_of: Forms) -> None:
+def live_through(pair: Pair, form: Form) -> None:
     """Send every form, one after the other, then look at every page."""
     pair.worlds.restore()
     for route in routes_of(pair.app, pages=True):
         if "POST" in route.methods and route.rule not in _ENDING_THE_SIGN_IN:
             path = paths_of(route.rule, pair.worlds.things)[0]
-            pair.send_form(path, forms_of(route.rule)[0])
+            pair.send_form(path, form(route.rule))
     for route in routes_of(pair.app, pages=True):
         if "GET" in route.methods:
             for path in paths_of(route.rule, pair.worlds.things):
                 pair.ask("GET", path)
 
 
-def _guesses(rule: str, form: Form) -> Iterator[Form]:
+def _guesses(rule: str, fields: Fields) -> Iterator[Fields]:
     """Fill one field after the other with the guess, then all; whatever the view looks for."""
     names = Asked.of_route[rule]
-    names |= form().keys()
+    names |= fields.keys()
     for name in _growing(names):
-        yield lambda name=name: {**form(), name: GUESS}
-    yield lambda: dict.fromkeys(names, GUESS)
+        yield {**fields, name: GUESS}
+    yield dict.fromkeys(names, GUESS)
 
 
 def _take_offers(pair: Pair, rule: str, path: str) -> None:
@@ -346,9 +340,5 @@ def with_token(app: Flask) -> Browser:
 
 
 def _summary(options: dict[str, Any]) -> str:
-    shown = {
-        name: sorted(each) if name == "headers" else each
-        for name, value in options.items()
-        for each in [value() if callable(value) else value]
-    }
+    shown = {name: sorted(each) if name == "headers" else each for name, each in options.items()}
     return str(shown)[:200] if shown else ""
