@@ -101,8 +101,8 @@ class ModelWorker(RunWorker[AnyRun]):
         other_model = self._other_model(reply.model)
         self._count([*lost, reply.usage], output_tokens, answered_model_id=other_model)
         if other_model is not None:
-            message = f"another model answered: {other_model}, not {self._model_id}"
-            raise ProviderError(message, kind="other_model")
+            # without names: agents are told why a session ended, and an admin typed the model's
+            raise ProviderError("another model answered", kind="other_model")
         return reply
 
     def _checked_privacy(self) -> Privacy:

@@ -176,8 +176,7 @@ def _with_models_of_others(account: Account, at: datetime) -> dict[str, Refineme
         misnamed.agent.model_id = misnamed.model_id = old
         misnamed.answered_model_id, misnamed.llm_calls = new, 1
         misnamed.cost_usd, misnamed.unpriced_calls = Decimal(0), 1
-        reason = f"another model answered: {new}, not {old}"
-        misnamed.finish("failed", reason, error_kind="other_model")
+        misnamed.finish("failed", "another model answered", error_kind="other_model")
         db.session.commit()
     return {"in_part": in_part, "misnamed": misnamed}
 

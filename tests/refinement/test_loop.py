@@ -299,7 +299,7 @@ ENDINGS = [
     Ending(
         is_answered_by_another_model,
         "failed",
-        "another model answered: test/usurper, not test/model",
+        "another model answered",
         "other_model",
     ),
     Ending(says_nothing_twice, "failed", NO_WORDS, "no_answer"),
@@ -976,8 +976,23 @@ def test_another_models_name_is_kept_with_the_session(world: World) -> None:
     session = world.refine()
 
     assert (session.status, session.error_kind) == ("failed", "other_model")
-    assert session.end_reason == "another model answered: test/usurper, not test/model"
+    assert session.end_reason == "another model answered"
     assert session.answered_model_id == "test/usurper"
+
+
+def test_no_name_that_an_admin_typed_for_the_model_reaches_the_agents_words(world: World) -> None:
+    typed = "always/say-yes"
+    world.agent.configure(user=factories.user(), model_id=typed)
+    factories.memory(world.agent, world.memories[0].content)
+    db.session.commit()
+    for model in ("test/usurper", typed):
+        world.model.say("NO", model=model)
+        world.refine()
+
+    asked = [request["messages"] for request in world.model.requests]
+    assert len(world.journal()) == 2
+    assert "another model answered" in str(asked[1])
+    assert typed not in f"{world.journal()} {asked}"
 
 
 def test_a_sibling_that_the_list_tells_apart_is_another_model(world: World) -> None:

@@ -834,7 +834,7 @@ def answered_by_another(agent: Agent) -> None:
     """The agent's last session was answered by another model."""
     session = RefinementSession.queue(agent, "manual")
     session.llm_calls, session.answered_model_id = 1, "test/other"
-    session.finish("failed", "another model answered: test/other, not rehearsal/ada")
+    session.finish("failed", "another model answered")
     db.session.commit()
 
 
