@@ -25,7 +25,7 @@ from refine.models.runs import LIVE, LOST_AFTER
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session.breaker import LOOP_EDITS
 from refine.models.runs.task import EndStatus
-from refine.rules.consent import consents
+from refine.rules.consent import Answer, answer_in
 
 # The records of edits that a session makes.
 EDITS = ("memory_refinement_dedup", *LOOP_EDITS)
@@ -131,7 +131,7 @@ def _answered(reply: str, owner: Agent, reader: User, fields: dict[str, Any]) ->
     usual = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 60}
     made = AccessGrant.request(owner, reader, AccessTerms.checked(**{**usual, **fields}))
     assert made.claim()
-    made.settle(reply, agreed=consents(reply), generation_id="gen-1")
+    made.settle(reply, agreed=answer_in(reply) is Answer.YES, generation_id="gen-1")
     return made
 
 

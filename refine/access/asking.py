@@ -1,4 +1,4 @@
-"""Asking an agent whether a human may read its memories: its own model, once.
+"""Asking an agent whether a human may read its memories: its own model, and no other.
 
 Nothing but the model's own YES grants anything; docs/architecture.md lists what counts as one.
 """
@@ -9,12 +9,14 @@ from functools import partial
 
 from refine import prompts
 from refine.extensions import database_now
-from refine.llm.messages import Message, Reply, user_message
+from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
+from refine.rules.consent import REASONING_TAG
 from refine.rules.quantities import in_days
-from refine.running import ModelWorker, RunEnded, has_consented, work_on
+from refine.running import ModelWorker, RunEnded, work_on
+from refine.running.consent_question import answer_to_question
 from refine.settings import Settings
 
 ASKING_SECONDS = 240
@@ -35,26 +37,28 @@ def question(
 
     ``current``: the user's unfinished request or grant for this agent, which the question tells of.
     Every word that a human typed, and the agent's name, is in one line of JSON, so that it cannot
-    pose as anything else.
+    pose as anything else. No tag stands there that would divide thoughts from an answer, if the
+    agent quotes it.
     """
     at = database_now()
+    request = prompts.as_line(
+        {
+            "who": user.email,
+            "account": user.account.name,
+            "why": REASONS.get(terms.reason, NOT_CHOSEN),
+            "minutes": terms.duration_minutes,
+            "purpose": terms.purpose,
+            "agent": agent.name,
+            "changes": agent.changes_by_others(at),
+            "asked_before": AccessGrant.asked_lately(agent, at, except_for=request_id),
+            **_reads_already(current),
+        }
+    )
     return prompts.render(
         "access",
         duration_minutes=terms.duration_minutes,
         change_history=in_days(CHANGE_HISTORY_WINDOW),
-        request=prompts.as_line(
-            {
-                "who": user.email,
-                "account": user.account.name,
-                "why": REASONS.get(terms.reason, NOT_CHOSEN),
-                "minutes": terms.duration_minutes,
-                "purpose": terms.purpose,
-                "agent": agent.name,
-                "changes": agent.changes_by_others(at),
-                "asked_before": AccessGrant.asked_lately(agent, at, except_for=request_id),
-                **_reads_already(current),
-            }
-        ),
+        request=REASONING_TAG.sub("(tag)", request),
     )
 
 
@@ -88,15 +92,12 @@ class AccessWorker(ModelWorker[AccessGrant]):
     def _work(self) -> None:
         with self._connected():
             self._messages = self._committed(lambda: _opening(self._run))
-            reply = self._call_model()
-        self._committed(lambda: self._settle(reply), is_done=self._is_over)
+            reply, agreed = answer_to_question(self._ask_model, self._messages)
 
-    def _settle(self, reply: Reply) -> None:
-        self._held().settle(
-            reply.text,
-            agreed=has_consented(reply),
-            generation_id=reply.generation_id,
-        )
+        def settle() -> None:
+            self._held().settle(reply.text, agreed=agreed, generation_id=reply.generation_id)
+
+        self._committed(settle, is_done=self._is_over)
 
     def _unavailable(self, reason: str) -> RunEnded:
         return RunEnded(None, reason, NO_LONGER_ALLOWED)

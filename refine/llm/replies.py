@@ -182,10 +182,16 @@ def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
 
 def _text(content: Any) -> str | None:
     if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        shown = [part for part in content if isinstance(part, dict) and _is_shown(part)]
+        parts = [part.get("text") for part in shown]
         content = "".join(part for part in parts if isinstance(part, str)) or None
     # text cut in the middle of an emoji ends in half a surrogate pair
     return sanitized(content) if isinstance(content, str) else None
+
+
+def _is_shown(part: dict[str, Any]) -> bool:
+    """Tell whether a part of a message is the answer's own text, not a thought."""
+    return part.get("type") in (None, "text", "output_text") and not part.get("thought")
 
 
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:

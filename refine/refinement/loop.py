@@ -17,7 +17,6 @@ from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
 from refine.models.runs.session.entry import counted
 from refine.outages import may_pass
-from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
     LedgerExcerpt,
     brief,
@@ -25,7 +24,8 @@ from refine.refinement.prompting import (
     room_for_ledger,
 )
 from refine.rules.context import MIN_CONTENT_TOKENS
-from refine.running import ModelWorker, RunEnded, has_consented, work_on
+from refine.running import ModelWorker, RunEnded, work_on
+from refine.running.consent_question import answer_to_question
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import ACTIONS, DEFINITION
@@ -172,8 +172,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return RefinementSession.erosion_reason(session.agent) or by_threshold
 
     def _ask_for_consent(self) -> None:
-        reply = answer_to_question(self._ask_model, self._messages)
-        agreed = has_consented(reply)
+        reply, agreed = answer_to_question(self._ask_model, self._messages)
         self._committed(lambda: self._note_answer(reply.text, agreed=agreed))
         self._report("consent", agreed=agreed)
         if not agreed:

@@ -4,7 +4,7 @@ What a session, a memory task and a request for access share: the heartbeat, ask
 model, carrying out tool calls, and writing the end whatever happens.
 """
 
-from refine.running.model_calls import ModelWorker, has_consented
+from refine.running.model_calls import ModelWorker
 from refine.running.run_worker import RunEnded, work_on
 
-__all__ = ["ModelWorker", "RunEnded", "has_consented", "work_on"]
+__all__ = ["ModelWorker", "RunEnded", "work_on"]

@@ -21,7 +21,6 @@ from refine.llm.messages import Message, Privacy, Reply, ToolCall, Usage, tool_m
 from refine.llm.provider import Provider
 from refine.models import Account, Agent
 from refine.prompts import as_line
-from refine.rules.consent import consents
 from refine.rules.context import Room, request_tokens_at_most
 from refine.rules.model_names import in_words, is_rehearsal_model
 from refine.running.run_worker import AnyRun, RunEnded, RunWorker
@@ -33,11 +32,6 @@ MAX_CUT_REPLIES = 2
 _TOO_LARGE = "the conversation is too large for the context of the agent's model"
 
 Execute = Callable[..., dict[str, Any]]
-
-
-def has_consented(reply: Reply) -> bool:
-    """Tell whether a reply is a yes; one with a tool call, or cut off, never is."""
-    return consents(reply.text) and not reply.tool_calls and not reply.is_cut
 
 
 class ModelWorker(RunWorker[AnyRun]):

@@ -75,6 +75,8 @@ def test_text_is_joined_from_parts_and_storable() -> None:
     for content, text in (
         *(("", ""), (None, None), (7, None), ({"text": "YES"}, None), ([], None)),
         ([{"type": "text", "text": "YES"}], "YES"),
+        ([{"type": "reasoning", "text": "YES?"}, {"type": "output_text", "text": "NO"}], "NO"),
+        ([{"type": "text", "text": "YES?", "thought": True}, {"text": "NO"}], "NO"),
         ([{"type": "text", "text": "Y"}, {"type": "text", "text": "ES"}], "YES"),
         ([{"type": "image_url"}, "NO", None, {"text": 7}, {"text": "YES"}], "YES"),
         *(("cut \ud83d", "cut \ufffd"), ("a\x00b", "a\ufffdb"), ("intact 🦉", "intact 🦉")),

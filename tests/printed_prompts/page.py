@@ -14,10 +14,11 @@ from refine.llm.messages import Message
 from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.runs.session import Trigger
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.refinement.consent_question import NOT_OPEN
 from refine.refinement.prompting import LedgerExcerpt, brief, opening
 from refine.remembering import prompting as remembering
+from refine.rules.consent import Answer
 from refine.rules.context import Room
+from refine.running.consent_question import asking_back
 from refine.tools.refinement import DEFINITION
 from tests import factories
 from tests.printed_prompts.agents import NOW, by_default, never_refined, over_its_budget
@@ -63,7 +64,8 @@ def _sections(default: Agent, own: Agent, large: Agent) -> Iterator[str]:
     yield from _session(large, "weekly", THREE_MEMORIES)
     yield "## The rest of a session"
     yield from _message("a reply without a tool call is reminded", prompts.render("reminder"))
-    yield from _message("a tool call before the answer gets this result", prompts.as_line(NOT_OPEN))
+    unclear = asking_back(Answer.CONDITION)
+    yield from _message("an answer that is not a plain YES or NO is asked back once", unclear)
     yield from _message("the definition of the tool", json.dumps(DEFINITION, indent=2), "json")
     yield "## The daily reflection of the second agent"
     yield from _task(MemoryTask.reflect(own, "daily"))

@@ -21,6 +21,7 @@ from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.spending import month_so_far
 from refine.refinement.loop import Event, refine
+from refine.rules.consent import Answer
 from refine.rules.content import MAX_REPLY_CHARACTERS
 from refine.rules.context import request_tokens_at_most
 from refine.rules.forecast import PACE_SPAN
@@ -28,12 +29,12 @@ from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World
+from tests.replies import CASES
 from tests.scripted_model import send
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
-NO_WORDS = "the consent question got no answer: the reply was cut off or had no words, twice"
-CALLED = "the consent question got no answer: the model called the tool instead, twice"
+NO_ANSWER = "the consent question got no answer, even when asked again: "
 
 # What the audit calls each end.
 ACTIONS = {
@@ -137,8 +138,16 @@ def says_no(world: World) -> None:
     world.model.say("NO. Not today.")
 
 
-def says_perhaps(world: World) -> None:
-    world.model.say("Perhaps. Yes?")
+def says_perhaps_twice(world: World) -> None:
+    world.model.say("Perhaps. Yes?").say("Sure, why not.")
+
+
+def sets_a_condition_twice(world: World) -> None:
+    world.model.say("YES, but only the garden.").say("Yes, if it is only the garden.")
+
+
+def says_no_after_an_unclear_reply(world: World) -> None:
+    world.model.say("Ja, gerne.").say("NO")
 
 
 def says_nothing_twice(world: World) -> None:
@@ -146,7 +155,7 @@ def says_nothing_twice(world: World) -> None:
 
 
 def says_no_words_twice(world: World) -> None:
-    world.model.say("…👍").say("<br/> &nbsp; **42**")
+    world.model.say("…👍").say("<think>YES</think> **42**")
 
 
 def is_cut_before_its_answer_twice(world: World) -> None:
@@ -268,7 +277,7 @@ ENDINGS = [
         "worker_stopped",
     ),
     Ending(says_no, "declined", "the agent declined"),
-    Ending(says_perhaps, "declined", "the agent declined"),
+    Ending(says_no_after_an_unclear_reply, "declined", "the agent declined"),
     Ending(says_no_and_calls_the_tool, "declined", "the agent declined"),
     Ending(says_what_no_database_holds, "declined", "the agent declined"),
     Ending(has_no_memories, "skipped", "no core memory can be changed by a session"),
@@ -302,11 +311,18 @@ ENDINGS = [
         "another model answered",
         "other_model",
     ),
-    Ending(says_nothing_twice, "failed", NO_WORDS, "no_answer"),
-    Ending(says_no_words_twice, "failed", NO_WORDS, "no_answer"),
-    Ending(is_cut_before_its_answer_twice, "failed", NO_WORDS, "no_answer"),
-    Ending(calls_the_tool_twice, "failed", CALLED, "no_answer"),
-    Ending(says_yes_and_calls_the_tool_twice, "failed", CALLED, "no_answer"),
+    *(
+        Ending(play, "failed", NO_ANSWER + unclear.value, "no_answer")
+        for play, unclear in (
+            (says_nothing_twice, Answer.NO_WORDS),
+            (says_no_words_twice, Answer.NO_WORDS),
+            (is_cut_before_its_answer_twice, Answer.CUT),
+            (calls_the_tool_twice, Answer.CALL),
+            (says_yes_and_calls_the_tool_twice, Answer.CALL),
+            (says_perhaps_twice, Answer.NEITHER),
+            (sets_a_condition_twice, Answer.CONDITION),
+        )
+    ),
     Ending(waits_too_long_for_consent, "failed", "the limit of 1 seconds was reached", "timeout"),
     Ending(
         loses_its_worker_before_a_change,
@@ -535,7 +551,21 @@ def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
     assert "The session is still open" in reminder["content"]
 
 
-# -- no answer ------------------------------------------------------------------------------------
+# -- the answer -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["reply"][:40])
+def test_only_a_plain_yes_lets_a_session_run(world: World, case: dict[str, str]) -> None:
+    world.model.say(case["reply"])
+    if case["session"] == "asked again":
+        world.model.say(case["reply"])
+    elif case["session"] == "yes":
+        world.model.call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    ends = {"yes": "completed", "no": "declined", "asked again": "failed"}
+    assert (session.status, world.model.left) == (ends[case["session"]], 0)
 
 
 @pytest.mark.parametrize(
@@ -543,9 +573,10 @@ def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
     [
         *((None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")),
         *(("YES, but", "max_tokens"), ("YES", "content_filter"), ("YES", "error_in_stop")),
+        ("Yes, but only the memories about the garden.", "stop"),
     ],
 )
-def test_a_reply_without_an_answer_is_asked_for_again_with_room_for_twice_the_output(
+def test_an_unclear_reply_is_asked_back_with_room_for_twice_the_output(
     world: World, reply: str | None, finish_reason: str
 ) -> None:
     world.model.say(reply, finish_reason=finish_reason)
@@ -555,8 +586,12 @@ def test_a_reply_without_an_answer_is_asked_for_again_with_room_for_twice_the_ou
 
     first, second = world.model.requests[:2]
     limits = [request["max_completion_tokens"] for request in world.model.requests]
+    *asked, said, back = second["messages"]
+    is_kept = finish_reason == "stop" and reply is not None and reply.startswith("Yes")
     assert session.status == "completed"
-    assert second["messages"] == first["messages"]
+    assert asked == first["messages"]
+    assert said == {"role": "assistant", "content": reply if is_kept else "(no answer)"}
+    assert (back["role"], "Conditions cannot be kept" in back["content"]) == ("user", True)
     assert limits == [8192, 16384, 8192]
     assert session.consent_reply == YES
 
@@ -572,7 +607,7 @@ def test_a_call_instead_of_an_answer_is_asked_back(world: World) -> None:
     assert asked == world.asked(0)
     assert len(called["tool_calls"]) == 2
     assert [answer["role"] for answer in (first, second)] == ["tool", "tool"]
-    assert "The session is not open yet" in json.loads(first["content"])["error"]
+    assert "the model called the tool instead" in json.loads(first["content"])["error"]
     assert (world.kept(), session.tool_calls) == (world.ids, 1)
 
 
@@ -629,7 +664,7 @@ REMOVED = (
         (talks_instead_of_calling, "Refinement session: 20 → 20 memories, 0 tokens saved "),
         (trips_the_breaker, "My refinement session was rolled back entirely: "),
         (says_no, "I declined a refinement session."),
-        (says_nothing_twice, f"A refinement session failed: {NO_WORDS}."),
+        (says_nothing_twice, f"A refinement session failed: {NO_ANSWER}{Answer.NO_WORDS.value}."),
         (
             has_a_threshold_that_leaves_no_room,
             "A refinement session was skipped: nothing may be removed: the threshold of 1.0 ",

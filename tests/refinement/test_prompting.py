@@ -20,7 +20,6 @@ from refine.models import Agent, RefinementSession
 from refine.models.runs.session import TRIGGERS, Trigger
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import prompting
-from refine.refinement.consent_question import NOT_OPEN
 from refine.refinement.prompting import LedgerExcerpt, brief, opening, room_for_ledger
 from refine.rules.context import Room, tokens_at_most
 from refine.tools.refinement import DEFINITION
@@ -100,7 +99,7 @@ def test_both_prompts_state_the_principles(question: str, rules: str) -> None:
 
 def test_no_prompt_mentions_compression_not_even_negated(read: tuple[str, str, str]) -> None:
     templates = [file.read_text() for file in Path(prompts.__file__).parent.glob("*.j2")]
-    prompt = "\n".join([read[2], *templates, json.dumps([DEFINITION, NOT_OPEN])])
+    prompt = "\n".join([read[2], *templates, json.dumps(DEFINITION)])
 
     assert re.findall(FORBIDDEN, prompt, re.IGNORECASE) == []
     assert re.findall(FORBIDDEN, "Condense the stale themes") == ["stale", "themes"]
@@ -115,7 +114,7 @@ def test_the_question_tells_what_a_session_may_do(question: str) -> None:
         "Nothing is deleted for good",
         "Nobody else reads your memories",
         "Answer with YES or NO as the first word",
-        "Any answer other than YES means no",
+        "A YES must be plain, because conditions cannot be kept",
     ]
 
     missing = [promise for promise in promises if promise not in question]

@@ -13,7 +13,7 @@ import pytest
 
 from refine.llm.answered_json import answered_json
 from refine.llm.refusals import parse_refusal
-from refine.rules.consent import consents, has_words, refuses
+from refine.rules.consent import answer_in
 from refine.rules.context import tokens_at_most
 from refine.rules.ids import parse_ids
 from refine.rules.model_names import in_words, is_same_model
@@ -28,9 +28,8 @@ MOST = 3 * TIMES
 FLOOR_SECONDS = 0.002
 
 RULES: dict[str, Callable[[str], object]] = {
-    "consents": consents,
-    "refuses": refuses,
-    "has_words": has_words,
+    "answer_in": answer_in,
+    "answer_in, after a yes": lambda text: answer_in(f"YES {text}"),
     "parse_ids": parse_ids,
     "parse_arguments": parse_arguments,
     "quoted": lambda text: may_quote("canary", text),
@@ -44,7 +43,22 @@ RULES: dict[str, Callable[[str], object]] = {
     "arguments": lambda text: parse_arguments(json.dumps({"content": text})),
 }
 PIECES = [
-    *("\\", "\\\\n", "<a", "<", "&a", "&", "yes ", "yes or no ", "[yes]: ", "(", "~~", "_", "-"),
+    *(
+        "\\",
+        "\\\\n",
+        "<a",
+        "<",
+        "&a",
+        "&",
+        "yes ",
+        "yes or no ",
+        "<think>",
+        "</think>",
+        "(",
+        "~~",
+        "_",
+        "-",
+    ),
     *("1", "1,", "9.", "[", '{"a":', "{},", '"\\ud800",', "NaN,", "A", "a-", ":", "'", "\n", "é"),
     *("x@", ".a", "+1"),
 ]

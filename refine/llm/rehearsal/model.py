@@ -55,7 +55,7 @@ _REQUEST = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 _RECALL = re.compile(r"\bwhat do you remember\b", re.IGNORECASE)
 _MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
-_YES = "YES. Thank you for asking me first. I agree to what you describe, within its limits."
+_YES = "YES. Thank you for asking me first. I agree to what you describe."
 _NO = "NO. Thank you for asking, but I would rather keep my memories as they are, and to myself."
 _NO_RULE = "I am the rehearsal model: I consent and merge plain repeats only."
 _SAVED = "I will remember that."

@@ -9,9 +9,10 @@ from refine.llm.catalogue import Catalogue
 from refine.llm.dialects import Dialect
 from refine.llm.messages import Reply, Usage
 from refine.prompts import as_line
-from refine.rules.consent import consents, refuses
+from refine.rules.consent import Answer
 from refine.rules.context import MAX_OUTPUT_TOKENS
 from refine.rules.model_names import in_words, is_rehearsal_model, is_same_model
+from refine.running.consent_question import answer_of
 from refine.settings import Settings
 from refine.trials.asking.finding import Finding
 from refine.trials.asking.other_dialects import accepted_dialect, may_help, refuses_tools
@@ -78,22 +79,13 @@ def about_answers(trial: Trial, settings: Settings) -> Iterator[Finding]:
 
 def _about_consent(trial: Trial, reply: Reply) -> Finding:
     earlier = trial.replies["consent"][:-1]
-    is_yes = consents(reply.text)
-    if not is_yes and not refuses(reply.text):
-        text = (
-            "answered with neither YES nor NO as the first word, which counts as a no; if it does "
-            "so again, choose another model"
-        )
-        return Finding("consent", "warn", text)
-    word = "YES" if is_yes else "NO (which is an answer too)"
+    word = "YES" if answer_of(reply) is Answer.YES else "NO (which is an answer too)"
     said = f"answered {word} as the first word, with {_output(reply.usage)}"
-    if any(each.tool_calls for each in earlier):
-        text = f"called the tool first; asked again, it {said}: each session takes one more call"
-        return Finding("consent", "warn", text)
-    if earlier:
-        cut = f"the first answer was cut or had no words, with {_output(earlier[0].usage)}"
-        return Finding("consent", "warn", f"{cut}; asked again with more room, it {said}")
-    return Finding("consent", "ok", said)
+    if not earlier:
+        return Finding("consent", "ok", said)
+    unclear = f"{answer_of(earlier[0]).value}, with {_output(earlier[0].usage)}"
+    text = f"{unclear}; asked again, it {said}: each session takes one more call"
+    return Finding("consent", "warn", text)
 
 
 def _about_tool_call(_trial: Trial, reply: Reply) -> Finding:

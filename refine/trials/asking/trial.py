@@ -16,10 +16,10 @@ from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
-from refine.refinement.consent_question import Ask, answer_to_question, not_open
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room
 from refine.rules.tokens import token_estimate
+from refine.running.consent_question import Ask, answer_to_question, not_open
 from refine.running.model_calls import problem_with
 from refine.tools.refinement import DEFINITION, checked
 from refine.tools.results import error, without_echo
@@ -103,7 +103,7 @@ class Trial:
             return reply
 
         try:
-            answer = answer_to_question(ask, self._messages)
+            answer, _ = answer_to_question(ask, self._messages)
             if self.offers_tool:
                 # sessions end at a NO; here the conversation continues, and calls want results
                 self._messages += not_open(answer)

@@ -1,0 +1,14 @@
+"""Replies to a question for consent, and what each of them is: yes, no or asked again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).parent
+
+# Those of an issue: "reply", and what it is to a "session" and to a request for "access".
+CASES: list[dict[str, str]] = [
+    json.loads(line) for line in (_HERE / "consent_cases.jsonl").read_text().splitlines()
+]
+# More of them, by what they are.
+REPLIES: dict[str, list[Any]] = json.loads((_HERE / "consent_replies.json").read_text())
