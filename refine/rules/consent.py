@@ -18,7 +18,7 @@ class Answer(Enum):
     NO_WORDS = "the reply had no words"
     NEITHER = "the reply did not begin with YES or NO"
     BOTH = "the reply said YES, and also no or not"
-    CONDITION = "the reply said YES, and then a condition or a limit"
+    CONDITION = "the reply said YES, and then a word that may limit it"
     DOUBTFUL = "the reply said YES, with marks or letters that can mean something else"
 
 
@@ -33,42 +33,36 @@ REASONING_TAG = re.compile(
 # The question's own words, repeated before an answer.
 _QUESTION = re.compile(r"[\W_]*yes[\W_]+or[\W_]+no[\W_]*?[?:]", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
-_PART_OF_WORD = re.compile(r"[^\W_]+(?:['’]t\b)?")
 _LETTER = re.compile(r"[^\W\d_]")
 # Crossed out, left unticked, put in question, in a tag; letters of which the words are not known.
 _DOUBTFUL = re.compile(r"~~|[<?？؟=≠¬❌✗✘✖🚫⛔👎☐□▢○◯⬜]|\[\s*\]|\(\s*\)|[^\W\d_A-Za-zÀ-ɏ]")
 # Behind a yes that is only quoted, if more words follow.
 _CLOSING = "\"'`“”‘’„«»)]}>"
 
-_NEGATIONS = frozenset(
-    """
-    no not never none nothing nobody nowhere neither nor cannot cant dont wont without nope nah nay
-    refuse refuses refused refusal decline declines declined reject deny disagree object objection
-    objections oppose withhold withdraw rather against unwilling reluctant hesitate uncomfortable
-    sorry regret unfortunately afraid wrong false mistake joke stop skip cancel postpone 0 zero
-    nein nicht nichts kein keine keinen keiner nie niemals ohne leider lieber ablehne verweigere
-    non ne pas jamais sans rien nunca jamás sin nada rechazo niego não nao jamais sem recuso nego
-    mai senza rifiuto nee niet geen nooit zonder weiger nej inte aldrig utan nei ikke aldri uten
-    nigdy bez odmawiam hayır hayir değil degil yok asla
-    """.split()
-)
-_CONDITIONS = frozenset(
-    """
-    but only if unless except excepting exception exceptions exclude excluding exclusively provided
-    providing condition conditions conditional conditionally conditioned assuming supposing however
-    although though yet when whenever once until till before after whether either or vs versus
-    depending depends subject just merely solely limit limits limited restrict restricted most
-    maximum max minute minutes hour hours later tomorrow maybe perhaps possibly might long part
-    parts partly partially some those ones about leave alone untouched must promise caveat instead
-    reservation reservations
-    aber nur wenn falls sofern solange außer ausser jedoch bedingung vorausgesetzt bis bevor nachdem
-    oder vielleicht mais seulement uniquement si sauf tant jusque jusqu ou peut excepté pourvu pero
-    solo sólo solamente únicamente salvo excepto siempre condición menos hasta cuando aunque quizás
-    mas só somente apenas se exceto desde até quando talvez embora ma soltanto tranne purché eccetto
-    però forse maar alleen als tenzij behalve mits tot wanneer misschien slechts men bara endast om
-    utom förutsatt när kanske kun hvis medmindre ale tylko jeśli jeżeli oprócz chyba gdy ama fakat
-    sadece yalnızca eğer ancak
-    """.split()
+# Denies a yes, or limits it, in languages that answer YES when they are asked to.
+_NO = re.compile(r"(?<![^\W_])(?:no|not|cannot)(?![^\W_])|n['’]t\b", re.IGNORECASE)
+_LIMIT = re.compile(
+    r"""(?<![^\W_])(?:
+    never|none|nothing|nobody|nowhere|neither|nor|cant|dont|wont|without|nope|nah|nay|0|zero
+    |(?:refus|declin|reject|den[iy]|disagree|object|oppos|withh|withdr|hesita|regret|except|exclu
+    |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial)\w*
+    |rather|against|unwilling|reluctant|uncomfortable|sorry|unfortunately|afraid|wrong|false|mistake
+    |joke|stop|skip|but|only|if|unless|however|although|though|yet|when|whenever|once|until|till
+    |before|after|whether|either|or|vs|versus|subject|just|merely|solely|most|max|maximum|minutes?
+    |hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones|about
+    |leave|alone|untouched|must|promise|caveat|instead
+    |nein|nichts?|kein\w*|nie|niemals|ohne|leider|lieber|ablehne?|lehne|verweigere|aber|nur|wenn
+    |falls|sofern|solange|außer|jedoch|bedingung|vorausgesetzt|bis|bevor|nachdem|oder|vielleicht
+    |non|ne|pas|jamais|sans|rien|mais|seulement|uniquement|si|sauf|tant|jusqu\w*|ou|peut|pourvu
+    |nunca|jamás|sin|nada|pero|sol[oa]|sólo|solamente|únicamente|salvo|siempre|condición|menos|hasta
+    |cuando|aunque|quizás|não|sem|mas|só|somente|apenas|se|exceto|desde|até|quando|talvez|embora
+    |mai|senza|ma|soltanto|tranne|purché|eccetto|però|forse
+    |nee|niet|geen|nooit|zonder|maar|alleen|als|tenzij|behalve|mits|tot|wanneer|misschien|slechts
+    |nej|inte|aldrig|utan|men|bara|endast|om|när|nei|ikke|aldri|uten|kanskje|kun|hvis|medmindre
+    |nigdy|bez|ale|tylko|jeśli|jeżeli|oprócz|chyba|gdy
+    |hayır|değil|yok|asla|ama|fakat|sadece|yalnızca|eğer|ancak
+    )(?![^\W_])""",
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -98,12 +92,11 @@ def answer_in(text: str | None, *, is_cut: bool = False, is_call: bool = False) 
 
 def _kind_of_yes(said: str, rest: str) -> Answer:
     """Return what a reply says that begins with YES, and goes on with ``rest``."""
-    words = {part.lower() for part in _PART_OF_WORD.findall(rest)}
-    if not words.isdisjoint(_NEGATIONS) or any(word.endswith(("n't", "n’t")) for word in words):
+    if _NO.search(rest) is not None:
         return Answer.BOTH
-    if not words.isdisjoint(_CONDITIONS):
+    if _LIMIT.search(rest) is not None:
         return Answer.CONDITION
-    is_quoted = bool(words) and rest[0] in _CLOSING
+    is_quoted = rest[:1] in _CLOSING and _LETTER.search(rest) is not None
     is_hidden = any(unicodedata.category(each) in ("Mn", "Me", "Cf") for each in said)
     if is_quoted or is_hidden or _DOUBTFUL.search(said) is not None:
         return Answer.DOUBTFUL
