@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from refine.errors import InvalidValue
+from refine.rules.strict_json import strict_json
 
 # Far more than one merge takes, and far fewer than a database takes in a list.
 MAX_IDS = 1_000
@@ -34,11 +36,14 @@ def best_matches(
 
 
 def parse_ids(value: object) -> list[int]:
-    """Return the distinct ids in their order; accepts 7, "7", "#7", "7, 9" and [7, 9].
+    """Return the distinct ids in their order; accepts 7, "7", "#7", "7, 9", [7, 9] and "[7, 9]".
 
     Raises InvalidValue, which quotes nothing, for everything else, such as ``True``, ``1.0``,
     ``"1abc"``, ``[]`` and ids below 1.
     """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(InvalidValue):
+            value = strict_json(value, max_bytes=MAX_IDS * (_MAX_ID_DIGITS + 2))
     if isinstance(value, str):
         parts: list[object] = [part.strip() for part in value.split(",")]
     elif isinstance(value, list):

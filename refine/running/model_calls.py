@@ -6,6 +6,7 @@ No transaction is open while the model is asked.
 import dataclasses
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -28,6 +29,7 @@ from refine.tools.results import error, unknown_parameter, without_echo
 
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
+MAX_EQUAL_REFUSALS = 3
 
 _TOO_LARGE = "the conversation is too large for the context of the agent's model"
 
@@ -43,6 +45,8 @@ class ModelWorker(RunWorker[AnyRun]):
     _execute: Execute
     _definition: dict[str, Any] | None = None
     _turns = _cut_replies = 0
+    # In which turns calls were refused since one was carried out, why, and what may be shown of it.
+    _refusals: frozenset[tuple[int, str, str]] = frozenset()
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
@@ -54,22 +58,25 @@ class ModelWorker(RunWorker[AnyRun]):
             yield
 
     def _turn(self) -> Reply:
-        """Ask for one more turn; RunEnded at the limit of turns."""
+        """Ask for one more turn; RunEnded at the limit of turns, or of refusals."""
+        self._check_refusals()
         if self._turns >= self._settings.max_turns:
             limit = self._settings.max_turns
             raise RunEnded("incomplete", f"the limit of {limit} turns was reached")
         self._turns += 1
-        reply = self._call_model()
+        reply = self._ask_model()
+        self._messages.append(reply.message)
         self._cut_replies += reply.is_cut
         if self._cut_replies > MAX_CUT_REPLIES:
             raise RunEnded("incomplete", "the model's answers were cut off")
         return reply
 
-    def _call_model(self) -> Reply:
-        """Ask for the next message, and add it to the conversation."""
-        reply = self._ask_model()
-        self._messages.append(reply.message)
-        return reply
+    def _check_refusals(self) -> None:
+        """End the run as failed if its model repeats mistakes, each of which costs a call."""
+        for (_, shown), times in Counter(refusal[1:] for refusal in self._refusals).items():
+            if times >= MAX_EQUAL_REFUSALS:
+                reason = f"the model's calls were refused {times} times for the same reason{shown}"
+                raise RunEnded(None, reason, "refused_calls")
 
     def _ask_model(self, times: int = 1, only_words: bool = False) -> Reply:
         """Return the model's next message; no transaction is open meanwhile, its cost is counted.
@@ -189,7 +196,17 @@ class ModelWorker(RunWorker[AnyRun]):
         problem = problem_with(call, self._definition or {})
         result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
         self._messages.append(tool_message(call, as_line(without_echo(result, call.arguments))))
+        self._note_refusal(result, problem)
         return result
+
+    def _note_refusal(self, result: dict[str, Any], problem: str | None) -> None:
+        if result["type"] != "error":
+            self._refusals = frozenset()
+            return
+        # an error quotes the action that the model invented, and others name ids and words
+        why = "unknown action" if "allowed_actions" in result else result["error"]
+        shown = f": {problem}" if problem is not None else ""
+        self._refusals |= {(self._turns, why, shown)}
 
     def _refuse(self, problem: str) -> dict[str, Any]:
         """Return the result of a call that never reached the tool."""

@@ -34,6 +34,7 @@ from tests.scripted_model import send
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
+REFUSED = "the model's calls were refused 3 times for the same reason"
 NO_ANSWER = "the consent question got no answer, even when asked again: "
 
 # What the audit calls each end.
@@ -127,6 +128,36 @@ def is_cut_three_times(world: World) -> None:
     world.model.say(YES)
     for _ in range(3):
         world.model.calls({"action": "search", "query": "a"}, finish_reason="length")
+
+
+def calls(world: World, name: str, *arguments: dict[str, Any] | str) -> None:
+    world.model.tool = name
+    world.model.calls(*arguments)
+    world.model.tool = "refinement"
+
+
+def garbles_the_tools_name(world: World) -> None:
+    world.model.say(YES)
+    for number in range(3):
+        calls(world, f"refinement<|canary-{number}|>", {"action": "search", "query": "a"})
+
+
+def garbles_calls_in_turns(world: World) -> None:
+    world.model.say(YES)
+    for _ in range(3):
+        world.model.calls("{canary").call("search", canary="a").call("canary")
+
+
+def invents_actions_after_a_change(world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0])
+    for action in ("canary", "sing", ""):
+        world.model.call(action)
+
+
+def repeats_a_refused_call(world: World) -> None:
+    world.model.say(YES)
+    for _ in range(3):
+        world.model.call("delete", id=f"{world.ids[0]} canary")
 
 
 def loses_its_worker_after_a_change(world: World) -> None:
@@ -270,6 +301,20 @@ ENDINGS = [
         "unauthorized",
     ),
     Ending(is_cut_three_times, "incomplete", "the model's answers were cut off"),
+    Ending(
+        garbles_the_tools_name,
+        "failed",
+        f"{REFUSED}: unknown tool; the only tool is refinement",
+        "refused_calls",
+    ),
+    Ending(
+        garbles_calls_in_turns,
+        "failed",
+        f"{REFUSED}: arguments must be valid JSON; nothing was done",
+        "refused_calls",
+    ),
+    Ending(invents_actions_after_a_change, "incomplete", REFUSED, "refused_calls"),
+    Ending(repeats_a_refused_call, "failed", REFUSED, "refused_calls"),
     Ending(
         loses_its_worker_after_a_change,
         "incomplete",

@@ -24,7 +24,10 @@ anything = st.recursive(
 
 def test_reads_ids_as_models_write_them() -> None:
     seven = [7, "7", "#7", " #7 ", "007", [7], [7, "7", "#7"]]
-    seven_and_nine = ["7, 9", "7,9", "#7, #9", [7, 9], ["7", "#9"], [7, "7", "#7", 9, 7]]
+    seven_and_nine = [
+        *("7, 9", "7,9", "#7, #9", [7, 9], ["7", "#9"], [7, "7", "#7", 9, 7]),
+        *("[7, 9]", " [7,9]\n", '["7", "#9"]', "[7, 7, 9]"),
+    ]
 
     assert [written for written in seven if parse_ids(written) != [7]] == []
     assert [written for written in seven_and_nine if parse_ids(written) != [7, 9]] == []
@@ -48,7 +51,9 @@ def test_refuses_everything_else() -> None:
             10**5000,
             -(10**5000),
         ),
-        *cases("|-7|+7|0|#0|1abc|abc|#|##7|# 7|7#|7,,9|,7|7,|7;9|7 9|7-9|[7, 9]|7.0|1e3|0x7"),
+        *cases(
+            "|-7|+7|0|#0|1abc|abc|#|##7|# 7|7#|7,,9|,7|7,|7;9|7 9|7-9|[7 9]|[7, 9|7, 9]|[]|[7,]|[7.0]|[true]|[[7, 9]]|[#7]|(7, 9)|7.0|1e3|0x7"
+        ),
         *cases("1_000|１|７|٧|²|Ⅶ|#７|7\x00|7\n8"),
         *(" ", str(10**18), "9" * 5_000, ["7", "canary"]),
     ]
