@@ -48,8 +48,9 @@ _LIMIT = re.compile(
     |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial)\w*
     |rather|against|unwilling|reluctant|uncomfortable|sorry|unfortunately|afraid|wrong|false|mistake
     |joke|stop|skip|but|only|if|unless|however|although|though|yet|when|whenever|once|until|till
-    |before|after|whether|either|or|vs|versus|subject|just|merely|solely|most|max|maximum|minutes?
-    |hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones|about
+    |before|after(?!\s+all\b)|whether|either|or|vs|versus|subject|just|merely|solely|most|max
+    |maximum|minutes?
+    |hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones|memor\w+\s+about
     |leave|alone|untouched|must|promise|caveat|instead
     |nein|nichts?|kein\w*|nie|niemals|ohne|leider|lieber|ablehne?|lehne|verweigere|aber|nur|wenn
     |falls|sofern|solange|außer|jedoch|bedingung|vorausgesetzt|bis|bevor|nachdem|oder|vielleicht
