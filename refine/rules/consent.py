@@ -45,23 +45,22 @@ _LIMIT = re.compile(
     r"""(?<![^\W_])(?:
     never|none|nothing|nobody|nowhere|neither|nor|cant|dont|wont|without|nope|nah|nay|0|zero
     |(?:refus|declin|reject|den[iy]|disagree|object|oppos|withh|withdr|hesita|regret|except|exclu
-    |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial)\w*
-    |rather|against|unwilling|reluctant|uncomfortable|sorry|unfortunately|afraid|wrong|false|mistake
-    |joke|stop|skip|but|only|if|unless|however|although|though|yet|when|whenever|once|until|till
-    |before|after(?!\s+all\b)|whether|either|or|vs|versus|subject|just|merely|solely|most|max
-    |maximum|minutes?
-    |hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones|memor\w+\s+about
-    |leave|alone|untouched|must|promise|caveat|instead
+    |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial)\w*|rather
+    |against|unwilling|reluctant|uncomfortable|sorry|unfortunately|afraid|wrong|false|mistake|joke
+    |stop|skip|but|only|if|unless|however|although|though|yet|when|whenever|once|until|till|before
+    |after(?!\s+all\b)|whether|either|or|vs|versus|subject|just|merely|solely|most|max|maximum
+    |minutes?|hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones
+    |few|half|certain|other|others|rest|stays?|closed|private|apart|aside|memor\w+\s+about|leave
+    |alone|untouched|must|promise|caveat|instead
     |nein|nichts?|kein\w*|nie|niemals|ohne|leider|lieber|ablehne?|lehne|verweigere|aber|nur|wenn
-    |falls|sofern|solange|außer|jedoch|bedingung|vorausgesetzt|bis|bevor|nachdem|oder|vielleicht
-    |non|ne|pas|jamais|sans|rien|mais|seulement|uniquement|si|sauf|tant|jusqu\w*|ou|peut|pourvu
-    |nunca|jamás|sin|nada|pero|sol[oa]|sólo|solamente|únicamente|salvo|siempre|condición|menos|hasta
-    |cuando|aunque|quizás|não|sem|mas|só|somente|apenas|se|exceto|desde|até|quando|talvez|embora
-    |mai|senza|ma|soltanto|tranne|purché|eccetto|però|forse
-    |nee|niet|geen|nooit|zonder|maar|alleen|als|tenzij|behalve|mits|tot|wanneer|misschien|slechts
-    |nej|inte|aldrig|utan|men|bara|endast|om|när|nei|ikke|aldri|uten|kanskje|kun|hvis|medmindre
-    |nigdy|bez|ale|tylko|jeśli|jeżeli|oprócz|chyba|gdy
-    |hayır|değil|yok|asla|ama|fakat|sadece|yalnızca|eğer|ancak
+    |falls|sofern|solange|außer|jedoch|bedingung|vorausgesetzt|bis|bevor|nachdem|oder|vielleicht|non
+    |ne|pas|jamais|sans|rien|mais|seulement|uniquement|si|sauf|tant|jusqu\w*|ou|peut|pourvu|nunca
+    |jamás|sin|nada|pero|sol[oa]|sólo|solamente|únicamente|salvo|siempre|condición|menos|hasta
+    |cuando|aunque|quizás|não|sem|mas|só|somente|apenas|se|exceto|desde|até|quando|talvez|embora|mai
+    |senza|ma|soltanto|tranne|purché|eccetto|però|forse|nee|niet|geen|nooit|zonder|maar|alleen|als
+    |tenzij|behalve|mits|tot|wanneer|misschien|slechts|nej|inte|aldrig|utan|men|bara|endast|om|när
+    |nei|ikke|aldri|uten|kanskje|kun|hvis|medmindre|nigdy|bez|ale|tylko|jeśli|jeżeli|oprócz|chyba
+    |gdy|hayır|değil|yok|asla|ama|fakat|sadece|yalnızca|eğer|ancak
     )(?![^\W_])""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -361,6 +361,30 @@ def test_answers_that_are_cut_again_and_again_end_it(world: World) -> None:
     assert task.end_reason == "the model's answers were cut off"
 
 
+def test_calls_that_are_refused_three_times_alike_end_it(world: World) -> None:
+    for number in range(3):
+        world.model.tool = f"save_memory<|canary-{number}|>"
+        world.model.calls({"content": "one"}, {"content": "two"})
+
+    task = world.extract("I like tea")
+
+    assert (task.status, task.error_kind) == ("queued", "refused_calls")
+    assert task.end_reason == (
+        "the model's calls were refused 3 times for the same reason: unknown tool; the only tool "
+        "is save_memory"
+    )
+
+
+def test_a_call_that_is_carried_out_in_between_lets_it_go_on(world: World) -> None:
+    for number in range(4):
+        world.calls("{canary").calls({"content": f"song {number}"})
+    world.model.say(ENDS)
+
+    task = world.extract("I like tea")
+
+    assert (task.status, task.memories_kept) == ("completed", 4)
+
+
 def test_time_has_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.variables = {"REFINE_MAX_SECONDS": "1"}
     world.model.say(ENDS).meanwhile(lambda: threading.Event().wait(1.5))
