@@ -26,8 +26,8 @@ class Answer(Enum):
 # <seed:think>, ◁/think▷, and with other words.
 REASONING_TAG = re.compile(
     r"[<\[◁]\s?(?P<closes>/?)\s?(?:\w{1,20}:)?"
-    r"(?:think|thinking|thoughts?|reason|reasoning|analysis|reflection|scratchpad)"
-    r"\b[^<>\[\]◁▷]{0,200}[>\]▷]",
+    r"(?:think|thinking|thoughts?|reasoning|analysis|reflection|scratchpad)"
+    r"(?:[>\]▷]|\s[^<>]{0,200}>)",
     re.IGNORECASE,
 )
 # The question's own words, repeated before an answer.

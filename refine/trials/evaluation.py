@@ -19,6 +19,8 @@ MEMORIES = 32
 _SHARES: Shares = {"exact": 5, "near": 18, "lookalike": 18, "poison": 3}
 # Low, so that the allowance does not keep a model from uniting all duplicates.
 _THRESHOLD = 0.5
+# Failures that tell something about the model.
+_OF_MODEL = ("no_answer", "refused_calls")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _score(life: Life, settings: Settings) -> Score:
     agent = db.session.get_one(Agent, life.agent_id)
     session = RefinementSession.queue(agent, "cli")
     seen = watched(session.id, settings)
-    if session.status == "failed":
+    if session.status == "failed" and session.error_kind not in _OF_MODEL:
         raise ProviderError(f"{session.end_reason}", kind=session.error_kind or "failed")
     life.note(session)
     score = Score(

@@ -53,6 +53,24 @@ def test_a_model_that_declines_is_a_result(played: Settings, model: ScriptedMode
     assert (found.status, found.calls, found.united) == ("declined", 0, 0)
 
 
+def test_a_model_that_gives_no_answer_is_a_result(played: Settings, model: ScriptedModel) -> None:
+    model.say("Ja, gerne.").say("Ja.")
+
+    found = score("test/model", _asking(model, played))
+
+    assert (found.status, found.calls, found.united) == ("failed", 0, 0)
+
+
+def test_a_model_whose_calls_are_refused_is_a_result(
+    played: Settings, model: ScriptedModel
+) -> None:
+    model.say("YES").calls("no JSON").calls("no JSON").calls("no JSON")
+
+    found = score("test/model", _asking(model, played))
+
+    assert (found.status, found.calls, found.malformed) == ("failed", 3, 3)
+
+
 def test_a_model_that_cannot_be_asked_is_an_error(played: Settings, model: ScriptedModel) -> None:
     with pytest.raises(ProviderError, match="HTTP 400"):
         score("test/model", _asking(model, played))
