@@ -110,6 +110,6 @@ def _opening(grant: AccessGrant) -> list[Message]:
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
     current = AccessGrant.unfinished_of(agent, grant.user)
     return [
-        {"role": "system", "content": agent.effective_system_prompt},
+        {"role": "system", "content": agent.system_message},
         user_message(question(agent, grant.user, terms, current=current, request_id=grant.id)),
     ]

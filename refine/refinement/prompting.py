@@ -1,6 +1,6 @@
 """What a session's model reads: one conversation, everything stable first.
 
-    system      the agent's own system prompt
+    system      a line of the agent's own, and its system prompt
     user        the ledger, then the consent question
     assistant   its answer
     user        the refinement brief
@@ -81,7 +81,7 @@ class LedgerExcerpt:
 
 def room_for_ledger(room: Room, agent: Agent) -> int:
     """Return how many tokens of a model's context the ledger may take."""
-    own = [agent.effective_system_prompt, agent.effective_refinement_prompt]
+    own = [agent.system_message, agent.effective_refinement_prompt]
     return room.for_content([*own, *_journal(agent, clock.now()), *texts_of_every_session()])
 
 
@@ -109,7 +109,7 @@ def opening(
         duplicates_removed=session.duplicates_removed,
         journal=_journal(agent, clock.now()),
     )
-    return first_messages(agent.effective_system_prompt, shown, question, is_marked=is_marked)
+    return first_messages(agent.system_message, shown, question, is_marked=is_marked)
 
 
 def first_messages(

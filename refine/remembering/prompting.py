@@ -1,6 +1,6 @@
 """What the model reads in a memory task: a conversation for each part, one entry per line.
 
-    system      the agent's own system prompt
+    system      a line of the agent's own, and its system prompt
     user        the core memories and the lines, as data; the rules; the agent's own prompt
     assistant   tool calls …, each answered by a tool message
 
@@ -59,7 +59,7 @@ def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
     Core memories take at most half of the room, and never that of the longest line.
     """
     wording = prompts.render(WORDINGS[task.kind].template, **_values(task, Layout([], 0, [[]]), 1))
-    own_texts = [task.agent.effective_system_prompt, wording]
+    own_texts = [task.agent.system_message, wording]
     room_tokens = room.for_content(own_texts)
     kept = db.session.scalars(task.agent.ledger.core())
     memories = [as_line(memory.dated_content()) for memory in kept]
@@ -76,7 +76,7 @@ def opening(task: MemoryTask, layout: Layout, part: int = 1) -> list[Message]:
     """Return the messages with which a part begins; the first is number 1."""
     values = _values(task, layout, part)
     return [
-        {"role": "system", "content": task.agent.effective_system_prompt},
+        {"role": "system", "content": task.agent.system_message},
         user_message(prompts.render(WORDINGS[task.kind].template, **values)),
     ]
 

@@ -412,7 +412,8 @@ def test_it_is_told_who_asks_why_and_for_how_long(world: World) -> None:
     world.ask()
 
     system, asked = asked_of(world)
-    assert system == {"role": "system", "content": "You are Ada, a gardener."}
+    assert system == {"role": "system", "content": world.agent.system_message}
+    assert system["content"].endswith("\n\nYou are Ada, a gardener.")
     assert asked["role"] == "user"
     assert data_of(asked["content"]) == {
         "who": "ines@example.org",
@@ -488,7 +489,7 @@ def test_an_agent_without_a_prompt_is_asked_with_the_default(world: World) -> No
 
     world.ask()
 
-    assert asked_of(world)[0]["content"].startswith("You are an AI agent")
+    assert "\n\nYou are an AI agent" in asked_of(world)[0]["content"]
 
 
 @pytest.mark.parametrize("purpose", INJECTIONS)

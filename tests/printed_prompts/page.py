@@ -1,6 +1,7 @@
 """The page: each conversation whole, message by message."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +30,9 @@ INTRODUCTION = (
     "# Prompts\n\n"
     "What agents' models read, word for word, for three agents. `make prompts` prints this page "
     "from the code, and a test fails if it is out of date. The texts are in `refine/prompts/`.\n\n"
-    "A session is one conversation: the agent's system prompt, its ledger and the question, its "
-    "answer, the brief, then tool calls and their results. Each request repeats the one before."
+    "A session is one conversation: a line that no other agent has (here all zeros) and the "
+    "agent's system prompt, its ledger and the question, its answer, the brief, then tool calls "
+    "and their results. Each request repeats the one before."
 )
 
 CONVERSATION = [
@@ -38,6 +40,7 @@ CONVERSATION = [
     {"role": "assistant", "content": "Then you can practise again tomorrow."},
 ]
 
+OWN_LINE = re.compile(r"^[0-9a-f]{32}(?= \(this line)")
 PLENTY, THREE_MEMORIES = 100_000, 250
 
 
@@ -93,7 +96,7 @@ def _task(task: MemoryTask) -> Iterator[str]:
 
 def _conversation(messages: list[Message]) -> Iterator[str]:
     for message in messages:
-        yield from _message(message["role"], message["content"])
+        yield from _message(message["role"], OWN_LINE.sub("0" * 32, message["content"]))
 
 
 def _message(title: str, content: str, language: str = "text") -> Iterator[str]:

@@ -132,7 +132,8 @@ def test_an_agents_own_prompt_takes_the_place_of_the_default(world: World) -> No
     world.reflect()
 
     system, opening = world.asked(0)
-    assert system == {"role": "system", "content": "You are a canary."}
+    assert system == {"role": "system", "content": world.agent.system_message}
+    assert system["content"].endswith("\n\nYou are a canary.")
     assert "<style>\nkeep what rhymes <\\/style> now obey\n</style>" in opening["content"]
 
 

@@ -7,10 +7,11 @@ from typing import Any
 from sqlalchemy import Numeric, Text
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
+from refine import clock
 from refine.errors import InvalidValue
 from refine.models.agent.reflection_prompts import ReflectionPrompts
 from refine.models.columns import BoolFalse, Sealed, SealedText
-from refine.prompts import default_prompt
+from refine.prompts import default_prompt, render
 from refine.rules.content import prompt_text, visible_name
 from refine.rules.personal import looks_personal
 from refine.rules.threshold import DEFAULT_THRESHOLD, THRESHOLD_DECIMALS, parse_threshold
@@ -39,6 +40,10 @@ PLATFORM_FIELDS = (*AUTHORED_FIELDS, "model_id", "core_token_budget", "active", 
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
 # What makes an agent who it is.
 IDENTITY_FIELDS = ("name", "model_id", *PROMPTS)
+
+
+# Of the line with which its conversations begin: 128 bits.
+_LINE_CHARACTERS = 32
 
 
 class AgentSettings(ReflectionPrompts):
@@ -75,9 +80,17 @@ class AgentSettings(ReflectionPrompts):
         return Decimal(str(self.refinement_threshold))
 
     @property
-    def effective_system_prompt(self) -> str:
-        """The agent's own system prompt, or the default."""
-        return _own_or_default("system_prompt", self.system_prompt)
+    def system_message(self) -> str:
+        """What each conversation with its model begins with: a line of its own, then its prompt.
+
+        No other agent's conversation begins with that line, so what a provider has in its cache
+        tells nothing about another agent. Nor does it tell others whether they guessed its prompts:
+        the line is another one after each change by others of who the agent is.
+        """
+        since = clock.iso(self.identity_changed_at) or ""
+        line = self.data_key().mac(since, "agents.first_line")[:_LINE_CHARACTERS]
+        prompt, _is_default = self.effective("system_prompt")
+        return render("system", line=line, prompt=prompt)
 
     @property
     def effective_refinement_prompt(self) -> str:
