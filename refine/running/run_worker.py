@@ -16,7 +16,8 @@ from rq.timeouts import BaseTimeoutException
 from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
-from refine.models.agent.eligibility import ERASED, NOT_ACTIVE
+from refine.models.agent.eligibility import NOT_ACTIVE
+from refine.models.agent.owner import ERASED
 from refine.models.runs import LOST_AFTER
 from refine.outages import Done, Patience, commit_once
 from refine.running.heartbeat import beating

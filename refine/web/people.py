@@ -9,7 +9,7 @@ from refine import settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.models import ApiToken, Invitation, SignIn, User
+from refine.models import AccessGrant, ApiToken, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
@@ -72,7 +72,11 @@ def update(user_id: int) -> ResponseReturnValue:
         fields["active"] = form["active"] == "1"
     user.lock_for(scope.user())
     if set_fields(user, fields):
+        if not (user.active and user.may_act):
+            AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
+            Invitation.end_issued_by(user)
         if not user.active:
+            Invitation.end_all_of(user)
             ApiToken.revoke_created_by(user, by=scope.user())
         if not user.active or fields.get("role") == "admin":
             SignIn.end_all_of(user)  # a copied cookie does not rise with its user

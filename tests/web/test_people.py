@@ -215,6 +215,28 @@ def test_deactivating_a_user_is_recorded(dashboard: Browser, admin: User, collea
     assert record.data == {"role": "viewer", "active": False, **HERE}
 
 
+@pytest.mark.parametrize("taken", [{"active": "0"}, {"role": "viewer"}])
+def test_what_a_user_had_stays_ended_when_they_are_an_active_admin_again(
+    dashboard: Browser, admin: User, colleague: User, taken: dict[str, str]
+) -> None:
+    colleague.role = "admin"
+    grant = factories.live_grant(factories.agent(account=admin.account), colleague)
+    invited = person(account=admin.account)
+    links = [Invitation.issue(invited, by=colleague)]
+    if "active" in taken:
+        links.append(Invitation.issue(colleague, by=admin))
+    db.session.commit()
+
+    for fields in (taken, {"active": "1", "role": "admin"}):
+        dashboard.submit(f"/users/{colleague.id}", fields)
+
+    db.session.expire_all()
+    assert (colleague.active, colleague.role) == (True, "admin")
+    assert not grant.permits_reading
+    assert (grant.end_reason, grant.ended_by_id) == ("no_longer_allowed", admin.id)
+    assert [Invitation.by_secret(link) for link in links] == [None] * len(links)
+
+
 def test_a_user_with_altered_rows_is_deactivated_all_the_same(
     dashboard: Browser, colleague: User, signed_in: SignedIn
 ) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Select, bindparam, or_, select
 from refine.errors import InvalidValue
 from refine.extensions import database_now, db, instant
 from refine.extensions.statements import plain_query
+from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.agent.reflection_prompts import EXCHANGED, PROMPTS_EXCHANGED
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
@@ -77,12 +78,19 @@ class Configurable(AgentSettings):
         """
         require_allowed(fields, ADMIN_FIELDS)
         self.lock()
-        changes = set_fields(self, fields)
+        changes = self._set(fields, user)
         if changes:
             self._record_settings(user=user, at=at, data={"changes": changes, "by": by})
         if self._mark_identity_change(changes):
-            self._note_changes_in_journal("An admin", changes, at)
+            self._note_changes_in_journal(_admin(user), changes, at)
         return list(changes)
+
+    def _set(self, fields: Mapping[str, Any], user: Actor | None = None) -> Changes:
+        """Set the fields and return the changes; deactivating the agent ends who may read it."""
+        changes = set_fields(self, fields)
+        if "active" in changes and not self.active:
+            self.end_access(NOT_ACTIVE, user)
+        return changes
 
     @classmethod
     def configure_all(
@@ -120,7 +128,7 @@ class Configurable(AgentSettings):
         self.lock()
         self.put_prompts_in_place()
         prompts = {field: fields.pop(field) for field in PROMPTS if field in fields}
-        changes = set_fields(self, fields)
+        changes = self._set(fields)
         if changes:
             self._record_settings(data={"changes": changes, **actor})
         changed = [*changes, *self._set_platform_prompts(prompts, actor)]
@@ -166,7 +174,7 @@ class Configurable(AgentSettings):
         self.refinement_prompt = None
         self._record_sealed("refinement_prompt", before, None, {"by": "user"}, user=user, at=at)
         self._mark_identity_change(["refinement_prompt"])
-        self._note_changes_in_journal("An admin", ["refinement_prompt"], at)
+        self._note_changes_in_journal(_admin(user), ["refinement_prompt"], at)
         return True
 
     def changes_by_others(self, at: datetime | None = None) -> list[dict[str, str]]:
@@ -263,6 +271,11 @@ def _changes_by_others() -> Select[*tuple[Any, ...]]:
         )
         .order_by(AuditLog.sequence)
     )
+
+
+def _admin(user: Actor | None) -> str:
+    """Return how the journal names an admin: by number, never by what somebody typed."""
+    return f"Admin {user.id}" if user is not None else "An admin"
 
 
 def _label(field: str) -> str:

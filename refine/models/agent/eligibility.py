@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.extensions import db
-from refine.models.agent.owner import LedgerOwner
+from refine.models.agent.owner import ERASED, LedgerOwner
 from refine.models.columns import BoolFalse, BoolTrue
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
@@ -23,7 +23,6 @@ DEFAULT_CORE_TOKEN_BUDGET = 5_000
 
 # Why an agent may not be asked.
 NOT_ACTIVE = "the agent is not active"
-ERASED = "the agent was erased"
 PAUSED = "the agent is paused"
 ACCOUNT_PAUSED = "its account is paused"
 

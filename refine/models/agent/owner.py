@@ -19,6 +19,7 @@ from refine.extensions import db
 from refine.models.agent.figures import Figures
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain
+from refine.models.audit.chain import Actor
 from refine.models.columns import BigId, BoolFalse, Name
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Ledger
@@ -28,6 +29,8 @@ from refine.models.unrecorded import ChainOwner
 from refine.sealing import DataKey
 
 _BOUND = "agent_bound"
+
+ERASED = "the agent was erased"
 
 
 class LedgerOwner(Figures, Attested):
@@ -49,6 +52,11 @@ class LedgerOwner(Figures, Attested):
     def wrapped_key(self) -> Mapped[WrappedKey]:
         """The stored data key."""
         return relationship(lazy="joined", innerjoin=True)
+
+    @declared_attr
+    def access_grants(self) -> Mapped[list[Any]]:
+        """Requests and grants to read it; by name, because this module may not import them."""
+        return relationship("AccessGrant", viewonly=True, order_by="AccessGrant.created_at")
 
     def data_key(self) -> DataKey:
         """Return the key under which everything that the agent owns is sealed.
@@ -90,8 +98,14 @@ class LedgerOwner(Figures, Attested):
         if not self.is_erased:
             at = at or clock.now()
             self.wrapped_key.wrapped, self.wrapped_key.destroyed_at = None, at
+            self.end_access(ERASED, None)
             about = {"by": by} if by is not None else None
             self.record("agent_erased", subject=("Agent", self.id), data=about, at=at)
+
+    def end_access(self, why: str, by: Actor | None) -> None:
+        """End every request and grant for good; the agent is locked."""
+        for grant in self.access_grants:
+            grant.end_for_good(why, by)
 
     @property
     def chain_owner(self) -> ChainOwner:

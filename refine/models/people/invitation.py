@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ForeignKey, Text, select
+from sqlalchemy import ColumnElement, ForeignKey, Text, select
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
@@ -75,8 +75,17 @@ class Invitation(Attested, Base):
     @classmethod
     def end_all_of(cls, user: User, at: datetime | None = None) -> None:
         """End the user's links; one that was altered outside the application stays as it is."""
-        links = select(cls).where(cls.user_id == user.id, cls.used_at.is_(None))
-        for link in db.session.scalars(links.order_by(cls.id)).all():
+        cls._end(cls.user_id == user.id, at)
+
+    @classmethod
+    def end_issued_by(cls, user: User) -> None:
+        """End the links that a user who may no longer act issued, for good."""
+        cls._end(cls.issued_by_id == user.id)
+
+    @classmethod
+    def _end(cls, chosen: ColumnElement[bool], at: datetime | None = None) -> None:
+        links = select(cls).where(chosen, cls.used_at.is_(None)).order_by(cls.id)
+        for link in db.session.scalars(links).all():
             if not link.log_if_altered():
                 link.used_at = at or clock.now()
 

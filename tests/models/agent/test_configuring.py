@@ -104,7 +104,7 @@ def test_a_cleared_prompt_is_a_changed_identity_and_its_text_is_sealed(app):
     assert record.sealed == {"before": "my style", "after": None}
     assert note.action == "memory_saved"
     assert [memory.content for memory in factories.journal(agent)] == [
-        "An admin changed my settings: refinement prompt."
+        f"Admin {user.id} changed my settings: refinement prompt."
     ]
 
 
@@ -115,7 +115,7 @@ def test_the_agent_is_told_of_a_model_that_an_admin_set_but_not_of_its_budget(ap
     agent.configure(user=user, model_id="test/another")
 
     assert [memory.content for memory in factories.journal(agent)] == [
-        "An admin changed my settings: model."
+        f"Admin {user.id} changed my settings: model."
     ]
 
 

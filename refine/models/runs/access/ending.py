@@ -24,6 +24,7 @@ from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import database_now, db
 from refine.models.audit import AuditLog
+from refine.models.audit.chain import Actor
 from refine.models.columns import Sealed, SealedText
 from refine.models.people import User
 from refine.models.people.recording import is_recorded
@@ -33,7 +34,9 @@ from refine.rules.content import bounded_text, reply_text
 
 # A user may have one of each per agent: who may read already can ask for more.
 UNFINISHED = ("requested", "granted")
-EndReason = Literal["expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin"]
+EndReason = Literal[
+    "expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin", "no_longer_allowed"
+]
 END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 # What records call the end of a request, and that of a grant.
@@ -51,6 +54,10 @@ REQUEST_LAPSES_AFTER = timedelta(hours=24)
 
 def _note(field: str, value: object) -> str | None:
     return None if value is None else bounded_text(value, field=field, limit=MAX_NOTE_CHARACTERS)
+
+
+def _action_of(reason: EndReason) -> str:
+    return "revoked" if reason.startswith("revoked") else "ended"
 
 
 class GrantEnding(AskingRules):
@@ -156,24 +163,50 @@ class GrantEnding(AskingRules):
 
     @classmethod
     def end_all_of(cls, user: User, *, by: User | None) -> None:
-        """End the user's requests and grants, since ``by`` issued a link to set their password.
+        """End the user's requests and grants for good, since ``by`` changed what they may do.
+
+        ``by`` issued a link to set their password, or took their role or their state from them.
+        """
+        theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
+        is_barred = not (user.active and user.may_act)
+        for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
+            if is_barred:
+                grant.end_for_good("its user may no longer have access", by)
+            else:
+                grant._end_at_once(
+                    "revoked_by_admin", "the user's password was set through a link", by
+                )
+
+    def end_for_good(self, why: str, by: Actor | None) -> None:
+        """End the request or grant, since its user or its agent may no longer have it.
+
+        What made it end may be taken back later: it stays ended, and its agent is told.
+        """
+        has_ended = self._end_at_once("no_longer_allowed", why, by)
+        if has_ended and not self.agent.is_unusable:
+            cause = "they may no longer have it" if self.agent.active else "I was deactivated"
+            self.agent.ledger.add_journal_note(
+                f"The access of admin {self.user_id} to my memories ended for good: {cause}.",
+                self.ended_at,
+            )
+
+    def _end_at_once(self, reason: EndReason, why: str, by: Actor | None) -> bool:
+        """End it if it has not ended, a request for ``why``; tell whether it was a live grant.
 
         A row that was altered outside the application, or of which an earlier version was put back,
         stays as it is: the record ends it.
         """
-        theirs = select(cls).where(
-            cls.user_id == user.id,
-            cls.status.in_(UNFINISHED),
-            ~is_recorded("AccessGrant", cls.id, *ENDS),
-        )
-        for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
-            grant.lock()
-            if grant._is_put_back or grant.log_if_altered():
-                grant.record("revoked", user=by, at=database_now(), end_reason="revoked_by_admin")
-            elif grant.status == "requested":
-                grant.fail("the user's password was set through a link", NO_LONGER_ALLOWED)
-            elif grant.status == "granted" and not grant.end_if_expired():
-                grant._end_grant("revoked_by_admin", database_now(), by)
+        if self.status not in UNFINISHED or self._is_recorded(ENDS):
+            return False
+        self.lock()
+        if self._is_put_back or self.log_if_altered():
+            self.record(_action_of(reason), user=by, at=database_now(), end_reason=reason)
+        elif self.status == "requested":
+            self.fail(why, NO_LONGER_ALLOWED)
+        elif self.status == "granted" and not self.end_if_expired():
+            self._end_grant(reason, database_now(), by)
+            return True
+        return False
 
     def may_be_ended_by(self, user: User) -> bool:
         """Tell whether the user may end it (their own) or revoke it (an admin's)."""
@@ -255,12 +288,11 @@ class GrantEnding(AskingRules):
         else:
             self.lapse()
 
-    def _end_grant(self, reason: EndReason, at: datetime, user: User | None) -> None:
+    def _end_grant(self, reason: EndReason, at: datetime, user: Actor | None) -> None:
         self._require_no_record(ENDS)
         self.status, self.end_reason, self.ended_at = "ended", reason, at
         self.ended_by_id = user.id if user is not None else None
-        action = "revoked" if reason.startswith("revoked") else "ended"
-        self.record(action, user=user, at=at, end_reason=reason)
+        self.record(_action_of(reason), user=user, at=at, end_reason=reason)
         db.session.flush()
 
     def _end_request(self, status: str, **record: Any) -> None:
@@ -286,7 +318,7 @@ class GrantEnding(AskingRules):
         self,
         action: str,
         *,
-        user: User | None = None,
+        user: Actor | None = None,
         at: datetime | None = None,
         sealed: dict[str, Any] | None = None,
         **facts: Any,

@@ -24,7 +24,7 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, database_now, db
 from refine.models.agent import Agent
-from refine.models.agent.eligibility import ERASED
+from refine.models.agent.owner import ERASED
 from refine.models.columns import Sealed, SealedText
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
@@ -254,10 +254,10 @@ class AccessGrant(GrantEnding, Base):
             generation_id=self.generation_id,
             sealed={"reply": self.reply},
         )
-        # names and times only: no text that the user wrote
+        # numbers and times only: no text that anybody typed
         self.agent.ledger.add_journal_note(
-            f"I let {self.user.email} read my memories for {self.duration_minutes} minutes, until "
-            f"{self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. What they "
+            f"I let admin {self.user_id} read my memories for {self.duration_minutes} minutes, "
+            f"until {self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. What they "
             "read is recorded, and I can revoke it.",
             at,
         )

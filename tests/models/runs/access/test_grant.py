@@ -17,7 +17,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import database_now, db
 from refine.models import AccessAlreadyRequested, AccessGrant, Agent, AuditLog, User
-from refine.models.runs.access import REASONS, AccessTerms
+from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
 from refine.models.runs.access.grant import STATUSES
 from tests import factories, sql
 from tests.factories import live_grant
@@ -42,8 +42,8 @@ def terms(**fields: Any) -> AccessTerms:
     return AccessTerms.checked(**{**usual, **fields})
 
 
-def request(agent: Agent, reader: User, **fields: Any) -> AccessGrant:
-    return AccessGrant.request(agent, reader, terms(**fields))
+def request(agent: Agent, reader: User, *, is_for_more: bool = False, **fields: Any) -> AccessGrant:
+    return AccessGrant.request(agent, reader, terms(**fields), is_for_more=is_for_more)
 
 
 def is_chosen(grant: AccessGrant, rule: ColumnElement[bool]) -> bool:
@@ -79,10 +79,16 @@ def _move_reader(agent: Agent, reader: User) -> None:
     reader.account = factories.account()
 
 
+def _erase_as_before(agent: Agent) -> None:
+    """Erase the agent as earlier versions did, which ended no access."""
+    agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
+    db.session.flush()
+
+
 # How agent or reader may lose their good standing, and what the refusal says.
 LOSSES: dict[str, Change] = {
     "the agent is not active": lambda agent, reader: setattr(agent, "active", False),
-    "the agent was erased": lambda agent, reader: factories.erase(agent),
+    "the agent was erased": lambda agent, reader: _erase_as_before(agent),
     "ines@example.org is not active": lambda agent, reader: setattr(reader, "active", False),
     "is a viewer": lambda agent, reader: setattr(reader, "role", "viewer"),
     "belongs to another account": _move_reader,
@@ -559,6 +565,69 @@ def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User
     assert [grant.status for grant in (*mine, others)] == ["ended", "failed", "granted"]
 
 
+def _deactivate(agent: Agent, reader: User) -> None:
+    agent.configure(user=reader, active=False)
+
+
+def _deactivate_by_platform(agent: Agent, _reader: User) -> None:
+    agent.configure_by_platform({"by": "platform", "token_id": 1}, active=False)
+
+
+def _make_viewer(_agent: Agent, reader: User) -> None:
+    reader.role = "viewer"
+    AccessGrant.end_all_of(reader, by=factories.user())
+
+
+def _give_back(agent: Agent, reader: User) -> None:
+    agent.configure(by="command line", active=True)
+    reader.role = "admin"
+    db.session.flush()
+    db.session.expire_all()
+
+
+@pytest.mark.parametrize(
+    ("take_away", "told"),
+    [
+        (_deactivate, "I was deactivated."),
+        (_deactivate_by_platform, "I was deactivated."),
+        (_make_viewer, "they may no longer have it."),
+    ],
+)
+def test_access_that_was_taken_away_stays_ended_when_that_is_taken_back(
+    agent: Agent, reader: User, take_away: Change, told: str
+) -> None:
+    grant = live_grant(agent, reader)
+    asking = request(agent, reader, is_for_more=True)
+
+    take_away(agent, reader)
+    _give_back(agent, reader)
+
+    assert (grant.status, grant.end_reason) == ("ended", "no_longer_allowed")
+    assert (asking.status, asking.error_kind) == ("failed", NO_LONGER_ALLOWED)
+    assert (grant.permits_reading, asking.claim()) == (False, False)
+    assert {"memory_access_ended", "memory_access_failed"} <= set(actions(agent))
+    notes = [note.content for note in factories.journal(agent)]
+    assert f"The access of admin {reader.id} to my memories ended for good: {told}" in notes
+
+
+def test_an_erased_agents_grants_end_for_good(agent: Agent, reader: User) -> None:
+    grant = live_grant(agent, reader)
+
+    agent.erase()
+
+    assert (grant.status, grant.end_reason) == ("ended", "no_longer_allowed")
+    assert actions(agent).count("memory_access_ended") == 1
+
+
+def test_a_role_is_taken_from_the_reader_of_an_erased_agent(agent: Agent, reader: User) -> None:
+    grant = live_grant(agent, reader)
+    _erase_as_before(agent)
+
+    _make_viewer(agent, reader)
+
+    assert grant.status == "ended"
+
+
 @pytest.mark.parametrize("make", [live_grant, request])
 def test_an_altered_grant_ends_and_does_not_keep_others_from_ending(
     agent: Agent, reader: User, make: Callable[[Agent, User], AccessGrant]
@@ -674,7 +743,7 @@ def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent: Agent, reader:
     assert grant.expires_at is not None
     (note,) = factories.journal(agent)
     assert note.content.startswith(
-        "I let ines@example.org read my memories for 60 minutes, until "
+        f"I let admin {reader.id} read my memories for 60 minutes, until "
         f"{grant.expires_at:%Y-%m-%d %H:%M} UTC, because the agent asked for it."
     )
     assert PURPOSE not in note.content
@@ -909,7 +978,7 @@ def test_time_ends_grants_and_requests_even_of_an_erased_agent(
             with case(subtests, status=status, is_erased=is_erased):
                 grant = make(agent, reader)
                 if is_erased:
-                    factories.erase(agent)
+                    _erase_as_before(agent)
                 age(grant, minutes=minutes - 0.5)
                 assert AccessGrant.next_overdue() is None
                 age(grant, minutes=0.5)
