@@ -63,8 +63,8 @@ ACCESS_ENDS = {
     "ended_by_user": "ended by the user",
     "revoked_by_agent": "revoked by the agent",
     "revoked_by_admin": "revoked by an admin",
-    "no_longer_allowed": "ended because its user or its agent was deactivated, or its user made a "
-    "viewer",
+    "no_longer_allowed": "ended for good: its user or its agent was deactivated or erased, or the "
+    "user made a viewer",
 }
 
 ACTIONS = {

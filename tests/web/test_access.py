@@ -295,7 +295,7 @@ def test_a_demoted_user_is_offered_nothing_to_read(
     assert read not in page.text.partition("<main")[2]
 
 
-def test_the_memories_of_an_erased_agent_are_listed_sealed_though_the_grant_runs(
+def test_the_memories_of_an_erased_agent_are_listed_sealed_and_the_grant_has_ended(
     dashboard: Browser, grant: AccessGrant, agent: Agent
 ) -> None:
     factories.erase(agent)
@@ -304,7 +304,7 @@ def test_the_memories_of_an_erased_agent_are_listed_sealed_though_the_grant_runs
     page = dashboard.get(f"/access/{grant.id}")
     ledger = dashboard.get(f"/agents/{agent.id}/ledger")
 
-    assert "You cannot read at the moment" in words_of(page.text)
+    assert "its user or its agent was deactivated or erased" in words_of(page.text)
     assert (page.status_code, ledger.status_code) == (200, 200)
     assert "Contents are sealed" in words_of(ledger.text)
 

@@ -73,7 +73,7 @@ STATES: dict[str, Put | None] = {
     "granted, past its end": _past_its_end,
     "granted, agent not active": lambda grant, admin: (
         live(grant),
-        grant.agent.configure(user=admin, active=False),
+        setattr(grant.agent, "active", False),
     ),
     "declined": _declined,
     "failed": lambda grant, admin: grant.fail("the model's server did not answer", "timeout"),
@@ -82,6 +82,10 @@ STATES: dict[str, Put | None] = {
     "ended, ended_by_user": _ended_by_user,
     "ended, revoked_by_agent": _revoked_by_agent,
     "ended, revoked_by_admin": _revoked_by_admin,
+    "ended, no_longer_allowed": lambda grant, admin: (
+        live(grant),
+        grant.end_for_good("its user may no longer have access", admin),
+    ),
 }
 
 # Whoever has a grant of their own in that state; what became of them since.

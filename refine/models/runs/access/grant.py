@@ -257,8 +257,8 @@ class AccessGrant(GrantEnding, Base):
         # numbers and times only: no text that anybody typed
         self.agent.ledger.add_journal_note(
             f"I let admin {self.user_id} read my memories for {self.duration_minutes} minutes, "
-            f"until {self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. What they "
-            "read is recorded, and I can revoke it.",
+            f"until {self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. "
+            "What they read is recorded, and I can revoke it.",
             at,
         )
 
