@@ -10,6 +10,7 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger.kept import CORE
+from refine.models.ledger.memory import NOTE
 from refine.transfer import own
 from refine.transfer.pieces import Piece
 
@@ -92,7 +93,7 @@ class Known:
         own_rows = {
             id_: candidate
             for candidate in candidates
-            if candidate.source == own.SOURCE
+            if candidate.source in (own.SOURCE, NOTE)
             and (id_ := own.own_id(origin, candidate.piece.row.source_id)) is not None
         }
         if not own_rows:
@@ -104,7 +105,7 @@ class Known:
         )
         for id_, created_at, hashed in rows:
             if created_at == own_rows[id_].piece.row.created_at:
-                self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
+                self.hashes[own_rows[id_].source, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
         """Load the kept contents, but none that may be taken back."""

@@ -15,6 +15,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models import Agent, AgentMemory
+from refine.models.ledger.memory import NOTE
 from refine.transfer.json_lines import line_object, numbered_lines
 from refine.transfer.rows import SOURCES, BadRow, Incoming, Row, is_opaque, plain_id, time_in
 
@@ -153,7 +154,7 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
         raise InvalidValue("has no id")
     source, source_id = _text(row, "source"), _text(row, "source_id")
     # keep the original source, so that importing from there again still adds nothing
-    has_other_source = source in SOURCES and source_id is not None and is_opaque(source_id)
+    has_other_source = source in (*SOURCES, NOTE) and source_id is not None and is_opaque(source_id)
     return Incoming(
         place=place,
         content=_text(row, "content") or "",
@@ -163,7 +164,7 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
         created_at=_time(row, "created_at"),
         discarded_at=time_in(row, "discarded_at"),
         origin=origin,
-        source=source if has_other_source else None,
+        source=source if has_other_source or source == NOTE else None,
         source_id=source_id if has_other_source else f"{origin}-{id_}",
         extra=_text(row, "extra"),
     )

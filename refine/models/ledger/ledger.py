@@ -11,7 +11,7 @@ from refine import clock
 from refine.extensions import db, instant
 from refine.extensions.statements import plain_query
 from refine.models.ledger.image import Change
-from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
+from refine.models.ledger.memory import NOTE, AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
 
 
@@ -121,7 +121,12 @@ class Ledger:
 
     def _journal_note(self, content: str, at: datetime, **fields: Any) -> AgentMemory:
         return AgentMemory(
-            agent=self._agent, content=content, memory_type="journal", **_dated(at), **fields
+            agent=self._agent,
+            content=content,
+            memory_type="journal",
+            source=NOTE,
+            **_dated(at),
+            **fields,
         )
 
     def _save(

@@ -42,6 +42,9 @@ from refine.sealing import DataKey
 # The agent's columns that triggers write when a memory changes.
 FIGURES = ("core_tokens", "core_count", "ledger_version")
 
+# The ``source`` of what Refine itself writes into a journal.
+NOTE = "note"
+
 _REWRITE_OR_RETURN = ("memory_refinement_update", "memory_refinement_rollback", "memory_restored")
 
 
@@ -131,6 +134,14 @@ class AgentMemory(MemoryRow, Base):
     @classmethod
     def _is_kept_journal(cls) -> ColumnElement[bool]:
         return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
+
+    @classmethod
+    def is_note(cls) -> ColumnElement[bool]:
+        """Return the SQL condition that this journal memory is a note of Refine's own.
+
+        Earlier versions marked the notes of sessions alone, by their session.
+        """
+        return or_(cls.source.is_not_distinct_from(NOTE), cls.session_id.is_not(None))
 
     @classmethod
     def may_be_taken_back(cls) -> ColumnElement[bool]:

@@ -18,12 +18,14 @@ from refine.rules.content import known_tags, memory_content
 
 
 def journal_entries(task: MemoryTask) -> Select[AgentMemory]:
-    """Return a query for the journal of the week before the task began.
+    """Return a query for the journal of the week before the task began, without Refine's notes.
 
     Later entries are left for the next reflection.
     """
     began = task.started_at or task.created_at
-    return task.agent.ledger.journal(began).where(AgentMemory.recorded_at <= began)
+    return task.agent.ledger.journal(began).where(
+        AgentMemory.recorded_at <= began, ~AgentMemory.is_note()
+    )
 
 
 def promote(

@@ -42,6 +42,7 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
     written = exists().where(
         AgentMemory.agent_id == Agent.id,
         AgentMemory.is_shown_journal(slot_at),
+        ~AgentMemory.is_note(),
         AgentMemory.recorded_at <= slot_at,
         ~was_read,
     )

@@ -253,7 +253,7 @@ def test_the_first_of_two_equal_entries_is_promoted(agent: Agent) -> None:
     assert promoted == ([second.id], {first.id: second.id})
 
 
-def test_only_entries_of_the_week_before_the_reflection_can_be_promoted(agent: Agent) -> None:
+def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agent: Agent) -> None:
     entry = factories.entry(agent)
     core = db.session.scalars(agent.ledger.core()).one()
     foreign = factories.entry(factories.agent())
@@ -261,9 +261,14 @@ def test_only_entries_of_the_week_before_the_reflection_can_be_promoted(agent: A
     expired = factories.entry(agent, created_at=week_ago)
     discarded = factories.entry(agent)
     discarded.discard()
+    note = agent.ledger.add_journal_note("My platform changed my settings: name.")
+    session = factories.session(agent)
+    of_session = agent.ledger.add_session_note(session.id, "53 → 41", clock.now()).memory_id
+    of_earlier_version = factories.entry(agent, session_id=session.id)
     task = reflection(agent)
     later = factories.entry(agent, recorded_at=clock.now() + MOMENT)
     others = [core.id, foreign.id, expired.id, discarded.id, later.id, 10**17]
+    others += [note.id, of_session, of_earlier_version.id]
 
     for id_ in others:
         with pytest.raises(InvalidValue, match=rf"^Memory #{id_} not found: only the journal"):
@@ -498,6 +503,17 @@ def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agen
     reflected(factories.agent())
 
     assert due() == [reflecting.id]
+
+
+def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: Agent) -> None:
+    agent.author("memory_reflection_prompt", "Keep what rhymes.")
+    agent.ledger.add_journal_note("My platform changed my settings: name.")
+
+    tomorrow = clock.now() + DAY
+    assert due(tomorrow) == []
+    own = factories.entry(agent)
+    assert due(tomorrow) == [agent.id]
+    assert list(db.session.scalars(saving.journal_entries(reflection(agent)))) == [own]
 
 
 def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
