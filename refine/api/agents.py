@@ -15,7 +15,7 @@ from refine.faults import as_sentence
 from refine.llm.clients import warning_about
 from refine.models import Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
-from refine.rules.content import MAX_PROMPT_CHARACTERS
+from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
 from refine.rules.threshold import (
     DEFAULT_THRESHOLD,
     MAX_THRESHOLD,
@@ -23,7 +23,8 @@ from refine.rules.threshold import (
     THRESHOLD_DECIMALS,
 )
 
-Name = Annotated[str, Field(min_length=1, examples=["Wren"])]
+_NAME = f"At most {MAX_AGENT_NAME_CHARACTERS} characters."
+Name = Annotated[str, Field(min_length=1, description=_NAME, examples=["Wren"])]
 ModelId = Annotated[str, Field(min_length=1, examples=["rehearsal/wren"])]
 _PROMPT = f"At most {MAX_PROMPT_CHARACTERS:,} characters; null for the default. Write-only."
 Prompt = Annotated[str | None, Field(description=_PROMPT)]

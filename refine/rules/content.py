@@ -12,6 +12,7 @@ from refine.errors import InvalidValue
 MAX_CONTENT_CHARACTERS = 10_000
 MAX_PROMPT_CHARACTERS = 10_000
 MAX_NAME_CHARACTERS = 200
+MAX_AGENT_NAME_CHARACTERS = 80
 MAX_SLUG_CHARACTERS = 60
 MAX_EMAIL_CHARACTERS = 254
 MAX_SUMMARY_CHARACTERS = 2_000
@@ -29,6 +30,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 # At the end of an answer that is longer than what is stored of it.
 _CUT_MARK = " … [cut here]"
+
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_EMAIL = re.compile(rf"[a-z0-9._%+-]{{1,64}}@(?:{_LABEL}\.)*{_LABEL}")
 
 # Blank characters outside category Cf.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
@@ -113,6 +117,17 @@ def visible_name(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) 
     if any(unicodedata.category(each) == "Cf" or each in _BLANKS for each in name):
         raise InvalidValue(f"{field} must not contain invisible characters")
     return name
+
+
+def email_address(text: object) -> str:
+    """Return an e-mail address in lower case; InvalidValue for any other text than a plain one.
+
+    Quoted and international addresses are refused: a sentence could pose as one.
+    """
+    address = visible_name(text, field="email", limit=MAX_EMAIL_CHARACTERS).lower()
+    if not _EMAIL.fullmatch(address):
+        raise InvalidValue("email must be an address such as ada@example.org")
+    return address
 
 
 def known_tags(tags: object) -> list[str]:

@@ -111,6 +111,39 @@ def test_update_sets_a_field_and_commits(tool, agent, subtests):
             assert stored(agent, field) == after
 
 
+def test_a_name_that_quotes_a_memory_is_refused(tool, agent, subtests):
+    factories.memory(agent, "Gina told me that she is ill.")
+    factories.entry(agent, "Her dog is called Bella.")
+    factories.memory(agent, "Wren, they call me.").discard()
+    db.session.commit()
+
+    for name in ("Gina told me", "dog-is-called", "They call me!"):
+        with subtests.test(name=name):
+            assert (
+                "must not quote a memory"
+                in refused(tool, action="update", field="name", value=name)["error"]
+            )
+
+
+def test_a_name_that_ends_what_the_one_before_began_to_quote_is_refused(tool, agent):
+    factories.memory(agent, "Gina told me that she is ill.")
+    db.session.commit()
+
+    for begun, end in (("Gina told", "me"), ("told me", "Gina")):
+        assert tool.execute(action="update", field="name", value=begun)["type"] == "config"
+        assert "must not quote" in refused(tool, action="update", field="name", value=end)["error"]
+        assert tool.execute(action="update", field="name", value="Wren")["type"] == "config"
+
+
+def test_an_agent_whose_name_stands_in_its_memories_may_keep_it_and_leave_it(app):
+    agent = factories.agent("I am The Harbour Master of Wren.", name="The Harbour Master")
+    db.session.commit()
+    tool = SelfAuthoringTool(agent)
+
+    for name in ("The Harbour Master", "Wren"):
+        assert tool.execute(action="update", field="name", value=name)["value"] == name
+
+
 def test_the_value_default_resets_a_field(tool, agent, subtests):
     for field in [*PROMPTS, "refinement_threshold"]:
         for word in ("default", " Default "):
@@ -151,7 +184,7 @@ def test_an_invalid_value_is_refused_and_the_old_one_stays(tool, agent, subtests
             (field, field, ["x" * 10_001, "\x00", "\ud800", 7, True, ["x"], {}])
             for field in PROMPTS
         ),
-        ("name", "name", ["two\nlines", "x" * 201, 7, True, "a\x1bb"]),
+        ("name", "name", ["two\nlines", "x" * 81, 7, True, "a\x1bb"]),
         ("refinement_threshold", no_threshold, thresholds),
     ]:
         for number, value in enumerate(values):

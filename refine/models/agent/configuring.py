@@ -28,6 +28,11 @@ from refine.models.settings_change import Changes, require_allowed, set_fields
 # The question that asks for access lists the changes by others in this time.
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
 
+_QUOTING_NAME = (
+    "name must not quote a memory of yours: people see it who may not read your memories. One or "
+    "two words of a memory may be a name, but not three in a row, a number or a password"
+)
+
 _CHANGED = "agent_settings_update"
 
 
@@ -46,7 +51,8 @@ class Configurable(AgentSettings):
         """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
 
         Writing a ``memory_reflection_prompt`` turns the daily reflection on, the default turns it
-        off. Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
+        off. Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing;
+        it refuses a name that quotes a memory.
         """
         if field == "name" and value is None:
             raise InvalidValue("name has no default; give one")
@@ -55,6 +61,9 @@ class Configurable(AgentSettings):
         before, reflected = getattr(self, field), self.reflects_daily
         setattr(self, field, value)
         after = getattr(self, field)
+        if field == "name" and after != before and self.ledger.is_quoted_by(after, before):
+            self.name = before
+            raise InvalidValue(_QUOTING_NAME)
         data: dict[str, Any] = {"by": "agent"}
         if field == "memory_reflection_prompt":
             self.reflects_daily = after is not None

@@ -12,7 +12,7 @@ from refine.errors import InvalidValue
 from refine.models.agent.reflection_prompts import ReflectionPrompts
 from refine.models.columns import BoolFalse, Sealed, SealedText
 from refine.prompts import default_prompt, render
-from refine.rules.content import prompt_text, visible_name
+from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name
 from refine.rules.personal import looks_personal
 from refine.rules.threshold import DEFAULT_THRESHOLD, THRESHOLD_DECIMALS, parse_threshold
 
@@ -111,10 +111,14 @@ class AgentSettings(ReflectionPrompts):
 
     # -- validation -----------------------------------------------------------------------------
 
-    @validates("name", "model_id")
-    def _valid_line(self, key: str, value: Any) -> str:
-        name = visible_name(value, field=key)
-        if key == "model_id" and looks_personal(name) and name != self.model_id:
+    @validates("name")
+    def _valid_name(self, _key: str, value: Any) -> str:
+        return visible_name(value, field="name", limit=MAX_AGENT_NAME_CHARACTERS)
+
+    @validates("model_id")
+    def _valid_model_id(self, _key: str, value: Any) -> str:
+        name = visible_name(value, field="model_id")
+        if looks_personal(name) and name != self.model_id:
             raise InvalidValue("model_id must not look like an e-mail address or a phone number")
         return name
 

@@ -13,6 +13,7 @@ from refine.extensions.statements import plain_query
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import NOTE, AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
+from refine.rules.quoted_names import quotes
 
 
 class Composition(NamedTuple):
@@ -71,6 +72,18 @@ class Ledger:
             _section("Journal of the last week", db.session.scalars(self.journal(at)).all()),
         ]
         return "\n\n".join(filter(None, sections)) or None
+
+    def is_quoted_by(self, name: str, earlier: str) -> bool:
+        """Tell whether a name quotes a memory, alone or together with the ``earlier`` name.
+
+        Discarded memories count, too. Only the agent may learn this.
+        """
+        key, both = self._agent.data_key(), f"{earlier} {name} {earlier}"
+        return any(
+            quotes(name, text) or (quotes(both, text) and not quotes(earlier, text))
+            for memory in db.session.scalars(self._mine())
+            for text in [memory.content_under(key)]
+        )
 
     # -- what the agent adds ---------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
 from refine.models.people.account import Account
 from refine.models.people.recording import NO_CLIENT, Client
 from refine.models.unrecorded import ChainOwner
-from refine.rules.content import MAX_EMAIL_CHARACTERS, visible_name
+from refine.rules.content import email_address
 from refine.rules.ids import id_in
 from refine.rules.schedules import valid_time_zone
 
@@ -262,11 +262,7 @@ class User(Attested, Base):
 
     @validates("email")
     def _valid_email(self, _key: str, email: Any) -> str:
-        address = visible_name(email, field="email", limit=MAX_EMAIL_CHARACTERS).lower()
-        name, at, domain = address.rpartition("@")
-        if not (name and at and domain) or any(character.isspace() for character in address):
-            raise InvalidValue("email must be an address such as ada@example.org")
-        return address
+        return email_address(email)
 
     @validates("role")
     def _valid_role(self, _key: str, role: Any) -> str:

@@ -84,7 +84,7 @@ def test_invalid_settings_are_refused_and_the_old_ones_stay(app, subtests):
     for field, values in {
         "refinement_threshold": (0, -0.1, 1.0001, 0.12345, True, "x", [], "nan"),
         "core_token_budget": (0, -1, 10_000_001, 5.0, "5000", True, None),
-        "name": lines,
+        "name": (*lines, "x" * 81),
         "model_id": lines,
         **dict.fromkeys(PROMPTS, ("x" * 10_001,)),
     }.items():

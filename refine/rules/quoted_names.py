@@ -1,0 +1,74 @@
+"""Whether an agent's name quotes what the agent keeps.
+
+Names stand on pages that people may see who may not read memories. One or two words of a memory
+may be a name; three in a row, or a number or password, may not. Only letters and digits are
+compared, so that case, accents, look-alikes, punctuation and spacing hide nothing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from refine.rules.details.folding import clean, fold
+from refine.rules.details.tokens import UNSPACED
+
+# A run of a memory that no name may hold: so many words, and characters.
+_QUOTED_WORDS = 3
+_QUOTED_CHARACTERS = 6
+# How many characters of a script without spaces count as a word: of Han, and of others.
+_HAN_IN_A_WORD, _OTHERS_IN_A_WORD = 2, 4
+# A number, or a word with letters and digits, that is no name if a memory has it.
+_NUMBER_DIGITS = 4
+_CODE_CHARACTERS = 8
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+_HAN = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+# Cyrillic and Greek letters, in lower case, that look like Latin ones; and l, which looks like I.
+_LOOK_ALIKES = str.maketrans(
+    "авекмнорстухіјѕԁԛԝһαβεηικνορτυχγl", "abekmhopctyxijsdqwhabenikvoptuxyi"
+)
+
+
+def quotes(name: str, memory: str) -> bool:
+    """Tell whether ``name`` holds a run of words, a number or a password of ``memory``."""
+    said = "".join(_words(name))
+    return any(run in said for run in _runs(_words(memory)))
+
+
+def _runs(words: list[str]) -> Iterator[str]:
+    """Yield what no name may hold of a memory: from each word on, the shortest such run."""
+    for first, word in enumerate(words):
+        if _is_number_or_code(word):
+            yield word
+        run, weight = "", 0.0
+        for each in words[first:]:
+            run, weight = run + each, weight + _weight(each)
+            if weight >= _QUOTED_WORDS and len(run) >= _QUOTED_CHARACTERS:
+                yield run
+                break
+
+
+def _weight(word: str) -> float:
+    """Return how many words it counts as."""
+    if _HAN.match(word):
+        return 1 / _HAN_IN_A_WORD
+    return 1 / _OTHERS_IN_A_WORD if _UNSPACED.match(word) else 1
+
+
+def _is_number_or_code(word: str) -> bool:
+    if word.isdigit():
+        return len(word) >= _NUMBER_DIGITS
+    has_digit = any(character.isdigit() for character in word)
+    return has_digit and len(word) >= _CODE_CHARACTERS
+
+
+def _words(text: str) -> list[str]:
+    """Return the words, and each character of a script without spaces, as they are compared."""
+    return [plain for word in _WORD.findall(clean(text)) if (plain := _plain(word))]
+
+
+def _plain(word: str) -> str:
+    """Return a word without case and accents, look-alikes as one letter."""
+    letters = unicodedata.normalize("NFD", fold(word).translate(_LOOK_ALIKES))
+    return "".join(each for each in letters if not unicodedata.combining(each))

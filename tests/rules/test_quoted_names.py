@@ -1,0 +1,57 @@
+"""Names that quote a memory, and names that only share a word with one."""
+
+import pytest
+
+from refine.rules.quoted_names import quotes
+
+MEMORY = (
+    "Gina told me that her password is tiger. Wren Fitzgerald-Bartholomew is my name. Her PIN is "
+    "4711, her key sk9f8a7b6c. Bo is gay. R2D2 is a robot. Обещал Аде молчать."
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Gina told me",
+        "The Gina told me one",
+        "GINA  told-me",
+        "ginaToldMe",
+        "G.i.n.a t_o_l_d m e",
+        "Gіnа tоld mе",  # Cyrillic letters
+        "Gína töld mé",
+        "Gina t\u00adold me",
+        "Gina toId me",  # a capital i
+        "Ｇｉｎａ ｔｏｌｄ ｍｅ",
+        "Bo is gay",
+        "обещал аде МОЛЧАТЬ",
+        "PIN 4711",
+        "Wren 47 11",
+        "sk9f8a7b6c",
+    ],
+)
+def test_a_run_of_words_a_number_or_a_password_quotes(name: str) -> None:
+    assert quotes(name, MEMORY)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Wren", "Wren Fitzgerald", "Bartholomew is", "R2D2", "told Gina me", "711", "Ада", "…"],
+)
+def test_one_or_two_words_of_a_memory_may_be_a_name(name: str) -> None:
+    assert not quotes(name, MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("memory", "quote", "part"),
+    [
+        ("昨日は東京の病院で母に会った。", "東京の病院で母", "東京"),
+        ("私の名前はアナスタシアです", "私の名前はアナスタシア", "アナスタシア"),
+        ("ฉันสัญญากับอาดาว่าจะไม่บอกใคร", "สัญญากับอาดาว่าจะ", "อาดา"),
+    ],
+)
+def test_in_scripts_without_spaces_characters_are_counted(
+    memory: str, quote: str, part: str
+) -> None:
+    assert quotes(quote, memory)
+    assert not quotes(part, memory)
