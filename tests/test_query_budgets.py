@@ -125,7 +125,7 @@ OPERATIONS_OF_API = {
 CALLS = {
     "save_memory": 12,
     "view": 1,
-    "update a field": 7,
+    "update a field": 8,
     "promote": 13,
     "save_to_journal": 14,
     "search": 6,

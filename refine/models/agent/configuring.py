@@ -61,15 +61,21 @@ class Configurable(AgentSettings):
         before, reflected = getattr(self, field), self.reflects_daily
         setattr(self, field, value)
         after = getattr(self, field)
-        if field == "name" and after != before and self.ledger.is_quoted_by(after, before):
-            self.name = before
-            raise InvalidValue(_QUOTING_NAME)
+        if field == "name" and after != before:
+            self._refuse_quotation(before)
         data: dict[str, Any] = {"by": "agent"}
         if field == "memory_reflection_prompt":
             self.reflects_daily = after is not None
             data["reflects_daily"] = self.reflects_daily
         if after != before or self.reflects_daily != reflected:
             self._record_sealed(field, before, after, data, at=at)
+
+    def _refuse_quotation(self, before: str) -> None:
+        """Raise InvalidValue if the new name quotes a memory; the name is then as before."""
+        with db.session.no_autoflush:  # the name is not written yet
+            if self.ledger.is_quoted_by(self.name, before):
+                self.name = before
+                raise InvalidValue(_QUOTING_NAME)
 
     def configure(
         self,

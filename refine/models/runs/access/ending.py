@@ -56,10 +56,6 @@ def _note(field: str, value: object) -> str | None:
     return None if value is None else bounded_text(value, field=field, limit=MAX_NOTE_CHARACTERS)
 
 
-def _action_of(reason: EndReason) -> str:
-    return "revoked" if reason.startswith("revoked") else "ended"
-
-
 class GrantEnding(AskingRules):
     """The end of a request and of a grant."""
 
@@ -200,7 +196,7 @@ class GrantEnding(AskingRules):
             return False
         self.lock()
         if self._is_put_back or self.log_if_altered():
-            self.record(_action_of(reason), user=by, at=database_now(), end_reason=reason)
+            self._record_end(reason, database_now(), by)
         elif self.status == "requested":
             self.fail(why, NO_LONGER_ALLOWED)
         elif self.status == "granted" and not self.end_if_expired():
@@ -292,8 +288,12 @@ class GrantEnding(AskingRules):
         self._require_no_record(ENDS)
         self.status, self.end_reason, self.ended_at = "ended", reason, at
         self.ended_by_id = user.id if user is not None else None
-        self.record(_action_of(reason), user=user, at=at, end_reason=reason)
+        self._record_end(reason, at, user)
         db.session.flush()
+
+    def _record_end(self, reason: EndReason, at: datetime, user: Actor | None) -> None:
+        action = "revoked" if reason.startswith("revoked") else "ended"
+        self.record(action, user=user, at=at, end_reason=reason)
 
     def _end_request(self, status: str, **record: Any) -> None:
         if self.status != "requested":
