@@ -604,7 +604,7 @@ def test_access_that_was_taken_away_stays_ended_when_that_is_taken_back(
 
     assert (grant.status, grant.end_reason) == ("ended", "no_longer_allowed")
     assert (asking.status, asking.error_kind) == ("failed", NO_LONGER_ALLOWED)
-    assert (grant.permits_reading, asking.claim()) == (False, False)
+    assert (grant.permits_reading, asking.claim()) == (False, None)
     assert {"memory_access_ended", "memory_access_failed"} <= set(actions(agent))
     notes = [note.content for note in factories.journal(agent)]
     assert f"The access of admin {reader.id} to my memories ended for good: {told}" in notes
