@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,21 +19,16 @@ class OsUser:
     uid: int
     gid: int
 
-    def command_prefix(self, binary: Path) -> list[str]:
-        """Return a command that runs ``binary`` as this user, with no rights over other files.
-
-        If root installed the binary where others may not go, it may look there, and so read files
-        of others; it can still not write them.
-        """
-        capabilities = "-all" if _is_open_to_all(binary) else "-all,+dac_read_search"
+    def command_prefix(self) -> list[str]:
+        """Return what runs a command as this user, with no rights over other files."""
         return [
             _setpriv(),
             f"--reuid={self.uid}",
             f"--regid={self.gid}",
             "--clear-groups",
-            f"--inh-caps={capabilities}",
-            f"--ambient-caps={capabilities}",
-            f"--bounding-set={capabilities}",
+            "--inh-caps=-all",
+            "--ambient-caps=-all",
+            "--bounding-set=-all",
             "--no-new-privs",
             # again, as changing the user clears it
             "--pdeathsig=INT",
@@ -53,12 +47,6 @@ def postgres_user(cluster: Path) -> OsUser | None:
             "PostgreSQL does not run as root: run Refine as another user, or set DATABASE_URL"
         )
     return user
-
-
-def _is_open_to_all(binary: Path) -> bool:
-    real = binary.resolve()
-    may_enter = all(parent.stat().st_mode & stat.S_IXOTH for parent in real.parents)
-    return may_enter and real.stat().st_mode & 0o005 == 0o005
 
 
 def _user(name: str) -> OsUser | None:

