@@ -1,7 +1,10 @@
 """The Flask application, put together."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -19,6 +22,9 @@ from refine.web import cookies, errors
 
 # Operations of the API have limits of their own. Werkzeug would write larger forms to the disk.
 _LARGEST_FORM_BYTES = 500_000
+
+# anything else could lead to another host
+_PREFIX = re.compile(r"(/[\w~-][\w.~-]*)*/?", re.ASCII)
 
 _ROOT = Path(__file__).parent.parent
 
@@ -43,10 +49,12 @@ def build(settings: Settings) -> Flask:
         static_folder=str(_ROOT / "static"),
     )
     app.config.update(_config(settings))
+    app.wsgi_app = _PlainPrefix(app.wsgi_app)  # type: ignore[method-assign]
     if settings.proxies:
         # each appends the address that called it; anything before that can be forged
-        trusted = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)
-        app.wsgi_app = trusted  # type: ignore[method-assign]
+        trusted = {"x_for": settings.proxies, "x_proto": settings.proxies}
+        # but only the one that knows the prefix names it
+        app.wsgi_app = ProxyFix(app.wsgi_app, **trusted, x_prefix=1)  # type: ignore[method-assign]
     dialect_of(settings)  # a name that does not exist stops the start
     app.extensions["refine.settings"] = settings
     app.extensions["refine.keyring"] = Keyring(settings.encryption_keys)
@@ -85,6 +93,21 @@ def _config(settings: Settings) -> dict[str, Any]:
         "WTF_CSRF_SSL_STRICT": False,  # we send no referrer; Sec-Fetch-Site is checked instead
         "MAX_CONTENT_LENGTH": _LARGEST_FORM_BYTES,
     }
+
+
+class _PlainPrefix:
+    """Ignore a prefix of all paths (``SCRIPT_NAME``) that is none: links begin with it.
+
+    A proxy may pass on what its client says.
+    """
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not _PREFIX.fullmatch(environ["SCRIPT_NAME"]):
+            environ["SCRIPT_NAME"] = ""
+        return self._app(environ, start_response)
 
 
 def _forget_last_request() -> None:

@@ -272,7 +272,8 @@ def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, s
     if not _given(environ, "REDIS_URL"):
         complete["REDIS_URL"] = embedded.redis_url(data_dir)
     if not _given(environ, "PUBLIC_URL"):
-        complete["PUBLIC_URL"] = f"http://localhost:{_given(environ, 'PORT') or default_port}"
+        port, prefix = _given(environ, "PORT") or default_port, _given(environ, "SCRIPT_NAME")
+        complete["PUBLIC_URL"] = f"http://localhost:{port}{prefix}"
     return complete
 
 

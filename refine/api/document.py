@@ -5,7 +5,7 @@ import re
 from functools import cache
 from typing import Any
 
-from flask import Response
+from flask import Response, request
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core import core_schema
@@ -13,7 +13,15 @@ from pydantic_core import core_schema
 from refine import __version__
 from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARACTERS, REPLAYED
 from refine.api.problems import MEDIA_TYPE, ProblemDetails
-from refine.api.routing import JSON, OPERATIONS, Operation, ResponseSpec, json_response, operation
+from refine.api.routing import (
+    JSON,
+    OPERATIONS,
+    Operation,
+    ResponseSpec,
+    api,
+    json_response,
+    operation,
+)
 from refine.api.schemas import Body, Query
 from refine.rules.ids import MAX_ID
 from refine.rules.keeping import ANSWERS_KEPT_FOR
@@ -94,7 +102,8 @@ class _ParameterSchemas(_Schemas):
 @operation("GET", "/openapi.json", bearer=None, responses={200: ResponseSpec("The document.")})
 def openapi() -> Response:
     """Return this document."""
-    return json_response(document())
+    here = {"servers": [{"url": f"{request.script_root}{api.url_prefix}"}]}
+    return json_response(document() | here)
 
 
 @cache
@@ -110,7 +119,7 @@ def document() -> dict[str, Any]:
             "description": "Memories of AI agents, for the agents themselves and for the platform "
             "that hosts them. A platform token cannot read content.",
         },
-        "servers": [{"url": "/api/v1"}],
+        "servers": [{"url": api.url_prefix}],
         "paths": paths,
         "components": {
             "schemas": _schemas(),

@@ -1,14 +1,11 @@
 """Accounts and users, managed on the server's command line."""
 
 import sys
-from typing import Any
 
 import click
-from flask import current_app
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
-from refine import settings
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import account_option, json_option, limit_option
@@ -18,6 +15,7 @@ from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
 from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
 from refine.rules.quantities import in_days, in_hours
+from refine.web.links import public_url
 
 _ACCOUNTS = (
     Field("id", lambda row: row.Account.id),
@@ -152,14 +150,8 @@ def user_reset(reference: str) -> None:
         found.record("user_invited", data={"by": "command line"})
         email = found.email
         db.session.commit()
-        click.echo(_url("signing_in.invitation", secret=secret))
+        click.echo(public_url("signing_in.invitation", secret=secret))
         days = in_days(VALID_FOR)
         click.echo(
             f"refine: for {email}; the link is shown only now, and works for {days}", err=True
         )
-
-
-def _url(endpoint: str, **values: Any) -> str:
-    """Return the address of a page; a command has no request that would tell it."""
-    pages = current_app.url_map.bind("localhost")
-    return settings.current().public_url + pages.build(endpoint, values)

@@ -125,7 +125,8 @@ def _announce(settings: Settings, sign_in: str) -> None:
 def _is_ready(port: int) -> bool:
     """Whether pages are served, and the clock has ticked."""
     try:
-        answer = requests.get(f"http://{_HOST}:{port}/readyz", timeout=2)
+        prefix = os.environ.get("SCRIPT_NAME", "")
+        answer = requests.get(f"http://{_HOST}:{port}{prefix}/readyz", timeout=2)
         return answer.ok and answer.json()["clock"] == "ok"
     except requests.RequestException:
         return False

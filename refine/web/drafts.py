@@ -11,6 +11,7 @@ from flask_wtf.csrf import generate_csrf
 from itsdangerous import BadData, URLSafeSerializer
 
 from refine.web import own_origin
+from refine.web.links import asked_for
 
 _MAX_CHARACTERS = 20_000
 
@@ -30,7 +31,7 @@ class Draft:
         fields = [each for each in request.form.items(multi=True) if _is_kept(each[0])]
         if sum(len(value) for _, value in fields) > _MAX_CHARACTERS:
             return None
-        return cls(request.full_path.rstrip("?"), fields)
+        return cls(asked_for(), fields)
 
     @classmethod
     def carried(cls) -> "Draft | None":

@@ -5,6 +5,8 @@ from functools import cache
 from uuid import UUID
 from zoneinfo import available_timezones
 
+from flask import request
+
 from refine.errors import InvalidValue
 from refine.web import scope
 
@@ -67,4 +69,5 @@ def time_zones() -> list[str]:
 def own_path(path: str) -> str:
     """Return a path that a form or URL names to go on to; empty unless it is on this site."""
     is_plain = path.isprintable() and "\\" not in path
-    return path if is_plain and path.startswith("/") and not path.startswith("//") else ""
+    root = f"{request.script_root}/"
+    return path if is_plain and path.startswith(root) and not path.startswith("//") else ""

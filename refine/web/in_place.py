@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from flask import Response, g, request
 
+from refine.web.links import asked_for
+
 # How often a page refreshes: that of one run, and lists in which something runs.
 WATCHED_SECONDS = 2
 LISTED_SECONDS = 10
@@ -37,7 +39,7 @@ def prepare(response: Response) -> Response:
         if response.location is not None and not _is_current(response.location):
             return _sent_to(response, response.location)
         if "shown_under" in g:
-            return _sent_to(response, request.full_path)
+            return _sent_to(response, asked_for())
     return response
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote_plus, urlencode, urlsplit
 from uuid import UUID
 
-from flask import g, request, url_for
+from flask import current_app, g, has_request_context, request, url_for
+
+from refine import settings
 
 # What stands for any id while the URL of a page is built.
 _ANY_ID = 7_777_777_777
@@ -25,10 +27,23 @@ _PAGES_OF_ONE: dict[str, tuple[str, Any]] = {
 _IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
 
 
+def asked_for() -> str:
+    """Return the URL of this request as it was sent: all of its path, and its arguments."""
+    return request.script_root + request.full_path.rstrip("?")
+
+
+def public_url(endpoint: str, **values: Any) -> str:
+    """Return the address of a page for somebody who is sent it, by a page or by a command."""
+    public = settings.current().public_url
+    is_asked = has_request_context() and not urlsplit(public).path
+    pages = current_app.url_map.bind("", script_name=request.script_root if is_asked else None)
+    return public + pages.build(endpoint, values)
+
+
 def here(**changed: object) -> str:
     """Return the URL of this page with other arguments; None removes one."""
     if "here" not in g:
-        g.here = request.path, _encoded(request.args.to_dict())
+        g.here = request.script_root + request.path, _encoded(request.args.to_dict())
     path, args = g.here
     wanted = "&".join(filter(None, (args | _encoded(changed)).values()))
     return f"{path}?{wanted}" if wanted else path

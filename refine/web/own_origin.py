@@ -1,5 +1,7 @@
 """Which requests come from our own pages: what browsers say about where a request comes from."""
 
+from urllib.parse import urlsplit
+
 from flask import abort, request
 
 from refine import settings
@@ -29,4 +31,5 @@ def _is_own() -> bool | None:
         return {"same-origin": True, "none": None}.get(site, False)
     if origin == "null":
         return None
-    return origin in (f"{request.scheme}://{request.host}", settings.current().public_url)
+    public = urlsplit(settings.current().public_url)._replace(path="").geturl()
+    return origin in (f"{request.scheme}://{request.host}", public)

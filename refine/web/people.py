@@ -1,11 +1,10 @@
 """Users of an account, and their invitations."""
 
-from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
+from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
-from refine import settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
@@ -13,7 +12,7 @@ from refine.models import AccessGrant, ApiToken, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
-from refine.web.links import url_in_account
+from refine.web.links import public_url, url_in_account
 from refine.web.paging import page_of
 
 pages = Blueprint("people", __name__)
@@ -36,7 +35,9 @@ def invite() -> ResponseReturnValue:
             role=request.form.get("role", "viewer"),
             by=scope.user(),
         )
-        link = _link(Invitation.issue(invited, by=scope.user()))
+        link = public_url(
+            "signing_in.invitation", secret=Invitation.issue(invited, by=scope.user())
+        )
     except (InvalidValue, Refused) as error:
         db.session.rollback()
         return _page(error=str(error)), status_of(error)
@@ -51,7 +52,7 @@ def invite_again(user_id: int) -> ResponseReturnValue:
     """Create a new link for a user, to join or to choose a new password."""
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
-    link = _link(Invitation.issue(user, by=scope.user()))
+    link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
     user.record("user_invited", by=scope.user())
     db.session.commit()
     return _page(link=link, invited=user)
@@ -110,7 +111,3 @@ def _protect_site_admins(user: User) -> None:
     """Only site admins may change site admins."""
     if user.site_admin and not scope.user().site_admin:
         abort(403, "Only a site admin can change a site admin.")
-
-
-def _link(secret: str) -> str:
-    return settings.current().public_url + url_for("signing_in.invitation", secret=secret)

@@ -39,6 +39,7 @@ from refine.models.attested import Attested
 from refine.models.columns import AccountId
 from refine.rules.ids import id_in
 from refine.web.drafts import Draft
+from refine.web.links import asked_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -172,7 +173,7 @@ def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
         draft = Draft.of_request()
         if draft is not None and draft.fields:
             return cast(R, (render_template("signing_in/confirm.html", draft=draft), 403))
-        back = request.full_path.rstrip("?") if request.method == "GET" else "/"
+        back = asked_for() if request.method == "GET" else url_for("overview.page")
         return cast(R, redirect(url_for("signing_in.confirm", next=back), 303))
 
     return guarded

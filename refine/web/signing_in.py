@@ -27,6 +27,7 @@ from refine.models.settings_change import set_fields
 from refine.web import devices, own_origin, scope
 from refine.web.drafts import Draft
 from refine.web.forms import own_path, time_zones
+from refine.web.links import asked_for
 
 pages = Blueprint("signing_in", __name__)
 
@@ -324,5 +325,5 @@ def _require_sign_in() -> Response | None:
     draft = Draft.of_request()
     if draft is not None and draft.fields:
         return ask_to_sign_in(draft)
-    here = request.full_path.rstrip("?") if request.method in own_origin.SAFE_METHODS else ""
+    here = asked_for() if request.method in own_origin.SAFE_METHODS else ""
     return make_response(redirect(url_for("signing_in.form", next=here or None), 303))

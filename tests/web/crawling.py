@@ -30,14 +30,16 @@ def _expected_of(url: str) -> tuple[int, ...]:
     return (200, 409) if url.partition("?")[0].endswith(("/undo", "/redo")) else (200,)
 
 
-def crawl(dashboard: Reader) -> Iterator[tuple[str, str]]:
+def crawl(
+    dashboard: Reader, front: str = "/", of_a_kind: int = _LOOKED_AT_OF_A_KIND
+) -> Iterator[tuple[str, str]]:
     """Every page that a link leads to, from the front page on: its address, and all it says."""
-    waiting, seen, looked_at = ["/"], {"/"}, dict[str, int]()
+    waiting, seen, looked_at = [front], {front}, dict[str, int]()
     while waiting:
         url = waiting.pop(0)
         kind = kind_of(url)
         looked_at[kind] = looked_at.get(kind, 0) + 1
-        if looked_at[kind] > _LOOKED_AT_OF_A_KIND:
+        if looked_at[kind] > of_a_kind:
             continue
         answer = dashboard.get(url)
         assert answer.status_code in _expected_of(url), url
