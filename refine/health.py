@@ -62,7 +62,7 @@ def checks(
     If the caller has already asked for them: ``found``, the workers, and ``by_older_key``, how many
     data keys older encryption keys wrapped.
     """
-    redis = _redis() if found is None else _away(found)  # first: no transaction waits for it
+    found = found or look_for_workers()  # first: no transaction waits for it
     away = _database()
     schema = schema_version.Compatibility(away) if away else schema_version.compatibility()
     return [
@@ -78,7 +78,7 @@ def checks(
             schema.problem or _keys(by_older_key),
             "REFINE_ENCRYPTION_KEYS holds every key in use",
         ),
-        Check("redis", redis, "Redis answers"),
+        Check("redis", str(found) if isinstance(found, Unreachable) else None, "Redis answers"),
     ]
 
 
@@ -152,9 +152,10 @@ def queue_check(
 
 
 def look_for_workers(*, with_runs: bool = False) -> WorkerList | Unreachable:
-    """Return the workers, ``with_runs``: also what each works on; or that Redis is down."""
+    """Return the workers, ``with_runs``: also what each works on; or that Redis cannot be used."""
     try:
         with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
+            connection.set("refine:check", "1", ex=_CHECK_SECONDS)  # a full one can still be read
             return known_workers(connection, with_runs=with_runs)
     except Unreachable as error:
         return error
@@ -244,18 +245,5 @@ def _keys(by_older_key: Mapping[str, int] | None) -> str | None:
     try:
         WrappedKey.check_keyring(by_older_key)
     except WrongKey as error:
-        return str(error)
-    return None
-
-
-def _away(found: WorkerList | Unreachable) -> str | None:
-    return str(found) if isinstance(found, Unreachable) else None
-
-
-def _redis() -> str | None:
-    try:
-        with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
-            connection.set("refine:check", "1", ex=_CHECK_SECONDS)  # a full Redis answers a ping
-    except Unreachable as error:
         return str(error)
     return None

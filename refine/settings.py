@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
 from flask import current_app
+from redis import ConnectionPool
+from redis.exceptions import RedisError
 
 from refine import embedded
 from refine.errors import InvalidValue, SettingsError
@@ -108,6 +110,13 @@ def _database_url(name: str, text: str) -> str:
 
 def _redis_url(name: str, text: str) -> str:
     _url_parts(name, text, ("redis", "rediss", "unix"), "redis://…, rediss://… or unix://…")
+    try:
+        ConnectionPool.from_url(text).make_connection()  # connects to nothing yet
+    except (RedisError, TypeError, ValueError):  # which may quote the URL
+        raise SettingsError(
+            f"{name} must have only parameters of redis-py after the ?, such as "
+            "rediss://…?ssl_cert_reqs=none"
+        ) from None
     return text
 
 

@@ -81,6 +81,10 @@ def test_variables_are_parsed() -> None:
         ("REFINE_DATA_DIR", "here", "data_dir", Path("here").absolute()),
         ("REDIS_URL", "rediss://user:pass@h:6380/1", "redis_url", "rediss://user:pass@h:6380/1"),
         ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
+        *(
+            ("REDIS_URL", f"rediss://h/1?{remedy}", "redis_url", f"rediss://h/1?{remedy}")
+            for remedy in ("ssl_cert_reqs=none", "ssl_ca_certs=/ca.pem&ssl_check_hostname=no")
+        ),
         ("SECRET_KEY", " sesame ", "secret_key", "sesame"),
         ("REFINE_ENCRYPTION_KEYS", KEY, "encryption_keys", (KEY,)),
         ("REFINE_ENCRYPTION_KEYS", f"{KEY},{OLD_KEY}", "encryption_keys", (KEY, OLD_KEY)),
@@ -136,7 +140,10 @@ BAD_VALUES = {
         *("sqlite:///x.db", "mysql://u:canary@h/x", "db", "postgres://", "postgresql://h:x/db"),
         *("postgresql://u:canary@h:port/db", "postgresql://canary@[h", "postgresql://[::1/db"),
     ],
-    "REDIS_URL": ["http://h", "cache", "redis://", "redis://h:99999"],
+    "REDIS_URL": [
+        *("http://h", "cache", "redis://", "redis://h:99999", "redis://h?db=x"),
+        *("rediss://:canary@h?ssl_cert_req=none", "rediss://:canary@h?ssl_cert_reqs=None"),
+    ],
     "REFINE_ENCRYPTION_KEYS": [",", "canary", f"{KEY},canary", f"canary,{KEY}", "ключ"],
     "OPENROUTER_API_KEY": ["canary…", "canary\nX: y", "ключ"],
     "OPENROUTER_BASE_URL": [

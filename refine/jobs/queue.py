@@ -4,10 +4,11 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple
 
 from redis import ConnectionPool, Redis
-from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
@@ -113,15 +114,29 @@ def redis_connection(
         connection = Redis.from_url(url, socket_connect_timeout=PATIENCE_SECONDS)
     try:
         yield connection
-    except OutOfMemoryError:
-        raise Unreachable("Redis is full; give it more memory (maxmemory)") from None
     except (RedisError, OSError) as error:
-        raise Unreachable(
-            "Redis does not answer at REDIS_URL; start it, or fix REDIS_URL "
-            f"({type(error).__name__})"
-        ) from None
+        raise Unreachable(_trouble(error)) from None
     finally:
         connection.close()
+
+
+def _trouble(error: BaseException) -> str:
+    """Say what is wrong with Redis, without a word of the URL: it may hold a password."""
+    if isinstance(error, OutOfMemoryError):
+        return "Redis is full; give it more memory (maxmemory)"
+    if isinstance(error, ReadOnlyError):
+        return "Redis is a read-only replica; let REDIS_URL lead to its primary"
+    cause = error
+    while not isinstance(cause, OSError) and cause.__context__ is not None:
+        cause = cause.__context__  # redis-py puts its own errors around those of the system
+    if isinstance(cause, SSLCertVerificationError):
+        reason = cause.verify_message.partition(",")[0]  # what follows quotes the host
+        return (
+            f"Redis's certificate is not trusted ({reason}); add ?ssl_ca_certs=/path to "
+            "REDIS_URL, the file of who issued it, or ?ssl_cert_reqs=none to trust any certificate"
+        )
+    name = type(cause if isinstance(cause, OSError) else error).__name__
+    return f"Redis does not answer at REDIS_URL; start it, or fix REDIS_URL ({name})"
 
 
 @cache

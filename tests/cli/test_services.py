@@ -130,7 +130,7 @@ def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) ->
     assert done.returncode == 1
     assert re.fullmatch(r"tick: 1 queued, \d faults?\n", done.stdout)
     assert {line["fault"] for line in warnings} == {
-        "Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionError)"
+        "Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionRefusedError)"
     }
     assert session is not None
     assert (session.status, session.dispatched_at) == ("queued", None)

@@ -1,4 +1,4 @@
-"""A Valkey of one's own that can be stopped, frozen or filled, and mended again."""
+"""A Valkey of one's own that can be stopped, frozen, filled or made a replica, and mended again."""
 
 import signal
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ from redis import Redis
 
 from refine.embedded import redis_url, valkey
 
-Fault = Literal["down", "frozen", "full"]
+Fault = Literal["down", "frozen", "full", "copying"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
@@ -23,7 +23,7 @@ class BreakableRedis:
         self._start()
 
     def do_break(self, fault: Fault) -> None:
-        """Have it end, stand still, or take nothing more."""
+        """Have it end, stand still, take nothing more, or take it from another alone."""
         match fault:
             case "down":
                 self._running.close()
@@ -31,6 +31,8 @@ class BreakableRedis:
                 self._process.send_signal(signal.SIGSTOP)
             case "full":
                 self._limit_memory("1")
+            case "copying":
+                self._copy("127.0.0.1", "1")
 
     def mend(self, fault: Fault) -> None:
         """Undo it."""
@@ -41,6 +43,8 @@ class BreakableRedis:
                 self._process.send_signal(signal.SIGCONT)
             case "full":
                 self._limit_memory("0")
+            case "copying":
+                self._copy("NO", "ONE")
 
     def connection(self) -> Redis:
         return Redis.from_url(self.url)
@@ -54,3 +58,7 @@ class BreakableRedis:
     def _limit_memory(self, limit: str) -> None:
         with self.connection() as connection:
             connection.config_set("maxmemory", limit)
+
+    def _copy(self, host: str, port: str) -> None:
+        with self.connection() as connection:
+            connection.replicaof(host, port)

@@ -1,4 +1,4 @@
-"""Redis down, frozen or full: pages work, and what is asked for waits in the database."""
+"""Redis down, frozen, full or a replica: pages work, what is asked for waits in the database."""
 
 import json
 import re
@@ -104,7 +104,11 @@ def test_every_page_works_within_seconds(
 
 
 @pytest.mark.parametrize(
-    "fault", ["frozen", *(pytest.param(each, marks=pytest.mark.slow) for each in ("down", "full"))]
+    "fault",
+    [
+        "frozen",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("down", "full", "copying")),
+    ],
 )
 def test_requested_sessions_wait_and_run_when_redis_is_back(
     dashboard: Browser,
@@ -249,8 +253,17 @@ def test_a_process_asks_a_silent_redis_only_now_and_then(
     assert (first, asked_again) == (False, False)
 
 
-@pytest.mark.parametrize("fault", ["full"])
-def test_a_full_redis_is_told_from_one_that_is_away(dashboard: Browser, broken: Mend) -> None:
-    assert json.loads(dashboard.get("/readyz").text)["redis"] == (
-        "Redis is full; give it more memory (maxmemory)"
-    )
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("full", "Redis is full; give it more memory (maxmemory)"),
+        ("copying", "Redis is a read-only replica; let REDIS_URL lead to its primary"),
+    ],
+)
+def test_pages_say_alike_why_redis_takes_nothing(
+    dashboard: Browser, broken: Mend, said: str
+) -> None:
+    assert json.loads(dashboard.get("/readyz").text)["redis"] == said
+    words = words_of(dashboard.get("/ops").text)
+    assert said in words
+    assert "Redis answers" not in words

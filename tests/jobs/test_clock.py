@@ -350,7 +350,8 @@ def test_without_redis_a_clock_ticks_once_and_says_what_is_missing(begin: Begin)
 
     assert code == 1
     assert process.said.splitlines()[-1] == (
-        "refine: Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionError)"
+        "refine: Redis does not answer at REDIS_URL; start it, or fix REDIS_URL "
+        "(ConnectionRefusedError)"
     )
     assert ClockMark.age("tick") is not None
 

@@ -246,7 +246,8 @@ def test_a_worker_without_redis_says_so_in_one_line(begin: Begin) -> None:
 
     assert code == 1
     assert worker.said.splitlines() == [
-        "refine: Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionError)"
+        "refine: Redis does not answer at REDIS_URL; start it, or fix REDIS_URL "
+        "(ConnectionRefusedError)"
     ]
 
 
