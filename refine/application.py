@@ -23,7 +23,7 @@ from refine.web import cookies, errors
 # Operations of the API have limits of their own. Werkzeug would write larger forms to the disk.
 _LARGEST_FORM_BYTES = 500_000
 
-# anything else could lead to another host
+# All links begin with it: anything else could lead to another host.
 _PREFIX = re.compile(r"(/[\w~-][\w.~-]*)*/?", re.ASCII)
 
 _ROOT = Path(__file__).parent.parent
@@ -49,7 +49,7 @@ def build(settings: Settings) -> Flask:
         static_folder=str(_ROOT / "static"),
     )
     app.config.update(_config(settings))
-    app.wsgi_app = _PlainPrefix(app.wsgi_app)  # type: ignore[method-assign]
+    app.wsgi_app = _with_plain_prefix(app.wsgi_app)  # type: ignore[assignment, method-assign]
     if settings.proxies:
         # each appends the address that called it; anything before that can be forged
         trusted = {"x_for": settings.proxies, "x_proto": settings.proxies}
@@ -95,19 +95,15 @@ def _config(settings: Settings) -> dict[str, Any]:
     }
 
 
-class _PlainPrefix:
-    """Ignore a prefix of all paths (``SCRIPT_NAME``) that is none: links begin with it.
+def _with_plain_prefix(app: WSGIApplication) -> WSGIApplication:
+    """Ignore a ``SCRIPT_NAME`` that is no path: a proxy may pass on what its client says."""
 
-    A proxy may pass on what its client says.
-    """
-
-    def __init__(self, app: WSGIApplication) -> None:
-        self._app = app
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not _PREFIX.fullmatch(environ["SCRIPT_NAME"]):
             environ["SCRIPT_NAME"] = ""
-        return self._app(environ, start_response)
+        return app(environ, start_response)
+
+    return answer
 
 
 def _forget_last_request() -> None:
