@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine import clock, create_app
 from refine.embedded import database_url, postgres
+from refine.embedded.binaries import postgres_binaries
 from refine.embedded.os_user import postgres_user
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
@@ -552,7 +553,10 @@ def restored(vow: int, environ: dict[str, str]) -> Iterator[dict[str, str]]:
 
 def tool(name: str, database: URL, *options: str, given: str = "") -> str:
     """Run a tool of PostgreSQL's own on a database."""
-    command = [str(postgres._binaries() / name), f"--host={database.query['host']}"]
+    command = [
+        str(postgres_binaries(for_other_user=False) / name),
+        f"--host={database.query['host']}",
+    ]
     command += [f"--username={database.username}", *options, str(database.database)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -744,7 +748,8 @@ def test_read_only_commands_work_on_a_replica(
 def standby(environ: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a real hot standby of the tests' server, with its data up to now."""
     cluster = tmp_path / "postgres"
-    command = [postgres._binaries() / "pg_basebackup", "--pgdata", cluster, "--write-recovery-conf"]
+    program = postgres_binaries(for_other_user=False) / "pg_basebackup"
+    command = [program, "--pgdata", cluster, "--write-recovery-conf"]
     source = f"host={make_url(environ['DATABASE_URL']).query['host']} user=refine"
     copied = subprocess.run(
         [*command, "--checkpoint=fast", "--no-sync", "--dbname", source],
