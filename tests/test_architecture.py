@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent / "refine"
 
 # The rooms of the house from the top floor down, as pyproject.toml has the layers.
 FLOORS = (
-    *("api", "tools"),
+    *("application.py", "api", "tools"),
     *("models/runs", "models/clients", "models/agent", "models/ledger", "models/people"),
     *("models/audit", "models"),
     *(
