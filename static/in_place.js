@@ -68,6 +68,45 @@
     if (event.detail.ctx) couldNot(event.detail.ctx, "no connection");
   });
 
+  // -- an action never takes another's place -----------------------------------------------------
+
+  const TOO_SOON_TO_SEE_MS = 500; // a click so soon was meant for what was there before
+  const actions = (page) => [...page.querySelectorAll("form[method=post][id]")];
+  const says = (form) => form.querySelector("button")?.textContent;
+  let placesBefore = new Map();
+  let changedAt = -Infinity;
+
+  document.addEventListener("htmx:before:swap", (event) => {
+    const { ctx, tasks } = event.detail;
+    placesBefore = new Map(actions(document).map((form) =>
+      [form.id + says(form), form.getBoundingClientRect()]));
+    changedAt = performance.now();
+    for (const { fragment } of tasks) keepEnded(fragment, isRefresh(ctx));
+  });
+  // One that has ended stays, disabled, until the page is left; so does one that a refresh turned
+  // into its opposite.
+  const keepEnded = (fragment, isByItself) => {
+    const group = fragment.querySelector("#actions");
+    for (const form of group ? actions(byId("actions") ?? fragment) : []) {
+      const now = fragment.getElementById(form.id);
+      if (now && (!isByItself || says(now) === says(form))) continue;
+      if (now) now.id += "#now";
+      const ended = form.cloneNode(true);
+      ended.querySelector("button").disabled = true;
+      group.insertBefore(ended, group.children[[...form.parentElement.children].indexOf(form)]);
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const form = event.target.closest("form[method=post][id] button")?.form;
+    const isByHand = event.detail > 0; // keys have no place
+    if (!form || !isByHand || performance.now() - changedAt > TOO_SOON_TO_SEE_MS) return;
+    const before = placesBefore.get(form.id + says(form));
+    if (before && before.left <= event.clientX && event.clientX <= before.right
+      && before.top <= event.clientY && event.clientY <= before.bottom) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }, true);
+
   // -- what the reader is told -------------------------------------------------------------------
 
   let wasFresh = Boolean(byId("fresh"));

@@ -104,6 +104,7 @@ def post_button(  # noqa: PLR0913 - what the macro ``post`` takes
     fields: Mapping[str, object],
     kind: str,
     description: str | None,
+    place: str,
     in_place: Markup,
 ) -> Markup:
     """Return a form that is a single button; at once, because long lists have hundreds."""
@@ -113,7 +114,8 @@ def post_button(  # noqa: PLR0913 - what the macro ``post`` takes
     )
     described = "" if description is None else f' aria-label="{escape(description)}"'
     return Markup(  # noqa: S704 - what is not markup already is escaped
-        f'<form method="post" action="{escape(url)}" class="inline"{in_place}>\n  '
+        f'<form method="post" action="{escape(url)}" id="{escape(url)}{place}" class="inline"'
+        f"{in_place}>\n  "
         f'<input type="hidden" name="csrf_token" value="{csrf_token()}">{hidden}\n  '
         f'<button class="{kind}"{described}>{escape(label)}</button></form>'
     )

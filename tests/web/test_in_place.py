@@ -1,11 +1,13 @@
 """What answers tell the script that changes pages in place."""
 
+import re
+
 import pytest
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, User
+from refine.models import Agent, AgentMemory, Sweep, User
 from tests import factories
-from tests.web.conftest import Browser, records
+from tests.web.conftest import Browser, SignedIn, World, records
 
 TEXT = "I kept the blue door key in the third drawer."
 
@@ -117,3 +119,35 @@ def test_no_control_of_a_page_with_content_works_in_place(
 
     assert "hx-boost" in sealed
     assert "hx-boost" not in opened
+
+
+_FORM = re.compile(r'<form method="post" action="([^"]*)" id="([^"]*)"(.*?)</form>', re.DOTALL)
+_FIELD = re.compile(r'<(?:input|select|textarea)[^>]* name="([^"]*)"')
+
+
+def forms_of(page: str) -> list[tuple[str, tuple[str, list[str]]]]:
+    """The forms of a page that act, by their ids: where each is sent, and with which fields."""
+    return [(id_, (action, _FIELD.findall(inner))) for action, id_, inner in _FORM.findall(page)]
+
+
+def test_no_action_takes_anothers_form_when_a_page_refreshes(
+    world: World, signed_in: SignedIn
+) -> None:
+    dashboard, live = signed_in(world.site_admin), world.live
+    waiting = factories.grant(live.agent, user_id=world.admin.id)
+    Sweep.request(world.account, world.admin)
+    db.session.commit()
+    pages = ["/", "/sessions", f"/sessions/{live.id}", f"/agents/{live.agent_id}", "/ops"]
+    pages += ["/access", f"/access/{waiting.id}", f"/schedule?account={world.account.slug}"]
+
+    before = {path: dashboard.get(path).text for path in pages}
+    live.give_up("the provider cannot be reached")
+    world.agent.configure(user=world.admin, paused=True, core_token_budget=1)
+    waiting.give_up("the provider cannot be reached")
+    db.session.commit()
+
+    for path, page in before.items():
+        assert 'hx-trigger="every ' in page, path
+        forms, later = forms_of(page), forms_of(dashboard.get(path).text)
+        assert len(dict(later)) == len(later), path
+        assert {**dict(forms), **dict(later)} == {**dict(later), **dict(forms)}, path

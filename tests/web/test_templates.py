@@ -1,5 +1,6 @@
 """Templates only show: what a page says about a state is decided in Python."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_a_template_compares_no_words_and_computes_nothing(migrated_app: Flask, 
 
     assert compared_words(template) == []
     assert [node.lineno for node in template.find_all(computed)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_form_that_acts_has_an_id(name: str) -> None:
+    """Else a page that changes in place may make another action of it, under the focus."""
+    forms = re.findall(r'<form [^>]*method="post"[^>]*', (TEMPLATES / name).read_text())
+
+    assert [form for form in forms if ' id="' not in form] == []
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def test_a_local_time_that_comes_twice_is_two_instants(app: Flask) -> None:
 def test_a_button_escapes_what_it_sends_and_says(app: Flask) -> None:
     with app.test_request_context():
         form = markup.post_button(
-            "/x?a=1&b=2", "<b>", {"name": '"<i>'}, "primary", 'of "one"', Markup(" hx-boost")
+            "/x?a=1&b=2", "<b>", {"name": '"<i>'}, "primary", 'of "one"', "#2", Markup(" hx-boost")
         )
 
-    assert 'action="/x?a=1&amp;b=2" class="inline" hx-boost>' in form
+    assert 'action="/x?a=1&amp;b=2" id="/x?a=1&amp;b=2#2" class="inline" hx-boost>' in form
     assert 'name="name" value="&#34;&lt;i&gt;"' in form
     assert 'aria-label="of &#34;one&#34;">&lt;b&gt;</button>' in form
 

@@ -1,0 +1,144 @@
+"""An action never takes another's place under the focus or the pointer while a page refreshes."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from refine.extensions import db
+from refine.models import Agent, RefinementSession, User
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.browser.visiting import button, state
+
+LONGER_THAN_A_GLANCE_MS = 600
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made = factories.agent(*(factories.text_of(25) for _ in range(8)), account=admin.account)
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def session(desk: Page, agent: Agent) -> RefinementSession:
+    made = factories.session(agent)
+    desk.goto(f"/sessions/{made.id}")
+    expect(state(desk, "running")).to_be_visible()
+    return made
+
+
+def middle_of(control: Locator) -> tuple[float, float]:
+    box = control.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def number_of_sessions() -> object:
+    return sql.value("SELECT count(*) FROM refinement_sessions")
+
+
+def fail(session: RefinementSession) -> None:
+    session.give_up("the provider cannot be reached")
+    db.session.commit()
+
+
+def test_enter_on_stop_starts_no_session_once_the_session_ended(
+    desk: Page, session: RefinementSession
+) -> None:
+    button(desk, "Stop").focus()
+
+    fail(session)
+    expect(button(desk, "Retry")).to_be_visible()
+    desk.keyboard.press("Enter")
+
+    expect(button(desk, "Stop")).to_be_disabled()
+    desk.wait_for_timeout(300)
+    assert number_of_sessions() == 1
+    assert str(session.id) in desk.url
+
+
+def test_stop_stays_where_it_is_until_the_page_is_left(
+    desk: Page, session: RefinementSession
+) -> None:
+    RefinementTool(session).execute("complete", summary="it is tidy")
+
+    expect(state(desk, "completed")).to_be_visible()
+    expect(button(desk, "Stop")).to_be_disabled()
+
+    desk.reload()
+
+    expect(state(desk, "completed")).to_be_visible()
+    expect(button(desk, "Stop")).to_have_count(0)
+
+
+def test_refine_now_takes_no_click_that_was_meant_for_what_stood_there(
+    desk: Page, agent: Agent
+) -> None:
+    desk.clock.install()
+    session = factories.session(agent)
+    desk.goto(f"/agents/{agent.id}")
+    place = middle_of(desk.get_by_role("link", name="Watch the session"))
+
+    RefinementTool(session).execute("complete", summary="it is tidy")
+    desk.clock.run_for(11_000)
+    expect(button(desk, "Refine now")).to_be_visible()
+    desk.mouse.click(*place)
+
+    desk.wait_for_timeout(300)
+    assert number_of_sessions() == 1
+
+    desk.clock.run_for(LONGER_THAN_A_GLANCE_MS)
+    desk.mouse.click(*place)
+
+    desk.wait_for_url("**/sessions/*")
+    assert number_of_sessions() == 2
+
+
+def test_a_second_click_does_not_hit_the_action_that_moved_up(desk: Page, admin: User) -> None:
+    for name in ("Ada", "Bob"):
+        fail(factories.session(factories.agent("one", account=admin.account, name=name)))
+    desk.clock.install()
+    desk.goto("/")
+    first = desk.get_by_role("button", name="Acknowledge").first
+    first.scroll_into_view_if_needed()
+    place = middle_of(first)
+
+    for _ in range(2):
+        desk.mouse.click(*place)
+        expect(desk.get_by_role("status").first).to_contain_text("Acknowledged")
+
+    expect(desk.get_by_role("button", name="Acknowledge")).to_have_count(1)
+
+
+def test_a_pause_that_somebody_else_pressed_does_not_become_a_resume(
+    desk: Page, agent: Agent, admin: User
+) -> None:
+    desk.clock.install()
+    factories.session(agent)
+    desk.goto(f"/agents/{agent.id}")
+    button(desk, "Pause").focus()
+
+    agent.configure(user=admin, paused=True)
+    db.session.commit()
+    desk.clock.run_for(11_000)
+    expect(button(desk, "Resume")).to_be_visible()
+    desk.keyboard.press("Enter")
+
+    expect(button(desk, "Pause")).to_be_disabled()
+    desk.wait_for_timeout(300)
+    assert sql.value("SELECT paused FROM agents") is True
+
+
+def test_a_tick_stays_with_its_session_when_another_comes_before_it(
+    desk: Page, agent: Agent, admin: User
+) -> None:
+    desk.clock.install()
+    first = factories.session(agent)
+    desk.goto("/sessions")
+    desk.get_by_role("checkbox", name="Compare").check()
+
+    factories.session(factories.agent("one", account=admin.account))
+    desk.clock.run_for(11_000)
+
+    expect(desk.get_by_role("checkbox", name="Compare")).to_have_count(2)
+    assert desk.locator("input:checked").get_attribute("value") == str(first.id)
