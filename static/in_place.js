@@ -73,16 +73,32 @@
   const TOO_SOON_TO_SEE_MS = 500; // a click so soon was meant for what was there before
   const actions = (page) => [...page.querySelectorAll("form[method=post][id]")];
   const says = (form) => form.querySelector("button")?.textContent;
+  const placeOf = (form) => { // on the page, which may be scrolled
+    const { x, y, width, height } = form.getBoundingClientRect();
+    return new DOMRect(x + scrollX, y + scrollY, width, height);
+  };
   let placesBefore = new Map();
   let changedAt = -Infinity;
 
   document.addEventListener("htmx:before:swap", (event) => {
     const { ctx, tasks } = event.detail;
-    placesBefore = new Map(actions(document).map((form) =>
-      [form.id + says(form), form.getBoundingClientRect()]));
+    placesBefore = new Map(actions(document).map((form) => [form.id + says(form), placeOf(form)]));
     changedAt = performance.now();
-    for (const { fragment } of tasks) keepEnded(fragment, isRefresh(ctx));
+    for (const { fragment } of tasks) {
+      keepEnded(fragment, isRefresh(ctx));
+      keepDrawn(fragment, ctx.sourceElement);
+    }
   });
+  // A form that somebody fills in stays as it was drawn, with its version, until they send it.
+  const keepDrawn = (fragment, sent) => {
+    for (const form of document.querySelectorAll("form.stack:has([name=drawn_from])")) {
+      if (form === sent || !isFilledIn(form)) continue;
+      fragment.getElementById(form.id)?.replaceWith(form.cloneNode(true));
+    }
+  };
+  const isFilledIn = (form) => form.contains(document.activeElement)
+    || [...form.querySelectorAll("input")].some((each) =>
+      each.value !== each.defaultValue || each.checked !== each.defaultChecked);
   // One that has ended stays, disabled, until the page is left; so does one that a refresh turned
   // into its opposite.
   const keepEnded = (fragment, isByItself) => {
@@ -101,8 +117,8 @@
     const isByHand = event.detail > 0; // keys have no place
     if (!form || !isByHand || performance.now() - changedAt > TOO_SOON_TO_SEE_MS) return;
     const before = placesBefore.get(form.id + says(form));
-    if (before && before.left <= event.clientX && event.clientX <= before.right
-      && before.top <= event.clientY && event.clientY <= before.bottom) return;
+    if (before && before.left <= event.pageX && event.pageX <= before.right
+      && before.top <= event.pageY && event.pageY <= before.bottom) return;
     event.preventDefault();
     event.stopPropagation();
   }, true);

@@ -8,7 +8,7 @@ from flask.typing import ResponseReturnValue
 
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.faults import status_of
+from refine.faults import as_sentence, status_of
 from refine.llm.clients import warning_about
 from refine.models import Agent
 from refine.models.agent import PROMPTS
@@ -20,6 +20,7 @@ from refine.rules.quantities import in_hours
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
+from refine.web.drawn import Outdated, require_current, stored_now, version, version_to_send
 from refine.web.forms import whole_number
 
 pages = Blueprint("agent_settings", __name__)
@@ -39,11 +40,13 @@ def page(agent_id: int) -> str:
 def configure(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     try:
+        agent.lock()
         fields = _sent_settings(agent, request.form)
+        require_current(_stored(agent), fields)
         changed = agent.configure(user=scope.user(), **fields)
-    except InvalidValue as error:
+    except (InvalidValue, Outdated) as error:
         db.session.rollback()
-        return _page(scope.agent_or_404(agent_id), error=str(error)), status_of(error)
+        return _page(scope.agent_or_404(agent_id), error=error), status_of(error)
     model_id, is_demo = agent.model_id, agent.account.is_demo
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
@@ -73,10 +76,16 @@ def pause(agent_id: int) -> ResponseReturnValue:
 def clear_prompt(agent_id: int) -> ResponseReturnValue:
     """Reset the agent's refinement prompt to the default, without reading it."""
     agent = scope.agent_or_404(agent_id)
-    was_set = agent.clear_refinement_prompt(user=scope.user())
-    db.session.commit()
-    cleared = "Refinement prompt cleared: sessions now use the default."
-    flash(cleared if was_set else "There was no refinement prompt to clear.")
+    try:
+        agent.lock()
+        require_current(_shown_of_prompt(agent), {})
+        was_set = agent.clear_refinement_prompt(user=scope.user())
+        db.session.commit()
+        cleared = "Refinement prompt cleared: sessions now use the default."
+        flash(cleared if was_set else "There was no refinement prompt to clear.")
+    except Outdated as error:
+        db.session.rollback()
+        flash(as_sentence(str(error)), "error")
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
 
 
@@ -107,20 +116,34 @@ def _warn_about(model_id: str, *, is_demo: bool) -> None:
         flash(f"Check the model, because sessions may fail: {warning}.", "warn")
 
 
-def _page(agent: Agent, error: str | None = None, opened: Any = None) -> str:
-    stored = {
+def _stored(agent: Agent) -> dict[str, Any]:
+    """Return the settings that the form is drawn from."""
+    return {
         "model_id": agent.model_id,
         "core_token_budget": agent.core_token_budget,
-        "refinement_threshold": "" if (t := agent.refinement_threshold) is None else t,
+        "refinement_threshold": agent.refinement_threshold,
         "paused": agent.paused,
         "active": agent.active,
     }
-    unticked = {"paused": "", "active": ""}
+
+
+def _shown_of_prompt(agent: Agent) -> dict[str, object]:
+    """Return what the page shows of the refinement prompt: nothing of its text."""
+    name = "refinement_prompt"
+    return {"characters": agent.characters_of(name), "at": agent.last_prompt_changes().get(name)}
+
+
+def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> str:
+    stored = _stored(agent)
+    unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
     return render_template(
         "agent/settings.html",
         agent=agent,
         error=error,
-        values={**stored, **unticked, **request.form} if request.form else stored,
+        values={**stored, **unticked, **request.form},
+        drawn_from=version_to_send(stored, error),
+        prompt_drawn_from=version(_shown_of_prompt(agent)),
+        now=stored_now(error),
         default_threshold=DEFAULT_THRESHOLD,
         max_name=MAX_NAME_CHARACTERS,
         identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),

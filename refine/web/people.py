@@ -7,11 +7,12 @@ from sqlalchemy.orm import joinedload
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.faults import status_of
+from refine.faults import as_sentence, status_of
 from refine.models import AccessGrant, ApiToken, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
+from refine.web.drawn import Outdated, require_current, version
 from refine.web.links import public_url, url_in_account
 from refine.web.paging import page_of
 
@@ -72,6 +73,12 @@ def update(user_id: int) -> ResponseReturnValue:
     if "active" in form:
         fields["active"] = form["active"] == "1"
     user.lock_for(scope.user())
+    try:
+        require_current(_stored(user), fields)
+    except Outdated as error:
+        db.session.rollback()
+        flash(f"{_in_words(user)} {as_sentence(str(error))}", "error")
+        return redirect(url_in_account("people.listing"), 303)
     if set_fields(user, fields):
         if not (user.active and user.may_act):
             AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
@@ -81,10 +88,9 @@ def update(user_id: int) -> ResponseReturnValue:
             ApiToken.revoke_created_by(user, by=scope.user())
         if not user.active or fields.get("role") == "admin":
             SignIn.end_all_of(user)  # a copied cookie does not rise with its user
-        changed = {"role": user.role, "active": user.active}
-        user.record("user_updated", by=scope.user(), data=changed)
+        user.record("user_updated", by=scope.user(), data=_stored(user))
     db.session.commit()
-    flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
+    flash(_in_words(user))
     return redirect(url_in_account("people.listing"), 303)
 
 
@@ -103,8 +109,18 @@ def _page(**shown: object) -> str:
         text=text,
         account=scope.account_to_change(),
         form=request.form,
+        drawn_from=lambda user: version(_stored(user)),
         **shown,
     )
+
+
+def _stored(user: User) -> dict[str, object]:
+    """Return what the buttons about a user are drawn from."""
+    return {"role": user.role, "active": user.active}
+
+
+def _in_words(user: User) -> str:
+    return f"{user.email}: {user.role}, {'active' if user.active else 'not active'}."
 
 
 def _protect_site_admins(user: User) -> None:

@@ -20,6 +20,7 @@ from refine.models.runs.session.prospects import RUNNING, Prospects
 from refine.models.runs.spending import cost_cap_reason
 from refine.web import in_place, month_cost, schedule_form, scope
 from refine.web.agents import BULK_ACTIONS
+from refine.web.drawn import Outdated, require_current, stored_now, version_to_send
 from refine.web.forms import time_zones
 from refine.web.links import url_in_account
 from refine.web.schedule_form import Picker, Plan
@@ -48,10 +49,12 @@ def change() -> ResponseReturnValue:
         sent = schedule_form.sent_settings(request.form)
         if "preview" in request.form:
             return _page(account, preview=Plan.sent(account, sent))
+        account.lock()
+        require_current(schedule_form.stored(account), sent)
         changed = account.configure(user=scope.user(), **sent)
-    except InvalidValue as error:
+    except (InvalidValue, Outdated) as error:
         db.session.rollback()
-        return _page(scope.account_to_change(), error=str(error)), status_of(error)
+        return _page(scope.account_to_change(), error=error), status_of(error)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
     return redirect(url_in_account("schedule.page"), 303)
@@ -87,13 +90,9 @@ def run() -> ResponseReturnValue:
     return redirect(url_in_account(following), 303)
 
 
-def _page(account: Account, error: str | None = None, preview: Plan | None = None) -> str:
+def _page(account: Account, error: Exception | None = None, preview: Plan | None = None) -> str:
     at, plan = clock.now(), Plan.of(account)
-    cap = account.monthly_cost_cap_usd
-    stored = {
-        "time_zone": account.time_zone,
-        "monthly_cost_cap_usd": "" if cap is None else cap,
-    }
+    stored = schedule_form.stored(account)
     sweep = Sweep.open_of(account)
     return render_template(
         "schedule/page.html",
@@ -106,6 +105,8 @@ def _page(account: Account, error: str | None = None, preview: Plan | None = Non
         error_fields=schedule_form.FIELDS,
         picker=Picker.of(account.schedule, request.form),
         values={**stored, **request.form},
+        drawn_from=version_to_send(stored, error),
+        now=stored_now(error),
         plan=plan,
         slots=plan.slots(at),
         preview=preview,

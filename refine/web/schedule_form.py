@@ -94,6 +94,15 @@ class Picker:
         return [(day, WEEKDAYS[day]) for day in _MONDAY_FIRST]
 
 
+def stored(account: Account) -> dict[str, Any]:
+    """Return the settings that the form is drawn from; its plan in one, as it sends it."""
+    return {
+        "schedule": account.schedule,
+        "time_zone": account.time_zone,
+        "monthly_cost_cap_usd": account.monthly_cost_cap_usd,
+    }
+
+
 def sent_settings(form: MultiDict[str, str]) -> dict[str, Any]:
     """Return the account's settings that a form sends; raises InvalidValue."""
     fields: dict[str, Any] = {}

@@ -26,6 +26,7 @@ from refine.models.people import recording
 from refine.models.settings_change import set_fields
 from refine.web import devices, own_origin, scope
 from refine.web.drafts import Draft
+from refine.web.drawn import Outdated, require_current, stored_now, version_to_send
 from refine.web.forms import own_path, time_zones
 from refine.web.links import asked_for
 
@@ -175,9 +176,11 @@ def choose_time_zone() -> ResponseReturnValue:
     user = scope.user()
     try:
         wanted = request.form.get("time_zone", "").strip() or None
+        user.lock()
+        require_current({"time_zone": user.time_zone}, {"time_zone": wanted})
         if set_fields(user, {"time_zone": wanted}):
             user.record("user_updated", by=user, data={"time_zone": wanted})
-    except InvalidValue as error:
+    except (InvalidValue, Outdated) as error:
         db.session.rollback()
         return _refused(_profile(error), error)
     db.session.commit()
@@ -227,10 +230,13 @@ def change_password() -> ResponseReturnValue:
 
 
 def _profile(error: Exception | None = None) -> str:
+    chosen = scope.user().time_zone
     return render_template(
         "signing_in/profile.html",
         error=error,
-        time_zone=request.form.get("time_zone", scope.user().time_zone or ""),
+        time_zone=request.form.get("time_zone", chosen or ""),
+        drawn_from=version_to_send({"time_zone": chosen}, error),
+        now=stored_now(error),
         time_zones=time_zones(),
     )
 

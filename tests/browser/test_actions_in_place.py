@@ -1,10 +1,12 @@
 """An action never takes another's place under the focus or the pointer while a page refreshes."""
 
+from decimal import Decimal
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
-from refine.models import Agent, RefinementSession, User
+from refine.models import Agent, RefinementSession, Sweep, User
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.browser.visiting import button, state
@@ -142,3 +144,24 @@ def test_a_tick_stays_with_its_session_when_another_comes_before_it(
 
     expect(desk.get_by_role("checkbox", name="Compare")).to_have_count(2)
     assert desk.locator("input:checked").get_attribute("value") == str(first.id)
+
+
+def test_a_form_that_is_being_filled_in_stays_as_it_was_drawn(desk: Page, admin: User) -> None:
+    account = admin.account
+    Sweep.request(account, admin)
+    db.session.commit()
+    desk.clock.install()
+    desk.goto("/schedule")
+    cap = desk.get_by_label("Monthly cost cap")
+    cap.fill("50")
+
+    account.configure(user=admin, monthly_cost_cap_usd=Decimal(20))
+    db.session.commit()
+    with desk.expect_response("**/schedule"):
+        desk.clock.run_for(11_000)
+    button(desk, "Save").click()
+
+    expect(desk.get_by_text("Stored now: 20.00")).to_be_visible()
+    expect(cap).to_have_value("50")
+    db.session.refresh(account)
+    assert account.monthly_cost_cap_usd == 20

@@ -1,0 +1,180 @@
+"""Forms that two people, or two tabs, have open at once: nothing is overwritten silently."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from html import unescape
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent, User
+from refine.web.drawn import version
+from tests import factories
+from tests.web.conftest import Browser, SignedIn, person, records, words_of
+
+_VERSION = '<form method="post" action="{}".*?name="drawn_from" value="([^"]+)"'
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made = factories.agent("one", account=admin.account, name="Ada", refinement_prompt="Gently.")
+    db.session.commit()
+    return made
+
+
+def drawn(page: str, action: str) -> dict[str, str]:
+    """What the first form with this action sends by itself."""
+    found = re.search(_VERSION.format(re.escape(action)), page, re.DOTALL)
+    assert found is not None
+    return {"drawn_from": unescape(found[1])}
+
+
+def boxes(**ticked: str) -> dict[str, str]:
+    return {"has_paused": "1", "has_active": "1", "active": "1", **ticked}
+
+
+def test_settings_saved_in_another_tab_are_not_overwritten(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    url = f"/agents/{agent.id}/settings"
+    drawn_from = drawn(dashboard.get(url).text, url)
+    agent.configure(user=admin, core_token_budget=900, paused=True)
+    db.session.commit()
+    sent = boxes(model_id=agent.model_id, core_token_budget="700", refinement_threshold="0.9")
+
+    refused = dashboard.submit(url, {**sent, **drawn_from})
+
+    assert refused.status_code == 409
+    assert "was changed in the meantime, so nothing was saved" in words_of(refused.text)
+    assert 'name="core_token_budget" value="700"' in refused.text
+    assert re.findall(r"Stored now: ([^<]*)", refused.text) == ["900", "empty", "ticked"]
+    db.session.refresh(agent)
+    assert (agent.core_token_budget, agent.refinement_threshold, agent.paused) == (900, None, True)
+
+    saved = dashboard.submit(url, {**sent, **drawn(refused.text, url)})
+
+    assert saved.status_code == 303
+    db.session.refresh(agent)
+    assert (agent.core_token_budget, agent.paused) == (700, False)
+
+
+def test_a_schedule_and_cap_saved_in_another_tab_are_not_overwritten(
+    dashboard: Browser, admin: User
+) -> None:
+    account = admin.account
+    drawn_from = drawn(dashboard.get("/schedule").text, "/schedule")
+    account.configure(user=admin, schedule="0 5 * * 2", monthly_cost_cap_usd=Decimal(20))
+    db.session.commit()
+    sent = {"kind": "default", "time_zone": "UTC", "monthly_cost_cap_usd": "50"}
+
+    refused = dashboard.submit("/schedule", {**sent, **drawn_from})
+
+    assert refused.status_code == 409
+    now = re.findall(r"Stored now: ([^<]*)", refused.text)
+    assert now == ["on Tuesdays at 05:00", "20.00"]
+    assert 'name="monthly_cost_cap_usd" value="50"' in refused.text
+    assert records("account_settings_update")[1:] == []
+
+    dashboard.submit("/schedule", {**sent, **drawn(refused.text, "/schedule")})
+
+    db.session.refresh(account)
+    assert (account.schedule, account.monthly_cost_cap_usd) == (None, 50)
+
+
+@pytest.mark.parametrize("first", [{"monthly_cost_cap_usd": "lots"}, {"preview": "1"}])
+def test_a_form_shown_again_is_still_drawn_from_what_it_was_drawn_from(
+    dashboard: Browser, admin: User, first: dict[str, str]
+) -> None:
+    drawn_from = drawn(dashboard.get("/schedule").text, "/schedule")
+    sent = {"kind": "default", "time_zone": "UTC", "monthly_cost_cap_usd": "50", **drawn_from}
+    admin.account.configure(user=admin, monthly_cost_cap_usd=Decimal(20))
+    db.session.commit()
+
+    shown_again = dashboard.submit("/schedule", {**sent, **first})
+    refused = dashboard.submit("/schedule", {**sent, **drawn(shown_again.text, "/schedule")})
+
+    assert refused.status_code == 409
+    assert "Stored now: 20.00" in refused.text
+
+
+def test_a_role_changed_in_another_tab_is_not_changed_again(
+    dashboard: Browser, admin: User
+) -> None:
+    other = person(account=admin.account, role="viewer", email="bob@example.org")
+    db.session.commit()
+    url = f"/users/{other.id}"
+    drawn_from = drawn(dashboard.get("/users").text, url)
+    dashboard.submit(url, {"active": "0"})
+
+    dashboard.submit(url, {"role": "admin", **drawn_from})
+
+    shown = words_of(dashboard.get("/users").text)
+    assert "bob@example.org: viewer, not active. This was changed in the meantime" in shown
+    db.session.refresh(other)
+    assert other.role == "viewer"
+
+
+def test_a_time_zone_chosen_in_another_tab_is_not_overwritten(
+    dashboard: Browser, admin: User
+) -> None:
+    url = "/profile/time-zone"
+    drawn_from = drawn(dashboard.get("/profile").text, url)
+    dashboard.submit(url, {"time_zone": "Asia/Tokyo"})
+
+    refused = dashboard.submit(url, {"time_zone": "Europe/Berlin", **drawn_from})
+
+    assert refused.status_code == 409
+    assert "Stored now: Asia/Tokyo" in refused.text
+    db.session.refresh(admin)
+    assert admin.time_zone == "Asia/Tokyo"
+
+
+def test_a_prompt_that_the_agent_wrote_since_is_not_cleared(
+    dashboard: Browser, agent: Agent
+) -> None:
+    url = f"/agents/{agent.id}/refinement-prompt/clear"
+    drawn_from = drawn(dashboard.get(f"/agents/{agent.id}/settings").text, url)
+    agent.author("refinement_prompt", "Firmly.")
+    db.session.commit()
+
+    dashboard.submit(url, drawn_from)
+
+    shown = words_of(dashboard.get(f"/agents/{agent.id}/settings").text)
+    assert "This was changed in the meantime" in shown
+    db.session.refresh(agent)
+    assert agent.refinement_prompt == "Firmly."
+
+
+def test_of_two_saves_at_the_same_moment_one_is_refused(
+    signed_in: SignedIn, agent: Agent, admin: User
+) -> None:
+    tabs, url = [signed_in(admin) for _ in range(4)], f"/agents/{agent.id}/settings"
+    drawn_from = drawn(tabs[0].get(url).text, url)
+
+    def save(number: int) -> Any:
+        return tabs[number].submit(url, {"core_token_budget": f"{900 + number}", **drawn_from})
+
+    with ThreadPoolExecutor(len(tabs)) as threads:
+        statuses = sorted(each.status_code for each in threads.map(save, range(len(tabs))))
+
+    assert statuses == [303, 409, 409, 409]
+    assert len(records("agent_settings_update")) == 1
+
+
+def test_without_the_secret_key_nobody_computes_a_version(
+    app: Flask, with_settings: Callable[..., Flask]
+) -> None:
+    """Else a model id that pages hide, because it looks personal, could be guessed."""
+    other = with_settings(SECRET_KEY="another key, as long as it has to be")
+    stored = {"model_id": "ada@example.org"}
+
+    with app.test_request_context():
+        mine = version(stored)
+    with other.test_request_context():
+        theirs = version(stored)
+
+    assert mine != theirs
