@@ -235,6 +235,14 @@ class Settings:
         """Whether browsers reach the pages over HTTPS."""
         return self.public_url.startswith("https://")
 
+    def rehearses(self, *, is_demo: bool) -> bool:
+        """Tell whether the rehearsal model answers for an account, the demo account or another.
+
+        For others only where no provider is configured, so that it cannot be put in place of an
+        agent's own model.
+        """
+        return is_demo or (self.rehearsal and self.openrouter_api_key is None)
+
     def as_table_owner(self) -> "Settings":
         """Return the settings of a process that connects as the owner of the tables."""
         return dataclasses.replace(self, database_url=self.owner_database_url or self.database_url)

@@ -13,13 +13,8 @@ from refine.settings import Settings
 
 
 def is_rehearsed(model_id: str, settings: Settings, *, is_demo: bool) -> bool:
-    """Tell whether the rehearsal model answers for this model of an agent.
-
-    For the demo account; for others only with REFINE_REHEARSAL=1, and never where a provider is
-    configured, so that it cannot be put in place of an agent's own model.
-    """
-    may_stand_in = settings.rehearsal and settings.openrouter_api_key is None
-    return is_rehearsal_model(model_id) and (is_demo or may_stand_in)
+    """Tell whether the rehearsal model answers for this model of an agent."""
+    return is_rehearsal_model(model_id) and settings.rehearses(is_demo=is_demo)
 
 
 def dialect_of(settings: Settings) -> Dialect:

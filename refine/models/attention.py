@@ -8,8 +8,10 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Select,
+    case,
     func,
     literal,
+    null,
     select,
     true,
     union_all,
@@ -17,9 +19,11 @@ from sqlalchemy import (
 
 from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
+from refine.models.agent.answered import why_model_unanswered
 from refine.models.agent_list import is_in
 from refine.models.columns import account_parameter
 from refine.models.people import Account
+from refine.models.people.account import DEMO_SLUG
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.session.state import NEED_ATTENTION, AttentionStatus, retry_at
 
@@ -33,19 +37,25 @@ _Session = RefinementSession
 class Case(NamedTuple):
     """An agent that needs attention: for its budget, or for its last session.
 
-    ``number`` agents need it for the same reason. Sessions that somebody acknowledged do not count.
+    ``number`` agents need it for the same reason; the last sessions of ``same_cause`` of them ended
+    with the same kind of error, and it stands for all these. Sessions that somebody acknowledged do
+    not count.
     """
 
     kind: Kind
     number: int
+    same_cause: int
     agent_id: int
     agent_name: str
+    model_id: str
     account_name: str
+    account_slug: str
     core_tokens: int
     core_token_budget: int
-    can_be_asked: bool
+    is_available: bool
     session_id: UUID | None
     end_reason: str | None
+    error_kind: str | None
     trigger: str | None
     attempt: int
     ended_at: datetime | None
@@ -54,6 +64,18 @@ class Case(NamedTuple):
     def is_about_budget(self) -> bool:
         """Whether the agent has more tokens than its budget, regardless of its sessions."""
         return self.kind == "over_budget"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it stands for several agents."""
+        return self.same_cause > 1
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether a session of the agent could run."""
+        is_demo = self.account_slug == DEMO_SLUG
+        is_answered = why_model_unanswered(self.model_id, is_demo=is_demo) is None
+        return self.is_available and is_answered
 
     @property
     def next_attempt_at(self) -> datetime | None:
@@ -71,8 +93,8 @@ def cases(account_id: int | None) -> dict[Kind, list[Case]]:
     worst = _worst_of_each_kind(is_of_account=account_id is not None)
     found: dict[Kind, list[Case]] = {kind: [] for kind in _KINDS}
     for row in worst.rows(account_id=account_id):
-        case = Case(*row)
-        found[case.kind].append(case)
+        each = Case(*row)
+        found[each.kind].append(each)
     return found
 
 
@@ -89,9 +111,23 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     if is_about_session:  # as ``needs_attention`` of the session, by the figures on the agent's row
         needs_it &= Agent.last_session_seen_at.is_(None)
     order = (Agent.last_session_at if is_about_session else Agent.budget_share).desc(), Agent.id
-    worst = (
-        select(Agent.id, func.count().over().label("number"))
+    # an agent without a kind of error has a cause of its own
+    error_kind = Agent.last_session_error_kind if is_about_session else null()
+    cause = (error_kind, case((error_kind.is_(None), Agent.id)))
+    counted = (
+        select(
+            Agent.id,
+            func.count().over().label("number"),
+            func.count().over(partition_by=cause).label("same_cause"),
+            func.row_number().over(partition_by=cause, order_by=order).label("place"),
+        )
         .where(needs_it)
+        .subquery()
+    )
+    worst = (
+        select(counted)
+        .join(Agent, Agent.id == counted.c.id)
+        .where(counted.c.place == 1)
         .order_by(*order)
         .limit(_SHOWN)
         .subquery()
@@ -100,14 +136,18 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         select(
             literal(kind).label("kind"),
             worst.c.number,
+            worst.c.same_cause,
             Agent.id,
             Agent.name,
+            Agent.model_id,
             Account.name.label("account_name"),
+            Account.slug.label("account_slug"),
             Agent.core_tokens,
             Agent.core_token_budget,
-            Agent.is_available(automatic=False).label("can_be_asked"),
+            Agent.is_available(automatic=False).label("is_available"),
             _Session.id.label("session_id"),
             _Session.end_reason,
+            _Session.error_kind,
             _Session.trigger,
             _Session.attempt,
             _Session.ended_at,

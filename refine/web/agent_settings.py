@@ -1,6 +1,7 @@
 """The settings of one agent; of its prompts only length and last change, but under a grant."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -78,7 +79,7 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     try:
         agent.lock()
-        require_current(_shown_of_prompt(agent), {})
+        require_current(_shown_of_prompt(agent, agent.last_prompt_changes()), {})
         was_set = agent.clear_refinement_prompt(user=scope.user())
         db.session.commit()
         cleared = "Refinement prompt cleared: sessions now use the default."
@@ -127,14 +128,14 @@ def _stored(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _shown_of_prompt(agent: Agent) -> dict[str, object]:
+def _shown_of_prompt(agent: Agent, last_changes: Mapping[str, datetime]) -> dict[str, object]:
     """Return what the page shows of the refinement prompt: nothing of its text."""
     name = "refinement_prompt"
-    return {"characters": agent.characters_of(name), "at": agent.last_prompt_changes().get(name)}
+    return {"characters": agent.characters_of(name), "at": last_changes.get(name)}
 
 
 def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> str:
-    stored = _stored(agent)
+    stored, last_changes = _stored(agent), agent.last_prompt_changes()
     unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
     return render_template(
         "agent/settings.html",
@@ -142,7 +143,7 @@ def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> s
         error=error,
         values={**stored, **unticked, **request.form},
         drawn_from=version_to_send(stored, error),
-        prompt_drawn_from=version(_shown_of_prompt(agent)),
+        prompt_drawn_from=version(_shown_of_prompt(agent, last_changes)),
         now=stored_now(error),
         default_threshold=DEFAULT_THRESHOLD,
         max_name=MAX_NAME_CHARACTERS,
@@ -150,5 +151,5 @@ def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> s
         opened=opened,
         other_model=other_model_of(agent) if scope.user().may_act else None,
         prompts={name: agent.characters_of(name) for name in PROMPTS},
-        last_changes=agent.last_prompt_changes(),
+        last_changes=last_changes,
     )

@@ -5,13 +5,14 @@ from datetime import timedelta
 from functools import partial
 
 from flask import url_for
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 
 from refine import clock, settings
 from refine.extensions import Instant, db
 from refine.extensions.statements import together
 from refine.health import clock_check, look_for_workers, queue_check
-from refine.models import Account
+from refine.models import Account, Agent
+from refine.models.agent.answered import NO_KEY, unanswered
 from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
 from refine.rules.quantities import in_hours, plural
@@ -28,6 +29,10 @@ _CASES: dict[Kind, tuple[str, str]] = {
     "over_budget": ("warn", "over budget"),
     "declined": ("calm", "that declined the last session"),
 }
+_SET_ONE = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
+_REHEARSING = (
+    "you are rehearsing: a built-in model answers; nothing is sent anywhere or costs anything."
+)
 _LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
 
 
@@ -47,6 +52,7 @@ class Attention:
 def in_general(lost_conversations: int, *, has_watched_accounts: bool) -> list[Attention]:
     """Return what needs attention besides agents, worst first."""
     found = [
+        *_without_key(),
         *_installation(),
         *_conversations(lost_conversations),
         *(_accounts() if has_watched_accounts else ()),
@@ -81,27 +87,40 @@ def _conversations(lost: int) -> list[Attention]:
     return [Attention("bad", text, url_in_account("ops.page"))]
 
 
-def _rehearsing() -> str:
-    return "of every account" if settings.current().rehearsal else "of the demo account"
+def _without_key() -> list[Attention]:
+    """What it means for each account that no API key is set."""
+    if settings.current().openrouter_api_key is not None:
+        return []
+    is_unanswered = unanswered()[NO_KEY]
+    asked_in_vain = func.count().filter(is_unanswered)
+    found = []
+    for name, slug, agents, number in db.session.execute(
+        select(Account.name, Account.slug, func.count(), asked_in_vain)
+        .join(Agent, Agent.account_id == Account.id)
+        .where(scope.owns(Account.id), Agent.active)
+        .group_by(Account.id)
+        .order_by(asked_in_vain.desc(), Account.slug)
+        .limit(_ACCOUNTS_SHOWN)
+    ):
+        where = url_for("agents.listing", account=slug)
+        if number:
+            all_or_some = f"No agent of {name} can be asked"
+            if number < agents:
+                all_or_some = f"{number} of {plural(agents, 'agent')} of {name} cannot be asked"
+            found.append(Attention("bad", f"{all_or_some}: {NO_KEY}. {_SET_ONE}", where))
+        if number < agents:
+            found.append(Attention("calm", f"{name}: {_REHEARSING}", where))
+    return found
 
 
 def _installation() -> list[Attention]:
     workers, at = look_for_workers(), clock.now()
     checks = together(clock_check, partial(queue_check, scope.account_id(), workers, at))
-    found = [
+    return [
         Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
         for check in checks
         if check.problem is not None
     ]
-    if settings.current().openrouter_api_key is None:
-        found.append(
-            Attention(
-                "calm",
-                f"No API key is set: agents {_rehearsing()} with a rehearsal/ model are answered "
-                "by the rehearsal model; sessions of all other agents fail.",
-            )
-        )
-    return found
 
 
 def is_watched(at: Instant) -> ColumnElement[bool]:

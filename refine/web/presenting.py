@@ -15,6 +15,7 @@ from refine import settings
 from refine.access.differences import Part
 from refine.llm import clients
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
+from refine.models.agent.answered import why_unanswered
 from refine.models.ledger import images_in
 from refine.models.ledger.history import shown_data
 from refine.models.people.acting import AGENT_OR_SYSTEM
@@ -153,7 +154,7 @@ def is_rehearsed(agent: Agent) -> bool:
 
 def can_be_asked(agent: Agent) -> bool:
     """Tell whether a session or access can be requested of the agent."""
-    return agent.unavailable_reason(automatic=False) is None
+    return agent.unavailable_reason(automatic=False) is None and why_unanswered(agent) is None
 
 
 def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:

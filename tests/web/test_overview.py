@@ -16,7 +16,15 @@ from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, ClockMark, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
-from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
+from tests.web.conftest import (
+    Browser,
+    SignedIn,
+    actions_of,
+    browser_of,
+    links_of,
+    person,
+    words_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -351,17 +359,106 @@ def test_an_unreachable_queue_needs_attention(
     assert "Queue: Redis does not answer at REDIS_URL" in attention(browser)
 
 
-@pytest.mark.parametrize(
-    ("rehearsal", "whose"), [("0", "of the demo account"), ("1", "of every account")]
-)
-def test_the_overview_says_whom_the_rehearsal_model_answers(
-    admin: User, with_settings: Callable[..., Flask], rehearsal: str, whose: str
-) -> None:
-    db.session.commit()
-    browser = browser_of(with_settings(OPENROUTER_API_KEY="", REFINE_REHEARSAL=rehearsal))
-    browser.sign_in(admin.email)
+@pytest.fixture
+def without_key(admin: User, with_settings: Callable[..., Flask]) -> Callable[..., Browser]:
+    """Have somebody sign in while no API key is set."""
 
-    assert f"No API key is set: agents {whose} with a rehearsal/ model are" in attention(browser)
+    def sign_in(who: User = admin, **variables: str) -> Browser:
+        db.session.commit()
+        browser = browser_of(with_settings(OPENROUTER_API_KEY="", **variables))
+        browser.sign_in(who.email)
+        return browser
+
+    return sign_in
+
+
+def test_without_a_key_the_first_thing_said_is_that_nobody_can_be_asked(
+    account: Account, without_key: Callable[..., Browser]
+) -> None:
+    for _ in range(3):
+        factories.agent("one", account=account)
+    RefinementSession.queue(factories.agent("one", account=account), "manual")
+
+    browser = without_key()
+
+    first = "✗ No agent of Own account can be asked: no API key is set. Set OPENROUTER_API_KEY"
+    assert attention(browser).startswith(first)
+    assert '<li class="bad">' in browser.get("/").text
+
+
+def test_without_a_key_each_account_hears_for_itself(
+    account: Account, without_key: Callable[..., Browser]
+) -> None:
+    demo = factories.account(name="Demo", slug="demo")
+    factories.agent("one", account=demo, model_id="rehearsal/one")
+    mixed = factories.account(name="Mixed")
+    for author in ("test", "rehearsal"):
+        factories.agent("one", account=mixed, model_id=f"{author}/one")
+    factories.agent("one", account=account)
+
+    words = attention(without_key(person(site_admin=True), REFINE_REHEARSAL="1"))
+
+    assert "No agent of Own account can be asked: no API key is set" in words
+    assert "1 of 2 agents of Mixed cannot be asked: no API key is set" in words
+    assert "i Demo: you are rehearsing: a built-in model answers" in words
+    assert "of Demo" not in words
+
+
+def test_an_account_hears_nothing_about_another_without_a_key(
+    account: Account, without_key: Callable[..., Browser]
+) -> None:
+    factories.agent("one")
+
+    assert attention(without_key()) == "✓ Nothing needs attention."
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("no_key", "no API key is set"),
+        ("unauthorized", "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)"),
+        ("out_of_credit", "the model's server answered HTTP 402 (the key has no credit left)"),
+    ],
+)
+def test_failures_with_one_cause_are_one_line_with_a_count(
+    dashboard: Browser, account: Account, kind: str, reason: str
+) -> None:
+    for number in range(7):
+        agent = factories.agent("one", account=account, name=f"Same{number}")
+        session = RefinementSession.queue(agent, "weekly")
+        session.finish("failed", reason, error_kind=kind)
+    ended(factories.agent("one", account=account, name="Other"), "failed", error_kind="no_answer")
+    db.session.commit()
+
+    words = attention(dashboard)
+
+    assert "8 agents whose last session failed" in words
+    assert f"7 agents {reason[:1].upper()}{reason[1:]}; the last one" in words
+    assert words.count("Same") == 0
+    assert words.count("Other") == 1
+    (link,) = [link for link in links_of(dashboard.get("/").text) if f"error={kind}" in link]
+    assert dashboard.get(link).text.count("Same") == 14  # a link and a box each
+
+
+def test_without_a_key_refine_now_is_offered_nowhere(
+    account: Account, without_key: Callable[..., Browser]
+) -> None:
+    agent = factories.agent("one", account=account, name="Ada")
+    agent.core_token_budget = 1
+    factories.ledger(agent, 2)
+    failed = RefinementSession.queue(agent, "manual")
+    failed.finish("failed", "no API key is set", error_kind="no_key")
+
+    browser = without_key()
+
+    asks = f"/agents/{agent.id}/sessions"
+    for path in ("/", f"/agents/{agent.id}", f"/sessions/{failed.id}"):
+        assert asks not in actions_of(browser.get(path).text)
+    assert "Ada cannot be asked: no API key is set." in said(browser, f"/agents/{agent.id}")
+    bulk = f"/agents/many?work=refine&who=ticked&agent={agent.id}"
+    for path in (bulk, "/schedule/run"):
+        assert "No API key is set 1 Ada" in said(browser, path)
+        assert actions_of(browser.get(path).text) == []
 
 
 def test_running_sessions_are_listed(dashboard: Browser, account: Account) -> None:

@@ -29,7 +29,7 @@ from tests.web.conftest import (
 
 @pytest.fixture
 def agent(admin: User) -> Agent:
-    return factories.agent(account=admin.account, name="Ada", model_id="rehearsal/ada")
+    return factories.agent(account=admin.account, name="Ada", model_id="test/ada")
 
 
 @pytest.fixture

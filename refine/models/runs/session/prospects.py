@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, case, literal
 
 from refine.models.agent import Agent
+from refine.models.agent.answered import unanswered, why_unanswered
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.people import Account
 from refine.models.runs.session.estimate import Estimate, estimate
@@ -49,7 +50,6 @@ class Prospects(NamedTuple):
         return cls(asked, list(groups.values()), estimate(at, asked.ids if asked else []))
 
 
-@cache
 def why_not_on_request() -> ColumnElement[str | None]:
     """Return why an agent that somebody has chosen gets no session; NULL if it gets one."""
     return case(
@@ -58,6 +58,7 @@ def why_not_on_request() -> ColumnElement[str | None]:
             _has_nothing_to_refine() & Agent.is_available(automatic=False),
             literal(NOTHING_TO_REFINE),
         ),
+        *((is_so, literal(reason)) for reason, is_so in unanswered().items()),
         else_=Agent.why_unavailable(automatic=False),
     )
 
@@ -79,6 +80,7 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
     reasons: dict[str, ColumnElement[bool]] = {
         WAITING: Agent.last_session_status == "queued",
         **_obstacles(),
+        **unanswered(),
         NOTHING_TO_REFINE: _has_nothing_to_refine(),
         NOT_DUE: ~(Agent.not_refined_since(slot_at) | Agent.over_budget),
         **({capped: ~is_running} if capped else {ERODED: RefinementSession.is_eroded(at)}),
@@ -94,6 +96,8 @@ def decided_on_request(agent: Agent, candidates: Candidates, at: datetime) -> Se
     """Return the session that somebody asked for, or why the agent gets none."""
     if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
         return unavailable
+    if (unanswered_ := why_unanswered(agent)) is not None:
+        return unanswered_
     if not candidates.has_work(agent):
         return NOTHING_TO_REFINE
     return _with_room(SessionRequest(agent, "manual"), candidates, at)
@@ -106,6 +110,8 @@ def decided_in_sweep(agent: Agent, candidates: Candidates, at: datetime) -> Sess
         return DISPATCHED_AGAIN
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
         return unavailable
+    if (unanswered_ := why_unanswered(agent)) is not None:
+        return unanswered_
     if (trigger := candidates.due_trigger(agent)) is None:
         return NOT_DUE if candidates.has_work(agent) else NOTHING_TO_REFINE
     if (forbidden := candidates.forbidden_reason(agent)) is not None:

@@ -9,8 +9,9 @@ from redis import Redis
 from refine import clock
 from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
-from refine.jobs.sweeping import run_now
+from refine.jobs.sweeping import begin_work, run_now
 from refine.models import Account, Agent, RefinementSession, User
+from refine.models.agent.answered import NOT_REHEARSED
 from refine.models.agent.eligibility import ACCOUNT_PAUSED, ERASED, NOT_ACTIVE, PAUSED
 from refine.models.agent.groups import Group
 from refine.models.runs.session.prospects import (
@@ -50,6 +51,7 @@ def one_of_each(account: Account) -> dict[str, str]:
     made(account, "off").active = False
     factories.erase(made(account, "erased"))
     made(account, "paused").paused = True
+    made(account, "rehearsed", model_id="rehearsal/any")
     factories.agent(account=account, name="empty")
     made(account, "content").last_refinement_at = clock.now()
     RefinementSession.queue(made(account, "queued"), "manual")
@@ -63,6 +65,7 @@ def one_of_each(account: Account) -> dict[str, str]:
         "off": NOT_ACTIVE,
         "erased": ERASED,
         "paused": PAUSED,
+        "rehearsed": NOT_REHEARSED,
         "empty": NOTHING_TO_REFINE,
         "content": NOT_DUE,
         "queued": WAITING,
@@ -114,6 +117,15 @@ def test_a_sweep_does_what_was_told(account: Account, user: User) -> None:
         WAITING,
     )
     assert said == left_out
+
+
+def test_a_chosen_agent_that_nobody_answers_gets_no_session(account: Account, user: User) -> None:
+    agent = made(account, "rehearsed", model_id="rehearsal/any")
+    db.session.commit()
+
+    (outcome,) = begin_work(account, user, "refine", [agent.id]).outcomes
+
+    assert (outcome.is_queued, outcome.outcome) == (False, NOT_REHEARSED)
 
 
 def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
