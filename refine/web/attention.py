@@ -31,7 +31,8 @@ _CASES: dict[Kind, tuple[str, str]] = {
 }
 _SET_ONE = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
 _REHEARSING = (
-    "you are rehearsing: a built-in model answers; nothing is sent anywhere or costs anything."
+    "you are rehearsing: the built-in rehearsal model answers; nothing is sent anywhere or costs "
+    "anything."
 )
 _LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
 

@@ -39,7 +39,7 @@ def test_the_output_of_refine_up_leads_to_a_finished_session(up: Up, browser: Br
 
         sign_in(page, email, password)
         expect(page.get_by_text("8 agents in all accounts")).to_be_visible()
-        expect(page.get_by_text("answered by the rehearsal model")).to_be_visible()
+        expect(page.get_by_text("you are rehearsing")).to_be_visible()
         expect(page.get_by_role("heading", name="First steps")).to_be_visible()
         page.get_by_role("link", name="Agents", exact=True).click()
         page.get_by_role("link", name="Halyard").click()

@@ -400,7 +400,7 @@ def test_without_a_key_each_account_hears_for_itself(
 
     assert "No agent of Own account can be asked: no API key is set" in words
     assert "1 of 2 agents of Mixed cannot be asked: no API key is set" in words
-    assert "i Demo: you are rehearsing: a built-in model answers" in words
+    assert "i Demo: you are rehearsing: the built-in rehearsal model answers" in words
     assert "of Demo" not in words
 
 
