@@ -18,8 +18,8 @@ def test_failures_are_acknowledged_or_tried_again(
 ) -> None:
     model.say("YES").call("complete", summary="it is tidy")
     tern = factories.agent("it rains", account=wren.account, name="Tern")
-    for agent in (wren, tern):
-        factories.session(agent).give_up("the provider cannot be reached", "provider_unreachable")
+    for agent, kind in ((wren, "connection"), (tern, "timeout")):
+        factories.session(agent).give_up("the provider cannot be reached", kind)
     db.session.commit()
 
     at_work.menu("Overview")
