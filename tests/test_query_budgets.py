@@ -26,7 +26,6 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.refinement.time_machine import undo
 from refine.tools import (
     PromoteTool,
     RefinementTool,
@@ -83,7 +82,6 @@ PAGES = {
     "/sessions?error=timeout": 10,
     "/sessions/compare?b=<uuid:session_id>": 14,
     "/sessions/<uuid:session_id>": 24,
-    "/sessions/<uuid:session_id>/redo": 23,
     "/sessions/<uuid:session_id>/undo": 19,
     "/sessions/<uuid:session_id>/undo?and_after=1": 19,
     "/sign-in": 2,
@@ -114,7 +112,6 @@ OPERATIONS_OF_API = {
     "GET /sessions": 5,
     "POST /sessions": 31,
     "GET /sessions/<uuid:session_id>": 6,
-    "POST /sessions/<uuid:session_id>/redo": 40,
     "POST /sessions/<uuid:session_id>/undo": 34,
     "POST /agents/<int:agent_id>/tokens": 26,
     "DELETE /tokens/<int:token_id>": 13,
@@ -185,16 +182,8 @@ def urls(owner: Agent, session: RefinementSession) -> dict[str, str]:
         found[page] = page
         for name, value in values.items():
             found[page] = found[page].replace(name, str(value))
-    found["/sessions/<uuid:session_id>/redo"] = f"/sessions/{undone_session(owner).id}/redo"
     db.session.commit()
     return found
-
-
-def undone_session(like: Agent) -> RefinementSession:
-    agent = factories.agent(*(factories.text_of(20) for _ in range(9)), account=like.account)
-    session = ended_session(agent, *db.session.scalars(agent.ledger.core().limit(1)))
-    undo(session, through="dashboard")
-    return session
 
 
 def seen(browser: Browser, url: str) -> int:

@@ -1,4 +1,4 @@
-"""The agent's own sessions: read them, request one, undo or redo the last."""
+"""The agent's own sessions: read them, request one, undo the last."""
 
 import uuid
 from typing import Annotated, get_args
@@ -15,7 +15,6 @@ from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.state import ENDED, TRIGGERS, Channel
-from refine.refinement import redo as redoing
 from refine.refinement import time_machine
 
 Status = Annotated[str, OneOf((*LIVE, *ENDED))]
@@ -67,8 +66,6 @@ class Session(Resource):
     undone_at: Time | None
     undone_through: Annotated[str, OneOf(get_args(Channel))] | None
     """Where the undo was requested."""
-    redone_at: Time | None
-    """When an undo of the session was undone."""
 
 
 class Sessions(Page):
@@ -83,15 +80,6 @@ class Undone(Resource):
     session: Session
     undone_before: bool
     """true if an earlier request undid it, so that nothing changed this time."""
-    effect: time_machine.Effect
-
-
-class Redone(Resource):
-    """A session whose undo is undone."""
-
-    session: Session
-    redone_before: bool
-    """true if an earlier request redid it, so that nothing changed this time."""
     effect: time_machine.Effect
 
 
@@ -160,28 +148,6 @@ def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
     db.session.commit()
     shown = Session.of(session)
     return json_response(Undone(session=shown, undone_before=done.is_done, effect=done.effect))
-
-
-@operation(
-    "POST",
-    "/sessions/<uuid:session_id>/redo",
-    bearer="agent",
-    responses={
-        200: ResponseSpec("The undo is undone, now or by an earlier request.", Redone),
-        404: ResponseSpec("The agent has no such session."),
-        409: ResponseSpec(
-            "It is not the agent's last session, the agent did not undo it, its memories were "
-            "changed since, or it would remove more than a session may remove now."
-        ),
-    },
-)
-def redo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
-    """Undo the agent's own undo of its last session."""
-    session = _own(agent, session_id)
-    done = redoing.redo_own_last(session)
-    db.session.commit()
-    shown = Session.of(session)
-    return json_response(Redone(session=shown, redone_before=done.is_done, effect=done.effect))
 
 
 def _own(agent: Agent, session_id: uuid.UUID) -> RefinementSession:

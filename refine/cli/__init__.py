@@ -21,7 +21,7 @@ from refine.cli.keys import keys
 from refine.cli.running import reflect, run, sweep
 from refine.cli.services import clock, tick, worker
 from refine.cli.sessions import session
-from refine.cli.time_machine import redo, restore, undo
+from refine.cli.time_machine import restore, undo
 from refine.cli.tokens import token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
@@ -53,7 +53,6 @@ _COMMANDS = [
     sweep,
     session,
     undo,
-    redo,
     restore,
     worker,
     clock,

@@ -1,4 +1,4 @@
-"""Undoes and redoes sessions, and restores memories, without showing their content."""
+"""Undoes sessions and restores memories, without showing their content."""
 
 import uuid
 
@@ -9,7 +9,6 @@ from refine.cli.output import console
 from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
-from refine.refinement import redo as redoing
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from refine.rules.ids import MAX_ID
@@ -45,28 +44,6 @@ def _undone(session: RefinementSession, *, and_after: bool, preview: bool) -> Un
     if preview:
         return time_machine.preview(session, and_after=and_after)
     return time_machine.undo(session, through="command line", and_after=and_after)
-
-
-@click.command()
-@click.argument("session_id", metavar="SESSION", type=click.UUID)
-@click.option("--preview", is_flag=True, help="Print what would be redone; change nothing.")
-def redo(session_id: uuid.UUID, preview: bool) -> None:
-    """Redo the undone session SESSION: memories return to what the session left.
-
-    Refused as an undo is, and if the session removed more tokens than a session may remove now, if
-    it was undone together with later changes, or if the agent undid it itself.
-    """
-    with application("redo"):
-        session = _found(session_id)
-        if preview:
-            planned = redoing.preview(session, "command line")
-        else:
-            planned = redoing.redo(session, through="command line")
-        if planned.is_done:
-            console.print(f"session {session_id} {session.redo_summary}; nothing was changed")
-        else:
-            _print_done("would redo" if preview else "redid", planned)
-        db.session.commit()
 
 
 def _found(session_id: uuid.UUID) -> RefinementSession:

@@ -1,4 +1,4 @@
-"""The replay of an agent's records, backwards: an undo and a redo return memories by it.
+"""The replay of an agent's records, backwards: an undo returns memories by it.
 
 Each record must find every memory in the state in which the record left it, and returns it to the
 state that the record found. A memory in another state is blocked: a later record is in the way, or
@@ -68,30 +68,13 @@ def records_since(session: RefinementSession) -> Sequence[AuditLog]:
 
 
 def without_undos(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos and what these took back, which cancel out.
-
-    A redo is a record like others: replayed backwards, it leads to the undo that it took back.
-    """
+    """The records without undos and what these took back, which cancel out."""
     taken_back: set[int] = set()
     found = []
     for record in records:
         if record.data.get("operation") == "undo":
             taken_back.update(record.data["undone_records"])
         elif record.sequence not in taken_back:
-            found.append(record)
-    return found
-
-
-def in_effect(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos, redos, and whatever these took back for good."""
-    taken_back: set[int] = set()
-    found = []
-    for record in records:
-        if record.sequence in taken_back:
-            continue
-        if record.data.get("operation") in ("undo", "redo"):
-            taken_back.update(record.data["undone_records"])
-        else:
             found.append(record)
     return found
 

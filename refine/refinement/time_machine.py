@@ -3,14 +3,13 @@
 The session's records are replayed backwards (``replay``). A memory that is no longer as a record
 left it is a conflict, and then nothing is changed. ``and_after`` also replays everything that
 happened since: sessions, toggles, restores. Memories saved since stay. An earlier undo and the
-records that it took back cancel out, and are skipped. ``redo`` undoes an undo.
+records that it took back cancel out, and are skipped.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
 
 from sqlalchemy import select
 
@@ -23,11 +22,7 @@ from refine.models.runs.session import Channel
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.models.runs.session.duplicates import left_without_copy
 from refine.models.runs.session.survival import LedgerReading
-from refine.refinement.replay import Obstacle, Replay, in_effect, records_since, without_undos
-
-_DEDUP = "memory_refinement_dedup"
-# Edits that remove texts.
-TAKING_AWAY = (_DEDUP, *MUTATIONS)
+from refine.refinement.replay import Obstacle, Replay, records_since, without_undos
 
 
 class UndoConflict(Refused):
@@ -36,8 +31,6 @@ class UndoConflict(Refused):
     ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record;
     ``is_wider_possible``: undoing everything since the session as well might succeed.
     """
-
-    said = "nothing was undone, because these memories were changed after the session"
 
     def __init__(
         self, obstacles: Sequence[Obstacle], unexplained: Collection[int], *, and_after: bool
@@ -52,7 +45,10 @@ class UndoConflict(Refused):
         self.is_wider_possible = not unexplained and not and_after
         offered = "; you can undo this session and everything after it"
         wider = offered if self.is_wider_possible else ""
-        super().__init__(f"{self.said}: {'; '.join(said)}{wider}")
+        super().__init__(
+            "nothing was undone, because these memories were changed after the session: "
+            f"{'; '.join(said)}{wider}"
+        )
 
 
 @dataclass(frozen=True)
@@ -63,12 +59,12 @@ class Effect:
     discarded: int
     rewritten: int
     unprotected: int
+    protected: int
     retagged: int
     memories_before: int
     memories_after: int
     mass_before: int
     mass_after: int
-    protected: int = 0
 
     def __str__(self) -> str:
         named = {
@@ -127,32 +123,19 @@ def undo(
     for undone in plan.sessions:
         undone.undone_at, undone.undone_through = at, through
         undone.undone_by_id = user.id if user is not None else None
-        undone.redone_at = undone.redone_by_id = undone.redone_through = None
-    data = {
-        "operation": "undo",
-        "by": through,
-        "and_after": and_after,
-        "undone_sessions": [str(undone.id) for undone in plan.sessions],
-    }
-    carry_out(plan, data, _undo_note(plan, through), user=user, at=at)
-    return plan
-
-
-def carry_out(
-    plan: Undo, data: Mapping[str, Any], note: str, *, user: User | None, at: datetime
-) -> None:
-    """Record what is planned, tell the agent, and change its memories."""
-    session = plan.session
-    told = session.agent.ledger.add_session_note(session.id, note, at)
+    note = session.agent.ledger.add_session_note(session.id, _undo_note(plan, through), at)
     change_memories(
         "memory_refinement_rollback",
-        [*plan.changes, told],
+        [*plan.changes, note],
         agent=session.agent,
         user=user,
         session_id=session.id,
         subject=("RefinementSession", session.id),
         data={
-            **data,
+            "operation": "undo",
+            "by": through,
+            "and_after": and_after,
+            "undone_sessions": [str(undone.id) for undone in plan.sessions],
             "undone_records": list(plan.sequences),
             "mass_before": plan.effect.mass_before,
             "memories_before": plan.effect.memories_before,
@@ -160,33 +143,32 @@ def carry_out(
         },
         at=at,
     )
+    return plan
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
     """Undo the session as its agent, which may undo only its last one with changes."""
-    require_last(session, "undo")
-    return undo(session, through="agent", at=at)
-
-
-def require_last(session: RefinementSession, then: Literal["undo", "redo"]) -> None:
-    """Refuse any but the agent's last session with changes; lock the agent."""
     session.lock()
     last = RefinementSession.last_changing_of(session.agent)
     if last is None or last.id != session.id:
-        advice = "; an admin can undo earlier ones" if then == "undo" else ""
-        raise Refused(f"an agent may {then} only its last session with changes{advice}")
+        raise Refused(
+            "an agent may undo only its last session with changes; an admin can undo earlier ones"
+        )
+    return undo(session, through="agent", at=at)
 
 
 def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     agent = session.agent
     session.lock()
     if session.undone_at is not None:
-        return Undo(session, [], effect_of(agent, []), is_done=True)
+        return Undo(session, [], _effect(agent, []), is_done=True)
     if session.is_live:
         raise Refused(f"the session is {session.status}; it can be undone once it has ended")
-    require_no_live(agent, "undo")
-    records = records_since(session)
-    since = without_undos(records)
+    if (live := RefinementSession.live_of(agent)) is not None:
+        raise Refused(
+            f"session {live.id} of this agent is {live.status}; wait until it has ended, then undo"
+        )
+    since = without_undos(records_since(session))
     ours = [record for record in since if and_after or record.session_id == session.id]
     replay = Replay(agent, ours, at)
     if replay.blocked:
@@ -194,15 +176,13 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     changes = replay.changes()
     if not (session.has_changes or (and_after and any(map(_is_seen, changes)))):
         raise Refused("the session left no changes, so there is nothing to undo")
-    sessions = _sessions_of(session, replay.records)
-    undone_ids = {undone.id for undone in sessions}
-    later = [each for each in in_effect(records) if each.session_id not in undone_ids]
+    later = [] if and_after else [each for each in since if each.session_id != session.id]
     if relying := _relying_on(agent, changes, later):
         raise UndoConflict(relying, (), and_after=and_after)
     return Undo(
         session,
-        sessions,
-        effect_of(agent, changes),
+        _sessions_of(session, replay.records),
+        _effect(agent, changes),
         changes=changes,
         sequences=sorted(record.sequence for record in replay.records),
     )
@@ -216,41 +196,22 @@ def _is_seen(change: Change) -> bool:
     return not change.altered().keys() <= {"discarded_at"}
 
 
-def require_no_live(agent: Agent, then: str) -> None:
-    """Refuse while a session of the agent is live; ``then`` is what has to wait."""
-    if (live := RefinementSession.live_of(agent)) is not None:
-        raise Refused(
-            f"session {live.id} of this agent is {live.status}; wait until it has ended, then "
-            f"{then}"
-        )
-
-
 def _relying_on(
     agent: Agent, changes: Sequence[Change], later: Sequence[AuditLog]
 ) -> list[Obstacle]:
-    """The later edits that relied on texts which this undo would remove."""
-    edits = {record.sequence: record for record in later}
-    return [
-        Obstacle.of(memory_id, edits[sequence])
-        for sequence, memory_id in sorted(no_longer_said(agent, changes, later))
-    ]
+    """The later edits that relied on texts which this undo would remove.
 
-
-def no_longer_said(
-    agent: Agent, changes: Sequence[Change], records: Iterable[AuditLog]
-) -> set[tuple[int, int]]:
-    """Return which texts that these records removed would be in no memory after the changes.
-
-    Each as the sequence of its record and the id of its memory. A duplicate needs a copy, whatever
-    the settings; of what an edit removed, details and words must remain.
+    A duplicate needs a copy, whatever the settings; of what an edit removed, details and words must
+    remain.
     """
-    rules, removed = settings.current(), list(records)
-    duplicates = [record for record in removed if record.action == _DEDUP]
+    rules = settings.current()
+    duplicates = [record for record in later if record.action == "memory_refinement_dedup"]
     unsaid = left_without_copy(agent, changes, duplicates) if duplicates else set()
-    edits = [record for record in removed if record.action in MUTATIONS]
+    edits = [record for record in later if record.action in MUTATIONS]
     if edits and rules.details == "keep":
         unsaid |= LedgerReading().unsaid_texts(agent, changes, edits, rules.likeness)
-    return unsaid
+    by_sequence = {record.sequence: record for record in later}
+    return [Obstacle.of(memory_id, by_sequence[sequence]) for sequence, memory_id in sorted(unsaid)]
 
 
 def _sessions_of(
@@ -270,8 +231,7 @@ def _sessions_of(
     )
 
 
-def effect_of(agent: Agent, changes: Sequence[Change]) -> Effect:
-    """Return the effect of these changes."""
+def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
     fields = [(field, change) for change in changes for field in change.altered()]
     altered = Counter(field for field, _ in fields)
     now_unset = Counter(field for field, change in fields if not change.after[field])
@@ -281,12 +241,12 @@ def effect_of(agent: Agent, changes: Sequence[Change]) -> Effect:
         discarded=altered["discarded_at"] - now_unset["discarded_at"],
         rewritten=altered["content"],
         unprotected=now_unset["constitutional"],
+        protected=altered["constitutional"] - now_unset["constitutional"],
         retagged=altered["tags"],
         memories_before=memories,
         memories_after=memories + sum(change.count_difference for change in changes),
         mass_before=mass,
         mass_after=mass + sum(change.mass_difference for change in changes),
-        protected=altered["constitutional"] - now_unset["constitutional"],
     )
 
 

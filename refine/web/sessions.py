@@ -1,9 +1,9 @@
 """Sessions: the list, and a page for each, which is live while the session runs."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -16,9 +16,8 @@ from refine.faults import as_sentence, status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
 from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
-from refine.refinement import redo as redoing
 from refine.refinement import time_machine
-from refine.refinement.time_machine import Undo, UndoConflict
+from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope, timeline
 from refine.web.formatting import spaced
@@ -189,59 +188,24 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
 
 
 def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue:
-    preview = partial(time_machine.preview, and_after=and_after)
-    return _planned("sessions/undo.html", session_id, preview, and_after=and_after)
-
-
-def _planned(
-    template: str,
-    session_id: uuid.UUID,
-    preview: Callable[[RefinementSession], Undo],
-    **shown: bool,
-) -> ResponseReturnValue:
-    """Show what would be done, or why it is refused; nothing is changed."""
+    """Show what an undo would do, or why it is refused; nothing is changed."""
     session = scope.session_or_404(session_id)
     agent = session.agent  # kept here, or the page would load it again after the preview
     planned, refusal = None, None
     try:
-        planned = preview(session)
+        planned = time_machine.preview(session, and_after=and_after)
     except Refused as error:
         refusal = error
     page = render_template(
-        template,
+        "sessions/undo.html",
         session=session,
         agent=agent,
+        and_after=and_after,
         planned=planned,
         refusal=refusal,
         conflict=refusal if isinstance(refusal, UndoConflict) else None,
-        **shown,
     )
     return page, status_of(refusal) if refusal is not None else 200
-
-
-@pages.get("/sessions/<uuid:session_id>/redo")
-@scope.admins_only
-def redo_form(session_id: uuid.UUID) -> ResponseReturnValue:
-    preview = partial(redoing.preview, through="dashboard")
-    return _planned("sessions/redo.html", session_id, preview)
-
-
-@pages.post("/sessions/<uuid:session_id>/redo")
-@scope.admins_only
-def redo(session_id: uuid.UUID) -> ResponseReturnValue:
-    """Undo the undo of the session; a refusal changes nothing, and the form says why."""
-    session = scope.session_or_404(session_id)
-    try:
-        done = redoing.redo(session, through="dashboard", user=scope.user())
-    except Refused:
-        db.session.rollback()
-        return redo_form(session_id)
-    if done.is_done:
-        flash(f"Nothing was changed: {session.redone_by_label} already redid this session.")
-    else:
-        flash(f"Redone: {done.effect}.")
-    db.session.commit()
-    return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
@@ -251,7 +215,6 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
         "session": session,
         "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,
-        "can_redo": redoing.is_offered(session),
         "steps": timeline.steps(session, records[:_STEPS_SHOWN][::-1]),
         "steps_shown": _STEPS_SHOWN,
         "has_earlier_steps": len(records) > _STEPS_SHOWN,

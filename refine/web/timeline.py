@@ -86,11 +86,9 @@ class _Gone:
         self._counts: dict[int, int] = {}
 
     def take(self, operation: str | None, data: dict[str, Any]) -> None:
-        """Take a step: an edit, an undo or a redo of the whole session, or what counts nothing."""
+        """Take a step: an edit, an undo of the whole session, or what counts nothing."""
         if operation == "undo":
             self.tokens = 0
-        elif operation == "redo":
-            self.tokens = data["removed_tokens"]
         elif operation not in _UNCOUNTED:
             self._edit(images_in(data))
 

@@ -38,7 +38,7 @@ TRIGGERS = {
 # What the plot of an agent's mass marks.
 MARKS = {
     "session": "session ended",
-    "undo": "rolled back, undone or redone",
+    "undo": "rolled back or undone",
     "import": "memories imported",
     "hand": "discarded or restored by a user",
     "save": "memory saved",
@@ -78,7 +78,7 @@ ACTIONS = {
     "memory_refinement_skipped": "session skipped",
     "memory_refinement_incomplete": "session ended early",
     "memory_refinement_failed": "session failed",
-    "memory_refinement_rollback": "session rolled back, undone or redone",
+    "memory_refinement_rollback": "session rolled back or undone",
     "refinement_queued": "session requested",
     "refinement_seen": "session acknowledged",
     "memory_saved": "memory saved",
@@ -131,9 +131,6 @@ ACTIONS = {
     "verification_seen": "verification alarm acknowledged",
     "audit_exported": "records exported",
 }
-
-# A rollback's record names an operation if the circuit breaker had no part in it.
-_REVERSALS = {"undo": "session undone", "redo": "session redone"}
 
 # In the order in which people look for them; ``ACTIONS_OF_KIND`` has the actions of each.
 RECORD_KINDS = {
@@ -188,7 +185,7 @@ def labelled(text: str) -> str:
 
 
 def action(name: str, operation: str | None = None) -> str:
-    """Name an action; with its record's operation, tell a rollback from an undo and a redo."""
+    """Name an action; with its record's operation, tell a rollback from an undo."""
     if operation is not None and name == "memory_refinement_rollback":
-        return _REVERSALS.get(operation, "session rolled back")
+        return "session undone" if operation == "undo" else "session rolled back"
     return ACTIONS.get(name, spaced(name))

@@ -11,8 +11,7 @@ from werkzeug.test import TestResponse
 
 from refine.api.routing import OPERATIONS, Operation
 from refine.extensions import db
-from refine.models import AccessGrant, Agent, ApiToken, RefinementSession
-from refine.refinement.time_machine import undo_own_last
+from refine.models import AccessGrant, Agent, ApiToken
 from tests import factories
 from tests.api.conftest import Program, World, bearing, files_called, token_of
 from tests.web.conftest import Browser, browser_of, ended_session, person
@@ -44,7 +43,9 @@ def path_of(each: Operation, world: World) -> str:
         "<name>": lambda: "save_memory",
         "<int:agent_id>": lambda: agent.id,
         "<int:token_id>": lambda: token_of(world.own).id,
-        "<uuid:session_id>": lambda: session_for(each, agent).id,
+        "<uuid:session_id>": lambda: (
+            ended_session(agent, factories.ledger(agent, *[25] * 20)[0]).id
+        ),
         "<uuid:grant_id>": lambda: grant_for(each, agent).id,
     }
     path = each.rule
@@ -53,14 +54,6 @@ def path_of(each: Operation, world: World) -> str:
             path = path.replace(placeholder, str(thing()))
     db.session.commit()
     return path
-
-
-def session_for(each: Operation, agent: Agent) -> RefinementSession:
-    """An ended session that this operation can do something with."""
-    session = ended_session(agent, factories.ledger(agent, *[25] * 20)[0])
-    if each.view.__name__ == "redo":
-        undo_own_last(session)
-    return session
 
 
 def grant_for(each: Operation, agent: Agent) -> AccessGrant:

@@ -90,29 +90,6 @@ def test_undoes_the_last_session_once(world: World) -> None:
     assert (again.status_code, again.json["undone_before"]) == (200, True)
 
 
-def test_redoes_its_own_undo_once(world: World) -> None:
-    session = ended(world.agent)
-    mass = world.agent.core_token_usage
-    world.own.post(f"/sessions/{session.id}/undo")
-
-    answer = world.own.post(f"/sessions/{session.id}/redo")
-    again = world.own.post(f"/sessions/{session.id}/redo")
-
-    assert answer.status_code == 200
-    assert (answer.json["effect"]["discarded"], answer.json["redone_before"]) == (1, False)
-    assert answer.json["session"]["undone_at"] is None
-    assert answer.json["session"]["redone_at"] is not None
-    assert refreshed(world.agent).core_token_usage == mass
-    assert (again.status_code, again.json["redone_before"]) == (200, True)
-
-
-def test_refuses_to_redo_what_is_not_undone(world: World) -> None:
-    session = ended(world.agent)
-
-    assert world.own.post(f"/sessions/{session.id}/redo").status_code == 409
-    assert world.sibling.post(f"/sessions/{session.id}/redo").status_code == 404
-
-
 def test_names_the_records_that_prevent_an_undo(world: World) -> None:
     session = ended(world.agent)
     gone = world.own.get("/memories?discarded=true").json["memories"][0]

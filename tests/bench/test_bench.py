@@ -88,7 +88,6 @@ NOT_MEASURED = {
     "/metrics",
     "/profile/confirm",
     "/readyz",
-    "/sessions/<uuid:session_id>/redo",
     "/sign-in",
     "/static/<path:filename>",
     "/usage/export.csv",

@@ -50,7 +50,6 @@ def paths(history: History) -> dict[str, str]:
         "undo": f"/sessions/{history.completed.id}/undo?and_after=1",
         "undo-conflict": f"/sessions/{history.in_the_way.id}/undo",
         "undo-done": f"/sessions/{history.undone.id}/undo",
-        "redo": f"/sessions/{history.undone.id}/redo",
         "memories-open": f"/agents/{history.petrel.id}/ledger",
         "settings-open": f"/agents/{history.petrel.id}/settings",
         "session-open": f"/sessions/{history.rolled_back.id}",

@@ -351,7 +351,7 @@ def _promises_are_kept(history: History) -> Found:
                     yield subject, "it says something else, and no record tells why"
             case "session" if promise.id not in sessions:
                 yield subject, "it was queued, and is gone"
-            case "undo" if not _was_undone(sessions.get(promise.id)):
+            case "undo" if promise.id not in sessions or not sessions[promise.id].is_undone:
                 yield subject, "it was undone, and is not"
             case "conversation" | "access":
                 run = waited.get(promise.id)
@@ -359,10 +359,6 @@ def _promises_are_kept(history: History) -> Found:
                     yield subject, "it was accepted, and is gone"
                 elif run.status in ("queued", "running", "requested") and not run.is_retried_later:
                     yield subject, f"it is still {run.status}"
-
-
-def _was_undone(session: Session | None) -> bool:
-    return session is not None and (session.is_undone or session.was_redone)
 
 
 def _flags_are_as_they_were_left(history: History) -> Found:

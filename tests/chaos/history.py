@@ -18,7 +18,7 @@ from tests.chaos.load import Promise
 from tests.chaos.storm import Trouble
 from tests.chaos.watcher import Sign
 
-# What the record of an undo or a redo is called here.
+# What the record of an undo is called here.
 UNDO = "undo"
 
 
@@ -37,7 +37,6 @@ class Session(NamedTuple):
     created_at: float = 0.0
     ended_at: float | None = None
     is_undone: bool = False
-    was_redone: bool = False
 
 
 class Record(NamedTuple):
@@ -153,7 +152,6 @@ def read_sessions() -> list[Session]:
             created_at=row.created_at.timestamp(),
             ended_at=_seconds(row.ended_at),
             is_undone=row.undone_at is not None,
-            was_redone=row.redone_at is not None,
         )
         for row in db.session.scalars(select(RefinementSession))
     ]

@@ -1,6 +1,5 @@
 """`refine undo` and `refine restore`."""
 
-import uuid
 from datetime import UTC, datetime
 
 import pytest
@@ -222,35 +221,6 @@ def test_wider_undo_discards_a_restored_memory(ledger: Agent, run: Run) -> None:
 
     assert (restored.returncode, undone.returncode) == (0, 0)
     assert db.session.get_one(AgentMemory, gone.id).discarded_at == NOW
-
-
-# -- redo -----------------------------------------------------------------------------------------
-
-
-def test_redo_prints_figures_after_the_same_preview(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
-    run("undo", session.id)
-
-    seen, done, again = (
-        run("redo", session.id, "--preview"),
-        *(run("redo", session.id) for _ in range(2)),
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        done.stdout == "redid 1 session of Ada: 1 discarded; 20 → 19 memories, 481 → 475 tokens\n"
-    )
-    assert seen.stdout == done.stdout.replace("redid", "would redo")
-    assert canary(ledger).discarded
-    assert again.stdout == f"session {session.id} {session.redo_summary}; nothing was changed\n"
-
-
-def test_redo_says_what_forbids_it(session: RefinementSession, run: Run) -> None:
-    assert problem(run("redo", session.id)) == (
-        "the session is not undone, so there is nothing to redo"
-    )
-    assert "there is no session" in problem(run("redo", uuid.UUID(int=1)))
 
 
 # -- output --------------------------------------------------------------------------------

@@ -226,13 +226,13 @@ def _retained(session: RefinementSession, edits: Sequence[AuditLog]) -> Iterator
 
 
 def _told(session: RefinementSession, records: Sequence[AuditLog]) -> Iterator[str]:
-    """The agent is told of its end, and of each undo and redo, once, and truly."""
-    about = [record for record in records if record.data.get("operation") in ("undo", "redo")]
+    """The agent is told of its end, and of each undo, once, and truly."""
+    about = [record for record in records if record.data.get("operation") == "undo"]
     is_rolled_back = session.status == "rolled_back"
     note = None if session.is_live else closing_note(session, "…" if is_rolled_back else None)
     notes = _notes(session)
     if len(notes) != len(about) + (note is not None):
-        yield f"has {len(notes)} notes to the agent, after {len(about)} undos and redos"
+        yield f"has {len(notes)} notes to the agent, after {len(about)} undos"
     elif is_rolled_back:
         if not any("rolled back entirely" in each for each in notes):
             yield "did not tell that it was rolled back"

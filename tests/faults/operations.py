@@ -40,7 +40,6 @@ from refine.models import (
     WrappedKey,
 )
 from refine.models.runs.access import AccessTerms
-from refine.refinement import redo as redoing
 from refine.refinement import time_machine
 from refine.sealing import Keyring
 from refine.transfer import importing
@@ -437,28 +436,6 @@ class UndoAndAfter(Undo):
         self.refined = self.images()
 
 
-class Redo(Undo):
-    """The undo of an undo."""
-
-    name = "redo"
-
-    def prepare(self) -> None:
-        super().prepare()
-        super().work()
-        self.undone = self.images()
-
-    def work(self) -> None:
-        session = db.session.get_one(RefinementSession, self.session_id)
-        redoing.redo(session, through="command line")
-        db.session.commit()
-
-    def is_done(self) -> bool:
-        return self.images() == self.refined
-
-    def is_untouched(self) -> bool:
-        return self.images() == self.undone
-
-
 class Import(Operation):
     """An import in several batches."""
 
@@ -657,5 +634,5 @@ class Tick(Operation):
 
 OPERATIONS: tuple[type[Operation], ...] = (
     *(Session, Breaker, Extraction, Reflection, Access),
-    *(Undo, UndoAndAfter, Redo, Import, Erasure, Rotation, Tick),
+    *(Undo, UndoAndAfter, Import, Erasure, Rotation, Tick),
 )

@@ -9,14 +9,13 @@ from refine.models import AgentMemory, RefinementSession
 from refine.models.ledger import Change, change_memories
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.models.runs.task import saving
-from refine.refinement import redo as redoing
 from refine.refinement import time_machine
 from tests import editing, factories, sql
 from tests.faults.invariants import Before, breaches, left_open, sweep
 
 
 class Lived:
-    """An agent with a session that was undone and redone, a task, and an access that ended."""
+    """An agent with a session that was undone, a task, and an access that ended."""
 
     def __init__(self) -> None:
         self.agent = factories.agent("said twice", "said twice ")
@@ -36,7 +35,6 @@ class Lived:
         editing.complete(self.session, "three changes")
         db.session.commit()
         time_machine.undo(self.session, through="dashboard")
-        redoing.redo(self.session, through="dashboard")
         self.task = factories.extraction(self.agent)
         assert self.task.claim()
         saving.save(self.task, "what was said")

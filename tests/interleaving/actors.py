@@ -18,7 +18,7 @@ from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession, User
 from refine.models.runs import Run
 from refine.models.runs.access import AccessTerms
-from refine.refinement import loop, redo, time_machine
+from refine.refinement import loop, time_machine
 from refine.settings import Settings
 from tests.api.conftest import Program
 from tests.factories import text_of
@@ -101,15 +101,14 @@ class Actors:
         self._ask(dice, "POST", "/sessions", json={})
 
     def take_back(self, dice: random.Random) -> None:
-        """Undo its last session, or undo that."""
+        """Undo its last session."""
         agent_id = self._one_agent(dice)
         with self._app.app_context():
             last = RefinementSession.last_changing_of(db.session.get_one(Agent, agent_id))
             last_id = last.id if last is not None else None
             db.session.rollback()
         if last_id is not None:
-            path = f"/sessions/{last_id}/{dice.choice(['undo', 'redo'])}"
-            self._ask(dice, "POST", path, json={}, agent_id=agent_id)
+            self._ask(dice, "POST", f"/sessions/{last_id}/undo", json={}, agent_id=agent_id)
 
     def revoke(self, dice: random.Random) -> None:
         """Revoke an access, whatever state it is in."""
@@ -172,19 +171,15 @@ class Actors:
                 live.request_stop(self._user(dice))
 
     def travel(self, dice: random.Random) -> None:
-        """Undo or redo a session, or undo it and everything after it."""
-        verb = dice.choice(["undo", "undo", "undo and after", "redo"])
+        """Undo a session, or it and everything after it."""
+        verb = dice.choice(["undo", "undo", "undo and after"])
         with self._acting(verb):
             session_id = self._one_of(dice, RefinementSession, self._one_agent(dice))
             if session_id is None:
                 return
             session = db.session.get_one(RefinementSession, session_id)
-            user = self._user(dice)
-            if verb == "redo":
-                redo.redo(session, through="dashboard", user=user)
-            else:
-                is_wide = verb != "undo"
-                time_machine.undo(session, through="dashboard", user=user, and_after=is_wide)
+            user, is_wide = self._user(dice), verb != "undo"
+            time_machine.undo(session, through="dashboard", user=user, and_after=is_wide)
 
     def queue(self, dice: random.Random) -> None:
         """Ask for a session, as *Refine now* does."""

@@ -17,10 +17,8 @@ from tests.faults.invariants import Before
 
 # What writes a text that no other kept core memory may have.
 _WRITES = ("memory_saved", "memory_refinement_update", "memory_refinement_consolidate")
-# After which an undo or a redo may take the memory back.
-_REWRITES_OR_BRINGS_BACK = (
-    *("memory_refinement_update", "memory_refinement_rollback", "memory_restored"),
-)
+# After which an undo may take the memory back.
+_REWRITES_OR_RESTORES = ("memory_refinement_update", "memory_restored")
 _TOLD_EDITS = ("updated", "deleted", "consolidated")
 
 
@@ -57,8 +55,8 @@ def _changes(record: AuditLog) -> list:
 def _copies(records: Sequence[AuditLog], states: Sequence[dict[int, Image]]) -> Iterator[str]:
     """A text is not saved, nor written by a session, while a kept core memory has it.
 
-    It may be saved if only a memory has it that a session wrote, or that was brought back: an undo
-    or a redo might take that back.
+    It may be saved if only a memory has it that a session wrote, or that was restored: an undo
+    might take that back.
     """
     passing_ids = set[int]()
     for record, state in zip(records, states, strict=True):
@@ -73,7 +71,7 @@ def _copies(records: Sequence[AuditLog], states: Sequence[dict[int, Image]]) -> 
             if is_written and change.after["content"] in others:
                 yield f"record {record.sequence} ({record.action}) wrote a copy"
             is_new = change.before is None and record.session_id is not None
-            if is_new or record.action in _REWRITES_OR_BRINGS_BACK:
+            if is_new or record.action in _REWRITES_OR_RESTORES:
                 passing_ids.add(change.memory_id)
 
 

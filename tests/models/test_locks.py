@@ -26,7 +26,7 @@ from refine.models.runs.session import duplicates
 from refine.models.runs.session.held import HeldSession
 from refine.models.runs.task import saving
 from refine.models.runs.task import scheduling as task_scheduling
-from refine.refinement import redo, time_machine
+from refine.refinement import time_machine
 from tests import editing, factories, sql
 
 LOCK_NOT_AVAILABLE = "55P03"
@@ -126,8 +126,6 @@ NEEDS_AGENT = {
     "MemoryTask.held": lambda w: MemoryTask.held(w.task.id, w.lease),
     "time_machine.preview": lambda w: time_machine.preview(w.session),
     "time_machine.undo_own_last": lambda w: time_machine.undo_own_last(w.session),
-    "redo.preview": lambda w: redo.preview(w.session, "dashboard"),
-    "redo.redo_own_last": lambda w: redo.redo_own_last(w.session),
     "ApiToken.mint": lambda w: ApiToken.mint(account=w.account, agent=w.agent),
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
     "AccessGrant.ask_for_more": lambda w: w.live_grant.ask_for_more(

@@ -109,7 +109,7 @@ def test_an_ended_session_that_seems_to_run_allows_no_further_one(
     ended: RefinementSession,
 ) -> None:
     with pytest.raises(RowAltered, match=f"RefinementSession {ended.id}"):
-        RefinementSession.removable_now(ended.agent)
+        RefinementSession.removed_recently(ended.agent)
 
 
 def test_an_ended_session_does_not_run_again(agent: Agent) -> None:

@@ -439,6 +439,13 @@ def test_memories_saved_since_stay_even_in_the_words_of_the_session(
     assert memory(saved.id).is_kept_core
 
 
+def test_what_an_undo_brought_back_is_not_saved_again(agent: Agent) -> None:
+    gone = memory(changeable(agent)[0])
+    undo(refined(agent, deletes))
+
+    assert agent.ledger.remember(gone.content, "core") == (gone, True)
+
+
 @pytest.mark.parametrize("first_and_after", [False, True])
 def test_undoing_twice_changes_nothing_more(agent: Agent, first_and_after: bool) -> None:
     session = refined(agent, does_everything)
@@ -842,6 +849,18 @@ def test_and_after_takes_back_sessions_toggles_discards_and_restores(agent: Agen
     assert (record.data["by"], record.data["and_after"]) == ("command line", True)
     assert (record.session_id, record.user_id) == (first.id, None)
     assert problems() == []
+
+
+def test_a_flag_that_was_lifted_since_is_part_of_the_effect(agent: Agent) -> None:
+    session = refined(agent, deletes)
+    flagged = next(id_ for id_, image in rows(agent).items() if image["constitutional"])
+    memory(flagged).set_constitutional(False)
+    db.session.commit()
+
+    done = undo(session, and_after=True)
+
+    assert str(done.effect).startswith("1 brought back, 1 made constitutional; ")
+    assert memory(flagged).constitutional
 
 
 def test_and_after_takes_back_whatever_two_sessions_did(

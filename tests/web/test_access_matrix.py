@@ -125,7 +125,6 @@ SEALED_PAGES = (
     "/schedule/run",
     "/sessions",
     "/sessions/compare",
-    "/sessions/<uuid:session_id>/redo",
     "/sessions/<uuid:session_id>/undo",
     "/usage",
     "/usage/export.csv",

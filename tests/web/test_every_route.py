@@ -66,8 +66,6 @@ READ = {
     "/sessions": PAGE,
     "/sessions/compare": PAGE,
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
-    # it is not undone
-    "/sessions/<uuid:session_id>/redo": ADMINS_OF_ACCOUNT._replace(admin=409, site_admin=409),
     "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,
     "/sign-in": Answers(200, 302, 302, 302, 302),
     "/static/<path:filename>": OPEN,
@@ -100,7 +98,6 @@ ACTED = {
     "/profile/time-zone": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
-    "/sessions/<uuid:session_id>/redo": ACT_IN_ACCOUNT._replace(admin=409, site_admin=409),
     "/sessions/<uuid:session_id>/seen": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/stop": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ACT_IN_ACCOUNT,

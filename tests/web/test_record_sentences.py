@@ -83,11 +83,6 @@ OF_SESSIONS = [
         {"operation": "undo", "undone_sessions": ["a", "b"], "undone_records": [1]},
         "2 sessions of Wren were undone: 1 recorded change reversed.",
     ),
-    (
-        "rollback",
-        {"operation": "redo", "by": "command line", "memories": [gone(5)]},
-        "An undone session of Wren was redone by the command line: 25 tokens fewer.",
-    ),
 ]
 OTHERS = [
     ("refinement_queued", {"trigger": "weekly"}, "A session of Wren was requested (schedule)."),

@@ -11,7 +11,6 @@ from time_machine import travel
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
-from refine.refinement import time_machine
 from refine.tools import RefinementTool
 from refine.web.formatting import seconds
 from tests import factories, sql
@@ -531,100 +530,6 @@ def test_sessions_of_others_and_what_is_none_are_not_compared(
 
     for path in (f"b={theirs.id}", f"a={theirs.id}&b={ended.id}", "b=7", f"a=x&b={ended.id}"):
         assert dashboard.get(f"/sessions/compare?{path}").status_code == 404
-
-
-# -- undoing an undo -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def undone(dashboard: Browser, ended: RefinementSession) -> RefinementSession:
-    """A session that an admin undid."""
-    dashboard.submit(f"/sessions/{ended.id}/undo")
-    db.session.rollback()
-    return ended
-
-
-def test_an_undone_session_offers_a_redo_whose_form_shows_the_effect(
-    dashboard: Browser, undone: RefinementSession
-) -> None:
-    before = sql.snapshot()
-
-    page = shown(dashboard, undone, "/redo")
-
-    assert f"/sessions/{undone.id}/redo" in links_of(shown(dashboard, undone))
-    assert "1 discarded; 20 → 19 memories, 500 → 475 tokens" in words_of(page)
-    assert "The 25 tokens that the session removed count" in words_of(page)
-    assert actions_of(page) == [f"/sessions/{undone.id}/redo"]
-    assert sql.snapshot() == before
-
-
-def test_a_redo_shows_its_result_and_who_did_it(
-    dashboard: Browser, admin: User, undone: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    answer = dashboard.submit(f"/sessions/{undone.id}/redo", follow_redirects=True)
-
-    said = words_of(answer.text)
-    assert "Redone: 1 discarded; 20 → 19 memories, 500 → 475 tokens." in said
-    assert f"by {admin.email}: its undo was reversed." in said
-    assert "session redone" in said
-    assert "↺ undone" not in said
-    db.session.refresh(memories[0])
-    assert memories[0].discarded
-    assert records("memory_refinement_rollback")[-1].user_id == admin.id
-
-
-def test_a_second_redo_changes_nothing_and_names_the_first(
-    dashboard: Browser, admin: User, undone: RefinementSession
-) -> None:
-    dashboard.submit(f"/sessions/{undone.id}/redo")
-    page = shown(dashboard, undone, "/redo")
-
-    answer = dashboard.submit(f"/sessions/{undone.id}/redo", follow_redirects=True)
-
-    assert "Nothing to redo: this session was redone on" in words_of(page)
-    assert actions_of(page) == []
-    assert f"Nothing was changed: {admin.email} already redid this session" in words_of(answer.text)
-
-
-def test_a_conflicting_redo_names_the_records_and_offers_nothing_wider(
-    dashboard: Browser, undone: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    memories[0].set_constitutional(True)
-    db.session.commit()
-    path = f"/sessions/{undone.id}/redo"
-    before = sql.snapshot()
-
-    answers = [dashboard.get(path), dashboard.submit(path)]
-
-    assert sql.snapshot() == before
-    for answer in answers:
-        assert answer.status_code == 409
-        assert "These memories were changed after the undo:" in words_of(answer.text)
-        assert f"Memory #{memories[0].id} , on" in words_of(answer.text)
-        assert actions_of(answer.text) == []
-
-
-def test_sessions_that_the_agent_undid_are_not_offered_to_people(
-    dashboard: Browser, ended: RefinementSession
-) -> None:
-    time_machine.undo_own_last(ended)
-    db.session.commit()
-
-    assert f"/sessions/{ended.id}/redo" not in links_of(shown(dashboard, ended))
-    assert dashboard.submit(f"/sessions/{ended.id}/redo").status_code == 409
-
-
-def test_an_undo_together_with_what_came_after_offers_no_redo(
-    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    later = ended_session(agent, memories[1])
-    without_changes = ended_session(agent)
-    dashboard.submit(f"/sessions/{ended.id}/undo", {"and_after": "1"})
-    db.session.rollback()
-
-    for session in (ended, later, without_changes):
-        assert f"/sessions/{session.id}/redo" not in links_of(shown(dashboard, session))
-        assert dashboard.submit(f"/sessions/{session.id}/redo").status_code == 409
 
 
 # -- the list --------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ FIGURES = ("core_tokens", "core_count", "ledger_version")
 # The ``source`` of what Refine itself writes into a journal.
 NOTE = "note"
 
-_REWRITE_OR_RETURN = ("memory_refinement_update", "memory_refinement_rollback", "memory_restored")
+_REWRITE_OR_RESTORE = ("memory_refinement_update", "memory_restored")
 
 
 class AgentMemory(MemoryRow, Base):
@@ -147,17 +147,16 @@ class AgentMemory(MemoryRow, Base):
     def may_be_taken_back(cls) -> ColumnElement[bool]:
         """Return the SQL condition that it may go although its agent saves the same again.
 
-        An undo or a redo may take back what a session made or rewrote, and what was brought back
-        after it had gone.
+        An undo may take back what a session made or rewrote, and what was restored.
         """
-        rewritten_or_back = select(AuditLog.id).where(
+        rewritten_or_restored = select(AuditLog.id).where(
             AuditLog.agent_id == cls.agent_id,
-            AuditLog.action.in_(_REWRITE_OR_RETURN),
+            AuditLog.action.in_(_REWRITE_OR_RESTORE),
             AuditLog.is_about_memory(cls.id),
         )
         # few memories were changed, so records are looked for last
         is_changed = cls.updated_at != cls.recorded_at
-        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten_or_back.exists()))
+        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten_or_restored.exists()))
 
     @hybrid_property
     def is_locked(self) -> bool:

@@ -155,10 +155,7 @@ def _because(told: Told) -> str:
 
 
 def _rolled_back(told: Told) -> str:
-    operation = told.data.get("operation")
-    if operation == "redo":
-        return f"An undone session of {told.agent} was redone{told.by}{told.effect}"
-    if operation != "undo":
+    if told.data.get("operation") != "undo":
         return f"All changes of {told.agent}'s session were rolled back{_because(told)}"
     count = len(told.data.get("undone_sessions", ()))
     undone = f"{plural(count, 'session')} of {told.agent} {'was' if count == 1 else 'were'} undone"

@@ -18,7 +18,6 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
-    or_,
     select,
     text,
     update,
@@ -102,12 +101,6 @@ class RefinementSession(SessionEnding, Base):
         Index("ix_refinement_sessions_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
         Index("ix_refinement_sessions_created_at", text("created_at DESC"), "id"),
-        Index(
-            "ix_refinement_sessions_redone",
-            "agent_id",
-            "redone_at",
-            postgresql_where=text("redone_at IS NOT NULL"),
-        ),
         errors_index("refinement_sessions"),
     )
 
@@ -118,9 +111,6 @@ class RefinementSession(SessionEnding, Base):
         "shown_memories",
         "seen_at",
         "seen_by_id",
-        "redone_at",
-        "redone_by_id",
-        "redone_through",
     )
     # its figures decide what it may still remove and, once it has ended, what later sessions may
     digest_columns = (
@@ -293,7 +283,7 @@ class RefinementSession(SessionEnding, Base):
     def ended_since(
         cls, since: datetime, agent_ids: Collection[int]
     ) -> dict[int, list["RefinementSession"]]:
-        """Return the sessions that ended, or were redone, since then, of each of these agents.
+        """Return the sessions that ended since then, of each of these agents.
 
         Whatever was done to a session's row, the records of ends stay, with their dates.
         """
@@ -311,22 +301,9 @@ class RefinementSession(SessionEnding, Base):
             session.require_genuine()
             if session.ended_at is None:
                 raise RowAltered(session.row_name)
-            # a redone session counts from the redo on
-            gone_at = session.redone_at or session.ended_at
-            if gone_at > since and session.undone_at is None:
+            if session.ended_at > since and session.undone_at is None:
                 removed += session.removed_tokens
         return removed
-
-    @classmethod
-    def removable_now(cls, agent: Agent, at: datetime | None = None) -> int:
-        """Return how many tokens a session of the agent could remove if it began now.
-
-        Counted memory by memory, as for a snapshot: figures on the agent's row prove nothing.
-        """
-        key = agent.data_key()
-        kept = core_memories(agent)
-        mass = sum(each.token_estimate for each in kept if each.is_genuine_under(key))
-        return cls.removable_of(mass, agent, cls.removed_recently(agent, at))
 
     @classmethod
     def removable_of(cls, mass: int, agent: Agent, removed_recently: int) -> int:
@@ -351,14 +328,10 @@ class RefinementSession(SessionEnding, Base):
     @classmethod
     def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
         """Return the SQL condition that there is an ``erosion_reason``, as the rows tell it."""
-        since = at - ROLLING_WINDOW
-        # found by two indexes: no session lasts as long as the window
-        gone_since = or_(
-            and_(cls.ended_at > since, cls.created_at > since - ROLLING_WINDOW),
-            cls.redone_at > since,
-        )
+        # for an index: no session lasts as long as the window
+        lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
         removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
-            cls.agent_id == Agent.id, gone_since, cls.undone_at.is_(None)
+            cls.agent_id == Agent.id, lately, cls.undone_at.is_(None)
         )
         mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
         before = mass + removed.correlate(Agent).scalar_subquery()
@@ -456,8 +429,7 @@ def _live_of() -> Select[uuid.UUID]:
 def _ended_since() -> Select[*tuple[Any, ...]]:
     mine, since = one_of_parameter("agent_ids"), instant("since")
     lately = select(RefinementSession.id, RefinementSession.agent_id).where(
-        RefinementSession.agent_id == mine,
-        or_(RefinementSession.ended_at > since, RefinementSession.redone_at > since),
+        RefinementSession.agent_id == mine, RefinementSession.ended_at > since
     )
     on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
         AuditLog.agent_id == mine,

@@ -99,11 +99,6 @@ class SessionState(RetriableRun):
     undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     undone_through: Mapped[str | None] = mapped_column(Text)
 
-    # who undid the undo
-    redone_at: Mapped[datetime | None]
-    redone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    redone_through: Mapped[str | None] = mapped_column(Text)
-
     # who acknowledged how it ended
     seen_at: Mapped[datetime | None]
     seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
@@ -125,11 +120,6 @@ class SessionState(RetriableRun):
     def undone_by(self) -> Mapped[User | None]:
         """Who undid the session, if a user of the dashboard did."""
         return relationship(foreign_keys="RefinementSession.undone_by_id")
-
-    @declared_attr
-    def redone_by(self) -> Mapped[User | None]:
-        """Who undid the undo, if a user of the dashboard did."""
-        return relationship(foreign_keys="RefinementSession.redone_by_id")
 
     @declared_attr
     def seen_by(self) -> Mapped[User | None]:
@@ -175,15 +165,6 @@ class SessionState(RetriableRun):
     def can_undo(self) -> bool:
         """Whether the session has ended with changes that are not undone yet."""
         return self.has_changes and not self.is_live and self.undone_at is None
-
-    @property
-    def can_redo(self) -> bool:
-        """Whether a person may undo the undo: not if the agent undid the session itself.
-
-        Nor if the session left no changes, and was only undone together with what came after it.
-        """
-        is_undone = self.undone_at is not None and self.undone_through != "agent"
-        return is_undone and self.has_changes
 
     @hybrid_property
     def has_changes(self) -> bool:
@@ -330,16 +311,6 @@ class SessionState(RetriableRun):
         return self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
 
     @property
-    def redone_by_label(self) -> str:
-        """Who undid the undo: a user's e-mail address, or the channel."""
-        return self.redone_by.email if self.redone_by is not None else f"the {self.redone_through}"
-
-    @property
     def undo_summary(self) -> str:
         """When the session was undone, and by whom."""
         return f"was undone on {self.undone_at:%Y-%m-%d at %H:%M} UTC by {self.undone_by_label}"
-
-    @property
-    def redo_summary(self) -> str:
-        """When the undo was undone, and by whom."""
-        return f"was redone on {self.redone_at:%Y-%m-%d at %H:%M} UTC by {self.redone_by_label}"

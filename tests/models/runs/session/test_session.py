@@ -379,7 +379,6 @@ def test_an_agent_is_eroded_once_the_floor_leaves_nothing(app, subtests):
         (98, {}, False),
         (99, {}, True),
         (99, long_ago, False),
-        (99, {**long_ago, "redone_at": now}, True),
         (99, {"undone_at": now}, False),
     ]:
         with case(subtests, removed=tokens, **fields):
