@@ -142,5 +142,18 @@ def known_tags(tags: object) -> list[str]:
 
 
 def comparable(content: str) -> str:
-    """Return the form in which exact duplicates are equal: trimmed and lower-cased."""
-    return content.strip().lower()
+    """Return the form in which exact duplicates are equal.
+
+    The case of a word is ignored, except where it may matter, as in a key or a code. A word is
+    whatever stands between blanks; how many blanks there are is ignored, and so is how Unicode
+    composes its characters.
+    """
+    words = unicodedata.normalize("NFC", content).split()
+    return " ".join(word if _keeps_case(word) else word.lower() for word in words)
+
+
+def _keeps_case(word: str) -> bool:
+    """Tell whether a word has a digit, or a capital that is not its first letter."""
+    letters = [each for each in word if each.isalpha()]
+    has_digit = any(each.isnumeric() for each in word)
+    return has_digit or any(each != each.lower() for each in letters[1:])

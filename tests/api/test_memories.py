@@ -33,7 +33,7 @@ def test_saves_a_memory(world: World) -> None:
 
 
 def test_returns_the_core_memory_that_is_duplicated(world: World) -> None:
-    new = {"content": "THE FIRST memory ", "memory_type": "journal"}
+    new = {"content": "The First\nmemory ", "memory_type": "journal"}
 
     saved = world.own.post("/memories", json=new)
 

@@ -82,7 +82,7 @@ class Life(RuleBasedStateMachine):
     @rule(pick=picks, tags=tag_lists)
     def an_import_brings_a_copy(self, pick: int, tags: tuple[str, ...]) -> None:
         copied = self.reference.memories[self.own(pick)]
-        self.remember(copied["content"].upper(), copied["type"], tags)
+        self.remember(copied["content"].title(), copied["type"], tags)
         db.session.commit()
 
     @rule(pick=picks)

@@ -684,7 +684,7 @@ def test_an_agent_that_gave_no_answer_is_asked_again_later(world: World) -> None
 def test_duplicates_are_removed_first_and_stay_removed_without_a_loop(
     world: World, play: Callable[[World], None]
 ) -> None:
-    twin = factories.memory(world.agent, world.memories[0].content.upper())
+    twin = factories.memory(world.agent, world.memories[0].content.title())
     db.session.commit()
     play(world)
 

@@ -255,7 +255,7 @@ def test_the_question_tells_how_many_exact_duplicates_were_removed_before_it(
 ) -> None:
     content = db.session.scalars(agent.ledger.core()).all()[0].content
     for _ in range(copies):
-        factories.memory(agent, content.upper())
+        factories.memory(agent, content.title())
     session = RefinementSession.queue(agent, "manual")
     session.claim()
     remove_duplicates(session)

@@ -175,7 +175,7 @@ def refined(agent: Agent, *works: Work) -> RefinementSession:
 def duplicated(agent: Agent, *tags: str) -> tuple[AgentMemory, AgentMemory]:
     """A plain memory, and an exact duplicate of it with these tags, committed."""
     original = factories.memory(agent, f"abcdefg {text_of(20)}, raining")
-    duplicate = factories.memory(agent, original.content.upper(), tags=list(tags))
+    duplicate = factories.memory(agent, original.content.title(), tags=list(tags))
     db.session.commit()
     return original, duplicate
 

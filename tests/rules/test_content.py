@@ -141,8 +141,26 @@ def test_other_tags_are_refused_without_being_quoted() -> None:
     assert not_refused(known_tags, tags, "allowed tags: audio, somatic") == []
 
 
-def test_exact_duplicates_differ_only_in_case_and_surrounding_space() -> None:
-    for twin in ("Tea at four.", " tea at FOUR.\n", "TEA AT FOUR."):
-        assert comparable(twin) == "tea at four.", twin
-    for other in ("Tea at four", "Tea  at four.", "Tea at four!", "Tea at\nfour."):
-        assert comparable(other) != "tea at four.", other
+def test_exact_duplicates_may_differ_in_blanks_composition_and_the_case_of_plain_words() -> None:
+    for twin in ("Caf\u00e9 at four.", " cafe\u0301  At\u00a0Four.\n"):
+        assert comparable(twin) == "caf\u00e9 at four.", twin
+    for other in ("Caf\u00e9 at four", "Caf\u00e9 at four!", "Cafe at four.", "Caf\u00e9 atfour."):
+        assert comparable(other) != "caf\u00e9 at four.", other
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The key is hunter2Key", "the key is hunter2key"),
+        ("ABC-DEF", "abc-DEF"),
+        ("(A1b)", "(a1b)"),
+        ("xY", "Xy"),
+        ("https://t.test/aB", "https://t.test/ab"),
+        ("TEA", "tea"),
+        ("\u2167", "\u2177"),  # the digit eight, as a Roman capital and in lower case
+        ("\u0416\u0427", "\u0436\u0447"),
+    ],
+)
+def test_no_words_are_duplicates_if_the_case_of_one_may_matter(one: str, other: str) -> None:
+    assert comparable(one) != comparable(other)
+    assert comparable(one) == comparable(f" {one}\n")

@@ -63,7 +63,7 @@ def test_ids_are_read_as_models_write_them(promoting, entry, form):
 
 
 def test_a_duplicate_is_named_with_the_memory_that_it_repeats(promoting, entry):
-    same = factories.memory(entry.agent, "it RAINED.")
+    same = factories.memory(entry.agent, "it Rained.")
     db.session.commit()
 
     result = promoting.execute(ids=[entry.id])

@@ -418,7 +418,7 @@ def test_an_edit_that_a_rule_forbids_is_refused_with_the_reason(tool, ids, agent
     }
     db.session.commit()
     tool.execute(action="protect", id=ids[0])
-    copy = f" {content(ids[5]).upper()} "
+    copy = f" {content(ids[5]).title()} "
     same = content(ids[1]) + " \n"
     db.session.commit()
     too_few = "consolidate requires at least 2 memory IDs"

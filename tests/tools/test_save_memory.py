@@ -66,7 +66,7 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_the_one_that_is_there(
     db.session.commit()
     before = sql.snapshot()
 
-    result = tool.execute(content="  A CANARY sang\n", memory_type=memory_type)
+    result = tool.execute(content="  a Canary\nsang\n", memory_type=memory_type)
 
     assert result == {"type": "saved", "id": there.id, "memory_type": "core", "existing": True}
     assert sql.snapshot() == before

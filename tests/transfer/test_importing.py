@@ -14,7 +14,7 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.ledger.history import effect_tokens
-from refine.rules.content import TAGS
+from refine.rules.content import TAGS, comparable
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own
 from refine.transfer.importing import import_memories
@@ -461,7 +461,7 @@ _MEMORIES = st.lists(
         }
     ),
     max_size=6,
-    unique_by=lambda memory: memory["content"].strip().lower(),
+    unique_by=lambda memory: comparable(memory["content"]),
 )
 
 

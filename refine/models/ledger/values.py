@@ -18,7 +18,7 @@ LOCKS: tuple[Lock, ...] = get_args(Lock)
 
 
 def content_hash(content: str, key: DataKey) -> str:
-    """Return the keyed hash by which exact duplicates are found (trimmed, lower-cased)."""
+    """Return the keyed hash by which exact duplicates are found: see ``comparable``."""
     return key.mac(comparable(content), "agent_memories.content_hash")
 
 

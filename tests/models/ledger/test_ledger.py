@@ -115,7 +115,7 @@ def test_a_remembered_memory_is_recorded_with_its_content_sealed(agent):
 def test_an_exact_duplicate_of_a_kept_core_memory_is_not_saved_again(agent, memory_type):
     there = factories.memory(agent, "The Canary sang.")
 
-    memory, existing = agent.ledger.remember("  the canary SANG. ", memory_type)
+    memory, existing = agent.ledger.remember("  the canary  Sang. ", memory_type)
 
     assert (memory, existing) == (there, True)
     assert factories.records(agent) == []

@@ -30,8 +30,8 @@ def dedup_records(agent):
 
 def test_the_oldest_of_exact_duplicates_stays_and_takes_over_the_tags(agent):
     young = factories.memory(agent, "same", tags=["relational"])
-    old = factories.memory(agent, " SAME ", created_at=NOW)
-    middle = factories.memory(agent, "Same", created_at=NOW + timedelta(days=1))
+    old = factories.memory(agent, " Same ", created_at=NOW)
+    middle = factories.memory(agent, "same", created_at=NOW + timedelta(days=1))
     other = factories.memory(agent, "another")
 
     session, removed = dedup(agent)
@@ -39,7 +39,7 @@ def test_the_oldest_of_exact_duplicates_stays_and_takes_over_the_tags(agent):
     discarded = [memory.discarded for memory in (young, old, middle, other)]
     assert removed == session.duplicates_removed == 2
     assert discarded == [True, False, True, False]
-    assert (old.tags, old.content) == (["relational"], "SAME")
+    assert (old.tags, old.content) == (["relational"], "Same")
     assert (session.mutation_count, session.removed_tokens) == (0, 0)
     assert not any(session.stats.values())
 
@@ -136,3 +136,14 @@ def test_copies_are_found_all_at_once_and_removed_in_batches(agent):
     assert removed == [2, 2]
     assert list(batches_of_copies(agent.id)) == []
     assert len(dedup_records(agent)) == session.duplicates_removed == 4
+
+
+def test_two_codes_that_differ_only_in_case_both_stay(agent):
+    codes = [
+        factories.memory(agent, text) for text in ("Code: xK9-aB", "code: xk9-ab", "Code: xK9-AB")
+    ]
+
+    _, removed = dedup(agent)
+
+    assert removed == 0
+    assert not any(code.discarded for code in codes)
