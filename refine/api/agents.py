@@ -12,7 +12,7 @@ from refine.api.schemas import Body, Omittable, Resource, Time
 from refine.api.scope import account_row_or_404, rows_of_account
 from refine.extensions import db
 from refine.faults import as_sentence
-from refine.llm.clients import warning_about
+from refine.llm.clients import require_one_model, warning_about
 from refine.models import Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
@@ -162,6 +162,8 @@ def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:
 
 def _saved(agent: Agent, *, is_new_model: bool, status: int = 200) -> Response:
     """Commit and answer; the provider is asked about a new model, with no transaction open."""
+    if is_new_model:
+        require_one_model(agent.model_id, settings.current())
     saved, is_demo = SavedAgent.of(agent, **_totals(agent), warnings=[]), agent.account.is_demo
     db.session.commit()
     if is_new_model:

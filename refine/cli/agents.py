@@ -12,7 +12,7 @@ from refine.cli.context import application
 from refine.cli.output import Field, console, print_list, print_one
 from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
 from refine.extensions import db
-from refine.llm.clients import warning_about
+from refine.llm.clients import require_one_model, warning_about
 from refine.models import Account, Agent
 from refine.models.agent_list import STATES, State, is_in, states_of
 from refine.rules.ids import MAX_ID
@@ -78,6 +78,7 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
     Warns if the provider does not list its model, or lists it without tools.
     """
     with application("agent add"):
+        require_one_model(model_id, settings.current())
         owner = Account.by_slug(slug)
         made = Agent.create(owner, name=name, model_id=model_id, actor={"by": "command line"})
         agent_id, model_id, is_demo = made.id, made.model_id, owner.is_demo
@@ -194,6 +195,8 @@ def _configure(found: Agent, **fields: Any) -> None:
     changed = found.configure(by="command line", **fields)
     named = f"{found.name} (agent {found.id})"
     model_id, is_demo = found.model_id, found.account.is_demo
+    if "model_id" in changed:
+        require_one_model(model_id, settings.current())
     db.session.commit()
     console.print(f"{named}: {', '.join(changed)} changed" if changed else f"{named}: as before")
     if "model_id" in changed:

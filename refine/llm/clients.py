@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from refine.errors import ProviderError
+from refine.errors import InvalidValue, ProviderError
 from refine.llm import dialects, rehearsal
-from refine.llm.dialects import Dialect
+from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.provider import Provider
-from refine.rules.model_names import is_rehearsal_model
+from refine.rules.model_names import is_rehearsal_model, names_one_model
 from refine.settings import Settings
 
 
@@ -23,7 +23,23 @@ def dialect_of(settings: Settings) -> Dialect:
         return dialects.PLAIN
     if settings.dialect is not None:
         return dialects.named(settings.dialect)
-    return dialects.of_host(urlsplit(settings.openrouter_base_url).hostname or "")
+    return dialects.of_host(_host(settings))
+
+
+def require_one_model(model_id: str, settings: Settings) -> None:
+    """Raise InvalidValue for a name of OpenRouter's that is not that of one model."""
+    if not _may_be_sent(model_id, settings):
+        raise InvalidValue(_NOT_ONE_MODEL)
+
+
+def _may_be_sent(model_id: str, settings: Settings) -> bool:
+    """Tell whether a name leads to one model, as far as is known: at OpenRouter."""
+    at_openrouter = (
+        settings.dialect == OPENROUTER.name or dialects.of_known_host(_host(settings)) is OPENROUTER
+    )
+    if is_rehearsal_model(model_id) or not (at_openrouter or dialect_of(settings) is OPENROUTER):
+        return True
+    return names_one_model(model_id, at_openrouter=at_openrouter)
 
 
 def configured_provider(settings: Settings) -> Provider | None:
@@ -57,6 +73,13 @@ _NOT_REHEARSED = (
 )
 
 
+_NOT_ONE_MODEL = (
+    "model_id must name one model, as author/model, so that nobody else reads what is sent: no "
+    "preset, router or alias of OpenRouter, and of its variants only those that search nothing "
+    "(for a server of another kind, set REFINE_DIALECT or REFINE_PLAIN_OPENAI=1)"
+)
+
+
 @contextmanager
 def client_for(model_id: str, settings: Settings, *, is_demo: bool) -> Iterator[Provider]:
     """Yield a client for the model; ProviderError if no server is configured for it."""
@@ -72,4 +95,10 @@ def client_for(model_id: str, settings: Settings, *, is_demo: bool) -> Iterator[
             kind="no_key",
         )
     else:
+        if not _may_be_sent(model_id, settings):  # saved before, or under other settings
+            raise ProviderError(_NOT_ONE_MODEL, kind="model_name")
         yield provider
+
+
+def _host(settings: Settings) -> str:
+    return urlsplit(settings.openrouter_base_url).hostname or ""

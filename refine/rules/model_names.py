@@ -7,9 +7,20 @@ from refine.rules.quoting import may_quote, words_and_numbers
 
 # OpenRouter's choice among a model's providers; any other ``:tag``, such as a size on local
 # servers, is part of the name.
+_VARIANTS = "free|nitro|floor|extended|exacto|beta"
 # A pattern of Python and of PostgreSQL alike.
-VARIANT = r":(?:free|nitro|floor|extended|exacto|beta)$"
+VARIANT = rf":(?:{_VARIANTS})$"
 _VARIANT = re.compile(VARIANT)
+# ``thinking`` is a way of answering, with prices of its own.
+_OPENROUTER_MODEL = re.compile(
+    rf"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*(?::(?:{_VARIANTS}|thinking))?", re.ASCII | re.IGNORECASE
+)
+# Names at which OpenRouter chooses the model, or sends what it reads elsewhere: aliases of the
+# latest model, presets, routers, searching variants. No other server has such names, unless it
+# hands them on to OpenRouter.
+_NOT_ONE_MODEL = re.compile(
+    r"^~|@preset/|(?:^|/)(?:openrouter/[^/]*|switchpoint/.*)$|:online(?!\w)", re.IGNORECASE
+)
 _MONTH_AND_DAY = r"(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
     rf"[-@](?:20\d\d-?{_MONTH_AND_DAY}|{_MONTH_AND_DAY}|2\d(?:0[1-9]|1[0-2]))(?![\w.-])"
@@ -26,6 +37,18 @@ REHEARSAL_PREFIX = "rehearsal/"
 def is_rehearsal_model(model_id: str) -> bool:
     """Tell whether this names the rehearsal model, which needs no provider."""
     return model_id.startswith(REHEARSAL_PREFIX)
+
+
+def names_one_model(model_id: str, *, at_openrouter: bool) -> bool:
+    """Tell whether a name is that of one model, which alone reads what is sent.
+
+    Where it is not certain that the server is OpenRouter, its rules hold for names that have the
+    form of its own: ``author/model``.
+    """
+    if _NOT_ONE_MODEL.search(model_id):
+        return False
+    has_its_form = at_openrouter or model_id.count("/") == 1
+    return not has_its_form or _OPENROUTER_MODEL.fullmatch(model_id) is not None
 
 
 def without_variant(model_id: str) -> str:

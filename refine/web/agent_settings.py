@@ -10,7 +10,7 @@ from flask.typing import ResponseReturnValue
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import as_sentence, status_of
-from refine.llm.clients import warning_about
+from refine.llm.clients import require_one_model, warning_about
 from refine.models import Agent
 from refine.models.agent import PROMPTS
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
@@ -45,6 +45,8 @@ def configure(agent_id: int) -> ResponseReturnValue:
         fields = _sent_settings(agent, request.form)
         require_current(_stored(agent), fields)
         changed = agent.configure(user=scope.user(), **fields)
+        if "model_id" in changed:
+            require_one_model(agent.model_id, current_settings())
     except (InvalidValue, Outdated) as error:
         db.session.rollback()
         return _page(scope.agent_or_404(agent_id), error=error), status_of(error)

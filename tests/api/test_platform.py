@@ -80,6 +80,18 @@ def test_returns_one_agent_of_the_account(world: World) -> None:
     assert world.foreign_platform.get(f"/agents/{world.agent.id}").status_code == 404
 
 
+def test_a_router_is_refused_as_a_model(world: World) -> None:
+    new = {"name": "Eve", "model_id": "openrouter/auto"}
+
+    added = world.platform.post("/agents", json=new)
+    changed = world.platform.patch(f"/agents/{world.agent.id}", json={"model_id": "a/b:online"})
+
+    assert (added.status_code, changed.status_code) == (422, 422)
+    assert "must name one model" in changed.json["detail"]
+    assert db.session.scalars(db.select(Agent.model_id).where(Agent.name == "Eve")).all() == []
+    assert refreshed(world.agent).model_id == "test/model"
+
+
 def test_records_a_change_and_tells_the_agent(world: World) -> None:
     agent = world.agent
 

@@ -201,7 +201,7 @@ def test_run_prints_each_step_without_content(demo: Account, environ: dict[str, 
     ada = factories.agent(*"abcdefghij", account=demo, name="Ada", model_id="rehearsal/ada")
     factories.memory(ada, "The canary, sings at dawn!")
     factories.memory(ada, "the canary sings at dawn")
-    factories.memory(ada, "THE CANARY SINGS AT DAWN")
+    factories.memory(ada, "The Canary Sings At Dawn")
     factories.memory(ada, "each morning something else is heard in the garden behind this house")
     db.session.commit()
 

@@ -6,12 +6,20 @@ import pytest
 import requests
 from cryptography.fernet import Fernet
 
-from refine.errors import ProviderError, SettingsError
-from refine.llm.clients import client_for, dialect_of, is_rehearsed, warning_about
+from refine.errors import InvalidValue, ProviderError, SettingsError
+from refine.llm.clients import (
+    client_for,
+    dialect_of,
+    is_rehearsed,
+    require_one_model,
+    warning_about,
+)
 from refine.llm.dialects import DIALECTS, OPENROUTER, PLAIN
 from refine.llm.messages import Privacy, user_message
 from refine.llm.provider import Provider
 from refine.settings import Settings
+
+_OTHER_HOST = {"OPENROUTER_BASE_URL": "https://llm.example/v1"}
 
 
 def settings(**variables: str) -> Settings:
@@ -37,6 +45,39 @@ def test_a_plain_server_gets_a_plain_client() -> None:
 
     with client_for("test/model", configured, is_demo=False) as client:
         assert client.dialect is PLAIN
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({}, ["author/model:online", "gpt-4o"]),
+        ({"REFINE_PLAIN_OPENAI": "1"}, ["author/model:online", "gpt-4o"]),
+        ({**_OTHER_HOST, "REFINE_DIALECT": "openrouter"}, ["author/model:online", "gpt-4o"]),
+        (_OTHER_HOST, ["author/model:online"]),
+        ({**_OTHER_HOST, "REFINE_DIALECT": "litellm"}, []),
+        ({**_OTHER_HOST, "REFINE_PLAIN_OPENAI": "1"}, []),
+        ({"OPENROUTER_BASE_URL": "https://api.openai.com/v1"}, []),
+    ],
+)
+def test_a_name_that_is_not_of_one_model_is_not_sent_to_openrouter(
+    variables: dict[str, str], refused: list[str]
+) -> None:
+    configured = settings(OPENROUTER_API_KEY="sk-1", **variables)
+
+    found = []
+    for model_id in ("author/model:online", "gpt-4o", "author/model:free", "rehearsal/wren"):
+        try:
+            require_one_model(model_id, configured)
+        except InvalidValue:
+            found.append(model_id)
+            with (
+                pytest.raises(ProviderError, match="must name one model") as fault,
+                client_for(model_id, configured, is_demo=True),
+            ):
+                pass
+            assert fault.value.kind == "model_name"
+
+    assert found == refused
 
 
 @pytest.mark.parametrize("model_id", ["test/model", "rehearsal", "my/rehearsal/model"])

@@ -1,6 +1,6 @@
-"""Whether a reply comes from the model that was asked."""
+"""Which names are those of one model, and whether a reply comes from the model that was asked."""
 
-from refine.rules.model_names import in_words, is_same_model
+from refine.rules.model_names import in_words, is_same_model, names_one_model
 
 SAME = [
     ("openai/gpt-4o", "openai/gpt-4o"),
@@ -49,6 +49,49 @@ OTHER = [
     ("openai/gpt-4o", "20240806"),
     ("gpt-4o", "openai/gpt-4o-mini"),
 ]
+
+
+# Names of one model, at OpenRouter.
+ONE = [
+    "openai/gpt-4o-2024-08-06",
+    "meta-llama/llama-3.1-8b-instruct",
+    "deepseek/deepseek-r1:free",
+    *(f"author/model:{each}" for each in ("nitro", "floor", "extended", "exacto", "thinking")),
+]
+# Names of other servers, which OpenRouter has not.
+ELSEWHERE = ["llama3:8b", "gpt-4o", "hf.co/author/Llama-3.1-8B:Q4_K_M", "openrouter/author/model"]
+# Names of OpenRouter at which others than one model read what is sent.
+SEVERAL = [
+    "author/model:online",
+    "author/model:free:online",
+    "author/model:ONLINE",
+    "model:online",
+    "author/model:batch",
+    "author/model:nitro:batch",
+    "openrouter/auto",
+    "openrouter/pareto-code:nitro",
+    "OpenRouter/Auto",
+    "openrouter/openrouter/auto",
+    "switchpoint/router",
+    "~author/model-latest",
+    "@preset/mine",
+    "author/model@preset/mine",
+    "author/model\n:online",
+    "author/mod\u0435l",  # a Cyrillic letter
+    "openrouter/",
+]
+
+
+def test_of_openrouters_names_only_a_model_and_its_harmless_variants_name_one_model() -> None:
+    certain = {
+        name for name in ONE + ELSEWHERE + SEVERAL if names_one_model(name, at_openrouter=True)
+    }
+    perhaps = {
+        name for name in ONE + ELSEWHERE + SEVERAL if names_one_model(name, at_openrouter=False)
+    }
+
+    assert certain == set(ONE)
+    assert perhaps == {*ONE, *ELSEWHERE}
 
 
 def test_a_dated_or_canonical_name_is_the_same_model() -> None:

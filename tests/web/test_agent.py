@@ -771,6 +771,15 @@ def test_a_model_of_the_provider_is_accepted(
     assert "Check the model" not in answer.text
 
 
+def test_a_router_is_not_set_as_a_model(dashboard: Browser, agent: Agent) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/settings", settings(model_id="openrouter/auto"))
+
+    db.session.refresh(agent)
+    assert answer.status_code == 422
+    assert "must name one model" in words_of(answer.text)
+    assert agent.model_id == "rehearsal/ada"
+
+
 def test_a_model_that_is_unknown_or_without_tools_is_set_with_a_warning(
     admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
 ) -> None:
