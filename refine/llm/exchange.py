@@ -137,7 +137,7 @@ def _check_status(response: requests.Response, request: Request) -> None:
     status = response.status_code
     if status == requests.codes.ok:
         return
-    refusal = parse_refusal(_first_bytes(response), request.body)
+    refusal = parse_refusal(_first_bytes(response))
     kind, advice = _meaning(status, refusal, request)
     reasons = "; ".join(part for part in (advice or kind, str(refusal)) if part)
     message = f"the model's server answered HTTP {status} ({reasons})"

@@ -1,32 +1,80 @@
-"""What can be repeated of a provider's refusal: its codes, and nothing else.
+"""What can be repeated of a provider's refusal: known codes and parameters, and nothing else.
 
-Providers quote prompts in their error messages, so no prose is ever shown. A code is shown if it
-has the form of one and cannot quote what the model was shown; a parameter, if the request has
-fields of these names.
+Providers quote prompts in their error messages, and a code of their own making may be a quotation,
+too. So what is shown comes from the lists below, whatever was sent; of another code, only that
+there was one.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from refine.llm.answered_json import answered_json
-from refine.rules.quoting import said_in, shares_words
 
-# invalid_request_error, INVALID_ARGUMENT, invalid-argument; RateLimitReached; 3280
-_CODE = re.compile(
-    r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+){1,8}|(?:[A-Z]+[a-z]+){2,6}|[1-9]\d{3,5}"
+# OpenRouter's error types, and the codes of its availability
+_OPENROUTER = (
+    "authentication bad_gateway bad_request conflict constraint_filtered content_policy_violation "
+    "context_length_exceeded deprecated edge_network_timeout forbidden gateway_timeout "
+    "insufficient_credits internal_error invalid_prompt invalid_request model_not_found "
+    "moderation no_endpoints not_found origin_error overloaded payload_too_large payment_required "
+    "permission_denied precondition_failed privacy_restricted provider_error provider_overloaded "
+    "provider_unavailable rate_limit rate_limit_exceeded refusal request_timeout server "
+    "service_unavailable string_too_long timeout unauthorized unmapped unprocessable "
+    "upstream_error"
 )
-_MAX_CODE_CHARACTERS = 60
-# Codes of one word.
-_WORDS = frozenset({"refusal", "timeout", "overloaded", "moderation"})
+# OpenAI, and the many that speak as it does
+_OPENAI = (
+    "account_deactivated billing_hard_limit_reached billing_not_active content_filter "
+    "context_length_exceeded insufficient_quota invalid_api_key invalid_request_error "
+    "invalid_type invalid_value missing_required_parameter model_not_found rate_limit_exceeded "
+    "requests server_error string_above_max_length tokens unknown_parameter "
+    "unsupported_country_region_territory unsupported_parameter unsupported_value"
+)
+_ANTHROPIC = (
+    "api_error authentication_error billing_error invalid_request_error not_found_error "
+    "overloaded_error permission_error rate_limit_error request_too_large timeout_error"
+)
+_GEMINI = (
+    "ABORTED ALREADY_EXISTS API_KEY_INVALID CANCELLED DEADLINE_EXCEEDED FAILED_PRECONDITION "
+    "INTERNAL INVALID_ARGUMENT NOT_FOUND OUT_OF_RANGE PERMISSION_DENIED RATE_LIMIT_EXCEEDED "
+    "RESOURCE_EXHAUSTED SERVICE_DISABLED UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN"
+)
+_AZURE = "DeploymentNotFound RateLimitReached ResponsibleAIPolicyViolation OperationNotSupported"
+_MISTRAL = (
+    "invalid_function_call invalid_model invalid_request_assistant_message "
+    "invalid_request_message_order rate_limited 1300 1500 3001 3051 3230 3280"
+)
+_OTHERS = (
+    "tool_use_failed json_validate_failed "  # Groq
+    "engine_overloaded_error exceeded_current_quota_error rate_limit_reached_error "  # Moonshot
+    "invalid-argument "  # xAI
+    "unknown_error "  # DeepSeek
+    "invalid_parameter_error data_inspection_failed "  # Alibaba
+    "no_db_connection "  # LiteLLM
+    "exceed_context_size_error internal_server_error unavailable_error "  # llama.cpp
+    "extra_forbidden missing string_type int_type list_type value_error "  # FastAPI
+    # Z.ai
+    "1000 1001 1002 1003 1004 1110 1111 1112 1113 1120 1121 1210 1211 1212 1213 1214 1215 1220 "
+    "1221 1222 1230 1231 1234 1261 1300 1301 1302 1303 1304 1305 1308 1309"
+)
+_CODES = frozenset(
+    " ".join((_OPENROUTER, _OPENAI, _ANTHROPIC, _GEMINI, _AZURE, _MISTRAL, _OTHERS)).split()
+)
+# The parameters that requests have.
+_FIELDS = (
+    "cache_control max_completion_tokens max_tokens messages model plugins prompt_cache_key "
+    "provider session_id stream tool_choice tools user"
+)
+_PARAMETERS = frozenset(_FIELDS.split())
+# Where a path leads on, into a parameter.
+_DEEPER = re.compile(r"[.\[]")
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_PARAMETER = re.compile(rf"{_NAME}(?:\.(?:{_NAME}|\d{{1,4}})|\[\d{{1,4}}\]){{0,12}}")
-_MAX_PARAMETER_CHARACTERS = 120
-# Each is compared with everything that was sent, so only this many are read.
+# What stands where a code would, and is none: a status of HTTP, LiteLLM's and Anthropic's forms.
+_NO_CODE = re.compile(r"[1-5]\d\d|None|error|")
+_ANOTHER = "another code"
+
+# Only this many are read.
 _MAX_DETAILS = 8
 
 # Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata; Gemini's
@@ -36,28 +84,17 @@ _CODE_NAMES = ("code", "type", "status", "error_type", "reason")
 # A refusal that another attempt may avoid: the model wrote a call that the provider refused (Groq).
 _RETRIED_CODES = frozenset({"tool_use_failed"})
 
-# Words of codes, which may also stand in a memory.
-_ERROR_WORDS = (
-    "access allowed argument assistant authentication body call code completion conflict "
-    "connection content context database deadline deprecated disabled endpoint engine error "
-    "exceed exceeded exhausted expired extra failed field filter forbidden format found "
-    "function gateway input insufficient internal invalid json large length limit malformed "
-    "message messages missing model moderation order output overloaded parameter parameters "
-    "permission prompt provider quota rate reached refusal request requests required resource "
-    "response restricted role safety schema server service size status string supported "
-    "system temporarily timeout token tokens tool tools type unauthorized unavailable "
-    "unexpected unknown unprocessable unsupported upstream user validation value"
-)
-
 
 @dataclass(frozen=True)
 class Refusal:
     """The codes of a refusal and the parameter that it names, by the names they stand under."""
 
     codes: Mapping[str, str]
+    has_another: bool = False
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.codes.items())
+        shown = [f"{name} {value}" for name, value in self.codes.items()]
+        return ", ".join([*shown, _ANOTHER] if self.has_another else shown)
 
     @property
     def may_be_retried(self) -> bool:
@@ -65,23 +102,27 @@ class Refusal:
         return not _RETRIED_CODES.isdisjoint(self.codes.values())
 
 
-def parse_refusal(body: bytes, asked: Any) -> Refusal:
-    """Return what can be repeated of a refusal of the request ``asked``, which may be nothing."""
-    try:
-        answer = answered_json(body)
-    except ValueError:
-        return Refusal({})
-    sent = _Sent(asked)
+def parse_refusal(body: bytes) -> Refusal:
+    """Return what can be repeated of a refusal, which may be nothing."""
     shown: dict[str, str] = {}
-    for error in _errors_in(answer):
+    has_another = False
+    for error in _errors_in(_json(body)):
         for name in _CODE_NAMES:
-            code = _code(error.get(name), sent)
-            if code is not None and code not in shown.values():
+            code = _written(error.get(name))
+            if code in _CODES and code not in shown.values():
                 shown.setdefault(name, code)
-        parameter = _parameter(error.get("param", error.get("loc")), asked)
-        if parameter is not None:
+            has_another |= code not in _CODES and _NO_CODE.fullmatch(code) is None
+        parameter = _parameter(error.get("param", error.get("loc")))
+        if parameter in _PARAMETERS:
             shown.setdefault("param", parameter)
-    return Refusal(shown)
+    return Refusal(shown, has_another)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return answered_json(body)
+    except ValueError:
+        return None
 
 
 def _errors_in(answer: Any) -> Iterator[Mapping[str, Any]]:
@@ -94,6 +135,7 @@ def _errors_in(answer: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(error, Mapping):
         yield error
         yield from _mapping(error.get("metadata"))
+        yield from _mapping(error.get("availability"))
         if isinstance(error.get("details"), list):
             for detail in error["details"][:_MAX_DETAILS]:
                 yield from _mapping(detail)
@@ -109,50 +151,12 @@ def _mapping(value: Any) -> Iterator[Mapping[str, Any]]:
         yield value
 
 
-class _Sent:
-    """What the model was shown; read once, because a ledger is long."""
-
-    def __init__(self, asked: Any) -> None:
-        self._asked = asked
-
-    def has_words_of(self, code: str) -> bool:
-        is_part = code.casefold() in self._text
-        return is_part or shares_words(code, self._words, known=_ERROR_WORDS.split())
-
-    @cached_property
-    def _text(self) -> str:
-        messages = self._asked.get("messages") if isinstance(self._asked, Mapping) else None
-        return json.dumps(messages, ensure_ascii=False).casefold()
-
-    @cached_property
-    def _words(self) -> set[str]:
-        return said_in(self._text)
+def _written(code: Any) -> str:
+    return str(code) if type(code) in (int, str) else ""
 
 
-def _code(value: Any, sent: _Sent) -> str | None:
-    if type(value) is int:
-        value = str(value)
-    if not isinstance(value, str) or len(value) > _MAX_CODE_CHARACTERS:
-        return None
-    has_form = value in _WORDS or _CODE.fullmatch(value) is not None
-    return value if has_form and not sent.has_words_of(value) else None
-
-
-def _parameter(value: Any, asked: Any) -> str | None:
+def _parameter(value: Any) -> str:
+    """Return the parameter that a path leads into: ``messages`` of ``messages[0].content``."""
     if isinstance(value, list):  # a path of FastAPI, beginning with the part of the request
-        value = ".".join(str(part) for part in value[value[:1] == ["body"] :])
-    if not isinstance(value, str) or len(value) > _MAX_PARAMETER_CHARACTERS:
-        return None
-    names = set(re.findall(_NAME, value))
-    is_known = _PARAMETER.fullmatch(value) is not None and names <= set(_field_names(asked))
-    return value if is_known else None
-
-
-def _field_names(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield name
-            yield from _field_names(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _field_names(inner)
+        value = next(iter(value[value[:1] == ["body"] :]), None)
+    return _DEEPER.split(value, maxsplit=1)[0] if isinstance(value, str) else ""

@@ -3,8 +3,6 @@
 import re
 from typing import NamedTuple
 
-from refine.rules.quoting import may_quote, words_and_numbers
-
 # OpenRouter's choice among a model's providers; any other ``:tag``, such as a size on local
 # servers, is part of the name.
 _VARIANTS = "free|nitro|floor|extended|exacto|beta"
@@ -61,16 +59,13 @@ def is_readable(name: str) -> bool:
     return _SHOWN_NAME.fullmatch(name) is not None
 
 
-def in_words(name: str | None, *, sent: str = "", asked: str = "") -> str:
-    """Return a model's name from a provider as it may be shown and logged.
+def in_words(name: str | None) -> str:
+    """Return a model's name from a provider's list as it may be shown and logged.
 
-    A name with a word or number of what was ``sent`` may quote a memory and is not shown; what
-    stands in the name of the model that was ``asked``, everybody knows.
+    What an answer to an agent gives as its model's name may be a quotation, and is never shown.
     """
     if name is None or not is_readable(name):
         return "a model with an unreadable name"
-    if may_quote(name, sent, known=words_and_numbers(asked)):
-        return "a model whose name has a word of what was sent"
     return name
 
 

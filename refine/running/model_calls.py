@@ -4,7 +4,6 @@ No transaction is open while the model is asked.
 """
 
 import dataclasses
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -174,12 +173,12 @@ class ModelWorker(RunWorker[AnyRun]):
         )
 
     def _other_model(self, answered: str | None) -> str | None:
-        """Return the name of the model that answered, if it is not the agent's own."""
+        """Return the listed name of the model that answered, if it is not the agent's own."""
         catalogue = self._client.catalogue
         if answered is None or catalogue.has_as_one(self._model_id, answered):
             return None
-        sent = "" if catalogue.find(answered) else json.dumps(self._messages, ensure_ascii=False)
-        return in_words(answered, sent=sent, asked=self._model_id)
+        listed = catalogue.find(answered)
+        return in_words(listed.id) if listed else "a model that the provider does not list"
 
     def _begin_tool_call(self) -> None:
         """Count a call before it is carried out, and commit; RunEnded at the limit of calls."""

@@ -406,15 +406,6 @@ def test_only_openrouter_speaks_of_privacy_settings_where_a_model_is_not_found(
         assert ("check its name and OPENROUTER_BASE_URL" in said) != is_openrouters, dialect.name
 
 
-def test_a_memory_that_names_a_code_of_a_wrong_key_accuses_no_key(model: ScriptedModel) -> None:
-    model.http(400, {"error": {"type": "no_db_connection"}})
-
-    fault = fault_of(model, messages=[user_message("The log said no_db_connection.")])
-
-    assert fault.kind == "invalid_request"
-    assert "OPENROUTER_API_KEY" not in str(fault)
-
-
 def test_a_fault_inside_a_200_is_retried_and_named_if_it_stays(model: ScriptedModel) -> None:
     for name, (body, kind) in FAULTS_INSIDE_200.items():
 

@@ -7,19 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refine.llm import exchange
 from refine.llm.refusals import Refusal, parse_refusal
 
-ASKED = {
-    "model": "test/model",
-    "max_tokens": 8_192,
-    "messages": [{"role": "user", "content": "Anna lives at canary_street_9, order_canary. 4711."}],
-    "tools": [{"type": "function", "function": {"name": "refinement"}}],
-}
 
-
-def said(answer: Any, asked: Any = ASKED) -> str:
+def said(answer: Any) -> str:
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return str(parse_refusal(body, asked))
+    return str(parse_refusal(body))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +50,8 @@ def said(answer: Any, asked: Any = ASKED) -> str:
             {"object": "error", "type": "invalid_request_assistant_message", "param": None},
             "type invalid_request_assistant_message",
         ),
-        ({"error": {"param": "messages[0].content"}}, "param messages[0].content"),
-        ({"error": {"param": "tools.0.function.name"}}, "param tools.0.function.name"),
+        ({"error": {"param": "messages[0].content"}}, "param messages"),
+        ({"error": {"param": "tools.0.function.name"}}, "param tools"),
         ({"error": {"code": "1211", "message": "canary"}}, "code 1211"),
         (
             {"object": "error", "type": "invalid_request", "code": 3280},
@@ -68,7 +62,7 @@ def said(answer: Any, asked: Any = ASKED) -> str:
         (
             {
                 "detail": [
-                    {"type": "extra_forbidden", "loc": ["body", "max_tokens"], "input": "canary"}
+                    {"type": "extra_forbidden", "loc": ["body", "max_tokens", 0], "input": "canary"}
                 ]
             },
             "type extra_forbidden, param max_tokens",
@@ -90,35 +84,55 @@ def test_the_codes_of_each_provider_are_said(answer: Any, expected: str) -> None
 @pytest.mark.parametrize(
     "error",
     [
-        {"code": "Anna"},
         {"code": "canary"},
-        {"code": "canary_street_9"},
-        {"code": "CANARY_STREET_9"},
         {"code": "order_canary"},
-        {"code": "lives-anna-at"},
-        {"code": "AnnaLives"},
+        {"code": "Invalid_Request_Error"},
         {"code": "error_of_anna_street"},
-        {"code": "at_4711_9"},
-        {"code": "two words"},
-        {"code": "line_\nbreak"},
-        {"code": "a_" * 40},
-        {"code": "_"},
-        {"type": "https://canary"},
-        {"code": "Canary"},
-        {"code": 400},
         {"code": "4711"},
-        {"code": True},
-        {"type": ["invalid_request_error"]},
-        {"param": "messages[0].canary"},
-        {"param": "Anna"},
-        {"param": "messages canary"},
-        {"message": "invalid_request_error"},
-        {"details": "invalid_request_error"},
-        {"details": ["invalid_request_error", {"reason": "order_canary"}]},
+        {"code": 4711},
+        {"code": "two words"},
+        {"code": "invalid_request_error\n"},
+        {"code": "a_" * 40},
+        {"type": "https://canary"},
+        {"details": [{"reason": "order_canary"}]},
+        {"metadata": {"error_type": "canary"}},
+        {"availability": {"code": "canary"}},
     ],
 )
-def test_nothing_that_could_be_a_quotation_is_said(error: dict[str, Any]) -> None:
+def test_of_an_unknown_code_is_said_that_there_was_one(error: dict[str, Any]) -> None:
+    assert said({"error": error}) == "another code"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": 400},
+        {"code": "None", "type": "error"},
+        {"code": True},
+        {"code": ""},
+        {"type": ["invalid_request_error"]},
+        {"param": "canary"},
+        {"param": "canary.messages"},
+        {"param": "messages canary"},
+        {"loc": ["body", "canary"]},
+        {"loc": ["body"]},
+        {"loc": ["body", ["messages"]]},
+        {"message": "invalid_request_error"},
+        {"details": "invalid_request_error"},
+        {"details": ["invalid_request_error"]},
+    ],
+)
+def test_nothing_else_is_said(error: dict[str, Any]) -> None:
     assert said({"error": error}) == ""
+
+
+def test_known_codes_are_said_beside_unknown_ones() -> None:
+    error = {"code": "canary", "type": "rate_limit_error", "param": "max_tokens"}
+
+    assert said({"error": error}) == "type rate_limit_error, param max_tokens, another code"
+    assert said({"error": {**error, "availability": {"code": "privacy_restricted"}}}) == (
+        "type rate_limit_error, param max_tokens, code privacy_restricted, another code"
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"canary", b"null", b"[]", b"[" * 100_000, b"7", b"[[]]"])
@@ -126,28 +140,19 @@ def test_says_nothing_about_anything_but_an_error_object(body: bytes) -> None:
     assert said(body) == ""
 
 
-def test_words_of_errors_are_said_although_a_memory_has_them_too() -> None:
-    memory = "The request had an invalid context length; the rate limit of the tool was exceeded."
-    asked = {"messages": [{"role": "user", "content": memory}]}
-
-    for code in ("context_length_exceeded", "invalid_request_error", "RateLimitExceeded"):
-        assert said({"error": {"code": code}}, asked) == f"code {code}"
-
-
 def test_a_call_that_the_provider_refused_to_the_model_may_be_retried() -> None:
     assert Refusal({"code": "tool_use_failed"}).may_be_retried
     assert not Refusal({"code": "invalid_request_error"}).may_be_retried
 
 
-def test_a_refusal_of_a_request_without_a_body_is_read_too() -> None:
-    assert said({"error": {"code": "invalid_api_key", "param": "model"}}, None) == (
-        "code invalid_api_key"
-    )
+def test_every_code_that_has_a_meaning_is_a_known_one() -> None:
+    assert [
+        code for code in exchange._CODES if said({"error": {"code": code}}) != f"code {code}"
+    ] == []
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
-def test_no_content_of_a_message_is_ever_repeated(content: str) -> None:
-    asked = {"messages": [{"role": "user", "content": content}]}
-    answer = {"error": {"code": content, "type": content, "param": content}}
+def test_no_text_is_ever_repeated(text: str) -> None:
+    answer = {"error": {"code": text, "type": text, "param": text}}
 
-    assert content not in said(answer, asked) or content in ("role", "messages", "content")
+    assert said(answer) in ("", "another code")

@@ -140,7 +140,7 @@ def test_an_answer_without_words_or_cut_short_does_not_break_the_next_request(
 def test_the_dialect_of_another_provider_is_refused_where_the_rules_differ(
     session: Session,
 ) -> None:
-    session.speak("openrouter")
+    session.speak("")  # as a server of an unknown host
 
     ended = session.run(says("YES."), calls(SEARCH), calls(session.merging), calls(COMPLETE))
 

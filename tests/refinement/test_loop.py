@@ -252,6 +252,7 @@ def has_no_key(world: World) -> None:
 
 
 def is_answered_by_another_model(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model"}, {"id": "test/usurper"}]
     world.model.say(YES, model="test/usurper")
 
 
@@ -1086,6 +1087,9 @@ def test_a_sibling_that_the_list_tells_apart_is_another_model(world: World) -> N
     assert session.answered_model_id == "test/model-0528"
 
 
+UNLISTED = "a model that the provider does not list"
+
+
 def test_a_name_that_is_not_text_is_that_of_another_model(world: World) -> None:
     answer = {
         "model": {"id": "test/model"},
@@ -1096,36 +1100,28 @@ def test_a_name_that_is_not_text_is_that_of_another_model(world: World) -> None:
     session = world.refine()
 
     assert (session.status, session.error_kind) == ("failed", "other_model")
-    assert session.answered_model_id == "a model with an unreadable name"
+    assert session.answered_model_id == UNLISTED
 
 
-def test_a_name_that_could_hold_anything_is_not_repeated(world: World) -> None:
+@pytest.mark.parametrize("remembered", ["The canary sings at dawn", "Tea at four"])
+def test_a_name_that_is_not_in_the_list_is_not_repeated_whatever_was_sent(
+    world: World, remembered: str
+) -> None:
+    factories.memory(world.agent, remembered)
+    db.session.commit()
+    world.model.say(YES, model="other/canary")
+
+    session = world.refine()
+
+    assert session.answered_model_id == UNLISTED
+    assert session.end_reason == f"another model answered: {UNLISTED}, not test/model"
+
+
+def test_a_name_in_the_list_that_could_hold_anything_is_not_repeated(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model"}, {"id": "canary <b>\n"}]
     world.model.say(YES, model="canary <b>\n")
 
-    session = world.refine()
-
-    assert session.answered_model_id == "a model with an unreadable name"
-    assert "canary" not in (session.end_reason or "")
-
-
-def test_a_name_that_may_quote_a_memory_is_not_repeated(world: World) -> None:
-    factories.memory(world.agent, "The canary sings at dawn")
-    db.session.commit()
-    world.model.say(YES, model="other/canary")
-
-    session = world.refine()
-
-    assert session.answered_model_id == "a model whose name has a word of what was sent"
-    assert "canary" not in (session.end_reason or "")
-
-
-def test_a_name_from_the_providers_list_is_repeated_whatever_was_sent(world: World) -> None:
-    factories.memory(world.agent, "The canary sings at dawn")
-    db.session.commit()
-    world.model.catalogue = [{"id": "test/model"}, {"id": "other/canary"}]
-    world.model.say(YES, model="other/canary")
-
-    assert world.refine().answered_model_id == "other/canary"
+    assert world.refine().answered_model_id == "a model with an unreadable name"
 
 
 def test_carries_out_all_calls_of_a_truncated_reply_except_the_last(world: World) -> None:

@@ -12,13 +12,11 @@ from contextlib import suppress
 import pytest
 
 from refine.llm.answered_json import answered_json
-from refine.llm.refusals import parse_refusal
 from refine.rules.consent import answer_in
 from refine.rules.context import tokens_at_most
 from refine.rules.ids import parse_ids
 from refine.rules.model_names import in_words, is_same_model
 from refine.rules.personal import looks_personal
-from refine.rules.quoting import may_quote
 from refine.rules.tool_arguments import parse_arguments
 
 TIMES = 8
@@ -32,8 +30,6 @@ RULES: dict[str, Callable[[str], object]] = {
     "answer_in, after a yes": lambda text: answer_in(f"YES {text}"),
     "parse_ids": parse_ids,
     "parse_arguments": parse_arguments,
-    "quoted": lambda text: may_quote("canary", text),
-    "quoting": lambda text: may_quote(text, "canary"),
     "in_words": in_words,
     "is_same_model": lambda text: is_same_model("a/b", text),
     "tokens_at_most": tokens_at_most,
@@ -79,14 +75,3 @@ def test_time_grows_with_the_length(rule: Callable[[str], object]) -> None:
     for piece in PIECES:
         text = (piece * 4_000)[:4_000]
         assert seconds_of(rule, text * TIMES) < MOST * seconds_of(rule, text), piece
-
-
-def test_a_refusal_with_many_codes_is_read_like_one_with_few() -> None:
-    asked = {"messages": [{"content": "Tea at eight. " * 4_000}]}
-
-    def seconds(codes: int) -> float:
-        details = [{"code": f"tea_at_{number}"} for number in range(codes)]
-        refusal = json.dumps({"error": {"details": details}}).encode()
-        return seconds_of(lambda _: parse_refusal(refusal, asked), "")
-
-    assert seconds(200) < 10 * seconds(1)

@@ -251,7 +251,6 @@ class AccessGrant(GrantEnding, Base):
             duration_minutes=self.duration_minutes,
             expires_at=clock.iso(self.expires_at),
             model_id=self.model_id,
-            generation_id=self.generation_id,
             sealed={"reply": self.reply},
         )
         # numbers and times only: no text that anybody typed
