@@ -1,17 +1,18 @@
 """Finished conversations, from which the agent's model saves memories."""
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from flask import Response
 from pydantic import Field, WithJsonSchema
 
+from refine import clock
+from refine.api.problems import Problem
 from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Omittable, OneOf, Resource, Time
+from refine.api.scope import agent_row_or_404
 from refine.jobs.runs import extract_later
-from refine.models import Agent
-from refine.models.runs.run import LIVE
-from refine.models.runs.task.task import ENDED
+from refine.models import Agent, MemoryTask
 from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
 
 # At most four bytes per character, and the same again for the JSON around them.
@@ -70,12 +71,31 @@ class NewConversation(Body):
     ]
 
 
-class Extraction(Resource):
-    """A queued extraction."""
+Status = Literal["queued", "running", "waiting", "done", "given_up"]
+
+# Why the last attempt failed: kinds of errors that somebody can do something about.
+_REASONS = (
+    *("unauthorized", "no_key", "out_of_credit", "forbidden", "rate_limited", "refused"),
+    *("no_endpoint", "model_name", "other_model", "invalid_request", "too_large"),
+    *("connection", "timeout", "provider_error", "limit", "unavailable", "lapsed"),
+)
+_OTHER_REASON = "other"
+
+
+class Conversation(Resource):
+    """A conversation that was handed over."""
 
     id: uuid.UUID
-    status: Annotated[str, OneOf((*LIVE, *ENDED))]
+    status: Annotated[str, OneOf(get_args(Status))]
+    """`waiting`: for the next attempt at `next_attempt_at`. `done`: the agent has read it.
+    `given_up`: it could not be read, or not to its end, and is deleted."""
+    reason: Annotated[str, OneOf((*_REASONS, _OTHER_REASON))] | None
+    """Why it waits or was given up. `limit`: its model needed more turns, calls or words than it
+    has. `unavailable`: its agent may not be asked. `lapsed`: no attempt was made in seven days."""
+    memories_saved: int
     created_at: Time
+    next_attempt_at: Time | None
+    ended_at: Time | None
 
 
 @operation(
@@ -85,8 +105,9 @@ class Extraction(Resource):
     max_bytes=_MAX_BYTES,
     responses={
         202: ResponseSpec(
-            "Queued. The conversation is encrypted, and deleted once the agent has read it.",
-            Extraction,
+            "Queued. The conversation is encrypted, and deleted once the agent has read it. If it "
+            "cannot be read, it is tried again for seven days.",
+            Conversation,
         ),
         409: ResponseSpec("Extraction is not possible for this agent."),
     },
@@ -94,4 +115,46 @@ class Extraction(Resource):
 def hand_over(agent: Agent, body: NewConversation) -> Response:
     """Send a finished conversation, from which the agent's model saves journal memories."""
     messages = body.model_dump(exclude_unset=True)["messages"]
-    return json_response(Extraction.of(extract_later(agent, messages)), 202)
+    return json_response(_conversation(extract_later(agent, messages)), 202)
+
+
+@operation(
+    "GET",
+    "/conversations/<uuid:conversation_id>",
+    bearer="agent",
+    responses={
+        200: ResponseSpec("How the conversation stands.", Conversation),
+        404: ResponseSpec("You have handed over no such conversation."),
+    },
+)
+def conversation(agent: Agent, conversation_id: uuid.UUID) -> Response:
+    """Tell how a conversation stands that was handed over; never what was said in it."""
+    task = agent_row_or_404(agent, MemoryTask, conversation_id, "conversation")
+    if task.kind != "extraction":
+        raise Problem(404, "You have no such conversation.")
+    return json_response(_conversation(task))
+
+
+def _conversation(task: MemoryTask) -> Conversation:
+    status = _status(task)
+    return Conversation.of(
+        task,
+        status=status,
+        reason=_reason(task) if status in ("waiting", "given_up") else None,
+        memories_saved=task.memories_kept,
+        next_attempt_at=task.due_at if status == "waiting" else None,
+    )
+
+
+def _status(task: MemoryTask) -> Status:
+    if task.is_held:
+        return "running"
+    if task.is_live:
+        return "waiting" if task.due_at > clock.now() else "queued"
+    return "done" if task.status == "completed" else "given_up"
+
+
+def _reason(task: MemoryTask) -> str:
+    """Return why an attempt failed; without a failure, a limit ended it, or it may not start."""
+    kind = task.error_kind or ("limit" if task.end_reason else "unavailable")
+    return kind if kind in _REASONS else _OTHER_REASON

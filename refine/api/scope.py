@@ -14,10 +14,11 @@ from refine.models import (
     AgentMemory,
     ApiToken,
     AuditLog,
+    MemoryTask,
     RefinementSession,
 )
 
-OfAgent = TypeVar("OfAgent", AccessGrant, AgentMemory, AuditLog, RefinementSession)
+OfAgent = TypeVar("OfAgent", AccessGrant, AgentMemory, AuditLog, MemoryTask, RefinementSession)
 OfAccount = TypeVar("OfAccount", Agent, ApiToken)
 
 

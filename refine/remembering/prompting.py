@@ -36,9 +36,9 @@ WORDINGS = {
 
 
 def lines_of(task: MemoryTask) -> list[str]:
-    """Return the journal entries or messages that the task reads, each as one line of JSON."""
+    """Return the journal entries or unread messages of the task, each as one line of JSON."""
     if task.kind == "extraction":
-        return [as_line(message) for message in task.messages()]
+        return [as_line(message) for message in task.messages()[-task.lines_unread :]]
     return [
         as_entry(entry.ledger_entry()) for entry in db.session.scalars(saving.journal_entries(task))
     ]

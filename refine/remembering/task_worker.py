@@ -50,31 +50,51 @@ class TaskWorker(ModelWorker[MemoryTask]):
         with self._connected():
             layout = self._committed(lambda: self._layout(lines))
             if layout is None:
-                raise RunEnded("failed", _TOO_LARGE, "too_large")
-            for part, _ in enumerate(layout.parts, start=1):
+                raise self._committed(self._does_not_fit)
+            unread = len(lines)
+            for part, shown in enumerate(layout.parts, start=1):
                 self._messages = self._committed(partial(opening, self._run, layout, part))
-                self._read()
+                self._read(unread := unread - len(shown))
         raise RunEnded("completed", "")
 
     def _end(self, run: MemoryTask, ending: RunEnded) -> None:
         status = cast(EndStatus, ending.status)
+        if status == "incomplete" and run.kind == "extraction":
+            run.give_up(ending.reason, ending.error_kind)
+            return
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)
 
     def _layout(self, lines: list[str]) -> Layout | None:
         """Lay the lines out to fit the model's context."""
         task = self._held()
         task.prompt_version = prompts.version()
+        if task.kind == "extraction":
+            task.lines_unread = len(lines)
         return layout_of(lines, task, self._room)
 
+    def _does_not_fit(self) -> RunEnded:
+        """A conversation waits: until it lapses, its agent may be given another model."""
+        status = None if self._held().kind == "extraction" else "failed"
+        return RunEnded(status, _TOO_LARGE, "too_large")
+
     def _too_large(self) -> RunEnded:
-        """An orderly end: its first request fits, and another attempt would grow as large."""
+        """An orderly end: the first request fits, and another attempt would grow as large."""
         grown = super()._too_large()
         return RunEnded("incomplete", grown.reason, grown.error_kind)
 
-    def _read(self) -> None:
+    def _read(self, unread_after: int) -> None:
         """Read one part, until the model answers without a tool call."""
         self._turns = 0
+        kept = self._committed(lambda: self._run.memories_kept)
         while calls := self._turn().tool_calls:
             for call in calls:
                 self._begin_tool_call()
                 self._carry_out(call)
+                self._committed(partial(self._note_read, unread_after, kept))
+        self._committed(partial(self._note_read, unread_after))
+
+    def _note_read(self, unread_after: int, kept_before: int = -1) -> None:
+        """Note that a part of a conversation needs no other attempt, once it kept something."""
+        task = self._held()
+        if task.kind == "extraction" and task.memories_kept > kept_before:
+            task.lines_unread = unread_after

@@ -10,9 +10,11 @@ MAX_DOUBLINGS = 8
 # removed nothing.
 MAX_QUIET_SLOTS = 4
 
-# Before each retry of a session or task that failed; of a session, only until its next slot.
+# Before each retry of a session or reflection that failed; of a session, only until its next slot.
 RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
 MAX_RETRIES = len(RETRY_PAUSES)
+# A conversation is tried again for as long as it may wait.
+LONGEST_CONVERSATION_PAUSE = timedelta(days=1)
 
 
 def cooldown(hours: int, sessions_without_effect: int) -> timedelta:
@@ -23,6 +25,14 @@ def cooldown(hours: int, sessions_without_effect: int) -> timedelta:
     """
     doubled = timedelta(hours=hours * 2 ** min(sessions_without_effect, MAX_DOUBLINGS))
     return min(doubled, LONGEST_COOLDOWN)
+
+
+def conversation_pause(attempt: int) -> timedelta:
+    """Return the pause after the failed ``attempt`` to read a conversation: up to a day."""
+    if attempt <= MAX_RETRIES:
+        return RETRY_PAUSES[attempt - 1]
+    doubled: timedelta = RETRY_PAUSES[-1] * 2 ** min(attempt - MAX_RETRIES, MAX_DOUBLINGS)
+    return min(doubled, LONGEST_CONVERSATION_PAUSE)
 
 
 def retry_pause(attempt: int) -> timedelta | None:

@@ -80,11 +80,11 @@ def in_cases() -> list[tuple[Attention, list[Case]]]:
 
 
 def _conversations(lost: int) -> list[Attention]:
-    """Conversations that were given up before anything was saved from them."""
+    """Conversations that were given up before they were read to the end."""
     if not lost:
         return []
     when = f"in the last {in_hours(LOST_WITHIN)}"
-    text = f"{plural(lost, 'conversation')} given up {when}, with nothing saved"
+    text = f"{plural(lost, 'conversation')} given up {when}, before the end was read"
     return [Attention("bad", text, url_in_account("ops.page"))]
 
 

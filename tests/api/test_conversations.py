@@ -1,10 +1,13 @@
 """Finished conversations are handed over for extraction."""
 
 import re
+import uuid
+from datetime import timedelta
 
 import pytest
 from redis import Redis
 
+from refine import clock
 from refine.api.conversations import Message
 from refine.extensions import db
 from refine.models import MemoryTask
@@ -89,6 +92,80 @@ def test_refuses_a_malformed_conversation_and_keeps_nothing(
     assert answer.json["detail"].startswith(said)
     assert answer.json["errors"][0]["field"] == re.search(r"messages[^ ;]*", said)[0]  # type: ignore[index]
     assert db.session.scalars(db.select(MemoryTask)).all() == []
+
+
+def handed_over(world: World) -> MemoryTask:
+    id_ = world.own.post("/conversations", json={"messages": SAID}).json["id"]
+    return db.session.get_one(MemoryTask, id_)
+
+
+def status_of(world: World, task: MemoryTask) -> tuple[str, str | None]:
+    db.session.commit()
+    answer = world.own.get(f"/conversations/{task.id}")
+    assert answer.status_code == 200
+    assert "canary" not in answer.text
+    return answer.json["status"], answer.json["reason"]
+
+
+def test_tells_how_a_conversation_stands_until_it_is_read(world: World, redis: Redis) -> None:
+    task = handed_over(world)
+    seen = [status_of(world, task)]
+    task.claim()
+    seen.append(status_of(world, task))
+    task.give_up("the key has no credit left", "out_of_credit")
+    seen.append(status_of(world, task))
+    waiting = world.own.get(f"/conversations/{task.id}").json
+    assert waiting["next_attempt_at"] == clock.iso(task.due_at)
+    task.claim(task.due_at)
+    task.finish("completed")
+    seen.append(status_of(world, task))
+
+    assert seen == [
+        ("queued", None),
+        ("running", None),
+        ("waiting", "out_of_credit"),
+        ("done", None),
+    ]
+
+
+def test_tells_that_a_conversation_was_given_up_and_why(world: World, redis: Redis) -> None:
+    failed, blocked, odd = (handed_over(world) for _ in range(3))
+    failed.claim()
+    failed.give_up("the key has no credit left", "out_of_credit")
+    blocked.put_off(clock.now() + timedelta(hours=1))
+    odd.claim()
+    odd.give_up("an internal error", "internal")
+    assert [status_of(world, each) for each in (failed, blocked, odd)] == [
+        ("waiting", "out_of_credit"),
+        ("waiting", "unavailable"),
+        ("waiting", "other"),
+    ]
+
+    tasks = db.session.scalars(db.select(MemoryTask)).all()
+    for task in tasks:
+        task.created_at -= timedelta(days=7)
+    db.session.flush()
+    assert all(task.end_if_lapsed() for task in tasks)
+
+    assert [status_of(world, each) for each in (failed, blocked, odd)] == [
+        ("given_up", "out_of_credit"),
+        ("given_up", "lapsed"),
+        ("given_up", "other"),
+    ]
+
+
+def test_a_conversation_is_shown_to_its_own_agent_alone(world: World, redis: Redis) -> None:
+    task = handed_over(world)
+    reflection = MemoryTask.reflect(world.agent, "cli")
+    db.session.commit()
+
+    for program, id_ in (
+        (world.sibling, task.id),
+        (world.platform, task.id),
+        (world.own, reflection.id),
+        (world.own, uuid.uuid4()),
+    ):
+        assert program.get(f"/conversations/{id_}").status_code in (403, 404)
 
 
 def test_a_message_has_the_fields_that_the_rules_know() -> None:

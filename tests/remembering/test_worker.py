@@ -249,18 +249,18 @@ def test_a_message_that_no_context_takes_ends_it_in_plain_words(world: World) ->
 
     task = world.extract("a" * 40_000)
 
-    assert (task.status, task.error_kind, world.model.requests) == ("failed", "too_large", [])
+    assert (task.status, task.error_kind, world.model.requests) == ("queued", "too_large", [])
     assert task.end_reason == "a single entry is too large for the context of the agent's model"
-    assert conversation_bytes(task) is None
+    assert conversation_bytes(task) is not None
 
 
-def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> None:
+def test_a_conversation_that_grew_too_large_is_kept(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
     world.calls({"content": "a " * 20_000})
 
     task = world.extract()
 
-    assert (task.status, task.error_kind) == ("incomplete", "too_large")
+    assert (task.status, task.error_kind) == ("queued", "too_large")
     assert len(world.model.requests) == 1
 
 
@@ -278,14 +278,35 @@ def test_a_provider_that_fails_puts_it_off_and_keeps_the_conversation(world: Wor
     assert world.records() == []
 
 
-def test_the_fourth_failure_is_the_last(world: World) -> None:
+def test_a_provider_that_fails_again_and_again_costs_no_conversation(world: World) -> None:
     task = factories.extraction(world.agent, "I like tea")
-    for _ in range(4):
+    for _ in range(6):
         world.model.http(402)
         task.due_at = clock.now()
         world.work(task)
+    world.calls({"content": "Ada likes tea."}).say(ENDS)
+    task.due_at = clock.now()
+    world.work(task)
 
-    assert (task.status, task.attempt) == ("failed", 4)
+    assert (task.status, task.attempt, task.memories_kept) == ("completed", 7, 1)
+
+
+def test_another_attempt_begins_with_the_first_part_of_which_nothing_was_kept(
+    world: World,
+) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "32000"}
+    task = factories.extraction(world.agent, "a" * 20_000, "b" * 20_000)
+    world.calls({"content": "one"}).say(ENDS).http(402)
+    world.work(task)
+    assert (task.status, task.memories_kept) == ("queued", 1)
+
+    world.calls({"content": "two"}).http(402)
+    task.due_at = clock.now()
+    world.work(task)
+
+    assert "b" * 100 in world.asked(3)[1]["content"]
+    assert "a" * 100 not in world.asked(3)[1]["content"]
+    assert (task.status, task.memories_kept) == ("incomplete", 2)
     assert conversation_bytes(task) is None
 
 
@@ -358,7 +379,7 @@ def test_answers_that_are_cut_again_and_again_end_it(world: World) -> None:
 
     task = world.extract("I like tea")
 
-    assert (task.status, task.memories_kept) == ("incomplete", 0)
+    assert (task.status, task.memories_kept) == ("queued", 0)
     assert task.end_reason == "the model's answers were cut off"
 
 

@@ -327,7 +327,7 @@ def test_an_abandoned_conversation_needs_attention(dashboard: Browser, account: 
     db.session.commit()
 
     assert before == "✓ Nothing needs attention."
-    assert one == "✗ 1 conversation given up in the last 24 hours, with nothing saved"
+    assert one == "✗ 1 conversation given up in the last 24 hours, before the end was read"
     assert "2 conversations given up in the last 24 hours" in attention(dashboard)
 
 

@@ -32,7 +32,7 @@ from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, RetriableRun, errors_index
 from refine.rules.content import storable_or_none
 from refine.rules.conversation import valid_conversation
-from refine.rules.pacing import retry_pause
+from refine.rules.pacing import conversation_pause, retry_pause
 from refine.rules.quantities import in_days
 
 Kind = Literal["reflection", "extraction"]
@@ -105,6 +105,8 @@ class MemoryTask(RetriableRun, Base):
     kind: Mapped[str] = mapped_column(Text)
     sealed_conversation: Mapped[Sealed | None] = mapped_column("conversation", deferred=True)
     memories_kept: Mapped[Count]
+    # of a conversation that is read in parts: the last lines, where another attempt begins
+    lines_unread: Mapped[Count]
     due_at: Mapped[datetime] = mapped_column(default=clock.now, server_default=text("now()"))
 
     conversation = SealedText(storable_or_none)
@@ -196,6 +198,7 @@ class MemoryTask(RetriableRun, Base):
             self.put_off(at)
             return False
         self.end_reason = self.error_kind = None
+        self.tool_calls = 0  # their limit is that of one attempt
         return True
 
     def put_off(self, due_at: datetime) -> None:
@@ -241,13 +244,14 @@ class MemoryTask(RetriableRun, Base):
     ) -> None:
         """After a failure, retry later; end if something was kept, or after too many attempts.
 
-        A task of ``refine reflect`` is not retried.
+        A conversation is retried until it lapses, from the first part of which nothing was kept; a
+        task of ``refine reflect`` is not retried.
         """
         at = at or clock.now()
-        pause = retry_pause(self.attempt)
-        if self.memories_kept:
+        pause = self._pause_before_retry()
+        if self.memories_kept and not self.lines_unread:
             self.finish("incomplete", reason, error_kind=error_kind, at=at)
-        elif pause is None or not self.is_automatic:
+        elif pause is None:
             self.finish("failed", reason, error_kind=error_kind, at=at)
         else:
             self.status, self.end_reason, self.error_kind = "queued", reason, error_kind
@@ -255,6 +259,11 @@ class MemoryTask(RetriableRun, Base):
             self.attempt += 1
             self.put_off(at + pause)
             log_after_commit("memory task put off", self.facts())
+
+    def _pause_before_retry(self) -> timedelta | None:
+        if self.kind == "extraction":
+            return conversation_pause(self.attempt)
+        return retry_pause(self.attempt) if self.is_automatic else None
 
     def end_if_lapsed(self, at: datetime | None = None) -> bool:
         """End a task that waited for longer than it may; tell whether it did."""
@@ -264,7 +273,8 @@ class MemoryTask(RetriableRun, Base):
         if has_lapsed := db.session.scalar(mine) is not None:
             waited = in_days(TASK_LAPSES_AFTER[self.kind])
             last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
-            self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
+            kind = self.error_kind or "lapsed"
+            self.finish("skipped", f"it waited for {waited}{last}", error_kind=kind, at=at)
         return has_lapsed
 
     def facts(self) -> dict[str, Any]:

@@ -227,7 +227,7 @@ def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
 
 def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> None:
     core = db.session.scalars(agent.ledger.core()).one()
-    entry = factories.entry(agent, " A core MEMORY ")
+    entry = factories.entry(agent, " A core  Memory ")
     task = reflection(agent)
 
     assert saving.promote(task, [entry.id]) == ([], {entry.id: core.id})
@@ -316,7 +316,7 @@ def test_an_exact_duplicate_of_a_shown_memory_is_not_saved(agent: Agent) -> None
     factories.entry(agent, "long ago", created_at=week_ago)
     task = running(factories.extraction(agent))
 
-    assert saving.save(task, "ada likes TEA.") == (entry, True)
+    assert saving.save(task, "ada likes Tea.") == (entry, True)
     assert saving.save(task, "A core memory")[1]
     assert not saving.save(task, "long ago")[1]
     assert task.memories_kept == 1
@@ -364,8 +364,24 @@ def test_the_facts_of_an_ended_task_tell_how_long_it_worked(agent: Agent) -> Non
     assert task.facts()["seconds"] == 5
 
 
-def test_each_failure_is_followed_by_a_longer_pause(agent: Agent) -> None:
+def test_a_conversation_is_kept_and_tried_again_for_a_week(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
+    pauses = []
+    while task.claim(at := task.due_at) is not None:
+        task.give_up("the key has no credit left", "out_of_credit", at=at)
+        assert task.sealed_conversation is not None
+        pauses.append(task.due_at - at)
+
+    assert pauses[:3] == [timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2)]
+    assert (pauses, pauses[-1]) == (sorted(pauses), DAY)
+    assert NIGHT + 6 * DAY < at - pauses[-1] < NIGHT + 7 * DAY
+    assert (task.status, task.error_kind) == ("skipped", "out_of_credit")
+    assert task.end_reason == "it waited for 7 days; the last attempt: the key has no credit left"
+    assert task.sealed_conversation is None
+
+
+def test_each_failure_of_a_reflection_is_followed_by_a_longer_pause(agent: Agent) -> None:
+    task = MemoryTask.reflect(agent, "daily", at=NIGHT)
     pauses = []
     for _ in range(3):
         assert task.claim(task.due_at) is not None
