@@ -444,7 +444,14 @@ def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: 
     )
     platform = platform_of(app, agent.account)
     own = program_of(app, agent)
-    names = {"agent_id": agent.id, "session_id": session.id, "grant_id": grant.id, "token_id": 1}
+    task = factories.extraction(agent, CANARY)
+    names = {
+        "agent_id": agent.id,
+        "session_id": session.id,
+        "grant_id": grant.id,
+        "conversation_id": task.id,
+        "token_id": 1,
+    }
     heard = []
     for each in OPERATIONS:
         for tool in ("save_memory", "self_authoring"):

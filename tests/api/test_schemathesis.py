@@ -75,6 +75,7 @@ def test_answers_conform_to_the_document(
         "token_id": token.id,
         "session_id": str(session.id),
         "grant_id": str(grant.id),
+        "conversation_id": str(factories.extraction(agent).id),
         "name": "self_authoring",
     }
     db.session.commit()

@@ -96,6 +96,7 @@ def paths_of(rule: str, things: Things) -> list[str]:
         "memory_id": things.memories,
         "grant_id": things.grants,
         "session_id": things.sessions,
+        "conversation_id": things.tasks,
         "record_id": things.records,
         "token_id": things.tokens,
         "user_id": things.users,

@@ -58,6 +58,7 @@ class Things:
     memories: list[int] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
     grants: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     users: list[int] = field(default_factory=list)
@@ -360,7 +361,9 @@ def _name_things(things: Things) -> None:
     ]
     newest_of_each = db.select(db.func.max(AuditLog.id)).group_by(AuditLog.action)
     things.records = sorted(db.session.scalars(newest_of_each))
-    for name in ("refinement_sessions", "access_grants", "api_tokens", "users"):
+    for name in ("refinement_sessions", "access_grants", "memory_tasks", "api_tokens", "users"):
         found = db.session.scalars(text(f"SELECT id FROM {name} ORDER BY created_at, id"))
         kind = {"refinement_sessions": "sessions", "access_grants": "grants"}.get(name, name)
-        setattr(things, kind.removeprefix("api_"), [str(id_) for id_ in found])
+        setattr(
+            things, kind.removeprefix("api_").removeprefix("memory_"), [str(id_) for id_ in found]
+        )
