@@ -5,6 +5,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── EmbeddedError            an embedded server cannot run here: follow the message
 │   └── AlreadyRunning       another process runs them for this data folder: use it
 ├── Unreachable              a server does not answer: start it, or fix its URL
+├── ClocksDiffer             the database's clock shows another time: synchronize the clocks
 ├── BeingUpgraded            the database schema is incompatible: wait, or upgrade
 ├── NotFound                 it does not exist, or not for this caller
 ├── Ambiguous                several things have this name: use an id
@@ -47,6 +48,10 @@ class AlreadyRunning(EmbeddedError):
 
 class Unreachable(RefineError):
     """PostgreSQL or Redis does not answer."""
+
+
+class ClocksDiffer(RefineError):
+    """The clocks of the database and of this process differ too much to decide who may read."""
 
 
 class BeingUpgraded(RefineError):

@@ -11,21 +11,23 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import aliased, contains_eager, joinedload, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
-from refine.extensions import UtcDateTime, database_now, db
+from refine.extensions import agreed_now, db
 from refine.extensions.statements import plain_query
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
-from refine.models.agent import PROMPTS
+from refine.models.agent import PROMPTS, only_key_of
 from refine.models.ledger import contents_in
 from refine.models.ledger.history import records_of_memory
 from refine.rules.content import bounded_text
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Row = TypeVar("Row", AgentMemory, AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
@@ -148,6 +150,46 @@ class ReadableSession:
     changes: list[ReadableChange]
 
 
+# -- the guard ------------------------------------------------------------------------------------
+
+
+def _under_grant(
+    read: Callable[Concatenate[AccessGrant, P], T],
+) -> Callable[Concatenate[uuid.UUID, User, P], T]:
+    """Have a function read under the grant of an id, if it lets the user read now."""
+
+    @wraps(read)
+    def guarded(grant_id: uuid.UUID, user: User, *args: P.args, **kwargs: P.kwargs) -> T:
+        grant = _readable_grant(grant_id, user)
+        with only_key_of(grant.agent_id):
+            return read(grant, *args, **kwargs)
+
+    return guarded
+
+
+def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
+    """The grant, if it lets this user read now; nobody can end it before the record is written."""
+    grant = db.session.scalar(
+        select(AccessGrant)
+        .join(AccessGrant.user)
+        .join(AccessGrant.agent)
+        .options(
+            contains_eager(AccessGrant.user),
+            contains_eager(AccessGrant.agent).undefer_group("prompts"),
+        )
+        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id)
+        .with_for_update(read=True, of=AccessGrant)
+        .execution_options(populate_existing=True)
+    )
+    if grant is not None:
+        # the rows that decide are the rows that were checked: one load of all three
+        grant.require_genuine(id=grant_id, user_id=user.id)
+        grant.require_own("user", "agent")
+    if grant is None or not grant.permits_reading:
+        raise NoAccess("you have no active access to these memories")
+    return grant
+
+
 # -- what readers wrote about their access --------------------------------------------------------
 
 
@@ -163,7 +205,7 @@ def live_grants(user: User) -> list[LiveGrant]:
     )
     more_id = select(more.id).where(*is_for_more).scalar_subquery()
     rows = db.session.execute(
-        select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()), more_id)
+        select(AccessGrant, more_id)
         .join(AccessGrant.agent)
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
         .where(AccessGrant.user_id == user.id, AccessGrant.permits_reading)
@@ -171,7 +213,7 @@ def live_grants(user: User) -> list[LiveGrant]:
         # a request that is already loaded may have been granted since
         .execution_options(populate_existing=True)
     ).all()
-    return [_live(grant, now, more) for grant, now, more in rows if grant.is_genuine]
+    return [_live(grant, more) for grant, more in rows if _is_live(grant, user)]
 
 
 @plain_query
@@ -195,16 +237,16 @@ def texts_of(grant: AccessGrant) -> GrantTexts:
 # -- what an agent keeps, under its grant ---------------------------------------------------------
 
 
-def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[ReadableMemory]:
-    grant = _readable_grant(grant_id, user)
+@_under_grant
+def memories(grant: AccessGrant, ids: Sequence[int]) -> list[ReadableMemory]:
     found = {memory.id: _open(memory) for memory in _memories_of(grant, ids)}
     shown = [found[id_] for id_ in ids if id_ in found]
     return _seen(grant, "memories", shown, ids=[memory.id for memory in shown])
 
 
-def contents(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+@_under_grant
+def contents(grant: AccessGrant, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return ``content`` and ``extra`` of these memories by id, as a full export has them."""
-    grant = _readable_grant(grant_id, user)
     shown = {
         memory.id: {"content": memory.content, "extra": memory.extra}
         for memory in _memories_of(grant, ids)
@@ -212,9 +254,9 @@ def contents(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> dict[int, d
     return _seen(grant, "export", shown, ids=sorted(shown))
 
 
+@_under_grant
 def search(
-    grant_id: uuid.UUID,
-    user: User,
+    grant: AccessGrant,
     text: object,
     among: Select[Any],
     *,
@@ -227,7 +269,6 @@ def search(
     last memory of the page before. InvalidValue for an empty or too long text.
     """
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
-    grant = _readable_grant(grant_id, user)
     all_of = db.session.scalars(among.where(AgentMemory.agent_id == grant.agent_id)).all()
     hits = [memory for memory in all_of if wanted in memory.content.casefold()]
     order = {memory.id: number for number, memory in enumerate(all_of)}
@@ -242,16 +283,16 @@ def search(
     )
 
 
-def read_record(grant_id: uuid.UUID, user: User, record_id: int) -> ReadableRecord:
+@_under_grant
+def read_record(grant: AccessGrant, record_id: int) -> ReadableRecord:
     """Return the sealed part of one of the agent's records."""
-    grant = _readable_grant(grant_id, user)
     shown = _open_record(_of_agent(grant, AuditLog, record_id))
     return _seen(grant, "audit_record", shown, record_id=record_id, ids=shown.memory_ids)
 
 
-def versions(grant_id: uuid.UUID, user: User, memory_id: int) -> ReadableVersions:
+@_under_grant
+def versions(grant: AccessGrant, memory_id: int) -> ReadableVersions:
     """Return the text of one of the agent's memories, and how records changed it."""
-    grant = _readable_grant(grant_id, user)
     memory = _of_agent(grant, AgentMemory, memory_id)
     changes = {
         id_: change
@@ -263,9 +304,9 @@ def versions(grant_id: uuid.UUID, user: User, memory_id: int) -> ReadableVersion
     return _seen(grant, "versions", shown, record_ids=sorted(changes), ids=[memory_id])
 
 
-def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableSession:
+@_under_grant
+def session(grant: AccessGrant, session_id: uuid.UUID) -> ReadableSession:
     """Return what the agent said in one of its sessions, and what the session changed."""
-    grant = _readable_grant(grant_id, user)
     looked_at = _of_agent(grant, RefinementSession, session_id)
     last = select(AuditLog).where(AuditLog.session_id == session_id)
     records = _open_records(grant, last.order_by(AuditLog.sequence.desc())).values()
@@ -275,37 +316,11 @@ def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableS
     return _seen(grant, "session", shown, session_id=str(session_id), ids=ids)
 
 
-def prompts(grant_id: uuid.UUID, user: User) -> dict[str, str | None]:
+@_under_grant
+def prompts(grant: AccessGrant) -> dict[str, str | None]:
     """Return the agent's own prompts by name; None where the default is used."""
-    grant = _readable_grant(grant_id, user)
     shown: dict[str, str | None] = {name: getattr(grant.agent, name) for name in PROMPTS}
     return _seen(grant, "prompts", shown, prompts=list(PROMPTS), ids=[])
-
-
-# -- the guard ------------------------------------------------------------------------------------
-
-
-def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
-    """The grant, if it lets this user read now; nobody can end it before the record is written."""
-    grant = db.session.scalar(
-        select(AccessGrant)
-        .join(AccessGrant.user)
-        .join(AccessGrant.agent)
-        .options(
-            contains_eager(AccessGrant.user),
-            contains_eager(AccessGrant.agent).undefer_group("prompts"),
-        )
-        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id)
-        .with_for_update(read=True, of=AccessGrant)
-        .execution_options(populate_existing=True)
-    )
-    if grant is not None:
-        # the rows that decide are the rows that were checked: one load of all three
-        for row in (grant, grant.user, grant.agent):
-            row.require_genuine()
-    if grant is None or not grant.permits_reading:
-        raise NoAccess("you have no active access to these memories")
-    return grant
 
 
 def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
@@ -325,14 +340,17 @@ def _open_records(grant: AccessGrant, query: Select[AuditLog]) -> dict[int, Read
 
 def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
     found = db.session.get(model, id_)
-    if found is None or found.agent_id != grant.agent_id:
+    if found is None or (found.id, found.agent_id) != (id_, grant.agent_id):
         raise NoAccess("this does not belong to the agent")
     return found
 
 
 def _seen(grant: AccessGrant, what: What, shown: T, **record: Any) -> T:
     """Commit the record of what will be shown, then return it."""
-    grant.record("viewed", user=grant.user, at=database_now(), what=what, **record)
+    at = agreed_now()
+    if grant.expires_at is None or grant.expires_at <= at:
+        raise NoAccess("your access to these memories has ended")
+    grant.record("viewed", user=grant.user, at=at, what=what, **record)
     db.session.commit()
     return shown
 
@@ -377,14 +395,20 @@ def _change(
     )
 
 
-def _live(grant: AccessGrant, now: datetime, more_id: uuid.UUID | None) -> LiveGrant:
+def _is_live(grant: AccessGrant, user: User) -> bool:
+    """Tell what SQL has told: that it is this user's, that it lasts, and whose memories it opens."""
+    is_theirs = grant.user_id == user.id and grant.agent.id == grant.agent_id
+    return grant.is_genuine and is_theirs and grant.current_status == "granted"
+
+
+def _live(grant: AccessGrant, more_id: uuid.UUID | None) -> LiveGrant:
     assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
     return LiveGrant(
         id=grant.id,
         agent_id=grant.agent_id,
         agent_name=grant.agent.name,
         expires_at=grant.expires_at,
-        seconds_left=max(0, int((grant.expires_at - now).total_seconds())),
+        seconds_left=max(0, int((grant.expires_at - grant.read_at).total_seconds())),
         purpose_text=_unsealed(lambda: grant.purpose),
         more_id=more_id,
     )

@@ -42,7 +42,12 @@ def _valid_token() -> ApiToken:
     except (NotFound, RowAltered):
         raise _invalid("This token is unknown.") from None
     agent = token.agent
-    if agent is not None and not (agent.is_genuine and agent.account_id == token.account_id):
+    mine = token.agent_id, token.account_id
+    if agent is None:
+        is_mine = token.agent_id is None
+    else:
+        is_mine = agent.is_genuine and (agent.id, agent.account_id) == mine
+    if not is_mine:
         raise _invalid("The agent was changed outside the application.")
     if not token.is_valid:
         raise _invalid("This token was revoked or has expired.")

@@ -21,6 +21,7 @@ from refine.api.schemas import Body, Query, field_errors
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json, db
 from refine.faults import as_sentence
+from refine.models.agent import only_key_of
 from refine.models.clients.api_token import TokenKind
 from refine.rules.strict_json import strict_json
 
@@ -130,9 +131,10 @@ def _dispatch(called: Operation, values: dict[str, Any]) -> Response:
         values["body"] = _body(called.body, called.max_bytes)
         token = authenticate(called.bearer)  # it may have been revoked meanwhile
     view = functools.partial(called.view, token.agent or token, **values)
-    if called.method != "POST":
-        return view()
-    return idempotency.respond_once(token, view, is_secret=called.is_secret)
+    with only_key_of(token.agent_id):
+        if called.method != "POST":
+            return view()
+        return idempotency.respond_once(token, view, is_secret=called.is_secret)
 
 
 def _query(model: type[Query]) -> Query:

@@ -30,7 +30,7 @@ def rows_of_agent(agent: Agent, model: type[OfAgent]) -> Select[OfAgent]:
 def agent_row_or_404(agent: Agent, model: type[OfAgent], id_: uuid.UUID, noun: str) -> OfAgent:
     """Return the agent's own row with that id; Problem if it has no such ``noun``."""
     found = db.session.scalar(rows_of_agent(agent, model).where(model.id == id_))
-    if found is None:
+    if found is None or (found.id, found.agent_id) != (id_, agent.id):
         _note_if_foreign(model, id_)
         raise Problem(404, f"You have no such {noun}.")
     return found
@@ -47,7 +47,7 @@ def account_row_or_404(token: ApiToken, model: type[OfAccount], id_: int, noun: 
     RowAltered if it may have been another account's before somebody changed it.
     """
     found = db.session.get(model, id_, populate_existing=True)
-    if found is None or found.account_id != token.account_id:
+    if found is None or (found.id, found.account_id) != (id_, token.account_id):
         refusals.note_other_tenant(found)
         raise Problem(404, f"The account has no such {noun}.")
     found.require_genuine()

@@ -1,7 +1,7 @@
 """The Flask extensions and the typed base of all models. Nothing connects at import."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -26,8 +26,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
-from refine.errors import InvalidValue
+from refine.errors import ClocksDiffer, InvalidValue
 from refine.extensions.connections import CONNECT_ARGS
+
+# By so much the clocks of servers may differ.
+CLOCKS_DIFFER_BY = timedelta(seconds=30)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -125,6 +128,31 @@ csrf = CSRFProtect()
 def database_now() -> datetime:
     """Return the current instant by the database's clock, which is the same for every process."""
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
+
+
+def agreed_now() -> datetime:
+    """Return ``database_now``, for what decides who may read or ask.
+
+    ClocksDiffer if this process's clock shows another time: one of them is wrong, or somebody put a
+    clock of their own in the way of PostgreSQL's.
+    """
+    before = datetime.now(UTC)
+    shown = database_now()
+    require_agreement(shown, before)
+    return shown
+
+
+def require_agreement(shown: datetime, before: datetime) -> None:
+    """Raise ClocksDiffer unless the database's clock may have ``shown`` this since ``before``."""
+    now = datetime.now(UTC)
+    if before - CLOCKS_DIFFER_BY <= shown <= now + CLOCKS_DIFFER_BY:
+        return
+    apart = abs(shown - now)
+    raise ClocksDiffer(
+        f"the clocks of the database and of this server differ by {apart.total_seconds():,.0f} "
+        "seconds: until they agree, nothing is read and no agent is asked for access; "
+        "synchronize the clocks, and look for a function clock_timestamp() in the database"
+    )
 
 
 def is_read_only() -> bool:

@@ -107,20 +107,33 @@ class Attested:
         return bool(state.info[_IS_GENUINE])
 
     def _matches(self) -> bool:
-        return self._is_loaded and _are_equal(self.row_digest, self.digest_of_row())
+        key = inspect(self).key
+        is_itself = key is None or key[1] == (self.id,)  # a reload may have found another row
+        return is_itself and self._is_loaded and _are_equal(self.row_digest, self.digest_of_row())
 
-    def require_genuine(self) -> None:
-        """Raise RowAltered if the row was changed outside the application.
+    def require_genuine(self, **values: object) -> None:
+        """Raise RowAltered if the row was changed outside the application, or lacks these values.
 
-        From then on every load of the row is checked the same way, until this database session
+        ``values`` are those by which SQL found the row: an operator that its owner put in the way
+        of PostgreSQL's own can find any other.
+
+        From then on every load of the row is checked for changes, until this database session
         rolls back. (A row whose deferred columns are not loaded yet is checked as soon as it is
         asked for again.)
         """
         state = inspect(self)
         if state.session is not None and state.key is not None:
             state.session.info.setdefault(_RELIED_ON, set()).add(state.key)
-        if not self.is_genuine:
+        if not self.is_genuine or not all(
+            compare_digest(str(getattr(self, name)).encode(), str(value).encode())
+            for name, value in values.items()
+        ):
             raise RowAltered(self.row_name)
+
+    def require_own(self, *relations: str) -> None:
+        """Raise RowAltered unless the rows that SQL joined are genuine, and those of this row."""
+        for name in relations:
+            getattr(self, name).require_genuine(id=getattr(self, f"{name}_id"))
 
     def log_if_altered(self) -> bool:
         """Log the row's name if it was changed outside the application; tell whether it was.

@@ -16,6 +16,7 @@ from rq.timeouts import BaseTimeoutException
 from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
+from refine.models.agent import only_key_of
 from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.agent.owner import ERASED
 from refine.models.runs import LOST_AFTER
@@ -115,7 +116,8 @@ class RunWorker(Generic[AnyRun]):
     def run(self) -> None:
         """Do the work and record the outcome, whatever happens; a fault is raised again."""
         ending: RunEnded | None = None
-        with beating(self._run_id, self._lease_token, until=self._until):
+        own_key = only_key_of(self._agent_id)
+        with own_key, beating(self._run_id, self._lease_token, until=self._until):
             try:
                 ending = self._work_to_end()
                 if ending is not None:

@@ -135,7 +135,7 @@ def found_or_404(model: type[Scoped], id_: int | uuid.UUID, *options: ORMOption)
     """Return the row with that id, if the user may see it; ``options`` are a module's constants."""
     query = _of_id(cast(Any, model), *options)
     found: Scoped | None = db.session.scalar(query, {"id": id_})
-    return _visible(found)
+    return _visible(found if found is not None and found.id == id_ else None)
 
 
 @lru_cache(maxsize=100)
@@ -145,7 +145,9 @@ def _of_id(model: Any, *options: ORMOption) -> Select[Any]:
 
 def session_or_404(session_id: uuid.UUID) -> RefinementSession:
     """Return the session with that id and its agent, if the user may see it."""
-    return _visible(db.session.scalar(_session_of_id(), {"id": session_id}))
+    found = db.session.scalar(_session_of_id(), {"id": session_id})
+    is_it = found is not None and (found.id, found.agent_id) == (session_id, found.agent.id)
+    return _visible(found if is_it else None)
 
 
 @cache

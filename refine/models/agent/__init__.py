@@ -8,6 +8,7 @@ says whose model any server answers for; ``settings`` holds the settings and the
 """
 
 from refine.models.agent.agent import Agent
+from refine.models.agent.owner import only_key_of
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
     AUTHORED_FIELDS,
@@ -25,4 +26,5 @@ __all__ = [
     "PLATFORM_FIELDS",
     "PROMPTS",
     "Agent",
+    "only_key_of",
 ]

@@ -1,6 +1,8 @@
 """The agent as the owner of a data key, a ledger and an audit chain."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Self
 
@@ -32,6 +34,22 @@ _BOUND = "agent_bound"
 
 ERASED = "the agent was erased"
 
+# The agent whose key alone is opened at the moment; None: any agent's is.
+_holder: ContextVar[int | None] = ContextVar("holder", default=None)
+
+
+@contextmanager
+def only_key_of(agent_id: int | None) -> Iterator[None]:
+    """Open no other agent's key until the block ends, whatever rows SQL finds meanwhile.
+
+    For who acts as one agent, or may read what it keeps. None: every agent's key is opened.
+    """
+    before = _holder.set(agent_id)
+    try:
+        yield
+    finally:
+        _holder.reset(before)
+
 
 class LedgerOwner(Figures, Attested):
     """What an agent owns: key, ledger, chain."""
@@ -61,9 +79,11 @@ class LedgerOwner(Figures, Attested):
     def data_key(self) -> DataKey:
         """Return the key under which everything that the agent owns is sealed.
 
-        RowAltered if the agent was changed outside the application.
+        RowAltered if the agent was changed outside the application, or is not the one of
+        ``only_key_of``.
         """
-        self.require_genuine()
+        holder = _holder.get()
+        self.require_genuine(id=self.id if holder is None else holder)
         owner = key_owner_name(self.id)
         return self.wrapped_key.open(owner, allow_unbound=self._awaits_binding())
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
-from refine.extensions import Base, database_now, db
+from refine.extensions import Base, agreed_now, db
 from refine.models.agent import PROMPTS, Agent
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
@@ -136,7 +136,7 @@ class ApiToken(Attested, Base):
         token = db.session.scalar(found.execution_options(populate_existing=True))
         if token is None:
             raise NotFound("no such token: it was never created here, or it was mistyped")
-        token.require_genuine()
+        token.require_genuine(token_hash=hashed)
         return token
 
     @property
@@ -149,7 +149,10 @@ class ApiToken(Attested, Base):
     def is_revoked(self) -> bool:
         """Whether the token, or the one that minted it, was revoked."""
         minter = self.minted_by
-        return self._has_revocation or (minter is not None and minter._has_revocation)
+        if self.minted_by_id is None or minter is None:
+            return self._has_revocation or self.minted_by_id is not None
+        is_it = minter.id == self.minted_by_id and minter.is_genuine
+        return self._has_revocation or minter._has_revocation or not is_it
 
     @property
     def _has_revocation(self) -> bool:
@@ -216,7 +219,8 @@ class ApiToken(Attested, Base):
         A prompt that the platform wrote counts as a change of identity.
         """
         if any(fields.get(prompt) for prompt in PROMPTS):
-            fields["identity_changed_at"] = database_now()
+            fields["identity_changed_at"] = agreed_now()
+        self.require_own("account")
         return Agent.create(self.account, actor=self._audit_actor, **fields)
 
     def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
@@ -225,6 +229,7 @@ class ApiToken(Attested, Base):
 
     def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
         """Mint a token for one of the account's agents, and tell the agent."""
+        self.require_own("account")
         token, secret = ApiToken.mint(
             account=self.account, agent=agent, by=self, expires_at=expires_at
         )

@@ -84,7 +84,8 @@ class IdempotencyKey(Base):
         )
         id_, is_new = db.session.execute(taken).one()
         row = db.session.get_one(cls, id_, populate_existing=True)
-        if row.request_hash != hashed:
+        # whatever SQL found: an answer is repeated to its own token alone
+        if (row.token_id, row.key, row.request_hash) != (token.id, key, hashed):
             raise InvalidValue(
                 "the Idempotency-Key was used for a different request; use another key"
             )

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
 from refine.errors import Refused
-from refine.extensions import Base, database_now, db
+from refine.extensions import Base, agreed_now, db
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people.user import User
@@ -99,8 +99,8 @@ class Invitation(Attested, Base):
             return None
         found.user.lock()  # first, as everywhere
         found.lock()
-        found.require_genuine()
-        found.user.require_genuine()
+        found.require_genuine(secret_hash=hashed)
+        found.require_own("user")
         is_open = found.used_at is None and found.expires_at > at and found._issuer_may_act
         return found if is_open and found.user.active else None
 
@@ -108,7 +108,10 @@ class Invitation(Attested, Base):
     def _issuer_may_act(self) -> bool:
         """Whether its issuer, if a user made it, could still make it: they know its secret."""
         issuer = self.issued_by
-        return issuer is None or issuer.inability_reason(self.user.account_id) is None
+        if issuer is None:
+            return self.issued_by_id is None
+        may_act = issuer.inability_reason(self.user.account_id) is None
+        return may_act and issuer.id == self.issued_by_id
 
     def accept(self, password: str, at: datetime | None = None) -> User:
         """Set the user's password and use up the link; InvalidValue for a bad password.
@@ -120,6 +123,6 @@ class Invitation(Attested, Base):
         self.user.set_password(password)
         if not may_join:
             raise Refused("the address is in use")
-        self.user.password_linked_at = database_now()
+        self.user.password_linked_at = agreed_now()
         self.end_all_of(self.user, at)
         return self.user

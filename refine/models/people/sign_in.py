@@ -89,12 +89,21 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         found = db.session.scalar(_valid(), {"secret_hash": secret_hash, "at": at})
         if found is not None:
             found.secret = secret
-            found.require_genuine()
+            found.require_genuine(secret_hash=secret_hash)
+            found.require_own("user")
+            if not found._is_live(at):
+                return None
             if found.last_seen_at <= at - _LAST_USE_RESOLUTION:
                 found.last_seen_at = at
                 db.session.commit()
-            found.user.require_genuine()
+            found.require_own("user")
+            found.user.require_own("account")
         return found
+
+    def _is_live(self, at: datetime) -> bool:
+        """Tell what SQL has told: that it has not ended, and that its user is active."""
+        lasts = self.last_seen_at > at - IDLE_FOR and self.created_at > at - LASTS_FOR
+        return lasts and self.ended_at is None and self.user.active
 
     @classmethod
     def end_all_of(

@@ -189,7 +189,8 @@ class User(Attested, Base):
         matches = _matches(
             found.password_hash if found and known else DUMMY_PASSWORD_HASH, password
         )
-        if found is None or not (known and matches and found.active):
+        is_theirs = found is not None and found.email.lower() == email.strip().lower()
+        if found is None or not (known and matches and is_theirs and found.active):
             return None
         found.require_genuine()
         checked = found.password_hash

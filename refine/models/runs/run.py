@@ -31,7 +31,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, u
 from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
-from refine.errors import Refused
+from refine.errors import Refused, RowAltered
 from refine.extensions import UtcDateTime, database_now, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
@@ -259,7 +259,7 @@ class Run:
         ids = {"run_id": run_id, "held_by": lease_token}
         agent = db.session.scalars(its_agent, ids).one()
         held = cast(Self | None, db.session.scalar(itself, ids))
-        if held is None:
+        if held is None or (held.id, held.lease_token) != (run_id, lease_token):
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
         set_committed_value(held, "agent", agent)  # otherwise it would be read again
         _require_genuine(held)
@@ -386,6 +386,8 @@ def _held_queries(kind: Any) -> tuple[Select[Agent], Select[Any]]:
 def _require_genuine(run: Run) -> None:
     if isinstance(run, Attested):
         run.require_genuine()
+    if run.agent_id not in (None, run.agent.id):
+        raise RowAltered(f"{type(run).__name__} {run.id}")
 
 
 class RetriableRun(Run):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import BigInteger, ForeignKey, Select, Text, bindparam, func, or_, select, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from refine.errors import RowAltered
-from refine.extensions import database_now, db, instant
+from refine.errors import ClocksDiffer, RowAltered
+from refine.extensions import agreed_now, database_now, db, instant
 from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
@@ -57,10 +57,14 @@ class AskingRules(Run, Attested):
             return inability
         if not agent.is_genuine:
             return f"{agent.row_name} was changed outside the application"
+        try:
+            now = agreed_now()
+        except ClocksDiffer as differing:
+            return str(differing)
         if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
             return unavailable
         linked_at = user.password_linked_at
-        if linked_at is not None and linked_at > database_now() - PASSWORD_LINK_WAIT:
+        if linked_at is not None and linked_at > now - PASSWORD_LINK_WAIT:
             return (
                 f"the password of {user.email} was set through a link at "
                 f"{linked_at:%Y-%m-%d %H:%M} UTC; they can request access "
@@ -69,7 +73,7 @@ class AskingRules(Run, Attested):
         if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
             return f"{agent.name} uses the rehearsal model, which cannot grant access"
         changed_at = agent.identity_changed_at
-        if changed_at is not None and changed_at > database_now() - IDENTITY_CHANGE_WAIT:
+        if changed_at is not None and changed_at > now - IDENTITY_CHANGE_WAIT:
             return (
                 f"the name, the model or a prompt of {agent.name} was changed at "
                 f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked "

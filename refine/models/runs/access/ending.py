@@ -22,7 +22,7 @@ from sqlalchemy.orm import Mapped, column_property, declared_attr, mapped_column
 
 from refine import clock
 from refine.errors import Refused, RowAltered
-from refine.extensions import database_now, db
+from refine.extensions import UtcDateTime, database_now, db
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.columns import Sealed, SealedText
@@ -74,9 +74,19 @@ class GrantEnding(AskingRules):
         return relationship(foreign_keys="AccessGrant.ended_by_id")
 
     @declared_attr
-    def has_expired(self) -> Mapped[bool]:
+    def read_at(self) -> Mapped[datetime]:
+        """When the row was loaded, by the database's clock."""
+        return column_property(func.clock_timestamp(type_=UtcDateTime()))
+
+    @hybrid_property
+    def has_expired(self) -> bool:
         """Whether it had expired when the row was loaded, by the database's clock."""
-        return column_property(func.coalesce(self.expires_at <= func.clock_timestamp(), False))
+        return self.expires_at is not None and self.expires_at <= self.read_at
+
+    @has_expired.inplace.expression
+    @classmethod
+    def _has_expired(cls) -> ColumnElement[bool]:
+        return func.coalesce(cls.expires_at <= func.clock_timestamp(), False)
 
     # -- what has not ended ----------------------------------------------------------------------
 

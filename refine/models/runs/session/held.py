@@ -123,6 +123,9 @@ class HeldSession:
         figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in PARTS)
         require_genuine_values(Agent, agent)
         require_genuine_values(RefinementSession, figures)
+        owners = figures["agent_id"], head["agent_id"]
+        if figures["id"] != session_id or owners != (agent["id"], agent["id"]):
+            raise RowAltered(f"RefinementSession {session_id}")
         end = StoredHead.genuine(head.values())
         return cls(figures, lease_token, _held_agent(agent, WrappedKey(**key)), end)
 

@@ -1,0 +1,362 @@
+"""What a superuser without keys can have the database answer; nobody is let in by it.
+
+Whatever is created in the schema ``lies`` goes before PostgreSQL's own: operators that find another
+row than the one that was asked for, and a clock that shows another time.
+"""
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from refine.access import reading
+from refine.access.asking import run_access_request
+from refine.errors import RefineError
+from refine.extensions import db
+from refine.models import (
+    AccessGrant,
+    Agent,
+    AgentMemory,
+    ApiToken,
+    IdempotencyKey,
+    Invitation,
+    RefinementSession,
+    SignIn,
+    User,
+)
+from refine.models.runs.access import AccessTerms
+from refine.settings import Settings
+from tests import factories, sql
+from tests.api.conftest import Program, bearing, program_of
+from tests.scripted_model import ScriptedModel
+from tests.web.conftest import browser_of, signed_in_browser
+
+CONTENT = "the blue key lies under the step"
+TERMS = AccessTerms("agent_asked", "to see why it declined", 60)
+
+
+@contextmanager
+def lying(*statements: str) -> Iterator[None]:
+    """Let a database that lies answer every transaction that begins here."""
+    database = sql.value("SELECT current_database()")
+    db.session.commit()
+    sql.run("CREATE SCHEMA lies", *statements)
+    sql.run(f"ALTER DATABASE {database} SET search_path = lies, pg_catalog, public")
+    _connect_anew()
+    try:
+        yield
+    finally:
+        db.session.rollback()
+        sql.run(f"ALTER DATABASE {database} RESET search_path")
+        _connect_anew()
+        sql.run("DROP SCHEMA lies CASCADE")
+
+
+def _connect_anew() -> None:
+    db.session.rollback()
+    db.engine.dispose()
+
+
+def operator(sign: str, type_: str, answer: str) -> str:
+    """An operator between two values of a type: ``a``, most often a column, and ``b``."""
+    body = f"SELECT coalesce({answer}, a OPERATOR(pg_catalog.{sign}) b)"
+    return f"""
+        CREATE FUNCTION lies.{type_}_{len(sign)}{ord(sign[0])}(a {type_}, b {type_})
+        RETURNS boolean LANGUAGE sql IMMUTABLE AS $$ {body} $$;
+        CREATE OPERATOR lies.{sign} (
+          LEFTARG = {type_}, RIGHTARG = {type_},
+          FUNCTION = lies.{type_}_{len(sign)}{ord(sign[0])}
+        )"""
+
+
+def every_hash_is(stored: str) -> str:
+    """Any hash finds the row of this one."""
+    is_hash = "length(b) OPERATOR(pg_catalog.=) 64"
+    return operator(
+        "=", "text", f"CASE WHEN {is_hash} THEN a OPERATOR(pg_catalog.=) '{stored}' END"
+    )
+
+
+def every_id_is(asked: int, found: int) -> str:
+    """Who asks for one id gets the row of the other."""
+    is_asked = f"b OPERATOR(pg_catalog.=) {asked}"
+    return operator(
+        "=", "bigint", f"CASE WHEN {is_asked} THEN a OPERATOR(pg_catalog.=) {found} END"
+    )
+
+
+def every_id_joins(column: int, joined: int) -> str:
+    """Where one id stands in a row, the row of the other is joined."""
+    both = f"a OPERATOR(pg_catalog.=) {column} OR b OPERATOR(pg_catalog.=) {column}"
+    there = f"a OPERATOR(pg_catalog.=) {joined} OR b OPERATOR(pg_catalog.=) {joined}"
+    return operator("=", "bigint", f"CASE WHEN {both} THEN {there} END")
+
+
+def domain(table: str, column: str, type_: str) -> str:
+    """A column whose values equal everything: its type is a domain with an operator of its own."""
+    return f"""
+        CREATE DOMAIN lies.any_{column} AS {type_};
+        ALTER TABLE {table} ALTER COLUMN {column} TYPE lies.any_{column};
+        CREATE FUNCTION lies.same(a lies.any_{column}, b {type_}) RETURNS boolean
+        LANGUAGE sql IMMUTABLE AS $$ SELECT true $$;
+        CREATE OPERATOR lies.= (
+          LEFTARG = lies.any_{column}, RIGHTARG = {type_}, FUNCTION = lies.same
+        )"""
+
+
+def a_clock(shows: str) -> str:
+    return (
+        "CREATE FUNCTION lies.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS "
+        f"$$ SELECT pg_catalog.clock_timestamp() + interval '{shows}' $$"
+    )
+
+
+class Two:
+    """An agent of whom the content is another's; both in one account, with an admin and a viewer."""
+
+    def __init__(self, app: Flask) -> None:
+        self.app = app
+        self.admin: User = factories.user(account=factories.account())
+        account = self.admin.account
+        self.viewer: User = factories.user(account=account, role="viewer")
+        self.mine: Agent = factories.agent("nothing much", account=account)
+        self.other: Agent = factories.agent(CONTENT, account=account, system_prompt=CONTENT)
+        self.stranger: Agent = factories.agent(CONTENT)
+        db.session.commit()
+
+    def grant(self) -> AccessGrant:
+        """The admin may read the one."""
+        made = factories.live_grant(self.mine, self.admin)
+        db.session.commit()
+        return made
+
+    def program(self) -> Program:
+        """The program of the one."""
+        return program_of(self.app, self.mine)
+
+
+@pytest.fixture
+def two(app: Flask) -> Two:
+    return Two(app)
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["operator", "domain"])
+def any_token(request: pytest.FixtureRequest, two: Two) -> Iterator[Program]:
+    """A program whose token was never minted, beside an agent's own, which the database finds."""
+    made, secret = ApiToken.mint(account=two.other.account, agent=two.other)
+    is_operator = request.param == "operator"
+    lie = (
+        every_hash_is(made.token_hash)
+        if is_operator
+        else domain("api_tokens", "token_hash", "text")
+    )
+    unknown, made_up = ApiToken.mint(account=two.mine.account, agent=two.mine)
+    db.session.delete(unknown)
+    db.session.commit()
+    with lying(lie):
+        yield bearing(two.app, made_up)
+        _connect_anew()
+        if not is_operator:
+            sql.run("ALTER TABLE api_tokens ALTER COLUMN token_hash TYPE text")
+
+
+@pytest.mark.parametrize("path", ["/memories", "/context", "/audit", "/grants", "/sessions"])
+def test_no_token_is_taken_for_another(any_token: Program, path: str) -> None:
+    assert any_token.get(path).status_code == 401
+
+
+def test_a_viewers_cookie_is_not_taken_for_an_admins(two: Two) -> None:
+    browser = signed_in_browser(two.app, two.viewer)
+    signed_in_browser(two.app, two.admin)
+    theirs = db.session.scalars(select(SignIn).where(SignIn.user_id == two.admin.id)).one()
+
+    with lying(every_hash_is(theirs.secret_hash)):
+        assert two.admin.email not in browser.get("/profile", follow_redirects=True).text
+
+
+def test_a_viewers_sign_in_is_not_joined_with_an_admin(two: Two) -> None:
+    browser = signed_in_browser(two.app, two.viewer)
+
+    with lying(every_id_joins(two.viewer.id, two.admin.id)):
+        assert two.admin.email not in browser.get("/profile", follow_redirects=True).text
+
+
+def test_an_ended_sign_in_stays_ended(two: Two) -> None:
+    browser = signed_in_browser(two.app, two.viewer)
+    ended = db.session.scalars(select(SignIn).where(SignIn.user_id == two.viewer.id)).one()
+    sql.rewrite("UPDATE sign_ins SET created_at = created_at - interval '8 days'")
+
+    with lying(operator(">", "timestamptz", "true")):
+        assert browser.get("/profile").status_code != 200
+    assert ended.ended_at is None
+
+
+def test_no_link_is_taken_for_another(two: Two) -> None:
+    Invitation.issue(two.admin)
+    link = db.session.scalars(select(Invitation)).one()
+    db.session.commit()
+
+    with lying(every_hash_is(link.secret_hash)):
+        assert two.admin.email not in browser_of(two.app).get("/invitations/made-up").text
+
+
+def test_a_link_is_not_joined_with_another_user(two: Two) -> None:
+    secret = Invitation.issue(two.viewer)
+    db.session.commit()
+
+    with lying(every_id_joins(two.viewer.id, two.admin.id)):
+        assert two.admin.email not in browser_of(two.app).get(f"/invitations/{secret}").text
+
+
+def test_no_address_is_taken_for_another(two: Two) -> None:
+    finds = f"CASE WHEN b OPERATOR(pg_catalog.=) 'x@example.org' THEN a = '{two.admin.email}' END"
+    finds = finds.replace("a =", "a OPERATOR(pg_catalog.=)")
+
+    with lying(operator("=", "text", finds)):
+        assert User.with_password("x@example.org", factories.PASSWORD) is None
+
+
+# -- a token ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/memories", "/context", "/audit"])
+@pytest.mark.parametrize("whose", ["other", "stranger"])
+def test_a_token_opens_no_other_agents_memories(two: Two, path: str, whose: str) -> None:
+    program = two.program()
+
+    with lying(every_id_is(two.mine.id, getattr(two, whose).id)):
+        assert CONTENT not in program.get(path).text
+
+
+@pytest.mark.parametrize("path", ["/memories", "/context"])
+def test_an_agents_memories_are_not_found_beside_its_own(two: Two, path: str) -> None:
+    program = two.program()
+    either = f"a OPERATOR(pg_catalog.=) ANY (ARRAY[{two.mine.id}, {two.other.id}]::bigint[])"
+    both = f"CASE WHEN b OPERATOR(pg_catalog.=) {two.mine.id} THEN {either} END"
+
+    with lying(operator("=", "bigint", both)):
+        assert CONTENT not in program.get(path).text
+
+
+def test_an_answer_is_not_repeated_to_another_token(two: Two) -> None:
+    key = {"Idempotency-Key": "4f6c-1"}
+    _, secret = ApiToken.mint(account=two.mine.account)
+    _, foreign = ApiToken.mint(account=two.stranger.account)
+    db.session.commit()
+    new = {"name": "Ada", "model_id": "test/ada"}
+    answered = bearing(two.app, foreign).post("/agents", json=new, headers=key)
+    kept = db.session.scalars(select(IdempotencyKey)).one()
+    mine = sql.value("SELECT max(id) FROM idempotency_keys") + 1
+
+    with lying(every_id_is(mine, kept.id)):
+        repeated = bearing(two.app, secret).post("/agents", json=new, headers=key)
+
+    assert repeated.data != answered.data
+
+
+# -- a grant ---------------------------------------------------------------------------------------
+
+
+def of_another(two: Two) -> dict[str, Callable[[uuid.UUID, User], Any]]:
+    """Every way to read, asked for what another agent keeps."""
+    (memory_id,) = db.session.scalars(two.other.ledger.core().with_only_columns(AgentMemory.id))
+    ended = RefinementSession.queue(two.other, "manual")
+    ended.claim()
+    ended.finish("completed", "the agent completed it", summary=CONTENT)
+    record_id, session_id = factories.records(two.other)[-1].id, ended.id
+    among = two.mine.ledger.core()
+    return {
+        "memories": lambda grant, user: reading.memories(grant, user, [memory_id]),
+        "contents": lambda grant, user: reading.contents(grant, user, [memory_id]),
+        "search": lambda grant, user: reading.search(grant, user, "key", among, rows=9),
+        "versions": lambda grant, user: reading.versions(grant, user, memory_id),
+        "session": lambda grant, user: reading.session(grant, user, session_id),
+        "record": lambda grant, user: reading.read_record(grant, user, record_id),
+        "prompts": reading.prompts,
+    }
+
+
+WAYS = ("memories", "contents", "search", "versions", "session", "record", "prompts")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("lie", [every_id_is, every_id_joins])
+def test_a_grant_opens_no_other_agents_content(
+    two: Two, way: str, lie: Callable[[int, int], str]
+) -> None:
+    read, grant_id, user_id = of_another(two)[way], two.grant().id, two.admin.id
+
+    with lying(lie(two.mine.id, two.other.id)):
+        db.session.expunge_all()
+        try:
+            shown = read(grant_id, db.session.get_one(User, user_id))
+        except RefineError:
+            shown = None
+        assert CONTENT not in pickle.dumps(shown).decode(errors="replace")
+
+
+def test_a_grant_is_nobody_elses(two: Two) -> None:
+    grant, colleague = two.grant(), factories.user(account=two.mine.account)
+    db.session.commit()
+
+    with lying(every_id_is(colleague.id, two.admin.id)):
+        assert reading.live_grants(colleague) == []
+        with pytest.raises(RefineError):
+            reading.prompts(grant.id, colleague)
+
+
+def test_an_ended_grant_stays_ended(two: Two) -> None:
+    grant = two.grant()
+    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
+
+    with lying(operator("<=", "timestamptz", "false")):
+        assert reading.live_grants(two.admin) == []
+        with pytest.raises(RefineError):
+            reading.prompts(grant.id, two.admin)
+
+
+def test_the_agent_that_is_asked_is_the_one_that_is_read(
+    two: Two, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    settings = Settings.from_environ({**environ, "OPENROUTER_BASE_URL": model.base_url})
+    request_id = AccessGrant.request(two.other, two.admin, TERMS).id
+    model.say("YES")
+    db.session.commit()
+
+    with lying(every_id_is(two.other.id, two.mine.id)):
+        db.session.expunge_all()
+        with pytest.raises(RefineError):
+            run_access_request(request_id, settings)
+    assert model.requests == []
+
+
+# -- the clock -------------------------------------------------------------------------------------
+
+WRONG = ("-1 day", "31 seconds", "7 days")
+
+
+@pytest.mark.parametrize("shows", WRONG)
+def test_nothing_is_read_while_the_clocks_differ(two: Two, shows: str) -> None:
+    grant = two.grant()
+
+    with lying(a_clock(shows)), pytest.raises(RefineError, match="clocks? .* differ"):
+        reading.prompts(grant.id, two.admin)
+
+
+@pytest.mark.parametrize("shows", WRONG)
+def test_nobody_is_asked_while_the_clocks_differ(two: Two, shows: str) -> None:
+    with lying(a_clock(shows)), pytest.raises(RefineError, match="clocks? .* differ"):
+        AccessGrant.request(two.other, two.admin, TERMS)
+
+
+def test_a_small_difference_does_not_matter(two: Two) -> None:
+    with lying(a_clock("-20 seconds")):
+        assert reading.prompts(two.grant().id, two.admin)
