@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,8 +10,8 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
-from refine.errors import Unreachable, WrongKey
-from refine.extensions import db, instant
+from refine.errors import ClocksDiffer, Unreachable, WrongKey
+from refine.extensions import UtcDateTime, db, instant, require_agreement
 from refine.extensions.statements import plain_query
 from refine.jobs.queue import redis_connection
 from refine.jobs.workers import WorkerList, known_workers
@@ -95,6 +95,21 @@ def clock_check() -> Check:
     if age > TICK_IS_LATE_AFTER:
         return Check("clock", f"the last tick was {ago(age)}; start `refine clock`")
     return Check("clock", None, f"the last tick was {ago(age)}")
+
+
+def time_check() -> Check:
+    """Check that this machine's clock and the database's agree; otherwise nobody may read."""
+    before = datetime.now(UTC)
+    try:
+        require_agreement(_time().rows()[0][0], before)
+    except ClocksDiffer as differing:
+        return Check("time", str(differing))
+    return Check("time", None, "the database's clock agrees with this machine's")
+
+
+@plain_query
+def _time() -> Select[*tuple[Any, ...]]:
+    return select(func.clock_timestamp(type_=UtcDateTime()))
 
 
 def schedule_check(at: datetime | None = None) -> Check:

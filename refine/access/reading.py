@@ -10,7 +10,7 @@ column.
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -19,7 +19,7 @@ from sqlalchemy.orm import aliased, contains_eager, joinedload, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
-from refine.extensions import agreed_now, db
+from refine.extensions import agreed_now, db, require_agreement
 from refine.extensions.statements import plain_query
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS, only_key_of
@@ -159,7 +159,7 @@ def _under_grant(
     """Have a function read under the grant of an id, if it lets the user read now."""
 
     @wraps(read)
-    def guarded(grant_id: uuid.UUID, user: User, *args: P.args, **kwargs: P.kwargs) -> T:
+    def guarded(grant_id: uuid.UUID, user: User, /, *args: P.args, **kwargs: P.kwargs) -> T:
         grant = _readable_grant(grant_id, user)
         with only_key_of(grant.agent_id):
             return read(grant, *args, **kwargs)
@@ -169,6 +169,8 @@ def _under_grant(
 
 def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
     """The grant, if it lets this user read now; nobody can end it before the record is written."""
+    user.require_genuine()
+    before = datetime.now(UTC)
     grant = db.session.scalar(
         select(AccessGrant)
         .join(AccessGrant.user)
@@ -185,6 +187,7 @@ def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
         # the rows that decide are the rows that were checked: one load of all three
         grant.require_genuine(id=grant_id, user_id=user.id)
         grant.require_own("user", "agent")
+        require_agreement(grant.read_at, before)
     if grant is None or not grant.permits_reading:
         raise NoAccess("you have no active access to these memories")
     return grant
@@ -195,6 +198,7 @@ def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
 
 def live_grants(user: User) -> list[LiveGrant]:
     """Return the user's grants that let them read now; a short query tells if there are any."""
+    user.require_genuine()
     if not _granted_to().rows(user_id=user.id):
         return []
     more = aliased(AccessGrant)
@@ -396,7 +400,7 @@ def _change(
 
 
 def _is_live(grant: AccessGrant, user: User) -> bool:
-    """Tell what SQL has told: that it is this user's, that it lasts, and whose memories it opens."""
+    """Tell what SQL has told: whose it is, that it lasts, and whose memories it opens."""
     is_theirs = grant.user_id == user.id and grant.agent.id == grant.agent_id
     return grant.is_genuine and is_theirs and grant.current_status == "granted"
 

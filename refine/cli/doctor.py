@@ -112,6 +112,7 @@ def _checks(app: Flask) -> Iterator[health.Check]:
         yield health.schedule_check()
         yield health.queue_check()
         yield health.clock_check()
+        yield health.time_check()
         yield health.verification_check()
         yield health.role_check(settings)
     if settings.is_https:

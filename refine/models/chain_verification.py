@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
+from refine import clock
 from refine.models.agent import Agent
 from refine.models.attested import Attested, plain_digest
 from refine.models.audit import ChainHead
@@ -34,10 +35,11 @@ class ChainVerification:
 
     def __init__(self, id_: int, *, verified: Position | None, goes_on: bool) -> None:
         self.id = id_
-        self.walk = Walk(verified if goes_on else None, verified)
         left: Any = [[], {}, False]
         if verified is not None and goes_on:
             left = unpacked(verified.left_digests)
+        dated = [datetime.fromisoformat(each) for each in left[3:]]  # not noted by earlier versions
+        self.walk = Walk(verified if goes_on else None, verified, *dated)
         self._digests: Digests = dict(left[0])
         self._rows: RowDigests = left[1]
         self._was_erased: bool = left[2]
@@ -83,7 +85,8 @@ class ChainVerification:
     def end(self) -> None:
         """Compare with the head, once every record was read."""
         self.walk.end(self.head)
-        left = packed([sorted(self._digests.items()), self._rows, self._was_erased])
+        latest_at = clock.iso(self.walk.latest_at)
+        left = packed([sorted(self._digests.items()), self._rows, self._was_erased, latest_at])
         self._position = Position(self.walk.sequence, self.walk.link, left)
 
     def open(self) -> None:

@@ -34,6 +34,7 @@ from refine.health import (
     older_keys_check,
     queue_check,
     schedule_check,
+    time_check,
     verification_check,
 )
 from refine.jobs.workers import WorkerList
@@ -110,13 +111,14 @@ def see_verification() -> Response:
 def _checks(found: WorkerList | Unreachable, at: datetime) -> list[Check]:
     of_queue: Callable[[], Check] = partial(queue_check, scope.account_id(), found, at)
     if not scope.user().site_admin:
-        return together(of_queue, clock_check)
+        return together(of_queue, clock_check, time_check)
     by_older_key, verified, *others = together(
         WrappedKey.by_older_key,
         verification_watch,
         partial(schedule_check, at),
         of_queue,
         clock_check,
+        time_check,
     )
     return [
         *checks(found, by_older_key),

@@ -4,7 +4,7 @@ Records are read as plain rows: objects would take several times as long as the 
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, cast, select
@@ -29,8 +29,15 @@ _COLUMNS = [
     (_STORED[name] if name in _STORED else read_plainly(_RECORDS[name])).label(name)
     for name in StoredRecord._fields
 ]
+# By so much a record may be dated before an earlier one of its chain. Its time is taken before it
+# waits for locks, for 20 seconds at each, and by the clocks of several machines.
+MAX_STEP_BACK = timedelta(minutes=5)
+# A grant that has expired is recorded as of its end, whenever that is noticed.
+_DATED_BACK = "memory_access_ended"
 # No sequence is smaller.
 _LOWEST = -(2**63)
+# Before every record, with room for ``MAX_STEP_BACK``.
+_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 
 
 class ChainBroken(Exception):
@@ -40,11 +47,18 @@ class ChainBroken(Exception):
 class Walk:
     """A chain, as far as it was followed."""
 
-    def __init__(self, at: Position | None = None, verified: Position | None = None) -> None:
+    def __init__(
+        self,
+        at: Position | None = None,
+        verified: Position | None = None,
+        latest_at: datetime = _EARLIEST,
+    ) -> None:
         """Begin at a position, or before the first record.
 
-        ``verified`` is the position up to which the chain was verified before.
+        ``verified`` is the position up to which the chain was verified before, ``latest_at`` the
+        latest time of a record up to where it begins.
         """
+        self.latest_at = latest_at
         self.sequence, self.link = at[:2] if at is not None else (0, GENESIS)
         self._verified_sequence, self._verified_hash = verified[:2] if verified else (0, GENESIS)
         self._platform = WrappedKey.platform_key()
@@ -63,6 +77,11 @@ class Walk:
             )
         if hash_ != self._platform.mac(link_text(self.link, record), LINK_CONTEXT):
             raise ChainBroken(f"record {expected} (id {record.id}) was altered, added or moved")
+        if record.created_at < self.latest_at - MAX_STEP_BACK and record.action != _DATED_BACK:
+            raise ChainBroken(
+                f"record {expected} is dated before an earlier one: time ran backwards"
+            )
+        self.latest_at = max(self.latest_at, record.created_at)
         self.sequence, self.link = expected, hash_
         if expected == self._verified_sequence and hash_ != self._verified_hash:
             raise ChainBroken(f"record {expected} is not the one that was verified before")
