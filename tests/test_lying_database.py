@@ -15,9 +15,11 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from refine import clock, health
 from refine.access import reading
 from refine.access.asking import run_access_request
-from refine.errors import RefineError
+from refine.access.reading import NoAccess
+from refine.errors import RefineError, RowAltered
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
@@ -31,6 +33,7 @@ from refine.models import (
     User,
 )
 from refine.models.runs.access import AccessTerms
+from refine.models.runs.session.held import HeldSession
 from refine.settings import Settings
 from tests import factories, sql
 from tests.api.conftest import Program, bearing, program_of
@@ -98,22 +101,30 @@ def every_id_joins(column: int, joined: int) -> str:
     return operator("=", "bigint", f"CASE WHEN {both} THEN {there} END")
 
 
-def domain(table: str, column: str, type_: str) -> str:
-    """A column whose values equal everything: its type is a domain with an operator of its own."""
-    return f"""
-        CREATE DOMAIN lies.any_{column} AS {type_};
-        ALTER TABLE {table} ALTER COLUMN {column} TYPE lies.any_{column};
-        CREATE FUNCTION lies.same(a lies.any_{column}, b {type_}) RETURNS boolean
-        LANGUAGE sql IMMUTABLE AS $$ SELECT true $$;
-        CREATE OPERATOR lies.= (
-          LEFTARG = lies.any_{column}, RIGHTARG = {type_}, FUNCTION = lies.same
-        )"""
+@contextmanager
+def lying_column(table: str, column: str, type_: str, answer: str = "true") -> Iterator[None]:
+    """Give a column a domain as its type, whose own operator compares it with any value."""
+    other = "varchar" if type_ == "text" else type_
+    lies = f"""
+        CREATE DOMAIN lies.own AS {type_};
+        ALTER TABLE {table} ALTER COLUMN {column} TYPE lies.own;
+        CREATE FUNCTION lies.same(a lies.own, b {other}) RETURNS boolean
+        LANGUAGE sql IMMUTABLE AS $$ SELECT {answer} $$;
+        CREATE OPERATOR lies.= (LEFTARG = lies.own, RIGHTARG = {other}, FUNCTION = lies.same)
+        """
+    with lying(lies):
+        try:
+            yield
+        finally:
+            _connect_anew()
+            sql.run(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {type_}")
 
 
-def a_clock(shows: str) -> str:
+def a_clock(shows: str, times: str = "1") -> str:
+    """A clock that is wrong by this much."""
     return (
         "CREATE FUNCTION lies.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS "
-        f"$$ SELECT pg_catalog.clock_timestamp() + interval '{shows}' $$"
+        f"$$ SELECT pg_catalog.clock_timestamp() + interval '{shows}' * {times} $$"
     )
 
 
@@ -150,28 +161,20 @@ def two(app: Flask) -> Two:
 
 
 @pytest.fixture(params=["operator", "domain"])
-def any_token(request: pytest.FixtureRequest, two: Two) -> Iterator[Program]:
-    """A program whose token was never minted, beside an agent's own, which the database finds."""
-    made, secret = ApiToken.mint(account=two.other.account, agent=two.other)
-    is_operator = request.param == "operator"
-    lie = (
-        every_hash_is(made.token_hash)
-        if is_operator
-        else domain("api_tokens", "token_hash", "text")
-    )
-    unknown, made_up = ApiToken.mint(account=two.mine.account, agent=two.mine)
+def made_up(request: pytest.FixtureRequest, two: Two) -> Iterator[Program]:
+    """A program whose token was never minted; the database finds an agent's own by it."""
+    unknown, secret = ApiToken.mint(account=two.mine.account, agent=two.mine)
     db.session.delete(unknown)
+    found, _ = ApiToken.mint(account=two.other.account, agent=two.other)
     db.session.commit()
-    with lying(lie):
-        yield bearing(two.app, made_up)
-        _connect_anew()
-        if not is_operator:
-            sql.run("ALTER TABLE api_tokens ALTER COLUMN token_hash TYPE text")
+    column = lying_column("api_tokens", "token_hash", "text")
+    with lying(every_hash_is(found.token_hash)) if request.param == "operator" else column:
+        yield bearing(two.app, secret)
 
 
 @pytest.mark.parametrize("path", ["/memories", "/context", "/audit", "/grants", "/sessions"])
-def test_no_token_is_taken_for_another(any_token: Program, path: str) -> None:
-    assert any_token.get(path).status_code == 401
+def test_no_token_is_taken_for_another(made_up: Program, path: str) -> None:
+    assert made_up.get(path).status_code == 401
 
 
 def test_a_viewers_cookie_is_not_taken_for_an_admins(two: Two) -> None:
@@ -240,10 +243,8 @@ def test_a_token_opens_no_other_agents_memories(two: Two, path: str, whose: str)
 @pytest.mark.parametrize("path", ["/memories", "/context"])
 def test_an_agents_memories_are_not_found_beside_its_own(two: Two, path: str) -> None:
     program = two.program()
-    either = f"a OPERATOR(pg_catalog.=) ANY (ARRAY[{two.mine.id}, {two.other.id}]::bigint[])"
-    both = f"CASE WHEN b OPERATOR(pg_catalog.=) {two.mine.id} THEN {either} END"
 
-    with lying(operator("=", "bigint", both)):
+    with lying_column("agent_memories", "agent_id", "bigint"):
         assert CONTENT not in program.get(path).text
 
 
@@ -253,14 +254,16 @@ def test_an_answer_is_not_repeated_to_another_token(two: Two) -> None:
     _, foreign = ApiToken.mint(account=two.stranger.account)
     db.session.commit()
     new = {"name": "Ada", "model_id": "test/ada"}
-    answered = bearing(two.app, foreign).post("/agents", json=new, headers=key)
-    kept = db.session.scalars(select(IdempotencyKey)).one()
-    mine = sql.value("SELECT max(id) FROM idempotency_keys") + 1
+    answers = [
+        bearing(two.app, each).post("/agents", json=new, headers=key).data
+        for each in (secret, foreign)
+    ]
+    mine, theirs = db.session.scalars(select(IdempotencyKey.id).order_by(IdempotencyKey.id))
 
-    with lying(every_id_is(mine, kept.id)):
+    with lying(every_id_is(mine, theirs)):
         repeated = bearing(two.app, secret).post("/agents", json=new, headers=key)
 
-    assert repeated.data != answered.data
+    assert repeated.data != answers[1]
 
 
 # -- a grant ---------------------------------------------------------------------------------------
@@ -320,8 +323,20 @@ def test_an_ended_grant_stays_ended(two: Two) -> None:
 
     with lying(operator("<=", "timestamptz", "false")):
         assert reading.live_grants(two.admin) == []
-        with pytest.raises(RefineError):
+        with pytest.raises(NoAccess):
             reading.prompts(grant.id, two.admin)
+
+
+def test_a_grant_that_ends_while_it_is_read_shows_nothing(two: Two) -> None:
+    grant_id = two.grant().id
+    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp() + interval '10 seconds'")
+    later = a_clock("20 seconds", times="nextval('lies.calls')")
+
+    with (
+        lying("CREATE SEQUENCE lies.calls MINVALUE 0", later),
+        pytest.raises(NoAccess, match="has ended"),
+    ):
+        reading.prompts(grant_id, two.admin)
 
 
 def test_the_agent_that_is_asked_is_the_one_that_is_read(
@@ -337,6 +352,16 @@ def test_the_agent_that_is_asked_is_the_one_that_is_read(
         with pytest.raises(RefineError):
             run_access_request(request_id, settings)
     assert model.requests == []
+
+
+def test_an_edit_is_made_under_the_sessions_own_agent(two: Two) -> None:
+    session = RefinementSession.queue(two.mine, "manual")
+    lease_token = session.claim()
+    session_id = session.id
+    db.session.commit()
+
+    with lying(every_id_joins(two.mine.id, two.other.id)), pytest.raises(RowAltered):
+        HeldSession.held(session_id, lease_token)
 
 
 # -- the clock -------------------------------------------------------------------------------------
@@ -356,6 +381,26 @@ def test_nothing_is_read_while_the_clocks_differ(two: Two, shows: str) -> None:
 def test_nobody_is_asked_while_the_clocks_differ(two: Two, shows: str) -> None:
     with lying(a_clock(shows)), pytest.raises(RefineError, match="clocks? .* differ"):
         AccessGrant.request(two.other, two.admin, TERMS)
+
+
+def test_the_doctor_names_clocks_that_differ(two: Two) -> None:
+    with lying(a_clock("-1 day")):
+        assert "differ by 86,400 seconds" in (health.time_check().problem or "")
+
+
+def test_what_bars_asking_is_not_dated_by_a_clock_that_was_set_back(two: Two) -> None:
+    request = AccessGrant.request(two.other, two.admin, TERMS)
+    request.claim()
+    before = clock.now()
+
+    with lying(a_clock("-8 days")):
+        two.mine.configure(user=two.admin, model_id="test/another")
+        link = Invitation.by_secret(Invitation.issue(two.viewer))
+        assert link
+        link.accept(factories.PASSWORD)
+        request.settle("NO", agreed=False, generation_id=None)
+        barred_from = two.mine.identity_changed_at, two.viewer.password_linked_at, request.ended_at
+        assert all(at is not None and at >= before for at in barred_from)
 
 
 def test_a_small_difference_does_not_matter(two: Two) -> None:

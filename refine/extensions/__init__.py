@@ -130,6 +130,14 @@ def database_now() -> datetime:
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
 
 
+def later_now() -> datetime:
+    """Return the later of the database's time and this process's: something is barred from then on.
+
+    So a clock that was set back does not shorten that.
+    """
+    return max(database_now(), datetime.now(UTC))
+
+
 def agreed_now() -> datetime:
     """Return ``database_now``, for what decides who may read or ask.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import BigInteger, Select, bindparam, or_, select
 
 from refine.errors import InvalidValue
-from refine.extensions import agreed_now, database_now, db, instant
+from refine.extensions import database_now, db, instant, later_now
 from refine.extensions.statements import plain_query
 from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.agent.reflection_prompts import EXCHANGED, PROMPTS_EXCHANGED
@@ -215,7 +215,7 @@ class Configurable(AgentSettings):
         For ``IDENTITY_CHANGE_WAIT`` from then, nobody may request access.
         """
         if is_change := any(field in IDENTITY_FIELDS for field in changed):
-            self.identity_changed_at = agreed_now()
+            self.identity_changed_at = later_now()
         return is_change
 
     def _note_changes_in_journal(

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
-from refine.extensions import Base, agreed_now, db
+from refine.extensions import Base, db, later_now
 from refine.models.agent import PROMPTS, Agent
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
@@ -219,7 +219,7 @@ class ApiToken(Attested, Base):
         A prompt that the platform wrote counts as a change of identity.
         """
         if any(fields.get(prompt) for prompt in PROMPTS):
-            fields["identity_changed_at"] = agreed_now()
+            fields["identity_changed_at"] = later_now()
         self.require_own("account")
         return Agent.create(self.account, actor=self._audit_actor, **fields)
 

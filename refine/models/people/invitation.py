@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
 from refine.errors import Refused
-from refine.extensions import Base, agreed_now, db
+from refine.extensions import Base, db, later_now
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people.user import User
@@ -123,6 +123,6 @@ class Invitation(Attested, Base):
         self.user.set_password(password)
         if not may_join:
             raise Refused("the address is in use")
-        self.user.password_linked_at = agreed_now()
+        self.user.password_linked_at = later_now()
         self.end_all_of(self.user, at)
         return self.user

@@ -1,7 +1,8 @@
 """Records that are written many at once."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from refine import clock
 from refine.extensions import db
 from refine.models import Agent
 from refine.models.audit.bulk import record_many
@@ -9,12 +10,12 @@ from refine.models.audit.linking import Event
 from tests import factories
 from tests.chains import verify_agent
 
-NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
-
-def written(agent: Agent, *events: Event) -> None:
-    record_many(events, chain=agent.chain, at=NOW)
+def written(agent: Agent, *events: Event) -> datetime:
+    at = clock.now()
+    record_many(events, chain=agent.chain, at=at)
     db.session.commit()
+    return at
 
 
 def test_each_is_kept_whole_and_in_order(app):
@@ -22,7 +23,7 @@ def test_each_is_kept_whole_and_in_order(app):
     session = factories.session(agent)
     agent.record("memory_saved", data={"number": 0})
 
-    written(
+    at = written(
         agent,
         Event("memory_imported", user=user, subject=("Agent", agent.id), data={"number": 1}),
         Event("memory_refinement_dedup", session_id=session.id, sealed={"content": "the canary"}),
@@ -33,7 +34,7 @@ def test_each_is_kept_whole_and_in_order(app):
     assert (before.data, one.data, other.data) == ({"number": 0}, {"number": 1}, {})
     assert (one.user_id, one.auditable_type, one.auditable_id) == (user.id, "Agent", str(agent.id))
     assert (one.sealed, other.sealed) == ({}, {"content": "the canary"})
-    assert (other.session_id, other.created_at) == (session.id, NOW)
+    assert (other.session_id, other.created_at) == (session.id, at)
     assert (other.account_id, other.agent_id) == (agent.account_id, agent.id)
     assert b"canary" not in other.sealed_text
     assert verify_agent(agent).problem is None

@@ -1,8 +1,11 @@
 """Changes made outside the application, by somebody who can switch the guards off."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import select
 
+from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
@@ -215,6 +218,26 @@ def test_records_without_a_head_are_found(chain):
     assert found.problem == "the chain has records, but its head is missing"
     assert (found.records, found.memories) == (0, 0)  # none was verified
     assert (other.name, other.problem) == (f"agent {chain.id}", "its audit chain is gone")
+
+
+@pytest.mark.parametrize(
+    ("action", "minutes", "found"),
+    [
+        ("memory_saved", 4, None),
+        ("memory_saved", 6, "record 2 is dated before an earlier one: time ran backwards"),
+        # an expired grant is recorded as of its end, whenever that is noticed
+        ("memory_access_ended", 60, None),
+    ],
+)
+def test_times_that_run_backwards_are_found(app, action, minutes, found):
+    agent = factories.agent()
+    agent.record("memory_saved")
+    note_verified(*verify_all())
+    agent.record(action, at=clock.now() - timedelta(minutes=minutes))
+
+    for in_full in (True, False):
+        said = [each for each in verify_all(in_full=in_full) if each.name == f"agent {agent.id}"]
+        assert [each.problem for each in said] == [found]
 
 
 def test_one_bad_chain_does_not_hide_another(chain):

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Mapped, column_property, declared_attr, mapped_column
 
 from refine import clock
 from refine.errors import Refused, RowAltered
-from refine.extensions import UtcDateTime, database_now, db
+from refine.extensions import UtcDateTime, database_now, db, later_now
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.columns import Sealed, SealedText
@@ -309,7 +309,7 @@ class GrantEnding(AskingRules):
         if self.status != "requested":
             return
         self._require_no_record((*ANSWERS, *ENDS))
-        self.status, self.ended_at, self.lease_token = status, database_now(), None
+        self.status, self.ended_at, self.lease_token = status, later_now(), None
         self.record(status, at=self.ended_at, **record)
         db.session.flush()
 
