@@ -32,6 +32,7 @@ from refine.models import (
     SignIn,
     User,
 )
+from refine.models.people.account import DEMO_SLUG
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session.held import HeldSession
 from refine.settings import Settings
@@ -118,6 +119,13 @@ def lying_column(table: str, column: str, type_: str, answer: str = "true") -> I
         finally:
             _connect_anew()
             sql.run(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {type_}")
+
+
+def all_but(table: str, column: str, value: str) -> str:
+    """A query of a table's rows, with one value in a column of all of them."""
+    names = (each.name for each in db.metadata.tables[table].columns)
+    shown = (f"{value} AS {name}" if name == column else name for name in names)
+    return f"SELECT {', '.join(shown)} FROM public.{table}"
 
 
 def a_clock(shows: str, times: str = "1") -> str:
@@ -228,6 +236,20 @@ def test_no_address_is_taken_for_another(two: Two) -> None:
         assert User.with_password("x@example.org", factories.PASSWORD) is None
 
 
+def test_no_address_is_taken_for_another_by_another_lower(two: Two) -> None:
+    same = "RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'x@example.org' $$"
+
+    with lying(f"CREATE FUNCTION lies.lower(text) {same}"):
+        assert User.with_password("x@example.org", factories.PASSWORD) is None
+
+
+def test_a_view_in_the_place_of_users_makes_nobody_an_admin(two: Two) -> None:
+    browser = signed_in_browser(two.app, two.viewer)
+
+    with lying("CREATE VIEW lies.users AS " + all_but("users", "role", "'admin'")):
+        assert browser.get("/users").status_code != 200
+
+
 # -- a token ---------------------------------------------------------------------------------------
 
 
@@ -264,6 +286,14 @@ def test_an_answer_is_not_repeated_to_another_token(two: Two) -> None:
         repeated = bearing(two.app, secret).post("/agents", json=new, headers=key)
 
     assert repeated.data != answers[1]
+
+
+def test_a_view_in_the_place_of_memories_opens_none(two: Two) -> None:
+    program = two.program()
+    all_mine = all_but("agent_memories", "agent_id", f"{two.mine.id}::bigint")
+
+    with lying(f"CREATE VIEW lies.agent_memories AS {all_mine}"):
+        assert CONTENT not in program.get("/memories").text
 
 
 # -- a grant ---------------------------------------------------------------------------------------
@@ -364,6 +394,18 @@ def test_an_edit_is_made_under_the_sessions_own_agent(two: Two) -> None:
         HeldSession.held(session_id, lease_token)
 
 
+def test_no_agent_is_taken_for_one_of_the_demo_account(two: Two) -> None:
+    demo = factories.account(slug=DEMO_SLUG)
+    agent = factories.agent(account=two.mine.account, model_id="rehearsal/yes")
+    agent_id, user_id = agent.id, two.admin.id
+    db.session.commit()
+
+    with lying(every_id_is(two.mine.account_id, demo.id)):
+        db.session.expunge_all()
+        asked = db.session.get_one(Agent, agent_id), db.session.get_one(User, user_id)
+        assert AccessGrant.refusal_reason(*asked)
+
+
 # -- the clock -------------------------------------------------------------------------------------
 
 WRONG = ("-1 day", "31 seconds", "7 days")
@@ -401,6 +443,14 @@ def test_what_bars_asking_is_not_dated_by_a_clock_that_was_set_back(two: Two) ->
         request.settle("NO", agreed=False, generation_id=None)
         barred_from = two.mine.identity_changed_at, two.viewer.password_linked_at, request.ended_at
         assert all(at is not None and at >= before for at in barred_from)
+
+
+def test_no_bar_is_measured_by_a_clock_that_changes_meanwhile(two: Two) -> None:
+    factories.declined_grant(two.other, two.admin)
+    later = a_clock("8 days", times="nextval('lies.calls')")
+
+    with lying("CREATE SEQUENCE lies.calls MINVALUE 0", later), pytest.raises(RefineError):
+        AccessGrant.request(two.other, two.admin, TERMS)
 
 
 def test_a_small_difference_does_not_matter(two: Two) -> None:

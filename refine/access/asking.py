@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from refine import prompts
-from refine.extensions import database_now
+from refine.extensions import agreed_now
 from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
@@ -40,7 +40,7 @@ def question(
     pose as anything else. No tag stands there that would divide thoughts from an answer, if the
     agent quotes it.
     """
-    at = database_now()
+    at = agreed_now()
     request = prompts.as_line(
         {
             "who": user.email,
@@ -105,8 +105,7 @@ class AccessWorker(ModelWorker[AccessGrant]):
 
 def _opening(grant: AccessGrant) -> list[Message]:
     agent = grant.agent
-    for asked_about in (agent, grant.user, grant.account):  # all that the question tells of
-        asked_about.require_genuine()
+    grant.require_own("agent", "user", "account")  # all that the question tells of
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
     current = AccessGrant.unfinished_of(agent, grant.user)
     return [

@@ -217,8 +217,8 @@ class ModelWorker(RunWorker[AnyRun]):
     def _account(self) -> Account:
         """Return the account of the agent, whose terms hold for every call."""
         agent = db.session.get_one(Agent, self._agent_id)
-        agent.require_genuine()
-        agent.account.require_genuine()
+        agent.require_genuine(id=self._agent_id)
+        agent.require_own("account")
         return agent.account
 
     def _is_unwanted(self) -> bool:

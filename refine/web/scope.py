@@ -56,9 +56,8 @@ def sign_in() -> SignIn:
 
 def user() -> User:
     """Return who is signed in; RowAltered if their row was changed outside the application."""
-    user = sign_in().user
-    user.require_genuine()
-    return user
+    sign_in().require_own("user")
+    return sign_in().user
 
 
 def zone() -> ZoneInfo:

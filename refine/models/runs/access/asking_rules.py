@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Select, Text, bindparam, func, or
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import ClocksDiffer, RowAltered
-from refine.extensions import agreed_now, database_now, db, instant
+from refine.extensions import agreed_now, db, instant
 from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
@@ -58,9 +58,10 @@ class AskingRules(Run, Attested):
         if not agent.is_genuine:
             return f"{agent.row_name} was changed outside the application"
         try:
+            agent.require_own("account")
             now = agreed_now()
-        except ClocksDiffer as differing:
-            return str(differing)
+        except (RowAltered, ClocksDiffer) as mistrusted:
+            return str(mistrusted)
         if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
             return unavailable
         linked_at = user.password_linked_at
@@ -83,7 +84,7 @@ class AskingRules(Run, Attested):
             declines = cls._declines(agent)
         except RowAltered as altered:
             return str(altered)
-        return cls._reason_in(declines, agent, user)
+        return cls._reason_in(declines, agent, user, now)
 
     @classmethod
     def _declines(cls, agent: Agent) -> list[Self]:
@@ -106,9 +107,11 @@ class AskingRules(Run, Attested):
         return sorted(found.values(), key=_declined_at, reverse=True)
 
     @classmethod
-    def _reason_in(cls, declines: Sequence[Self], agent: Agent, user: User) -> str | None:
+    def _reason_in(
+        cls, declines: Sequence[Self], agent: Agent, user: User, now: datetime
+    ) -> str | None:
         """Return why the user may not ask after these declines; None if they may."""
-        if (barring := cls._barring_decline(user, declines)) is not None:
+        if (barring := cls._barring_decline(user, declines, now)) is not None:
             what = f"a request of {user.email}"
             if barring.user_id != user.id:
                 what = f"somebody else before {user.email} joined or got a password through a link"
@@ -117,7 +120,7 @@ class AskingRules(Run, Attested):
                 f"{_declined_at(barring) + DECLINE_WAIT:%Y-%m-%d %H:%M} UTC, or as soon as the "
                 "agent allows it"
             )
-        since = database_now() - _DAY
+        since = now - _DAY
         if sum(_declined_at(grant) > since for grant in declines) >= MAX_DECLINES_A_DAY:
             return (
                 f"{agent.name} has declined {MAX_DECLINES_A_DAY} times in "
@@ -126,13 +129,13 @@ class AskingRules(Run, Attested):
         return None
 
     @classmethod
-    def _barring_decline(cls, user: User, declines: Sequence[Self]) -> Self | None:
+    def _barring_decline(cls, user: User, declines: Sequence[Self], now: datetime) -> Self | None:
         """Return the decline that keeps the user from asking; None if they may.
 
         Their own, or one before they joined, or before their password was last set through a link:
         whoever was declined could have invited them or made the link.
         """
-        since = database_now() - DECLINE_WAIT
+        since = now - DECLINE_WAIT
         joined_at = max(user.created_at, user.password_linked_at or user.created_at)
         for grant in declines:
             is_theirs = grant.user_id == user.id or joined_at > _declined_at(grant)

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
 from refine.errors import Refused
-from refine.extensions import Base, database_now, db
+from refine.extensions import Base, agreed_now, database_now, db
 from refine.models.agent import Agent
 from refine.models.agent.owner import ERASED
 from refine.models.columns import Sealed, SealedText
@@ -149,7 +149,7 @@ class AccessGrant(GrantEnding, Base):
         cls._refuse_second(agent, user, is_for_more=is_for_more)
         requested = cls._add(
             agent,
-            database_now(),
+            agreed_now(),
             user_id=user.id,
             reason=terms.reason,
             purpose=terms.purpose,
@@ -237,7 +237,7 @@ class AccessGrant(GrantEnding, Base):
         elif (reason := self.refusal_reason(self.agent, self.user)) is not None:
             self.fail(reason, NO_LONGER_ALLOWED)
         else:
-            self._grant(database_now())
+            self._grant(agreed_now())
 
     def _grant(self, at: datetime) -> None:
         for other in self._lock_unfinished(self.agent_id, self.user_id):
