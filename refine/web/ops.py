@@ -111,7 +111,7 @@ def see_verification() -> Response:
 def _checks(found: WorkerList | Unreachable, at: datetime) -> list[Check]:
     of_queue: Callable[[], Check] = partial(queue_check, scope.account_id(), found, at)
     if not scope.user().site_admin:
-        return together(of_queue, clock_check, time_check)
+        return together(of_queue, clock_check)
     by_older_key, verified, *others = together(
         WrappedKey.by_older_key,
         verification_watch,
