@@ -28,6 +28,7 @@ from refine.models import (
     ApiToken,
     IdempotencyKey,
     Invitation,
+    LeaseLost,
     RefinementSession,
     SignIn,
     User,
@@ -201,14 +202,12 @@ def test_a_viewers_sign_in_is_not_joined_with_an_admin(two: Two) -> None:
         assert two.admin.email not in browser.get("/profile", follow_redirects=True).text
 
 
-def test_an_ended_sign_in_stays_ended(two: Two) -> None:
+def test_a_sign_in_that_is_too_old_stays_ended(two: Two) -> None:
     browser = signed_in_browser(two.app, two.viewer)
-    ended = db.session.scalars(select(SignIn).where(SignIn.user_id == two.viewer.id)).one()
     sql.rewrite("UPDATE sign_ins SET created_at = created_at - interval '8 days'")
 
     with lying(operator(">", "timestamptz", "true")):
         assert browser.get("/profile").status_code != 200
-    assert ended.ended_at is None
 
 
 def test_no_link_is_taken_for_another(two: Two) -> None:
@@ -384,6 +383,18 @@ def test_the_agent_that_is_asked_is_the_one_that_is_read(
     assert model.requests == []
 
 
+def test_an_answer_counts_for_no_other_request(two: Two) -> None:
+    colleague = factories.user(account=two.mine.account)
+    asked, other = (AccessGrant.request(two.mine, who, TERMS) for who in (two.admin, colleague))
+    lease_token, others = asked.claim(), other.claim()
+    ids = asked.id, other.id
+    for_other = f"WHEN '{ids[0]}' THEN '{ids[1]}' WHEN '{lease_token}' THEN '{others}'"
+    finds = f"a OPERATOR(pg_catalog.=) CASE b::text {for_other} END::uuid"
+
+    with lying(operator("=", "uuid", finds)), pytest.raises(LeaseLost):
+        AccessGrant.held(ids[0], lease_token)
+
+
 def test_an_edit_is_made_under_the_sessions_own_agent(two: Two) -> None:
     session = RefinementSession.queue(two.mine, "manual")
     lease_token = session.claim()
@@ -417,6 +428,17 @@ def test_nothing_is_read_while_the_clocks_differ(two: Two, shows: str) -> None:
 
     with lying(a_clock(shows)), pytest.raises(RefineError, match="clocks? .* differ"):
         reading.prompts(grant.id, two.admin)
+
+
+def test_the_pages_say_that_the_clocks_differ(two: Two) -> None:
+    two.grant()
+    browser = signed_in_browser(two.app, two.admin)
+
+    with lying(a_clock("-1 day")):
+        ledger = browser.get(f"/agents/{two.mine.id}/ledger")
+        form = browser.get(f"/access/new?agent={two.other.id}")
+        assert (ledger.status_code, "nothing much" in ledger.text) == (503, False)
+        assert all("differ by 86,400 seconds" in page.text for page in (ledger, form))
 
 
 @pytest.mark.parametrize("shows", WRONG)
