@@ -36,8 +36,8 @@ MAX_STEP_BACK = timedelta(minutes=5)
 _DATED_BACK = "memory_access_ended"
 # No sequence is smaller.
 _LOWEST = -(2**63)
-# Before every record, with room for ``MAX_STEP_BACK``.
-_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+# Before every record.
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class ChainBroken(Exception):
@@ -77,7 +77,7 @@ class Walk:
             )
         if hash_ != self._platform.mac(link_text(self.link, record), LINK_CONTEXT):
             raise ChainBroken(f"record {expected} (id {record.id}) was altered, added or moved")
-        if record.created_at < self.latest_at - MAX_STEP_BACK and record.action != _DATED_BACK:
+        if self.latest_at - record.created_at > MAX_STEP_BACK and record.action != _DATED_BACK:
             raise ChainBroken(
                 f"record {expected} is dated before an earlier one: time ran backwards"
             )
