@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "0043"
+revision = "0040"
 down_revision = "0039"
 branch_labels = None
 depends_on = None
