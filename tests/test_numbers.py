@@ -136,7 +136,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
     ),
     (
         ([TASK_LAPSES_AFTER["extraction"]], WEEK),
-        "conversations? (after )?7 days|unread after seven days",
+        "conversations? (after )?7 days|(unread after|again for) seven days",
         ["docs/glossary.md", "docs/architecture.md", "docs/operations.md", "docs/guide.md"],
     ),
     (([MAX_WAITING], 100), "100 conversations of an agent may be waiting", ["docs/api.md"]),

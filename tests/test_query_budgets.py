@@ -103,6 +103,7 @@ OPERATIONS_OF_API = {
     "GET /audit": 6,
     "GET /context": 6,
     "POST /conversations": 25,
+    "GET /conversations/<uuid:conversation_id>": 5,
     "GET /openapi.json": 0,
     "GET /grants": 5,
     "DELETE /grants/<uuid:grant_id>": 17,

@@ -1,7 +1,6 @@
 """Arguments and options that several commands share."""
 
 import functools
-import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,9 +31,6 @@ _YEARS = range(1970, 9999)
 _COMPLETION_SECONDS = 1.0
 _MAX_SUGGESTED = 50
 
-# No character of it means anything to a shell.
-_PLAIN_EMAIL = re.compile(r"[\w.%+-]+@[\w.-]+")
-
 
 def agents_like(_context: object, _parameter: object, typed: str) -> list[CompletionItem]:
     """Return the agents whose names begin like this; none if that cannot be asked right now.
@@ -54,17 +50,11 @@ def agents_like(_context: object, _parameter: object, typed: str) -> list[Comple
 def actors_like(_context: object, _parameter: object, typed: str) -> list[CompletionItem]:
     """Return who acts, as records name them, and begins like this: users only if they can be asked.
 
-    A name is one word for shells. A user is suggested by id if a shell could run part of the
-    address, which an admin of any account chooses.
+    A name is one word for shells.
     """
     others = [name.replace(" ", "-") for name in OTHER_ACTORS]
     found = [CompletionItem(name) for name in others if name.startswith(typed)]
-    return found + [
-        CompletionItem(email)
-        if _PLAIN_EMAIL.fullmatch(email)
-        else CompletionItem(str(user_id), help=email)
-        for user_id, email in _asked(_emails_like, typed)
-    ]
+    return found + [CompletionItem(email) for email in _asked(_emails_like, typed)]
 
 
 def _asked(question: Callable[[str], list[T]], typed: str) -> list[T]:
@@ -86,11 +76,10 @@ def _names_like(typed: str) -> list[tuple[int, str]]:
     return [(row.id, row.name) for row in db.session.execute(ordered.limit(_MAX_SUGGESTED))]
 
 
-def _emails_like(typed: str) -> list[tuple[int, str]]:
+def _emails_like(typed: str) -> list[str]:
     is_like = func.lower(User.email).startswith(typed.lower(), autoescape=True)
-    emails = select(func.min(User.id).label("id"), User.email).where(is_like)
-    ordered = emails.group_by(User.email).order_by(User.email).limit(_MAX_SUGGESTED)
-    return [(row.id, row.email) for row in db.session.execute(ordered)]
+    emails = select(User.email).where(is_like).distinct()
+    return list(db.session.scalars(emails.order_by(User.email).limit(_MAX_SUGGESTED)))
 
 
 @contextmanager

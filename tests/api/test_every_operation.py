@@ -47,6 +47,7 @@ def path_of(each: Operation, world: World) -> str:
             ended_session(agent, factories.ledger(agent, *[25] * 20)[0]).id
         ),
         "<uuid:grant_id>": lambda: grant_for(each, agent).id,
+        "<uuid:conversation_id>": lambda: factories.extraction(agent).id,
     }
     path = each.rule
     for placeholder, thing in things.items():

@@ -442,9 +442,9 @@ def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: 
     grant = factories.live_grant(
         agent, factories.user(account=agent.account), purpose=f"{CANARY} for a purpose"
     )
+    task = factories.extraction(agent, CANARY)
     platform = platform_of(app, agent.account)
     own = program_of(app, agent)
-    task = factories.extraction(agent, CANARY)
     names = {
         "agent_id": agent.id,
         "session_id": session.id,

@@ -25,7 +25,8 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.settings import Settings
 from tests import factories
-from tests.api.test_every_operation import SENT, grant_for, name_of, session_for
+from tests.api.test_every_operation import SENT, grant_for, name_of
+from tests.web.conftest import ended_session
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
@@ -66,7 +67,7 @@ def test_answers_conform_to_the_document(
     app: Flask, unlimited: Flask, redis: Redis, each: Operation, mode: GenerationMode
 ) -> None:
     agent = factories.agent()
-    session = session_for(each, agent)
+    session = ended_session(agent, factories.ledger(agent, *[25] * 20)[0])
     grant = grant_for(each, agent)
     token, own = ApiToken.mint(account=agent.account, agent=agent)
     _, platform = ApiToken.mint(account=agent.account)

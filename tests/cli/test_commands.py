@@ -126,7 +126,7 @@ def test_agent_erase_destroys_the_content_and_keeps_the_records(
 
 
 def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> None:
-    name = "Ada [red]x[/] [/y] :warning: \\ " + "x" * 120
+    name = "Ada [red]x[/] [/y] :warning: \\ ".ljust(80, "x")
     factories.agent(account=demo, name=name, core_token_budget=1, paused=True)
     factories.agent("a memory of ten", account=demo, name="Bea", core_token_budget=1)
     factories.agent(account=demo, name="Cid", active=False)

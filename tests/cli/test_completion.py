@@ -69,18 +69,11 @@ def test_a_name_that_is_not_one_word_or_not_unique_is_suggested_by_its_id(
     }
 
 
-def test_an_address_that_a_shell_could_run_is_suggested_by_its_id(
-    environ: dict[str, str],
-) -> None:
-    addresses = ("eve$({touch,/tmp/x})@example.org", "eve`id`@example.org", "eve;id@example.org")
-    ids = {str(factories.user(email=address).id): address for address in addresses}
+def test_addresses_are_suggested_as_they_are(environ: dict[str, str]) -> None:
     factories.user(email="eve.o+1_a%b-c@example.org")
     db.session.commit()
 
-    assert suggested("refine audit list --who ev", environ) == {
-        **ids,
-        "eve.o+1_a%b-c@example.org": "",
-    }
+    assert suggested("refine audit list --who ev", environ) == {"eve.o+1_a%b-c@example.org": ""}
 
 
 def test_a_percent_sign_is_a_letter(agents: dict[str, int], environ: dict[str, str]) -> None:

@@ -344,17 +344,24 @@ def test_a_sweep_lists_the_agents_that_it_queued(
 
 
 def test_a_list_takes_as_many_statements_for_many_rows(agents: list[Agent], run: Run) -> None:
+    _mint(agents[0])  # all tokens are checked with one key, which is read once
     few = statements_by_list(run)
     for account in [agents[0].account, *(factories.account() for _ in range(3))]:
         agent = factories.agent(account=account)
         RefinementSession.queue(agent, "cli")
         factories.live_grant(agent, factories.user(account=account))
-        ApiToken.mint(account=account, agent=agent, by=ApiToken.mint(account=account)[0])
+        _mint(agent)
 
     many = statements_by_list(run)
 
     assert few.keys() == EMPTY.keys() - {"sweep"}
     assert many == few
+
+
+def _mint(agent: Agent) -> None:
+    """A token of the agent, and that of the platform which minted it."""
+    platform, _ = ApiToken.mint(account=agent.account)
+    ApiToken.mint(account=agent.account, agent=agent, by=platform)
 
 
 def statements_by_list(run: Run) -> dict[str, int]:

@@ -52,13 +52,13 @@ TERMS = {
 }
 
 
-def agents_of(account: Account, count: int) -> list[Agent]:
+def agents_of(account: Account, count: int, model_id: str = "rehearsal/x") -> list[Agent]:
     made = [
         factories.agent(
             *(factories.text_of(25) for _ in range(4)),
             account=account,
             name=f"Agent {number}",
-            model_id="rehearsal/x",
+            model_id=model_id,
             core_token_budget=10,
         )
         for number in range(count)
@@ -120,7 +120,7 @@ def test_requested_sessions_wait_and_run_when_redis_is_back(
     note: Note,
 ) -> None:
     clicked, chosen, asked, read, queued, retried, *_ = agents = agents_of(account, 7)
-    elsewhere = agents_of(factories.account(), 1)
+    elsewhere = agents_of(factories.account(), 1, "test/x")
     failed = factories.session(retried)
     failed.give_up("the provider could not be reached", "timeout")
     _, secret = ApiToken.mint(account=account, agent=asked)

@@ -552,7 +552,6 @@ class Rotation(Operation):
 
 # -- what the clock does --------------------------------------------------------------------------
 
-_SLOT = datetime(2026, 3, 2, 4, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 _NEVER = "0 0 1 1 *"
 
@@ -563,9 +562,11 @@ class Tick(Operation):
     name = "tick"
 
     def prepare(self) -> None:
-        self.travelling = time_travel.travel(_SLOT - 2 * _HOUR, tick=False)
+        began = clock.now()
+        slot = began + 2 * _HOUR
+        self.travelling = time_travel.travel(began, tick=False)
         self.clock = self.travelling.start()
-        account = factories.account(next_due_at=_SLOT)
+        account = factories.account(next_due_at=slot)
         self.agents = [self.agent(account) for _ in range(2)]
         for arrange in (self.fails, self.is_lost, self.outgrows, self.waits, self.reads):
             owner = self.agent(factories.account(schedule=_NEVER))
@@ -573,7 +574,7 @@ class Tick(Operation):
             self.agents.append(owner)
         db.session.commit()
         sql.run("UPDATE refinement_sessions SET heartbeat_at = '2020-01-01'")
-        self.clock.move_to(_SLOT)
+        self.clock.move_to(slot)
 
     def agent(self, account: Account) -> Agent:
         owner = factories.agent(account=account)
@@ -593,7 +594,7 @@ class Tick(Operation):
         owner.core_token_budget = 99
 
     def waits(self, owner: Agent) -> None:
-        factories.extraction(owner, at=_SLOT - timedelta(days=30))
+        factories.extraction(owner, at=clock.now() - timedelta(days=30))
 
     def reads(self, owner: Agent) -> None:
         grant = factories.live_grant(owner, factories.user(account=owner.account))

@@ -936,22 +936,22 @@ def test_and_after_keeps_a_promotion_and_undoes_what_was_done_before_it(agent: A
 
 
 def test_and_after_goes_back_through_earlier_undos(agent: Agent) -> None:
-    before = rows(agent)
+    before, at = rows(agent), clock.now()
     first = refined(agent, merges)
     second = refined(agent, lambda session, ids: does_everything(session, ids[1:-1]))
-    undo(second, at=NOW)
+    undo(second, at=at)
     third = refined(agent, lambda session, ids: editing.delete(session, ids[1]))
     fourth = refined(agent, lambda session, ids: editing.delete(session, ids[2]))
-    undo(third, and_after=True, at=NOW)
+    undo(third, and_after=True, at=at)
     committed = sql.snapshot()
     assert undo(fourth).is_done
     assert sql.snapshot() == committed
 
-    done = undo(first, and_after=True, at=NOW + timedelta(days=1))
+    done = undo(first, and_after=True)
 
     assert among(rows(agent), before) == before
     assert list(done.sessions) == [first]
-    assert [each.undone_at for each in (second, third, fourth)] == [NOW] * 3
+    assert [each.undone_at for each in (second, third, fourth)] == [at] * 3
     assert problems() == []
 
 
