@@ -1,8 +1,4 @@
-"""Alembic's environment: the application's engine, the models' metadata.
-
-A migration that is incompatible with older code (it drops or renames something, or gives it another
-meaning) says so: ``breaks_older_code = True``.
-"""
+"""Alembic's environment: the application's engine, the models' metadata."""
 
 from alembic import context
 from flask import current_app
@@ -21,16 +17,9 @@ def run_migrations() -> None:
             transaction_per_migration=True,
             compare_type=True,
             compare_server_default=True,
-            on_version_apply=note_oldest_code,
         )
         with context.begin_transaction():
             context.run_migrations()
-
-
-def note_oldest_code(*, ctx, heads, **_about) -> None:  # type: ignore[no-untyped-def]
-    """In the transaction of each migration, note which code is compatible with it."""
-    applied = context.script.iterate_revisions(tuple(heads), "base") if heads else ()
-    schema_version.note_oldest_code(ctx.connection, applied)
 
 
 if context.is_offline_mode():

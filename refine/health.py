@@ -64,18 +64,13 @@ def checks(
     """
     found = found or look_for_workers()  # first: no transaction waits for it
     away = _database()
-    schema = schema_version.Compatibility(away) if away else schema_version.compatibility()
+    schema = away or schema_version.problem()
     return [
         Check("database", away, "PostgreSQL answers"),
-        Check(
-            "migrations",
-            schema.problem,
-            schema.detail,
-            schema.detail if schema.is_newer else None,
-        ),
+        Check("migrations", schema, "up to date"),
         Check(
             "keys",
-            schema.problem or _keys(by_older_key),
+            schema or _keys(by_older_key),
             "REFINE_ENCRYPTION_KEYS holds every key in use",
         ),
         Check("redis", str(found) if isinstance(found, Unreachable) else None, "Redis answers"),

@@ -25,19 +25,16 @@ from refine.rules.quantities import plural
 def upgrade_database() -> None:
     """Apply all migrations, give the running roles their privileges, and do what needs the keys.
 
-    Nothing is to be done for a newer version of Refine; BeingUpgraded if this one cannot run there.
+    BeingUpgraded if the database is for another version of Refine.
     """
     with schema_version.upgrading():
-        found = schema_version.compatibility()
-        if not found.is_newer:
-            if not found.is_empty:  # before anything is written
-                WrappedKey.check_keyring()
-                safe_rollback()
-            _upgrade_database()
-        elif found.problem is not None:
-            raise BeingUpgraded(found.problem)
-        else:
-            console.print(f"the database is {found.detail}")
+        migration = schema_version.current()
+        if migration is not None:  # before anything is written
+            if not schema_version.is_known(migration):
+                raise BeingUpgraded(schema_version.problem())
+            WrappedKey.check_keyring()
+            safe_rollback()
+        _upgrade_database()
 
 
 def _upgrade_database() -> None:
@@ -89,7 +86,9 @@ def db_upgrade() -> None:
 def db_current() -> None:
     """Print the current migration of the database."""
     with application("db current", check_keys=False):
-        console.print(schema_version.current() or "none: the database has no tables yet")
+        migration = schema_version.current()
+        is_newest = " (head)" if schema_version.is_newest(migration) else ""
+        console.print(f"{migration or 'none: the database has no tables yet'}{is_newest}")
 
 
 @db.command("roles")

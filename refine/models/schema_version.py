@@ -1,20 +1,14 @@
-"""Whether the database's schema is compatible with this version of Refine, and who upgrades it.
+"""Whether the database's schema is the one of this version of Refine, and who upgrades it."""
 
-Code is compatible with a newer database if the migrations that it lacks only added something. One
-that does more says ``breaks_older_code = True``. Each migration notes in the database the oldest
-one that code must have: as the comment on Alembic's table, which any role may read.
-"""
-
-import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
-from alembic.script import Script, ScriptDirectory
+from alembic.script import ScriptDirectory
 from flask import current_app
 from psycopg import Error as PsycopgError
 from psycopg.errors import UndefinedTable
@@ -32,12 +26,6 @@ LONGEST_WAIT_SECONDS = 600.0
 
 _KEPT = "refine.schema_version"
 
-_STORED = """
-SELECT (SELECT version_num FROM alembic_version),
-  obj_description('alembic_version'::regclass, 'pg_class')
-"""
-_NOTED = re.compile(r"from migration (\w+) on")
-
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('refine.upgrade'))"
 # the transaction holds nothing but the lock, for as long as an upgrade takes
 _STAY = "SET LOCAL idle_in_transaction_session_timeout = 0"
@@ -46,64 +34,57 @@ _is_upgrading: ContextVar[bool] = ContextVar("refine.is_upgrading", default=Fals
 _log = structlog.get_logger(__name__)
 
 
-class Compatibility(NamedTuple):
-    """How the database's schema and the code compare; with a ``problem``, they are incompatible."""
-
-    problem: str | None
-    detail: str = "up to date"
-    is_newer: bool = False
-    is_empty: bool = False
-
-
-def compatibility() -> Compatibility:
-    """Compare the database with the code's own migrations, now."""
-    present, oldest = _stored()
-    own = _own_revisions(current_app.extensions["migrate"].directory)
-    if present == own[0]:
-        return Compatibility(None)
-    if present is None:
-        return Compatibility(
-            "the database has no tables yet; run `refine db upgrade`", is_empty=True
-        )
-    if present in own:
-        return Compatibility("the database is not at the newest migration; run `refine db upgrade`")
-    if oldest in own:
-        return Compatibility(None, f"at {present}, newer than this version, but compatible", True)
-    return Compatibility(
-        f"the database is at {present}, for a newer version of Refine than this; start that one",
-        is_newer=True,
-    )
-
-
 def current() -> str | None:
-    """Return the database's migration, whatever version of Refine it is of; None without tables.
+    """Return the database's migration; None without tables; Unreachable if it does not answer."""
+    try:
+        with closing(db.engine.raw_connection()) as connection:
+            return _read(connection)
+    except (PsycopgError, SQLAlchemyError) as error:
+        raise Unreachable(f"the database's version is unknown ({type(error).__name__})") from None
 
-    "(head)" follows the code's own newest one.
-    """
-    with db.engine.connect() as connection:
-        present, _ = _read(connection.connection)
-    newest = _own_revisions(current_app.extensions["migrate"].directory)[0]
-    return f"{present} (head)" if present == newest else present
+
+def is_newest(migration: str | None) -> bool:
+    """Tell whether it is the newest migration of this version."""
+    return migration == _own_migrations()[0]
+
+
+def is_known(migration: str) -> bool:
+    """Tell whether this version has the migration."""
+    return migration in _own_migrations()
+
+
+def problem() -> str | None:
+    """Return why this version cannot work with the database as it is now; None if it can."""
+    migration = current()
+    if is_newest(migration):
+        return None
+    if migration is None:
+        return "the database has no tables yet; run `refine db upgrade`"
+    if is_known(migration):
+        return "the database is not at the newest migration; run `refine db upgrade`"
+    return (
+        f"the database is at {migration}, for another version of Refine than this; start that one"
+    )
 
 
 def require_compatible() -> None:
     """Raise BeingUpgraded if database and code are incompatible; looks every ten seconds."""
-    if (problem := _problem()) is not None:
-        raise BeingUpgraded(problem)
+    if (reason := _problem()) is not None:
+        raise BeingUpgraded(reason)
 
 
 def must_wait() -> bool:
     """Tell whether work must wait because database and code are incompatible; log it once."""
-    problem = _problem()
-    if (problem is not None) != current_app.extensions.get(f"{_KEPT}.waits", False):
-        current_app.extensions[f"{_KEPT}.waits"] = problem is not None
-        if problem is not None:
+    reason = _problem()
+    if (reason is not None) != current_app.extensions.get(f"{_KEPT}.waits", False):
+        current_app.extensions[f"{_KEPT}.waits"] = reason is not None
+        if reason is not None:
             _log.warning(
-                "waiting: the database schema is incompatible with this version", reason=problem
+                "waiting: the database schema is incompatible with this version", reason=reason
             )
         else:
             _log.warning("the database schema is compatible again")
-    return problem is not None
+    return reason is not None
 
 
 def wait_until_compatible() -> None:
@@ -115,18 +96,6 @@ def wait_until_compatible() -> None:
 def forget() -> None:
     """Look again at the next request: the database refused a statement."""
     current_app.extensions.pop(_KEPT, None)
-
-
-def note_oldest_code(connection: Connection, applied: Iterable[Script]) -> None:
-    """Note the oldest migration that code must have; ``applied`` are all, newest first."""
-    oldest: str | None = None
-    for script in applied:
-        oldest = script.revision
-        if getattr(script.module, "breaks_older_code", False):
-            break
-    # older versions read these words
-    said = f"'Refine gets along with this from migration {oldest} on.'" if oldest else "NULL"
-    connection.exec_driver_sql(f"COMMENT ON TABLE alembic_version IS {said}")
 
 
 @contextmanager
@@ -169,43 +138,33 @@ def _problem() -> str | None:
     if kept is not None and 0 <= time.monotonic() - kept < _BELIEVED_SECONDS:
         return None
     try:
-        problem = compatibility().problem
+        found = problem()
     except Unreachable:  # whoever needs the database next says so
         return None
-    if problem is None:
+    if found is None:
         current_app.extensions[_KEPT] = time.monotonic()
-    return problem
+    return found
 
 
-def _stored() -> tuple[str | None, str | None]:
-    """Return the database's migration and the oldest that code must have, if it knows them.
-
-    Raises Unreachable if it does not answer.
-    """
-    try:
-        with closing(db.engine.raw_connection()) as connection:
-            present, noted = _read(connection)
-    except (PsycopgError, SQLAlchemyError) as error:
-        raise Unreachable(f"the database's version is unknown ({type(error).__name__})") from None
-    oldest = _NOTED.search(noted or "")
-    return present, oldest[1] if oldest else None
-
-
-def _read(connection: Any) -> tuple[str | None, str | None]:
+def _read(connection: Any) -> str | None:
     """Ask past SQLAlchemy, which takes longer than the database, and without a transaction."""
     driver = connection.driver_connection
     driver.autocommit = True
     try:
-        present, noted = driver.execute(_STORED).fetchone()
+        found = driver.execute("SELECT version_num FROM alembic_version").fetchone()
     except UndefinedTable:
-        return None, None
+        return None
     finally:
         driver.autocommit = False
-    return present, noted
+    return found[0] if found is not None else None
+
+
+def _own_migrations() -> tuple[str, ...]:
+    """Return this version's migrations, newest first."""
+    return _migrations_in(current_app.extensions["migrate"].directory)
 
 
 @cache
-def _own_revisions(directory: str) -> tuple[str, ...]:
-    """Return the code's migrations, newest first."""
+def _migrations_in(directory: str) -> tuple[str, ...]:
     scripts = ScriptDirectory(directory).walk_revisions()
     return tuple(script.revision for script in scripts)
