@@ -14,11 +14,7 @@ from refine.errors import BeingUpgraded, InvalidValue
 from refine.extensions import safe_rollback
 from refine.models import WrappedKey, schema_version
 from refine.models.resealing import reseal_everything, unbound_agents
-from refine.models.upgrading import (
-    add_all_missing_digests,
-    agents_with_exchanged_prompts,
-    put_all_prompts_in_place,
-)
+from refine.models.upgrading import add_all_missing_digests
 from refine.rules.quantities import plural
 
 
@@ -47,12 +43,6 @@ def _upgrade_database() -> None:
         _show_progress("re-sealing rows", reseal_everything())
     if left := unbound_agents():
         console.print(f"{plural(left, 'agent')} not re-sealed; `refine audit verify` says why")
-    _show_progress("agents whose reflection prompts were exchanged", put_all_prompts_in_place())
-    for agent_id in agents_with_exchanged_prompts():
-        console.print(
-            f"the reflection prompts of agent {agent_id} were not exchanged; "
-            "`refine audit verify` says why"
-        )
 
 
 def _show_progress(what: str, steps: Iterable[int]) -> None:

@@ -172,18 +172,13 @@ class SealedText(Generic[T]):
             self._seal(instance, text)
 
     def _open(self, instance: KeyHolder) -> str | None:
-        column = self._column(instance)
-        sealed = getattr(instance, f"sealed_{column}")
-        return (
-            None if sealed is None else instance.data_key().open(sealed, place_of(instance, column))
-        )
+        sealed = getattr(instance, f"sealed_{self._name}")
+        if sealed is None:
+            return None
+        return instance.data_key().open(sealed, place_of(instance, self._name))
 
     def _seal(self, instance: KeyHolder, text: str | None) -> None:
-        column = self._column(instance)
-        sealed = (
-            None if text is None else instance.data_key().seal(text, place_of(instance, column))
-        )
-        setattr(instance, f"sealed_{column}", sealed)
-
-    def _column(self, _instance: KeyHolder) -> str:
-        return self._name
+        sealed = None
+        if text is not None:
+            sealed = instance.data_key().seal(text, place_of(instance, self._name))
+        setattr(instance, f"sealed_{self._name}", sealed)

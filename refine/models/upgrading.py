@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, select, update
 
-from refine.errors import RowAltered, SealingError
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import (
@@ -19,7 +18,6 @@ from refine.models.attested import (
 )
 from refine.models.attested_rows import attested_kinds
 from refine.models.audit import PLATFORM, AuditLog, ChainHead
-from refine.models.keys import WrappedKey
 from refine.models.people import Account
 from refine.models.unrecorded import ChainOwner
 
@@ -71,32 +69,6 @@ def add_missing_digests(
             update(table).where(columns["id"] == row.id).values(signed(kind, values, **hashed))
         )
     return len(rows)
-
-
-def agents_with_exchanged_prompts() -> list[int]:
-    """Return the ids of agents whose reflection prompts are still in each other's column."""
-    has_key = WrappedKey.wrapped.is_not(None)
-    old = select(Agent.id).join(Agent.wrapped_key).where(Agent.prompts_in_place.is_(None), has_key)
-    return list(db.session.scalars(old.order_by(Agent.id)))
-
-
-def put_all_prompts_in_place() -> Iterator[int]:
-    """Move every agent's reflection prompts to their own columns; yield how many agents so far.
-
-    Each agent is one transaction, so runs may go on meanwhile. What was altered outside the
-    application stays as it is.
-    """
-    done = 0
-    for agent_id in agents_with_exchanged_prompts():
-        agent = db.session.get_one(Agent, agent_id)
-        try:
-            agent.lock()
-            agent.put_prompts_in_place()
-            db.session.commit()
-        except (RowAltered, SealingError):
-            db.session.rollback()
-        else:
-            yield (done := done + 1)
 
 
 def _is_attested() -> bool:

@@ -122,7 +122,6 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
     "agent_erased": "agent erased",
     "agent_bound": "data key bound to the agent",
-    "agent_prompts_exchanged": "reflection prompts swapped",
     "row_updated": "row updated",
     "rows_attested": "row digests added",
     "rows_pruned": "expired sign-ins or links deleted",

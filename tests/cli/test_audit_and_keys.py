@@ -27,7 +27,6 @@ from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
 from tests.version_1 import forget_binding, sealing_as_version_1
-from tests.version_2 import agent_of_version_2
 
 NEW = Fernet.generate_key().decode()
 
@@ -630,21 +629,6 @@ def test_an_upgrade_says_how_many_agents_it_could_not_reseal(ledger: Agent, run:
     assert left in second.stdout
 
 
-def test_an_upgrade_names_the_agents_whose_prompts_it_could_not_exchange(
-    app: Flask, run: Run
-) -> None:
-    altered, _ = agent_of_version_2(journal="Keep what rhymes."), agent_of_version_2()
-    sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {altered.id}")
-
-    first, second = run("db", "upgrade"), run("db", "upgrade")
-
-    left = f"the reflection prompts of agent {altered.id} were not exchanged; `refine audit verify`"
-    assert "agents whose reflection prompts were exchanged: 1\n" in first.stdout
-    assert "were exchanged: " not in second.stdout
-    assert left in first.stdout
-    assert left in second.stdout
-
-
 def of_version_1() -> Agent:
     """An agent whose content names no row, and whose keys name no owner."""
     with sealing_as_version_1():
@@ -654,14 +638,7 @@ def of_version_1() -> Agent:
     return agent
 
 
-def of_version_2() -> Agent:
-    """An agent whose reflection prompts are in each other's column."""
-    return agent_of_version_2(
-        *(factories.text_of(25) for _ in range(14)), journal="Keep what rhymes.", conversation="All"
-    )
-
-
-@pytest.mark.parametrize("an_agent", [of_version_1, of_version_2])
+@pytest.mark.parametrize("an_agent", [of_version_1])
 def test_a_session_goes_on_over_an_upgrade_and_everything_verifies(
     app: Flask, run: Run, an_agent: Callable[[], Agent]
 ) -> None:

@@ -2,9 +2,9 @@
 
 ``owner`` is the agent as owner of its ledger, key and audit chain; ``figures`` are those of ledger
 and sessions on its row; ``eligibility`` says who may be asked, in Python and in SQL; ``answered``
-says whose model any server answers for; ``settings`` holds the settings and their defaults,
-``reflection_prompts`` two of them that an upgrade moves; ``configuring`` says who may change which;
-``agent`` is the whole. ``groups`` counts agents by what they have in common.
+says whose model any server answers for; ``settings`` holds the settings and their defaults;
+``configuring`` says who may change which; ``agent`` is the whole. ``groups`` counts agents by what
+they have in common.
 """
 
 from refine.models.agent.agent import Agent

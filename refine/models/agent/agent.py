@@ -55,7 +55,6 @@ class Agent(Configurable, Base):
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
-    later_digest_columns = ("prompts_in_place",)
     digest_columns = (
         "id",
         "account_id",
@@ -73,13 +72,12 @@ class Agent(Configurable, Base):
         "paused",
         "reflects_daily",
         "identity_changed_at",
-        *later_digest_columns,
     )
 
     def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
         # id and key come first: they are needed to seal the prompts among the fields
         self.wrapped_key = WrappedKey.for_agent(row_id(self))
-        self.is_bound = self.prompts_in_place = True
+        self.is_bound = True
         super().__init__(account=account, name=name, model_id=model_id, **fields)
 
     @classmethod

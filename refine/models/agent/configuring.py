@@ -10,7 +10,6 @@ from refine.errors import InvalidValue
 from refine.extensions import database_now, db, instant, later_now
 from refine.extensions.statements import plain_query
 from refine.models.agent.eligibility import NOT_ACTIVE
-from refine.models.agent.reflection_prompts import EXCHANGED, PROMPTS_EXCHANGED
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
     IDENTITY_FIELDS,
@@ -57,7 +56,6 @@ class Configurable(AgentSettings):
         if field == "name" and value is None:
             raise InvalidValue("name has no default; give one")
         self.lock()
-        self.put_prompts_in_place()
         before, reflected = getattr(self, field), self.reflects_daily
         setattr(self, field, value)
         after = getattr(self, field)
@@ -141,7 +139,6 @@ class Configurable(AgentSettings):
         """
         require_allowed(fields, PLATFORM_FIELDS)
         self.lock()
-        self.put_prompts_in_place()
         prompts = {field: fields.pop(field) for field in PROMPTS if field in fields}
         changes = self._set(fields)
         if changes:
@@ -238,22 +235,19 @@ class Configurable(AgentSettings):
         return {prompt for prompt, written in last.items() if written.by == who}
 
     def _last_written_prompts(self) -> "dict[str, _Written]":
-        """Return who last wrote each of ``PROMPTS``, and when, by its present name."""
+        """Return who last wrote each of ``PROMPTS``, and when."""
         last: dict[str, _Written] = {}
-        for action, *about in db.session.execute(self._prompt_records()):
+        for about in db.session.execute(self._prompt_records()):
             written = _Written(*about)
-            if action == PROMPTS_EXCHANGED:
-                last = _exchanged(last)
-            else:
-                last.update(dict.fromkeys([written.prompt] if written.prompt else PROMPTS, written))
-        return last if self.prompts_in_place else _exchanged(last)
+            last.update(dict.fromkeys([written.prompt] if written.prompt else PROMPTS, written))
+        return last
 
     def _prompt_records(self) -> Select[Any]:
         """Return a query for the records that tell who wrote which prompt, oldest first."""
         field, by = AuditLog.data["field"].as_string(), AuditLog.data["by"].as_string()
-        of_all = AuditLog.action.in_(["agent_created", PROMPTS_EXCHANGED])
+        of_all = AuditLog.action == "agent_created"
         return (
-            select(AuditLog.action, field, by, AuditLog.created_at)
+            select(field, by, AuditLog.created_at)
             .where(AuditLog.agent_id == self.id, or_(of_all, field.in_(PROMPTS)))
             .order_by(AuditLog.sequence)
         )
@@ -267,10 +261,6 @@ class Configurable(AgentSettings):
 
     def _record_settings(self, **about: Any) -> None:
         self.record(_CHANGED, subject=("Agent", self.id), **about)
-
-
-def _exchanged(last: dict[str, _Written]) -> dict[str, _Written]:
-    return {EXCHANGED.get(prompt, prompt): written for prompt, written in last.items()}
 
 
 @plain_query

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from refine import clock
 from refine.errors import InvalidValue
-from refine.models.agent.reflection_prompts import ReflectionPrompts
+from refine.models.agent.eligibility import Eligibility
 from refine.models.columns import BoolFalse, Sealed, SealedText
 from refine.prompts import default_prompt, render
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name
@@ -46,12 +46,20 @@ IDENTITY_FIELDS = ("name", "model_id", *PROMPTS)
 _LINE_CHARACTERS = 32
 
 
-class AgentSettings(ReflectionPrompts):
+class AgentSettings(Eligibility):
     """The settings of an agent's model, prompts and threshold."""
 
     model_id: Mapped[str] = mapped_column(Text)
     sealed_system_prompt: Mapped[Sealed | None] = mapped_column(
         "system_prompt", deferred=True, deferred_group="prompts"
+    )
+    # what to keep of a conversation
+    sealed_reflection_prompt: Mapped[Sealed | None] = mapped_column(
+        "reflection_prompt", deferred=True, deferred_group="prompts"
+    )
+    # how to look back over the journal
+    sealed_memory_reflection_prompt: Mapped[Sealed | None] = mapped_column(
+        "memory_reflection_prompt", deferred=True, deferred_group="prompts"
     )
     sealed_refinement_prompt: Mapped[Sealed | None] = mapped_column(
         "refinement_prompt", deferred=True, deferred_group="prompts"
@@ -63,6 +71,8 @@ class AgentSettings(ReflectionPrompts):
     identity_changed_at: Mapped[datetime | None]
 
     system_prompt = SealedText(prompt_text)
+    reflection_prompt = SealedText(prompt_text)
+    memory_reflection_prompt = SealedText(prompt_text)
     refinement_prompt = SealedText(prompt_text)
 
     # -- settings with defaults -----------------------------------------------------------------

@@ -21,7 +21,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "account_settings_update",
         "agent_created",
         "agent_settings_update",
-        "agent_prompts_exchanged",
         "agent_erased",
     ),
     "failures": (

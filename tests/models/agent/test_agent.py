@@ -241,3 +241,12 @@ def test_an_agent_over_its_budget_needs_refinement_between_slots(app, subtests):
             agent.core_token_budget = budget
             assert agent.needs_refinement(NOW) == is_over
             assert agent.is_over_budget == is_over
+
+
+def test_an_altered_agent_is_known_to_have_no_prompts_of_its_own(app):
+    agent = factories.agent()
+    db.session.commit()
+    sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {agent.id}")
+    db.session.expire_all()
+
+    assert [agent.characters_of(prompt) for prompt in PROMPTS] == [None] * len(PROMPTS)
