@@ -17,7 +17,6 @@ from refine.jobs.queue import redis_connection
 from refine.jobs.workers import WorkerList, known_workers
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
-from refine.models.resealing import unbound_agents
 from refine.models.runs.workload import Workload
 from refine.rules.hosts import is_this_machine
 from refine.rules.quantities import ago, plural, rough_span
@@ -181,13 +180,6 @@ def older_keys_check(by_older_key: Mapping[str, int] | None = None) -> Check:
     return Check(
         "rotation", None, said if older else "every data key is wrapped with the first key"
     )
-
-
-def binding_check() -> Check:
-    """Check that nothing is left that an earlier version sealed without binding it to its row."""
-    unbound = unbound_agents()
-    said = f"{plural(unbound, 'agent')} left to re-seal; run `refine db upgrade`"
-    return Check("sealing", said if unbound else None, "everything is bound to its row")
 
 
 def verification_check(watch: Watch | None = None) -> Check:

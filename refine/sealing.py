@@ -7,8 +7,7 @@ data key erases everything sealed with it.
 
 Sealed bytes: version (1 byte), nonce (12), AES-256-GCM ciphertext with its tag. Column and row are
 authenticated too, and a wrapped key holds the name of its owner: bytes or keys that were moved
-elsewhere cannot be opened. What version 1 sealed is bound to its column alone, and its wrapped keys
-to nobody; ``refine db upgrade`` binds both (``refine.models.resealing``).
+elsewhere cannot be opened.
 """
 
 import hashlib
@@ -27,8 +26,7 @@ from flask import current_app
 
 from refine.errors import SealingError, WrongKey
 
-# The first byte of what version 1 sealed, and of what is sealed now.
-UNBOUND, _BOUND = b"\x01", b"\x02"
+_VERSION = b"\x01"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
 
@@ -46,34 +44,24 @@ class Place(NamedTuple):
 
 
 class DataKey:
-    """Seals and opens texts, and makes keyed hashes, under one random key of 32 bytes.
+    """Seals and opens texts, and makes keyed hashes, under one random key of 32 bytes."""
 
-    ``opens_unbound``: whether it opens what version 1 sealed.
-    """
-
-    def __init__(self, secret: bytes, *, opens_unbound: bool = False) -> None:
+    def __init__(self, secret: bytes) -> None:
         self._cipher = AESGCM(_derive(secret, b"seal"))
         self._mac = HMAC(_derive(secret, b"mac"), SHA256())
-        self.opens_unbound = opens_unbound
 
     def seal(self, text: str, place: Place) -> bytes:
         """Return ``text`` encrypted for ``place``; two sealings of one text differ."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return _BOUND + nonce + self._cipher.encrypt(nonce, text.encode(), str(place).encode())
+        return _VERSION + nonce + self._cipher.encrypt(nonce, text.encode(), str(place).encode())
 
-    def open(self, sealed: bytes, place: Place, *, allow_unbound: bool = False) -> str:
-        """Return the text; raise SealingError if the key, the place or the bytes do not match.
-
-        ``allow_unbound``: the caller has made sure that bytes of version 1 are where they belong.
-        """
+    def open(self, sealed: bytes, place: Place) -> str:
+        """Return the text; raise SealingError if the key, the place or the bytes do not match."""
         version, nonce, body = sealed[:1], sealed[1 : _NONCE_BYTES + 1], sealed[_NONCE_BYTES + 1 :]
-        bound_to = {_BOUND: str(place)}
-        if self.opens_unbound or allow_unbound:
-            bound_to[UNBOUND] = place.column
         try:
-            if version not in bound_to:
+            if version != _VERSION:
                 raise InvalidTag
-            return self._cipher.decrypt(nonce, body, bound_to[version].encode()).decode()
+            return self._cipher.decrypt(nonce, body, str(place).encode()).decode()
         except (InvalidTag, ValueError):
             raise SealingError(f"{place} cannot be opened: it was altered or moved") from None
 
@@ -98,29 +86,19 @@ class Keyring:
 
     def wrap_new(self, owner: str) -> bytes:
         """Return a fresh data key for this owner, wrapped by the primary key."""
-        return self._wrap(secrets.token_bytes(_KEY_BYTES), owner)
+        return self._fernets[self.primary].encrypt(secrets.token_bytes(_KEY_BYTES) + owner.encode())
 
-    def unwrap(
-        self, wrapped: bytes, wrapped_by: str, owner: str, *, allow_unbound: bool = False
-    ) -> DataKey:
+    def unwrap(self, wrapped: bytes, wrapped_by: str, owner: str) -> DataKey:
         """Return the data key of this owner.
 
         WrongKey if the key that wrapped it is not in the ring; SealingError if it is another
-        owner's, or bound to none and that is not allowed.
+        owner's.
         """
-        return _unwrapped(self._fernet(wrapped_by), wrapped, owner, allow_unbound)
+        return _unwrapped(self._fernet(wrapped_by), wrapped, owner)
 
     def rewrap(self, wrapped: bytes, wrapped_by: str) -> bytes:
         """Return the same data key, of the same owner, wrapped by the primary key."""
         return self._fernets[self.primary].encrypt(_decrypt(self._fernet(wrapped_by), wrapped))
-
-    def bind(self, wrapped: bytes, wrapped_by: str, owner: str) -> bytes:
-        """Return a data key that version 1 wrapped, bound to this owner."""
-        secret, _ = _split(_decrypt(self._fernet(wrapped_by), wrapped))
-        return self._wrap(secret, owner)
-
-    def _wrap(self, secret: bytes, owner: str) -> bytes:
-        return self._fernets[self.primary].encrypt(secret + owner.encode())
 
     def _fernet(self, fingerprint: str) -> Fernet:
         if fingerprint not in self._fernets:
@@ -141,27 +119,12 @@ def keyring() -> Keyring:
     return cast(Keyring, current_app.extensions["refine.keyring"])
 
 
-def is_unbound(sealed: bytes | None) -> bool:
-    """Whether version 1 sealed these bytes, so that they are bound to no row."""
-    return sealed is not None and sealed[:1] == UNBOUND
-
-
 @lru_cache(maxsize=1024)
-def _unwrapped(fernet: Fernet, wrapped: bytes, owner: str, allow_unbound: bool) -> DataKey:
-    secret, bound_to = _split(_decrypt(fernet, wrapped))
-    if bound_to or not allow_unbound:
-        _require_owner(bound_to, owner)
-    return DataKey(secret, opens_unbound=not bound_to)
-
-
-def _split(unwrapped: bytes) -> tuple[bytes, str]:
-    """Return the secret, and the owner to whom it is bound; empty in version 1."""
-    return unwrapped[:_KEY_BYTES], unwrapped[_KEY_BYTES:].decode()
-
-
-def _require_owner(bound_to: str, owner: str) -> None:
-    if bound_to != owner:
+def _unwrapped(fernet: Fernet, wrapped: bytes, owner: str) -> DataKey:
+    unwrapped = _decrypt(fernet, wrapped)
+    if unwrapped[_KEY_BYTES:] != owner.encode():
         raise SealingError(f"the wrapped data key does not belong to {owner}: it was moved")
+    return DataKey(unwrapped[:_KEY_BYTES])
 
 
 def _decrypt(fernet: Fernet, wrapped: bytes) -> bytes:

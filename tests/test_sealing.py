@@ -5,7 +5,6 @@ import hmac
 
 import pytest
 from cryptography.fernet import Fernet
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from flask import Flask
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import SealingError, WrongKey
-from refine.sealing import DataKey, Keyring, Place, is_unbound, keyring
+from refine.sealing import DataKey, Keyring, Place, keyring
 
 PLACE = Place("agent_memories.content", 7)
 CONTEXT = "agent_memories.content_hash"
@@ -57,25 +56,6 @@ def test_another_key_row_or_column_opens_nothing(key: DataKey, place: Place) -> 
 
     with pytest.raises(SealingError, match="altered or moved"):
         key.open(sealed, place)
-
-
-def sealed_by_version_1(text: str, column: str) -> bytes:
-    nonce = b"n" * 12
-    cipher = AESGCM(HKDF(SHA256(), length=32, salt=None, info=b"refine/seal").derive(b"k" * 32))
-    return b"\x01" + nonce + cipher.encrypt(nonce, text.encode(), column.encode())
-
-
-def test_text_sealed_by_version_1_opens_only_if_that_is_allowed() -> None:
-    sealed = sealed_by_version_1("a memory", PLACE.column)
-
-    assert is_unbound(sealed)
-    assert not is_unbound(KEY.seal("a memory", PLACE))
-    assert DataKey(b"k" * 32, opens_unbound=True).open(sealed, PLACE) == "a memory"
-    assert KEY.open(sealed, PLACE, allow_unbound=True) == "a memory"
-    with pytest.raises(SealingError):
-        KEY.open(sealed, PLACE)
-    with pytest.raises(SealingError):
-        KEY.open(sealed, PLACE._replace(column="agent_memories.extra"), allow_unbound=True)
 
 
 def test_every_altered_missing_or_added_byte_is_detected() -> None:
@@ -147,21 +127,7 @@ def test_a_wrapped_data_key_of_another_owner_is_refused() -> None:
 
     for other in ("agent 70", "agent ", "platform", ""):
         with pytest.raises(SealingError, match="it was moved"):
-            ring.unwrap(wrapped, ring.primary, other, allow_unbound=True)
-
-
-def test_a_data_key_of_version_1_opens_only_if_that_is_allowed_and_can_be_bound() -> None:
-    key = fresh()
-    ring, wrapped = Keyring([key]), Fernet(key).encrypt(b"k" * 32)
-
-    with pytest.raises(SealingError):
-        ring.unwrap(wrapped, ring.primary, OWNER)
-    assert ring.unwrap(wrapped, ring.primary, OWNER, allow_unbound=True).opens_unbound
-    bound = ring.bind(wrapped, ring.primary, OWNER)
-
-    opened = ring.unwrap(bound, ring.primary, OWNER)
-    assert not opened.opens_unbound
-    assert opened.mac("a memory", CONTEXT) == KEY.mac("a memory", CONTEXT)
+            ring.unwrap(wrapped, ring.primary, other)
 
 
 def test_new_data_keys_differ() -> None:
@@ -225,7 +191,7 @@ def test_a_fingerprint_does_not_reveal_its_key() -> None:
     assert fingerprint not in key
 
 
-ARGUMENTS = {"unwrap": (OWNER,), "rewrap": (), "bind": (OWNER,)}
+ARGUMENTS = {"unwrap": (OWNER,), "rewrap": ()}
 
 
 @pytest.mark.parametrize("verb", ARGUMENTS)

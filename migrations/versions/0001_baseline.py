@@ -102,7 +102,6 @@ CREATE TABLE agents (
   account_id bigint NOT NULL CONSTRAINT fk_agents_account_id_accounts REFERENCES accounts,
   data_key_id bigint NOT NULL CONSTRAINT uq_agents_data_key_id UNIQUE
     CONSTRAINT fk_agents_data_key_id_data_keys REFERENCES data_keys,
-  is_bound boolean DEFAULT false NOT NULL,
   name text NOT NULL,
   core_tokens bigint DEFAULT 0 NOT NULL,
   core_count integer DEFAULT 0 NOT NULL,
@@ -497,8 +496,7 @@ CREATE INDEX ix_audit_logs_memory_ids ON audit_logs USING gin ((jsonb_path_query
   '$.memories[*].id') || jsonb_path_query_array(data::jsonb, '$.ids[*]'))) WHERE mass_after IS NOT
   NULL OR action = 'memory_access_viewed';
 CREATE INDEX ix_audit_logs_permits ON audit_logs (transaction_id) WHERE action IN
-  ('memory_constitutional_toggle', 'memory_refinement_rollback', 'memory_restored',
-  'memories_resealed');
+  ('memory_constitutional_toggle', 'memory_refinement_rollback', 'memory_restored');
 CREATE INDEX ix_audit_logs_session_id ON audit_logs (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX ix_audit_logs_subject ON audit_logs (auditable_type, auditable_id)
   WHERE auditable_type <> 'AgentMemory';
@@ -570,7 +568,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT FROM audit_logs
     WHERE transaction_id = pg_current_xact_id() AND transaction_at = transaction_timestamp()
       AND agent_id = memory.agent_id AND action = permit
-      AND (action IN ('memory_refinement_rollback', 'memories_resealed')
+      AND (action = 'memory_refinement_rollback'
         OR auditable_type = 'AgentMemory' AND auditable_id = memory.id::text)
       AND (action <> 'memory_constitutional_toggle' OR data ->> 'constitutional' = 'false')) $$;
 
@@ -591,10 +589,6 @@ BEGIN
     OR is_unchanged AND NEW.constitutional AND NEW.discarded_at IS NULL
       AND is_recorded(OLD, 'memory_restored')
     OR is_recorded(OLD, 'memory_refinement_rollback')
-    OR to_jsonb(NEW) - ARRAY['content', 'extra', 'row_digest']
-        = to_jsonb(OLD) - ARRAY['content', 'extra', 'row_digest']
-      AND get_byte(OLD.content, 0) = 1 AND get_byte(NEW.content, 0) = 2
-      AND is_recorded(OLD, 'memories_resealed')
   ) THEN
     RETURN NEW;
   END IF;

@@ -13,9 +13,7 @@ from refine.cli.output import console
 from refine.errors import BeingUpgraded, InvalidValue
 from refine.extensions import safe_rollback
 from refine.models import WrappedKey, schema_version
-from refine.models.resealing import reseal_everything, unbound_agents
 from refine.models.upgrading import add_all_missing_digests
-from refine.rules.quantities import plural
 
 
 def upgrade_database() -> None:
@@ -37,12 +35,6 @@ def _upgrade_database() -> None:
     upgrade()
     database_roles.renew()
     _show_progress("adding row digests", add_all_missing_digests())
-    if unbound := unbound_agents():
-        agents = plural(unbound, "agent")
-        console.print(f"re-sealing the texts of {agents}; new processes may run meanwhile")
-        _show_progress("re-sealing rows", reseal_everything())
-    if left := unbound_agents():
-        console.print(f"{plural(left, 'agent')} not re-sealed; `refine audit verify` says why")
 
 
 def _show_progress(what: str, steps: Iterable[int]) -> None:

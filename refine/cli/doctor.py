@@ -108,7 +108,6 @@ def _checks(app: Flask) -> Iterator[health.Check]:
     yield from found
     if all(check.is_ok for check in found):
         yield health.older_keys_check()
-        yield health.binding_check()
         yield health.schedule_check()
         yield health.queue_check()
         yield health.clock_check()

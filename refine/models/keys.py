@@ -103,7 +103,7 @@ class WrappedKey(Base):
         """Return the platform's key, opened; looked up once for each database session."""
         kept = db.session().info
         if _PLATFORM_KEY not in kept:
-            kept[_PLATFORM_KEY] = cls.platform().open(_PLATFORM, allow_unbound=True)
+            kept[_PLATFORM_KEY] = cls.platform().open(_PLATFORM)
         return cast(DataKey, kept[_PLATFORM_KEY])
 
     @classmethod
@@ -161,26 +161,11 @@ class WrappedKey(Base):
         is_other = or_(cls.wrapped_by < primary, cls.wrapped_by > primary)
         return and_(is_other, cls.wrapped.is_not(None))
 
-    def open(self, owner: str, *, allow_unbound: bool = False) -> DataKey:
-        """Return the key, ready to use; Erased, or SealingError if it is another's.
-
-        ``allow_unbound``: whether a key that version 1 wrapped will do, which names no owner.
-        """
+    def open(self, owner: str) -> DataKey:
+        """Return the key, ready to use; Erased, or SealingError if it is another's."""
         if self.wrapped is None:
             raise Erased("the data key was destroyed: everything it sealed is erased for good")
-        return keyring().unwrap(self.wrapped, self.wrapped_by, owner, allow_unbound=allow_unbound)
-
-    def bind(self, owner: str) -> None:
-        """Bind a key that version 1 wrapped to its owner; a destroyed one stays as it is."""
-        if self.wrapped is not None and self.open(owner, allow_unbound=True).opens_unbound:
-            ring = keyring()
-            self.wrapped = ring.bind(self.wrapped, self.wrapped_by, owner)
-            self.wrapped_by = ring.primary
-
-    @classmethod
-    def bind_platform(cls) -> None:
-        """Bind the platform's key."""
-        cls.platform().bind(_PLATFORM)
+        return keyring().unwrap(self.wrapped, self.wrapped_by, owner)
 
 
 @cache

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,6 @@ from refine.settings import Settings
 from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
-from tests.version_1 import forget_binding, sealing_as_version_1
 
 NEW = Fernet.generate_key().decode()
 
@@ -609,60 +608,6 @@ def test_a_restored_database_is_guarded_usable_and_verifiable(
     db.session.commit()
     sql.tamper("UPDATE audit_logs SET user_id = 7 WHERE sequence = 9")
     assert "record 9 (id " in problem(run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"]))
-
-
-# -- upgrades -------------------------------------------------------------------------------------
-
-
-def test_an_upgrade_says_how_many_agents_it_could_not_reseal(ledger: Agent, run: Run) -> None:
-    factories.agent("another's memory")
-    db.session.commit()
-    sql.rewrite("UPDATE agents SET is_bound = false")
-    sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {ledger.id}")
-
-    first, second = run("db", "upgrade"), run("db", "upgrade")
-
-    left = "1 agent not re-sealed; `refine audit verify` says why"
-    assert "re-sealing the texts of 2 agents;" in first.stdout
-    assert "re-sealing the texts of 1 agent;" in second.stdout
-    assert left in first.stdout
-    assert left in second.stdout
-
-
-def of_version_1() -> Agent:
-    """An agent whose content names no row, and whose keys name no owner."""
-    with sealing_as_version_1():
-        agent = factories.agent(*(factories.text_of(25) for _ in range(14)))
-        db.session.commit()
-    forget_binding()
-    return agent
-
-
-@pytest.mark.parametrize("an_agent", [of_version_1])
-def test_a_session_goes_on_over_an_upgrade_and_everything_verifies(
-    app: Flask, run: Run, an_agent: Callable[[], Agent]
-) -> None:
-    agent = an_agent()
-    with sealing_as_version_1():
-        session = RefinementSession.start(agent)
-        ids = list(db.session.scalars(db.select(AgentMemory.id).order_by(AgentMemory.id)))
-        editing.delete(session, ids[0])
-        db.session.commit()
-    forget_binding()
-
-    upgraded = run("db", "upgrade")
-    during = run("audit", "verify")
-    db.session.expire_all()
-    editing.update(session, ids[1], factories.text_of(24))
-    editing.complete(session, "Done.")
-    db.session.commit()
-    after = run("audit", "verify")
-    time_machine.undo(session, through="dashboard")
-    db.session.commit()
-
-    for done in (upgraded, during, after, run("audit", "verify")):
-        assert (done.returncode, done.stderr) == (0, "")
-    assert session.mutation_count == 2
 
 
 # -- a database that takes no writes --------------------------------------------------------------

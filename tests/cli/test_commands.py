@@ -382,7 +382,6 @@ def test_doctor_finds_nothing_to_fix(healthy: dict[str, str], redis: Redis) -> N
         ["ok", "keys"],
         ["ok", "redis"],
         ["ok", "rotation"],
-        ["ok", "sealing"],
         ["ok", "schedule"],
         ["ok", "queue"],
         ["ok", "clock"],

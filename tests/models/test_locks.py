@@ -135,7 +135,6 @@ NEEDS_AGENT = {
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
     "AccessGrant.end_all_of": lambda w: AccessGrant.end_all_of(w.user, by=None),
     "AccessGrant.allow_asking_again": lambda w: w.failed_grant.allow_asking_again(),
-    "Agent.bind": lambda w: w.agent.bind(),
     "Agent.erase": lambda w: w.agent.erase(),
     "AccessGrant.add_closing_note": lambda w: w.failed_grant.add_closing_note(
         "note", user=w.closer

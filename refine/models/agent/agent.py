@@ -59,7 +59,6 @@ class Agent(Configurable, Base):
         "id",
         "account_id",
         "data_key_id",
-        "is_bound",
         "name",
         "model_id",
         "sealed_system_prompt",
@@ -77,7 +76,6 @@ class Agent(Configurable, Base):
     def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
         # id and key come first: they are needed to seal the prompts among the fields
         self.wrapped_key = WrappedKey.for_agent(row_id(self))
-        self.is_bound = True
         super().__init__(account=account, name=name, model_id=model_id, **fields)
 
     @classmethod

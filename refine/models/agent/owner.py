@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import ForeignKey, Select, literal, select
+from sqlalchemy import ForeignKey, Select
 from sqlalchemy.orm import (
     Mapped,
     declared_attr,
@@ -22,15 +22,12 @@ from refine.models.agent.figures import Figures
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain
 from refine.models.audit.chain import Actor
-from refine.models.columns import BigId, BoolFalse, Name
+from refine.models.columns import BigId, Name
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Ledger
 from refine.models.people import Account, recording
-from refine.models.people.recording import is_recorded
 from refine.models.unrecorded import ChainOwner
 from refine.sealing import DataKey
-
-_BOUND = "agent_bound"
 
 ERASED = "the agent was erased"
 
@@ -57,8 +54,6 @@ class LedgerOwner(Figures, Attested):
     id: Mapped[BigId]
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     data_key_id: Mapped[int] = mapped_column(ForeignKey("data_keys.id"), unique=True)
-    # whether all that is sealed is bound to its place, and the key to this agent
-    is_bound: Mapped[BoolFalse]
     name: Mapped[Name]
 
     @declared_attr
@@ -84,25 +79,7 @@ class LedgerOwner(Figures, Attested):
         """
         holder = _holder.get()
         self.require_genuine(id=self.id if holder is None else holder)
-        owner = key_owner_name(self.id)
-        return self.wrapped_key.open(owner, allow_unbound=self._awaits_binding())
-
-    def _awaits_binding(self) -> bool:
-        """Tell whether an upgrade still has to bind the key, whatever older rows say."""
-        if self.is_bound or not WrappedKey.platform_key().opens_unbound:
-            return False
-        return not db.session.scalar(select(is_recorded("Agent", literal(self.id), _BOUND)))
-
-    def bind(self) -> None:
-        """Bind the key to this agent: from now on, only what is bound to its place opens.
-
-        Recorded as ``agent_bound``: older versions of its row and of keys that are put back do not
-        change that.
-        """
-        self.lock()
-        self.wrapped_key.bind(key_owner_name(self.id))
-        self.is_bound = True
-        self.record(_BOUND, subject=("Agent", self.id))
+        return self.wrapped_key.open(key_owner_name(self.id))
 
     @property
     def is_erased(self) -> bool:

@@ -71,8 +71,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
     ),
     "maintenance": (
         "keys_rotated",
-        "agent_bound",
-        "memories_resealed",
         "row_updated",
         "rows_attested",
         "rows_pruned",

@@ -58,7 +58,7 @@ from refine.models.audit.linking import (
 from refine.models.columns import DigestChange, next_ids, place_of
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import unrecorded_updates
-from refine.sealing import DataKey, is_unbound
+from refine.sealing import DataKey
 
 RECORD_IDS = Sequence("audit_logs_id_seq")
 
@@ -138,7 +138,7 @@ class AuditLog(Base):
             "transaction_id",
             postgresql_where=text(
                 "action IN ('memory_constitutional_toggle', 'memory_refinement_rollback', "
-                "'memory_restored', 'memories_resealed')"
+                "'memory_restored')"
             ),
         ),
     )
@@ -231,9 +231,7 @@ class AuditLog(Base):
 
     def sealed_under(self, key: DataKey) -> dict[str, Any]:
         """Return ``sealed`` of a record that has it; ``key`` is that of the chain."""
-        is_in_place = is_unbound(self.sealed_text) and self.is_linked()
-        place = place_of(self, "sealed")
-        opened = key.open(self.sealed_text or b"", place, allow_unbound=is_in_place)
+        opened = key.open(self.sealed_text or b"", place_of(self, "sealed"))
         contents: dict[str, Any] = json.loads(opened)
         return contents
 

@@ -261,9 +261,6 @@ class HeldSession:
 
 
 def _held_agent(values: dict[str, Any], key: WrappedKey) -> HeldAgent:
-    if values["is_bound"]:
-        opened = key.open(key_owner_name(values["id"]))
-    else:  # an upgrade still has to bind it
-        opened = db.session.get_one(Agent, values["id"], populate_existing=True).data_key()
     names = ("id", "account_id", "core_tokens", "ledger_version")
+    opened = key.open(key_owner_name(values["id"]))
     return HeldAgent(**{name: values[name] for name in names}, key=opened)
