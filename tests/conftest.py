@@ -20,7 +20,6 @@ from sqlalchemy.exc import OperationalError
 from refine import create_app
 from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
-from refine.models.upgrading import add_all_missing_digests
 from refine.rules.prices import parse_price_file
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
@@ -123,12 +122,6 @@ def app(migrated_app: Flask) -> Iterator[Flask]:
     """The application, with its context pushed and an empty database."""
     with emptied(migrated_app):
         yield migrated_app
-
-
-@pytest.fixture
-def installed(app: Flask) -> None:
-    """What `refine db upgrade` records in an empty database; ask for it before anything else."""
-    list(add_all_missing_digests())
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_every_record_takes_the_way_that_adds_where_its_user_is() -> None:
         if "AuditLog.record(" in file.read_text()
     ]
 
-    of_no_user = {"models/audit/verification.py", "models/audit/record.py", "models/upgrading.py"}
+    of_no_user = {"models/audit/verification.py", "models/audit/record.py"}
     assert set(direct) - of_no_user == {"models/people/recording.py"}
 
 

@@ -1,11 +1,9 @@
 """Migrations, and the role that the application runs as."""
 
 import sys
-from collections.abc import Iterable
 
 import click
 from flask_migrate import upgrade
-from rich.progress import Progress
 
 from refine import database_roles
 from refine.cli.context import application
@@ -13,11 +11,10 @@ from refine.cli.output import console
 from refine.errors import BeingUpgraded, InvalidValue
 from refine.extensions import safe_rollback
 from refine.models import WrappedKey, schema_version
-from refine.models.upgrading import add_all_missing_digests
 
 
 def upgrade_database() -> None:
-    """Apply all migrations, give the running roles their privileges, and do what needs the keys.
+    """Apply all migrations, and give the running roles their privileges.
 
     BeingUpgraded if the database is for another version of Refine.
     """
@@ -28,24 +25,8 @@ def upgrade_database() -> None:
                 raise BeingUpgraded(schema_version.problem())
             WrappedKey.check_keyring()
             safe_rollback()
-        _upgrade_database()
-
-
-def _upgrade_database() -> None:
-    upgrade()
-    database_roles.renew()
-    _show_progress("adding row digests", add_all_missing_digests())
-
-
-def _show_progress(what: str, steps: Iterable[int]) -> None:
-    """Carry the steps out; each yields how many rows are done so far."""
-    done = 0
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task(what, total=None)
-        for done in steps:
-            shown.update(task, description=f"{what}: {done:,}")
-    if done:
-        console.print(f"{what}: {done:,}")
+        upgrade()
+        database_roles.renew()
 
 
 @click.group()

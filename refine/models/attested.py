@@ -58,8 +58,6 @@ class Attested:
     later_digest_columns: ClassVar[tuple[str, ...]] = ()
     # The statuses in which it changes too often for records to keep its digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()
-    # The attributes that are keyed hashes of secrets.
-    hashes: ClassVar[tuple[str, ...]] = ()
     id: Any
     status: Any
     __tablename__: str
@@ -191,12 +189,7 @@ def signed(kind: type[Attested], values: Mapping[str, Any], **changed: Any) -> d
 
 def keyed_hash(secret: str, context: str) -> str:
     """Return the keyed hash under which a random secret is stored and looked up."""
-    return keyed_hash_of(hash_of(secret), context)
-
-
-def keyed_hash_of(hashed: str, context: str) -> str:
-    """Return ``keyed_hash`` of a secret when only its plain hash is known."""
-    return WrappedKey.platform_key().mac(hashed, context)
+    return WrappedKey.platform_key().mac(hash_of(secret), context)
 
 
 def plain_rows(kind: type[Attested], *columns: Any) -> Select[Any]:

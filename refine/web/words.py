@@ -122,7 +122,6 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
     "agent_erased": "agent erased",
     "row_updated": "row updated",
-    "rows_attested": "row digests added",
     "rows_pruned": "expired sign-ins or links deleted",
     "verification_failed": "verification failed",
     "verification_seen": "verification alarm acknowledged",

@@ -283,7 +283,7 @@ def test_verify_accepts_records_after_the_anchor(recorded: Agent, anchor: Path, 
 
 
 def test_only_the_anchor_detects_a_tail_that_was_cut_or_replaced(
-    installed: None, recorded: Agent, older_head: Head, anchor: Path, run: Run
+    app: Flask, recorded: Agent, older_head: Head, anchor: Path, run: Run
 ) -> None:
     cut(recorded, older_head)
     against_cut = run("audit", "verify", "--anchor", anchor)

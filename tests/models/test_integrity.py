@@ -13,7 +13,7 @@ from sqlalchemy import select
 from refine.errors import RowAltered, SealingError
 from refine.extensions import canonical_json, db
 from refine.models import AgentMemory, ChainHead, WrappedKey
-from refine.models.integrity import verify_all
+from refine.models.integrity import note_verified, verify_all
 from refine.refinement import time_machine
 from refine.sealing import DataKey
 from tests import editing, factories, sql
@@ -422,3 +422,16 @@ def test_a_record_that_was_made_to_fit_a_changed_memory_is_found(agent):
     )
 
     assert problems() == [altered(7, record.id)]
+
+
+def test_a_new_database_verifies_again_and_again(app):
+    factories.agent("a memory").record("agent_created")
+    db.session.commit()
+
+    for _ in range(2):
+        db.session.rollback()
+        found = list(verify_all())
+        assert [each.problem for each in found] == [None]
+        for each in found:
+            note_verified(each)
+        db.session.commit()

@@ -1,6 +1,7 @@
 """Older versions of rows, put back with their digests by somebody who can write to the database."""
 
 import pytest
+from flask import Flask
 from sqlalchemy import select
 
 from refine.errors import RowAltered
@@ -12,7 +13,7 @@ from tests.factories import text_of
 
 
 @pytest.fixture
-def agent(installed: None) -> Agent:
+def agent(app: Flask) -> Agent:
     return factories.agent(*(text_of(25) for _ in range(20)), system_prompt="You are Ada.")
 
 

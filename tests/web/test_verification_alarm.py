@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from flask import Flask
 from sqlalchemy import select
 
 from refine.extensions import db
@@ -19,7 +20,7 @@ ACKNOWLEDGE = "Acknowledge"
 
 
 @pytest.fixture
-def agent(installed: None, dashboard: Browser) -> Agent:
+def agent(app: Flask, dashboard: Browser) -> Agent:
     """An agent with a memory, in a database that is a day old."""
     WrappedKey.platform().created_at = datetime.now(UTC) - DAY
     agent = factories.agent()

@@ -5,7 +5,7 @@ records are fillers: their digests and hashes are not genuine. All other rows ar
 what nobody opens.
 """
 
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text, update
 
 from refine.extensions import db
 from refine.models import (
@@ -17,8 +17,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.attested import Attested
-from refine.models.upgrading import add_missing_digests
+from refine.models.attested import Attested, attested_columns, plain_digest, plain_rows
 
 SESSIONS_EACH = 5
 TASKS_EACH = 5
@@ -157,6 +156,17 @@ def _add_digests(kind: type[Attested]) -> None:
         with db.engine.begin() as connection:
             if not add_missing_digests(connection, kind, _DIGESTS_AT_ONCE):
                 return
+
+
+def add_missing_digests(connection: Connection, kind: type[Attested], limit: int) -> int:
+    """Add digests to the next rows without one; return how many."""
+    columns = attested_columns(kind)
+    without = plain_rows(kind).where(columns["row_digest"].is_(None)).order_by(columns["id"])
+    rows = connection.execute(without.limit(limit)).all()
+    for row in rows:
+        changed = update(kind).where(columns["id"] == row.id)
+        connection.execute(changed.values(row_digest=plain_digest(kind, row)))
+    return len(rows)
 
 
 def _advance_heads(after: int, records_each: int) -> None:

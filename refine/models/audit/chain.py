@@ -169,8 +169,7 @@ class ChainHead(HeadValues, Base):
     def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
         """Add the head of a new owner's chain, without records; nothing if there is one.
 
-        The platform's chain begins with the first of all. RowAltered if others exist without it,
-        or with one that is not signed: no chain may begin after an interrupted upgrade.
+        The platform's chain begins with the first of all. RowAltered if others exist without it.
         """
         executor = executor if executor is not None else db.session
         if owner != PLATFORM_OWNER:
@@ -184,11 +183,10 @@ class ChainHead(HeadValues, Base):
     @classmethod
     def _require_platform(cls, executor: _Executor) -> None:
         is_platform = and_(cls.account_id.is_(None), cls.agent_id.is_(None))
-        heads = select(is_platform, cls.digest.is_not(None)).order_by(is_platform.desc()).limit(1)
-        first = executor.execute(heads).one_or_none()
-        if first is None:
+        has_platform = executor.scalar(select(func.bool_or(is_platform)))
+        if has_platform is None:
             cls.begin(PLATFORM_OWNER, executor)
-        elif first != (True, True):
+        elif not has_platform:
             raise RowAltered("the audit chain of platform")
 
     @classmethod

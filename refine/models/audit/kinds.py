@@ -72,7 +72,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "maintenance": (
         "keys_rotated",
         "row_updated",
-        "rows_attested",
         "rows_pruned",
         "verification_seen",
     ),

@@ -72,7 +72,6 @@ class ApiToken(Attested, Base):
         "expires_at",
         "revoked_at",
     )
-    hashes = ("token_hash",)
 
     @property
     def chain_owner(self) -> ChainOwner:

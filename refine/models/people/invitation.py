@@ -42,7 +42,6 @@ class Invitation(Attested, Base):
         "used_at",
         "issued_by_id",
     )
-    hashes = ("secret_hash",)
 
     @property
     def chain_owner(self) -> ChainOwner:

@@ -48,7 +48,6 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
 
     digest_columns = ("id", "user_id", "secret_hash", "created_at", "confirmed_at", "ended_at")
-    hashes = ("secret_hash",)
 
     @property
     def chain_owner(self) -> ChainOwner | None:

@@ -4,6 +4,8 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
+from flask import Flask
+
 from refine.extensions import db
 from refine.jobs.verifying import verify_slice
 from refine.models import Agent, ApiToken, WrappedKey
@@ -73,9 +75,7 @@ def test_a_leaked_token_is_revoked(at_work: Visitor, wren: Agent) -> None:
     assert not ApiToken.of_secret(secret).is_valid
 
 
-def test_a_forged_row_is_named_and_acknowledged(
-    at_work: Visitor, wren: Agent, installed: None
-) -> None:
+def test_a_forged_row_is_named_and_acknowledged(at_work: Visitor, wren: Agent, app: Flask) -> None:
     WrappedKey.platform().created_at = datetime.now(UTC) - timedelta(days=1)
     db.session.commit()
     sql.tamper(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {wren.id}")
