@@ -53,9 +53,6 @@ class Attested:
 
     # The attributes that the digest covers, the primary key among them.
     digest_columns: ClassVar[tuple[str, ...]]
-    # Those of them that later versions added: left out while NULL or 0, so that digests of earlier
-    # versions match.
-    later_digest_columns: ClassVar[tuple[str, ...]] = ()
     # The statuses in which it changes too often for records to keep its digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()
     id: Any
@@ -209,24 +206,19 @@ def plain_digest(kind: type[Attested], row: Row[Any]) -> str:
 def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
     columns = {
         name: value if type(value) in _JSON and scale is None else _as_stored(value, scale)
-        for name, scale, is_later in _covered(cast(Any, kind))
-        if (value := values[name]) or not is_later
+        for name, scale in _covered(cast(Any, kind))
+        for value in (values[name],)
     }
     text = columns_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)
 
 
 @cache
-def _covered(kind: Any) -> list[tuple[str, int | None, bool]]:
-    """Each attribute that the digest covers, its decimals, and whether a later version added it."""
+def _covered(kind: Any) -> list[tuple[str, int | None]]:
+    """Each attribute that the digest covers, and its decimals."""
     types = {name: _column(kind, name).type for name in kind.digest_columns}
     return [
-        (
-            name,
-            type_.scale if isinstance(type_, Numeric) else None,
-            name in kind.later_digest_columns,
-        )
-        for name, type_ in types.items()
+        (name, type_.scale if isinstance(type_, Numeric) else None) for name, type_ in types.items()
     ]
 
 

@@ -115,7 +115,6 @@ class Verification(Attested, Base):
     # whether it continued where chains were verified before
     goes_on: Mapped[BoolFalse]
 
-    later_digest_columns = ("goes_on",)
     digest_columns = (
         "id",
         "begun_by",
@@ -129,7 +128,7 @@ class Verification(Attested, Base):
         "first_problem",
         "seen_at",
         "seen_by_id",
-        *later_digest_columns,
+        "goes_on",
     )
 
     @classmethod

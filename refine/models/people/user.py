@@ -84,7 +84,6 @@ class User(Attested, Base):
     # from where they use the dashboard: records of their actions say so
     client: Client = NO_CLIENT
 
-    later_digest_columns = ("time_zone",)
     digest_columns = (
         "id",
         "account_id",
@@ -95,7 +94,7 @@ class User(Attested, Base):
         "site_admin",
         "active",
         "created_at",
-        *later_digest_columns,
+        "time_zone",
     )
 
     @property

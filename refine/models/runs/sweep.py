@@ -76,14 +76,15 @@ class Sweep(Attested, Base):
     account: Mapped[Account] = relationship()
     user: Mapped[User] = relationship()
 
-    later_digest_columns = ("work", "value", "agent_ids")
     digest_columns = (
         "id",
         "account_id",
         "user_id",
         "created_at",
         "ended_at",
-        *later_digest_columns,
+        "work",
+        "value",
+        "agent_ids",
     )
 
     @property

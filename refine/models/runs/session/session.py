@@ -104,14 +104,6 @@ class RefinementSession(SessionEnding, Base):
         errors_index("refinement_sessions"),
     )
 
-    later_digest_columns = (
-        "details_lost",
-        "unpriced_calls",
-        "answered_model_id",
-        "shown_memories",
-        "seen_at",
-        "seen_by_id",
-    )
     # its figures decide what it may still remove and, once it has ended, what later sessions may
     digest_columns = (
         "id",
@@ -138,7 +130,15 @@ class RefinementSession(SessionEnding, Base):
         "undone_at",
         "undone_by_id",
         "undone_through",
-        *later_digest_columns,
+        "details_lost",
+        "unpriced_calls",
+        "answered_model_id",
+        "shown_memories",
+        "seen_at",
+        "seen_by_id",
+        "redone_at",
+        "redone_by_id",
+        "redone_through",
     )
     # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
