@@ -206,7 +206,6 @@ CREATE TABLE api_tokens (
   token_hash text NOT NULL CONSTRAINT uq_api_tokens_token_hash UNIQUE,
   hint text NOT NULL,
   created_at timestamptz DEFAULT now() NOT NULL,
-  created_by_id bigint CONSTRAINT fk_api_tokens_created_by_id_users REFERENCES users,
   minted_by_id bigint CONSTRAINT fk_api_tokens_minted_by_id_api_tokens REFERENCES api_tokens,
   expires_at timestamptz,
   last_used_at timestamptz,

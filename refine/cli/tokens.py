@@ -15,9 +15,7 @@ from refine.models import Account, Agent, ApiToken
 
 
 def _creator(token: ApiToken) -> str:
-    if token.minted_by is not None:
-        return f"{token.minted_by.hint}…"
-    return token.created_by.email if token.created_by is not None else "command line"
+    return f"{token.minted_by.hint}…" if token.minted_by is not None else "command line"
 
 
 def _state(token: ApiToken) -> str:
@@ -98,8 +96,7 @@ def token_list(narrowing: Narrowing, limit: int, as_json: bool) -> None:
     """
     with application("token list"):
         tokens = select(ApiToken).options(
-            *(joinedload(each) for each in (ApiToken.agent, ApiToken.account)),
-            *(joinedload(each) for each in (ApiToken.created_by, ApiToken.minted_by)),
+            *(joinedload(each) for each in (ApiToken.agent, ApiToken.account, ApiToken.minted_by))
         )
         tokens = tokens.where(
             *narrowing.conditions(ApiToken.account_id, ApiToken.agent_id, ApiToken.created_at)

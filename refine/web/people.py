@@ -8,7 +8,7 @@ from sqlalchemy.orm import joinedload
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import as_sentence, status_of
-from refine.models import AccessGrant, ApiToken, Invitation, SignIn, User
+from refine.models import AccessGrant, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
@@ -85,7 +85,6 @@ def update(user_id: int) -> ResponseReturnValue:
             Invitation.end_issued_by(user)
         if not user.active:
             Invitation.end_all_of(user)
-            ApiToken.revoke_created_by(user, by=scope.user())
         if not user.active or fields.get("role") == "admin":
             SignIn.end_all_of(user)  # a copied cookie does not rise with its user
         user.record("user_updated", by=scope.user(), data=_stored(user))

@@ -18,8 +18,7 @@ pages = Blueprint("tokens", __name__)
 def listing() -> str:
     query = (
         select(ApiToken)
-        .options(joinedload(ApiToken.agent), joinedload(ApiToken.created_by))
-        .options(joinedload(ApiToken.minted_by))
+        .options(joinedload(ApiToken.agent), joinedload(ApiToken.minted_by))
         .where(scope.owns(ApiToken.account_id))
         .order_by(ApiToken.id.desc())
     )

@@ -123,19 +123,6 @@ def test_revoking_a_platform_token_ends_what_it_minted(
     assert not minted.is_valid
 
 
-def test_deactivating_a_user_revokes_what_they_once_minted_in_the_dashboard(
-    dashboard: Browser, admin: User, token: ApiToken
-) -> None:
-    colleague = person(account=admin.account)
-    token.created_by = colleague
-    db.session.commit()
-
-    dashboard.submit(f"/users/{colleague.id}", {"active": "0"})
-
-    db.session.refresh(token)
-    assert not token.is_valid
-
-
 def test_last_use_and_expiry_are_shown(dashboard: Browser, admin: User, token: ApiToken) -> None:
     expired, _ = ApiToken.mint(account=admin.account, expires_at=clock.now() - timedelta(minutes=1))
     token.last_used_at = clock.now().replace(year=2025, month=1, day=2)

@@ -43,8 +43,6 @@ class ApiToken(Attested, Base):
     token_hash: Mapped[str] = mapped_column(Text, unique=True)
     hint: Mapped[str] = mapped_column(Text)
     created_at: Mapped[Created]
-    # only of tokens that an earlier version let users of the dashboard mint
-    created_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     minted_by_id: Mapped[int | None] = mapped_column(ForeignKey("api_tokens.id"), index=True)
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
@@ -52,7 +50,6 @@ class ApiToken(Attested, Base):
 
     account: Mapped[Account] = relationship()
     agent: Mapped[Agent | None] = relationship()
-    created_by: Mapped[User | None] = relationship()
     minted_by: Mapped["ApiToken | None"] = relationship(remote_side="ApiToken.id")
 
     # whether a record told of that when the row was loaded
@@ -67,7 +64,6 @@ class ApiToken(Attested, Base):
         "token_hash",
         "hint",
         "created_at",
-        "created_by_id",
         "minted_by_id",
         "expires_at",
         "revoked_at",
@@ -202,13 +198,6 @@ class ApiToken(Attested, Base):
             if self.is_genuine:
                 self.revoked_at = clock.now()
             self._record("token_revoked", user, by)
-
-    @classmethod
-    def revoke_created_by(cls, user: User, *, by: User) -> None:
-        """Revoke what an earlier version let this user mint in the dashboard."""
-        created = select(cls).where(cls.created_by_id == user.id, cls.revoked_at.is_(None))
-        for token in db.session.scalars(created.order_by(cls.id)).all():
-            token.revoke(by)
 
     # -- verbs of a platform token --------------------------------------------------------------
 

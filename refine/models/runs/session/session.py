@@ -136,9 +136,6 @@ class RefinementSession(SessionEnding, Base):
         "shown_memories",
         "seen_at",
         "seen_by_id",
-        "redone_at",
-        "redone_by_id",
-        "redone_through",
     )
     # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
