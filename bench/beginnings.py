@@ -36,7 +36,7 @@ _RECORDS = (
     "COPY bench_records (chain_id, sequence, account_id, agent_id, action, auditable_type, "
     "auditable_id, data, sealed, created_at, hash) FROM STDIN"
 )
-_DATA = '{"image_version":2,"memories":[],"operation":"dedup","filler":"%s"}' % ("x" * 320)
+_DATA = '{"image_version":1,"memories":[],"operation":"dedup","filler":"%s"}' % ("x" * 320)
 
 
 class Unexpected(Exception):

@@ -11,7 +11,7 @@ INSERT INTO audit_logs (chain_id, sequence, account_id, agent_id, action, audita
   auditable_id, data, sealed, created_at, hash)
 VALUES (%s, %s, %s, %s, 'memory_refinement_update', 'AgentMemory', %s, %s, %s, now(), %s)
 """
-_DATA = '{"image_version":2,"memories":[],"operation":"update","filler":"%s"}' % ("x" * 320)
+_DATA = '{"image_version":1,"memories":[],"operation":"update","filler":"%s"}' % ("x" * 320)
 _SEALED = b"\x02" * 300
 
 

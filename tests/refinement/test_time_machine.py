@@ -24,7 +24,7 @@ from refine.models.runs.session.duplicates import remove_duplicates
 from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
-from tests import editing, factories, images_of_version_1, sql
+from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import eventually
 from tests.factories import EDITS, text_of
@@ -1108,7 +1108,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
         "by": "dashboard",
         "and_after": False,
         "undone_sessions": [str(session.id)],
-        "image_version": 2,
+        "image_version": 1,
         "mass_before": 317,
         "mass_after": 350,
         "memories_before": 11,
@@ -1139,20 +1139,6 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
     )
     assert "canary" not in str(record.data)
     assert "canary" in str(record.sealed)
-
-
-def test_a_session_recorded_by_version_1_is_undone_the_same(agent: Agent) -> None:
-    before = rows(agent)
-    session = refined(agent, does_everything)
-    for record in factories.records(agent):
-        if "image_version" in record.data:
-            images_of_version_1.store(record)
-    db.session.expire_all()
-
-    undo(session)
-    db.session.commit()
-
-    assert among(rows(agent), before) == before
 
 
 def test_the_record_leaves_out_unchanged_memories(agent: Agent) -> None:

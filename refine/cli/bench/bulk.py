@@ -69,7 +69,7 @@ SELECT chain_heads.id, n, agents.account_id, agents.id,
       'memory_refinement_delete', 'refinement_queued', 'memory_refinement_complete'])[1 + n % 7]
   END,
   'AgentMemory', (agents.id * 10 + n % 10)::text,
-  json_build_object('image_version', 2, 'mass_after', 380, 'memories', json_build_array()),
+  json_build_object('image_version', 1, 'mass_after', 380, 'memories', json_build_array()),
   now() - interval '2 years' * (1 - (n - random()) / :each), md5(n::text) || md5(agents.id::text)
 FROM agents JOIN chain_heads ON chain_heads.agent_id = agents.id,
   generate_series(1, :each) AS n

@@ -83,7 +83,6 @@ class StoredRecord(NamedTuple):
     created_at: datetime
     data: str
     sealed_text: bytes | None
-    # records of earlier versions have none
     rows: str | None
     hash: str
 

@@ -6,8 +6,7 @@ type, flag, tags, original date, and whether it is discarded; a keyed digest of 
 whether a memory is still as a session showed it, or as a record left it.
 
 A record stores nothing twice: ``after`` holds what differs from ``before``, unset fields are left
-out, and a memory was recorded when it was created unless another time is given. Version 1
-stored all of it, and is read in the same way.
+out, and a memory was recorded when it was created unless another time is given.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +20,7 @@ from refine.models.columns import DigestChange
 from refine.models.ledger.kept import is_kept_core
 from refine.sealing import DataKey
 
-IMAGE_VERSION = 2
+IMAGE_VERSION = 1
 
 STATE_FIELDS = ("content", "memory_type", "constitutional", "tags", "created_at")
 
@@ -39,8 +38,6 @@ _UNSET: Image = {
 _UNSET_CONTENTS: Image = {"extra": None}
 _UNSET_FIELDS = {**_UNSET, **_UNSET_CONTENTS}
 _SEALED_FIELDS = ("content", "extra")
-# Fields of a stored image that a memory's own does not have: the last two in version 1.
-_ONLY_STORED = frozenset({"digest", "content_hash", "agent_id"})
 
 
 @dataclass(frozen=True)
@@ -177,9 +174,7 @@ def _whole(memory: Mapping[str, Any], implied: Image) -> dict[str, Any]:
 
 
 def _joined(public: Image, contents: Image) -> Image:
-    return {
-        field: value for field, value in {**public, **contents}.items() if field not in _ONLY_STORED
-    }
+    return {field: value for field, value in {**public, **contents}.items() if field != "digest"}
 
 
 def is_kept(image: Image) -> bool:

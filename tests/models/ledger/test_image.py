@@ -15,7 +15,7 @@ from refine.models.ledger.image import (
     state_digest,
 )
 from refine.sealing import DataKey
-from tests import factories, images_of_version_1
+from tests import factories
 
 KEY = DataKey(b"k" * 32)
 CREATED, LATER = "2026-01-02T03:04:05.000006+00:00", "2026-02-03T04:05:06.000007+00:00"
@@ -59,14 +59,6 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_changes_are_read_as_they_were_recorded(change: Change) -> None:
     assert changes_in(*recorded([change], KEY)) == [change]
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_changes_recorded_by_version_1_are_read_the_same(change: Change) -> None:
-    data, sealed = images_of_version_1.recorded([change], KEY)
-
-    assert changes_in(data, sealed) == [change]
-    assert recorded_digests(data) == recorded_digests(recorded([change], KEY)[0])
 
 
 def test_a_record_holds_the_digests_of_both_states() -> None:

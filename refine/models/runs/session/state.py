@@ -70,7 +70,7 @@ class SessionState(RetriableRun):
     mass_after: Mapped[int | None]
     memories_before: Mapped[int | None]
     memories_after: Mapped[int | None]
-    # how many of them the agent was shown; NULL before the snapshot, and in earlier versions
+    # how many of them the agent was shown; NULL before the snapshot
     shown_memories: Mapped[int | None]
     duplicates_removed: Mapped[Count]
     removable_tokens: Mapped[Count]
