@@ -1,6 +1,6 @@
 """Figures on an agent's row: what lists show of its ledger and its sessions.
 
-Triggers of the database update them, in the transaction of what they count (migration 0019), so
+Triggers of the database update them, in the transaction of what they count, so
 they are right whoever writes; ``refine audit verify`` compares them with the rows. They do not
 decide what a session may remove: that is measured on the memories themselves.
 """

@@ -14,7 +14,7 @@ from refine.extensions.statements import plain_query
 class RunSum(Base):
     """The ended runs of one kind, status, trigger and kind of error that some connections ended.
 
-    Triggers update them, in the transaction that ends a run (migration 0024). Connections share a
+    Triggers update them, in the transaction that ends a run. Connections share a
     row if there are more of them than shards.
     """
 
