@@ -182,8 +182,8 @@ CREATE TABLE access_grants (
     'agent_asked', 'data_subject_request', 'legal_duty')),
   CONSTRAINT ck_access_grants_status
     CHECK (status IN ('requested', 'granted', 'declined', 'failed', 'lapsed', 'ended')),
-  CONSTRAINT ck_access_grants_end_reason
-    CHECK (end_reason IN ('expired', 'ended_by_user', 'revoked_by_agent', 'revoked_by_admin')),
+  CONSTRAINT ck_access_grants_end_reason CHECK (end_reason IN ('expired', 'ended_by_user',
+    'revoked_by_agent', 'revoked_by_admin', 'no_longer_allowed')),
   CONSTRAINT ck_access_grants_duration_minutes CHECK (duration_minutes BETWEEN 15 AND 240),
   CONSTRAINT ck_access_grants_expires CHECK ((granted_at IS NULL) = (expires_at IS NULL)),
   CONSTRAINT ck_access_grants_granted CHECK (status <> 'granted' OR granted_at IS NOT NULL),
@@ -250,6 +250,7 @@ CREATE TABLE memory_tasks (
   kind text NOT NULL,
   conversation bytea,
   memories_kept integer DEFAULT 0 NOT NULL,
+  lines_unread integer DEFAULT 0 NOT NULL,
   due_at timestamptz DEFAULT now() NOT NULL,
   trigger text NOT NULL,
   slot_at timestamptz,
@@ -320,9 +321,6 @@ CREATE TABLE refinement_sessions (
   undone_at timestamptz,
   undone_by_id bigint CONSTRAINT fk_refinement_sessions_undone_by_id_users REFERENCES users,
   undone_through text,
-  redone_at timestamptz,
-  redone_by_id bigint CONSTRAINT fk_refinement_sessions_redone_by_id_users REFERENCES users,
-  redone_through text,
   seen_at timestamptz,
   seen_by_id bigint CONSTRAINT fk_refinement_sessions_seen_by_id_users REFERENCES users,
   trigger text NOT NULL,
@@ -368,8 +366,6 @@ CREATE INDEX ix_refinement_sessions_agent_id_created_at
 CREATE INDEX ix_refinement_sessions_created_at ON refinement_sessions (created_at DESC, id);
 CREATE INDEX ix_refinement_sessions_errors ON refinement_sessions (created_at DESC, id, error_kind)
   WHERE error_kind IS NOT NULL;
-CREATE INDEX ix_refinement_sessions_redone ON refinement_sessions (agent_id, redone_at)
-  WHERE redone_at IS NOT NULL;
 CREATE INDEX ix_refinement_sessions_status_created_at ON refinement_sessions (status, created_at);
 CREATE UNIQUE INDEX uq_refinement_sessions_live_agent ON refinement_sessions (agent_id)
   WHERE status IN ('queued', 'running');

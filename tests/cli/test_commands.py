@@ -401,9 +401,9 @@ def test_doctor_names_what_to_fix(healthy: dict[str, str]) -> None:
         ({"REDIS_URL": f"redis://{nowhere}/0"}, ["redis"], 7),
         ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"], 7),
         ({"DATABASE_URL": f"postgresql://{nowhere}/x"}, ["database", "migrations", "keys"], 7),
-        (https, ["proxies"], 16),
-        ({**https, "REFINE_PROXIES": "1"}, [], 16),
-        ({"OPENROUTER_API_KEY": ""}, [], 15),
+        (https, ["proxies"], 15),
+        ({**https, "REFINE_PROXIES": "1"}, [], 15),
+        ({"OPENROUTER_API_KEY": ""}, [], 14),
     ):
         done = refine("doctor", environ={**healthy, **variables})
 

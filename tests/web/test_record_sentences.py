@@ -307,9 +307,7 @@ def test_the_actor_is_named_even_in_records_that_say_nothing_else(
     record = admin.account.record("rows_pruned", user=admin)
 
     assert said(record) == f"Expired sign-ins or links deleted by {admin.email}."
-    assert said(agent.record("agent_bound", data={"by": "somebody"})) == (
-        "Data key bound to the agent by somebody."
-    )
+    assert said(agent.record("row_updated", data={"by": "somebody"})) == "Row updated by somebody."
     assert said(agent.record("memory_forgotten")) == "Memory forgotten."
 
 
