@@ -8,6 +8,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 # busy: rows were locked by others, or too much was going on; full: disk or memory
 Trouble = Literal["away", "busy", "full"]
 
+# What the operators of an installation are told.
+NO_ANSWER = "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
 # What people and programs are told, each with what to do.
 TROUBLES: Mapping[Trouble, str] = {
     "away": "Nothing was lost. Try again in a moment.",

@@ -10,6 +10,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
+from refine.database_errors import NO_ANSWER
 from refine.errors import ClocksDiffer, Unreachable, WrongKey
 from refine.extensions import UtcDateTime, db, instant, require_agreement
 from refine.extensions.statements import plain_query
@@ -240,7 +241,7 @@ def _database() -> str | None:
         with db.engine.connect():
             return None
     except SQLAlchemyError:
-        return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
+        return NO_ANSWER
 
 
 def _keys(by_older_key: Mapping[str, int] | None) -> str | None:

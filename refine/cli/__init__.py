@@ -25,7 +25,7 @@ from refine.cli.time_machine import restore, undo
 from refine.cli.tokens import token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
-from refine.database_errors import TROUBLES, trouble_of
+from refine.database_errors import NO_ANSWER, TROUBLES, trouble_of
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
 
@@ -140,7 +140,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 def _advice_on(error: DBAPIError) -> str:
     match trouble_of(error):
         case "away":
-            return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
+            return NO_ANSWER
         case "busy" | "full" as trouble:
             return f"the database is {trouble}. {TROUBLES[trouble]}"
     if getattr(error.orig, "sqlstate", None) == "42501":

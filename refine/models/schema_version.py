@@ -15,6 +15,7 @@ from psycopg.errors import UndefinedTable
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine.database_errors import NO_ANSWER
 from refine.errors import BeingUpgraded, Refused, Unreachable
 from refine.extensions import db
 
@@ -39,8 +40,8 @@ def current() -> str | None:
     try:
         with closing(db.engine.raw_connection()) as connection:
             return _read(connection)
-    except (PsycopgError, SQLAlchemyError) as error:
-        raise Unreachable(f"the database's version is unknown ({type(error).__name__})") from None
+    except (PsycopgError, SQLAlchemyError):
+        raise Unreachable(NO_ANSWER) from None
 
 
 def is_newest(migration: str | None) -> bool:
