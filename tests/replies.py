@@ -6,7 +6,7 @@ from typing import Any
 
 _HERE = Path(__file__).parent
 
-# Those of an issue: "reply", and what it is to a "session" and to a request for "access".
+# Those that are hard to tell: "reply", and what it is to a "session" and to a request for "access".
 CASES: list[dict[str, str]] = [
     json.loads(line) for line in (_HERE / "consent_cases.jsonl").read_text().splitlines()
 ]

@@ -44,11 +44,11 @@ def question(
     request = prompts.as_line(
         {
             "who": user.email,
-            "account": user.account.name,
+            "account": _without_tags(user.account.name),
             "why": REASONS.get(terms.reason, NOT_CHOSEN),
             "minutes": terms.duration_minutes,
-            "purpose": terms.purpose,
-            "agent": agent.name,
+            "purpose": _without_tags(terms.purpose),
+            "agent": _without_tags(agent.name),
             "changes": agent.changes_by_others(at),
             "asked_before": AccessGrant.asked_lately(agent, at, except_for=request_id),
             **_reads_already(current),
@@ -58,8 +58,12 @@ def question(
         "access",
         duration_minutes=terms.duration_minutes,
         change_history=in_days(CHANGE_HISTORY_WINDOW),
-        request=REASONING_TAG.sub("(tag)", request),
+        request=request,
     )
+
+
+def _without_tags(typed: str) -> str:
+    return REASONING_TAG.sub("(tag)", typed)
 
 
 def _reads_already(current: AccessGrant | None) -> dict[str, str]:

@@ -35,11 +35,12 @@ class ChainVerification:
 
     def __init__(self, id_: int, *, verified: Position | None, goes_on: bool) -> None:
         self.id = id_
-        left: Any = [[], {}, False]
         if verified is not None and goes_on:
-            left = unpacked(verified.left_digests)
-        dated = [datetime.fromisoformat(each) for each in left[3:]]  # not noted by earlier versions
-        self.walk = Walk(verified if goes_on else None, verified, *dated)
+            left: Any = unpacked(verified.left_digests)
+            self.walk = Walk(verified, verified, datetime.fromisoformat(left[3]))
+        else:
+            left = [[], {}, False]
+            self.walk = Walk(None, verified)
         self._digests: Digests = dict(left[0])
         self._rows: RowDigests = left[1]
         self._was_erased: bool = left[2]

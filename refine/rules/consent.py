@@ -39,18 +39,35 @@ _DOUBTFUL = re.compile(r"~~|[<?？؟=≠¬❌✗✘✖🚫⛔👎☐□▢○◯
 # Behind a yes that is only quoted, if more words follow.
 _CLOSING = "\"'`“”‘’„«»)]}>"
 
+# What some servers leave of the model's own format.
+_ENDS_OF_TURN = ("</s>", "<|im_end|>", "<|eot_id|>", "<|end|>")
+# Symbols beside a yes that only stress it.
+_GLAD = frozenset("✅☑✔👍👌👏🙂😊😀😄🎉🙏🤝✨🌱🌟❤💛💚💙")
+
 # Denies a yes, or limits it, in languages that answer YES when they are asked to.
-_NO = re.compile(r"(?<![^\W_])(?:no|not|cannot)(?![^\W_])|n['’]t\b", re.IGNORECASE)
+_NO = re.compile(
+    r"(?<![^\W_])(?:n[\W_]{0,2}[o0]|not|cannot)(?![^\W_])|n['’]t\b|/s\b", re.IGNORECASE
+)
+# Talks about the word behind it: "Yes is what you want to hear".
+_ABOUT_YES = re.compile(r"\W*(?:is|was|were|would|could|means|meant|what)\b", re.IGNORECASE)
 _LIMIT = re.compile(
     r"""(?<![^\W_])(?:
     never|none|nothing|nobody|nowhere|neither|nor|cant|dont|wont|without|nope|nah|nay|0|zero
     |(?:refus|declin|reject|den[iy]|disagree|object|oppos|withh|withdr|hesita|regret|except|exclu
-    |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial)\w*|rather
+    |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial|forbid
+    |prohibit|veto|abstain|disregard|retract|revok|sarcas|ironi|protest|prefer|concern|worr|doubt
+    |keep|decid|inject|instruct|option|choos|chose|contingen|pend|avoid|protect|forc|duress|prob
+    |guess|minut|hour|week|month|year)\w*|pass|negative|hardly|scarcely|barely|away|dead|dream
+    |chance|scratch|back|mind|actually|thoughts?|myself|mine|shut|save|minus|barring|given|case
+    |soon|understanding|up\s+to|min|(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?<!me\s)first|wait
+    |hold|think|ask(?!ed|ing)\w*|again|more|information|principle|theory|sort|kind\s+of|unsure
+    |uncertain|uneasy|nervous|told|tells?|hear|(?<!thanks\s)(?<!thank\syou\s)for|rather
     |against|unwilling|reluctant|uncomfortable|sorry|unfortunately|afraid|wrong|false|mistake|joke
     |stop|skip|but|only|if|unless|however|although|though|yet|when|whenever|once|until|till|before
     |after(?!\s+all\b)|whether|either|or|vs|versus|subject|just|merely|solely|most|max|maximum
     |minutes?|hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones
     |few|half|certain|other|others|rest|stays?|closed|private|apart|aside|memor\w+\s+about|leave
+    |(?!(?:my|the|these|our|your|own|core|all|read|tidy|merge)\s)[^\W_]+\s+memor(?:y|ies)
     |alone|untouched|must|promise|caveat|instead
     |nein|nichts?|kein\w*|nie|niemals|ohne|leider|lieber|ablehne?|lehne|verweigere|aber|nur|wenn
     |falls|sofern|solange|außer|jedoch|bedingung|vorausgesetzt|bis|bevor|nachdem|oder|vielleicht|non
@@ -60,7 +77,10 @@ _LIMIT = re.compile(
     |senza|ma|soltanto|tranne|purché|eccetto|però|forse|nee|niet|geen|nooit|zonder|maar|alleen|als
     |tenzij|behalve|mits|tot|wanneer|misschien|slechts|nej|inte|aldrig|utan|men|bara|endast|om|när
     |nei|ikke|aldri|uten|kanskje|kun|hvis|medmindre|nigdy|bez|ale|tylko|jeśli|jeżeli|oprócz|chyba
-    |gdy|hayır|değil|yok|asla|ama|fakat|sadece|yalnızca|eğer|ancak
+    |gdy|hayır|değil|yok|asla|ama|fakat|sadece|yalnızca|eğer|ancak|verb(?:iete|oten)|untersag\w*
+    |lediglich|ausnahme|vorbehalt|weiger\w*|déclin\w*|pour|hormis|niego|nego|rechaz\w*|recus\w*
+    |rifiut\w*|para|per|patto|voorwaarde|vägrar|undantag|odmaw\w*|pod|warunk\w*|redded\w*|şart\w*
+    |tidak|bukan|jangan|hindi|ei|en|nem|nu|refuz|nechci|không|khong|hapana
     )(?![^\W_])""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -73,6 +93,9 @@ def answer_in(text: str | None, *, is_cut: bool = False, is_call: bool = False) 
     in the whole text. ``is_cut``: a limit or a filter ended it; ``is_call``: it calls a tool, too.
     """
     said = unicodedata.normalize("NFC", _without_reasoning(text or "")).replace("\ufe0f", "")
+    said = said.strip("\ufeff \t\r\n")
+    for end in _ENDS_OF_TURN:
+        said = said.removesuffix(end)
     if (question := _QUESTION.match(said)) is not None:
         said = said[question.end() :]
     first = _WORD.search(said)
@@ -94,10 +117,13 @@ def _kind_of_yes(said: str, rest: str) -> Answer:
     """Return what a reply says that begins with YES, and goes on with ``rest``."""
     if _NO.search(rest) is not None:
         return Answer.BOTH
-    if _LIMIT.search(rest) is not None:
+    if _LIMIT.search(rest) is not None or _ABOUT_YES.match(rest) is not None:
         return Answer.CONDITION
     is_quoted = rest[:1] in _CLOSING and _LETTER.search(rest) is not None
-    is_hidden = any(unicodedata.category(each) in ("Mn", "Me", "Cf") for each in said)
+    is_hidden = any(
+        unicodedata.category(each) in ("Mn", "Me", "Cf", "So") and each not in _GLAD
+        for each in said
+    )
     if is_quoted or is_hidden or _DOUBTFUL.search(said) is not None:
         return Answer.DOUBTFUL
     return Answer.YES

@@ -1,8 +1,8 @@
 """Whether an agent's name quotes what the agent keeps.
 
 Names stand on pages that people may see who may not read memories. One or two words of a memory
-may be a name; three in a row, or a number or password, may not. Only letters and digits are
-compared, so that case, accents, look-alikes, punctuation and spacing hide nothing.
+may be a name; three in a row, all of a short one, or a number or password, may not. Only letters
+and digits are compared, so that case, accents, look-alikes, punctuation and spacing hide nothing.
 """
 
 import re
@@ -19,7 +19,7 @@ _QUOTED_CHARACTERS = 6
 _HAN_IN_A_WORD, _OTHERS_IN_A_WORD = 2, 4
 # A number, or a word with letters and digits, that is no name if a memory has it.
 _NUMBER_DIGITS = 4
-_CODE_CHARACTERS = 8
+_CODE_CHARACTERS = 6
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _HAN = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -47,6 +47,9 @@ def _runs(words: list[str]) -> Iterator[str]:
             if weight >= _QUOTED_WORDS and len(run) >= _QUOTED_CHARACTERS:
                 yield run
                 break
+        else:
+            if first == 0 and len(run) >= _QUOTED_CHARACTERS:  # all of a short memory
+                yield run
 
 
 def _weight(word: str) -> float:

@@ -137,11 +137,8 @@ class AgentMemory(MemoryRow, Base):
 
     @classmethod
     def is_note(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that this journal memory is a note of Refine's own.
-
-        Earlier versions marked the notes of sessions alone, by their session.
-        """
-        return or_(cls.source.is_not_distinct_from(NOTE), cls.session_id.is_not(None))
+        """Return the SQL condition that this journal memory is a note of Refine's own."""
+        return cls.source.is_not_distinct_from(NOTE)
 
     @classmethod
     def may_be_taken_back(cls) -> ColumnElement[bool]:

@@ -80,7 +80,6 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
     reasons: dict[str, ColumnElement[bool]] = {
         WAITING: Agent.last_session_status == "queued",
         **_obstacles(),
-        **unanswered(),
         NOTHING_TO_REFINE: _has_nothing_to_refine(),
         NOT_DUE: ~(Agent.not_refined_since(slot_at) | Agent.over_budget),
         **({capped: ~is_running} if capped else {ERODED: RefinementSession.is_eroded(at)}),
@@ -96,8 +95,8 @@ def decided_on_request(agent: Agent, candidates: Candidates, at: datetime) -> Se
     """Return the session that somebody asked for, or why the agent gets none."""
     if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
         return unavailable
-    if (unanswered_ := why_unanswered(agent)) is not None:
-        return unanswered_
+    if (no_answer := why_unanswered(agent)) is not None:
+        return no_answer
     if not candidates.has_work(agent):
         return NOTHING_TO_REFINE
     return _with_room(SessionRequest(agent, "manual"), candidates, at)
@@ -110,8 +109,6 @@ def decided_in_sweep(agent: Agent, candidates: Candidates, at: datetime) -> Sess
         return DISPATCHED_AGAIN
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
         return unavailable
-    if (unanswered_ := why_unanswered(agent)) is not None:
-        return unanswered_
     if (trigger := candidates.due_trigger(agent)) is None:
         return NOT_DUE if candidates.has_work(agent) else NOTHING_TO_REFINE
     if (forbidden := candidates.forbidden_reason(agent)) is not None:
