@@ -13,11 +13,11 @@ from flask import Response, stream_with_context
 BATCH_ROWS = 500
 
 # Where a spreadsheet would begin to read a formula: at a sign, in any width, behind blanks or
-# quotes, if it begins the text or whatever may separate cells comes before it. Behind a blank and
-# such marks a minus stays: it is one of a text.
+# quotes, if it begins the text or whatever may separate cells comes before it. Where few separate
+# them, only the sign that always begins one is guarded: "tel:+49" is text.
 _FORMULA = re.compile(
     r"""\A(?=[\t\r\n])|(?:\A|(?<=[,;|\t\r\n]))(?=(?:[^\S\t\r\n]|["'\ufeff])*[=+@＝＋－＠﹦﹢﹣﹫-])
-    |(?<=[\s:^/；])(?=[=+@＝＋＠﹦﹢﹫])""",
+    |(?<=[:^/；])(?=[=＝﹦])""",
     re.VERBOSE,
 )
 

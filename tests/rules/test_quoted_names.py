@@ -35,6 +35,14 @@ def test_a_run_of_words_a_number_or_a_password_quotes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "memory"),
+    [("Sarah cheated", "Sarah cheated."), ("My rosebud", "Rosebud"), ("key Hunter2", MEMORY)],
+)
+def test_all_of_a_short_memory_and_a_short_password_are_quotes(name: str, memory: str) -> None:
+    assert quotes(name, f"{memory} Hunter2" if memory is MEMORY else memory)
+
+
+@pytest.mark.parametrize(
     "name",
     ["Wren", "Wren Fitzgerald", "Bartholomew is", "R2D2", "told Gina me", "711", "Ада", "…"],
 )

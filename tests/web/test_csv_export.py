@@ -41,6 +41,11 @@ def test_a_sign_after_a_separator_is_guarded(sign: str, separator: str) -> None:
         assert row == [f"x{separator}'{between}{sign}1+1"]
 
 
+@pytest.mark.parametrize("text", ["x:=1+1", "x^=1", "x/=1", "x；＝1"])
+def test_an_equals_sign_is_guarded_after_rarer_separators_too(text: str) -> None:
+    assert csv_line([text]) == f'"{text[:2]}\'{text[2:]}"\r\n'
+
+
 def test_every_field_is_quoted_and_figures_stay_figures() -> None:
     assert csv_line([-5, Decimal("-0.25"), None, 'a "b"']) == '"-5","-0.25","","a ""b"""\r\n'
 
@@ -53,5 +58,11 @@ def test_a_cell_of_json_stays_json() -> None:
 
 
 def test_ordinary_text_is_left_as_it_is() -> None:
-    for text in ("Mira - Tomasz", "a@example.org, b@example.org", "line\n\nline", "x=1; y"):
+    for text in (
+        "Mira - Tomasz",
+        "a@example.org, b@example.org",
+        "line\n\nline",
+        "x=1; y",
+        "tel:+49",
+    ):
         assert next(csv.reader([csv_line([text])])) == [text]

@@ -51,7 +51,6 @@ def one_of_each(account: Account) -> dict[str, str]:
     made(account, "off").active = False
     factories.erase(made(account, "erased"))
     made(account, "paused").paused = True
-    made(account, "rehearsed", model_id="rehearsal/any")
     factories.agent(account=account, name="empty")
     made(account, "content").last_refinement_at = clock.now()
     RefinementSession.queue(made(account, "queued"), "manual")
@@ -65,7 +64,6 @@ def one_of_each(account: Account) -> dict[str, str]:
         "off": NOT_ACTIVE,
         "erased": ERASED,
         "paused": PAUSED,
-        "rehearsed": NOT_REHEARSED,
         "empty": NOTHING_TO_REFINE,
         "content": NOT_DUE,
         "queued": WAITING,
