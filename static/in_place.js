@@ -116,9 +116,11 @@
     const form = event.target.closest("form[method=post][id] button")?.form;
     const isByHand = event.detail > 0; // keys have no place
     if (!form || !isByHand || performance.now() - changedAt > TOO_SOON_TO_SEE_MS) return;
-    const before = placesBefore.get(form.id + says(form));
-    if (before && before.left <= event.pageX && event.pageX <= before.right
-      && before.top <= event.pageY && event.pageY <= before.bottom) return;
+    const key = form.id + says(form);
+    const wasAnother = [...placesBefore].some(([other, place]) => other !== key
+      && place.left <= event.pageX && event.pageX <= place.right
+      && place.top <= event.pageY && event.pageY <= place.bottom);
+    if (placesBefore.has(key) && !wasAnother) return; // it has only moved
     event.preventDefault();
     event.stopPropagation();
   }, true);

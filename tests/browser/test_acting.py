@@ -58,6 +58,7 @@ def test_a_stopped_session_keeps_its_changes(
 def test_the_model_that_answered_can_be_set_from_the_failed_session(
     desk: Page, agent: Agent, model: ScriptedModel
 ) -> None:
+    model.catalogue = [{"id": name} for name in ("test/model", "test/model-2")]
     model.say("YES", model="test/model-2")
     desk.goto(f"/agents/{agent.id}")
     button(desk, "Refine now").click()

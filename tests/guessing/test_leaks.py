@@ -90,7 +90,7 @@ def test_finds_what_an_action_stores(worlds: Worlds, monkeypatch: pytest.MonkeyP
     plant(monkeypatch, worlds, "agent.refine_now", note_duplicate)
     pair = Pair.of_browsers(worlds, "admin")
 
-    pair.submit(f"/agents/{worlds.things.agents[0]}/sessions", dict)
+    pair.submit(f"/agents/{worlds.things.agents[0]}/sessions", {})
 
     assert {each.what for each in pair.differences} == {"rows"}
 
@@ -104,7 +104,7 @@ def test_finds_a_leak_in_a_message_on_the_next_page(
     plant(monkeypatch, worlds, "agent.refine_now", tell)
     pair = Pair.of_browsers(worlds, "admin")
 
-    pair.submit(f"/agents/{worlds.things.agents[0]}/sessions", dict)
+    pair.submit(f"/agents/{worlds.things.agents[0]}/sessions", {})
 
     assert {each.what for each in pair.differences} >= {"body"}
 
