@@ -236,16 +236,17 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpendi
 def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     runs = all_runs()
     day = cast(local_time(bindparam("zone", type_=Text), runs.c.created_at), Date)
+    theirs = select(Agent.id).where(Agent.account_id == bindparam("account_id"))
     summed = select(
         day,
         counted(runs, "reflection"),
         counted(runs, "extraction"),
         func.sum(runs.c.cost_usd),
         func.sum(runs.c.unpriced_calls),
-    ).where(runs.c.created_at >= instant("since"))
-    if is_of_account:
-        theirs = select(Agent.id).where(Agent.account_id == bindparam("account_id"))
-        summed = summed.where(runs.c.agent_id.in_(theirs))
+    ).where(
+        runs.c.created_at >= instant("since"),
+        runs.c.agent_id.in_(theirs) if is_of_account else true(),
+    )
     return summed.group_by(day)
 
 
