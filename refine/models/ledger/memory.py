@@ -137,8 +137,11 @@ class AgentMemory(MemoryRow, Base):
 
     @classmethod
     def is_note(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that this journal memory is a note of Refine's own."""
-        return cls.source.is_not_distinct_from(NOTE)
+        """Return the SQL condition that this journal memory is a note of Refine's own.
+
+        Nothing else that a session makes is in the journal; its closing note has no ``source``.
+        """
+        return or_(cls.source.is_not_distinct_from(NOTE), cls.session_id.is_not(None))
 
     @classmethod
     def may_be_taken_back(cls) -> ColumnElement[bool]:
