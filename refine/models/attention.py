@@ -1,5 +1,6 @@
 """Agents that need a person: the worst of each kind, by name."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
@@ -8,6 +9,8 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Select,
+    SQLColumnExpression,
+    Subquery,
     case,
     func,
     literal,
@@ -111,27 +114,8 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     if is_about_session:  # as ``needs_attention`` of the session, by the figures on the agent's row
         needs_it &= Agent.last_session_seen_at.is_(None)
     order = (Agent.last_session_at if is_about_session else Agent.budget_share).desc(), Agent.id
-    # an agent without a kind of error has a cause of its own
     error_kind = Agent.last_session_error_kind if is_about_session else null()
-    cause = (error_kind, case((error_kind.is_(None), Agent.id)))
-    counted = (
-        select(
-            Agent.id,
-            func.count().over().label("number"),
-            func.count().over(partition_by=cause).label("same_cause"),
-            func.row_number().over(partition_by=cause, order_by=order).label("place"),
-        )
-        .where(needs_it)
-        .subquery()
-    )
-    worst = (
-        select(counted)
-        .join(Agent, Agent.id == counted.c.id)
-        .where(counted.c.place == 1)
-        .order_by(*order)
-        .limit(_SHOWN)
-        .subquery()
-    )
+    worst = _first_of_each_cause(needs_it, error_kind, order)
     return (
         select(
             literal(kind).label("kind"),
@@ -157,3 +141,25 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         .outerjoin(_Session, _Session.id == Agent.last_session_id)
         .order_by(*order)
     )
+
+
+def _first_of_each_cause(
+    needs_it: ColumnElement[bool], error_kind: SQLColumnExpression[Any], order: Sequence[Any]
+) -> Subquery:
+    """Return the first agents in this order, one for each cause, and how many agents share it.
+
+    The cause is the kind of error; an agent without one has a cause of its own.
+    """
+    cause = (error_kind, case((error_kind.is_(None), Agent.id)))
+    counted = (
+        select(
+            Agent.id,
+            func.count().over().label("number"),
+            func.count().over(partition_by=cause).label("same_cause"),
+            func.row_number().over(partition_by=cause, order_by=order).label("place"),
+        )
+        .where(needs_it)
+        .subquery()
+    )
+    first = select(counted).join(Agent, Agent.id == counted.c.id).where(counted.c.place == 1)
+    return first.order_by(*order).limit(_SHOWN).subquery()

@@ -1,7 +1,7 @@
-"""Whether a server answers for an agent's model: in Python, and the same in SQL.
+"""Whether an agent's model can be asked with the settings as they are: in Python, and in SQL.
 
-Where none does, every session fails, so pages and sweeps ask nobody. A session that is asked for
-through the API or the command line is tried, and its outcome says what is missing.
+Where it cannot, every session fails, so pages do not offer one. Sessions of the schedule, of
+sweeps, of the API and of the command line are tried all the same: they say what is missing.
 """
 
 from sqlalchemy import ColumnElement, and_, literal, not_, or_, select
