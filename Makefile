@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/retry_after.py,refine/llm/wire.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests bench interleavings mutants degraded failures chaos providers prompts screenshots fix lock advisories clean
+.PHONY: help install up test check tests nightly bench interleavings mutants degraded failures chaos providers prompts screenshots fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -18,7 +18,7 @@ install: .venv/.installed ## Create the virtual environment in .venv/
 up: .venv/.installed ## Start everything on this machine and print the URL (Ctrl-C stops it)
 	@exec $(BIN)/refine up
 
-test: check tests ## Run all checks and the quick tests (EVERYTHING=1: all tests, as CI does)
+test: check tests ## Run all checks and the quick tests (EVERYTHING=1: also the slow ones, as CI does)
 
 check: .venv/.developed ## Check format, lint, types and layers
 	$(BIN)/ruff format --check $(SOURCES)
@@ -28,12 +28,15 @@ check: .venv/.developed ## Check format, lint, types and layers
 
 tests: .venv/.developed ## Run the quick tests (EVERYTHING=1: also the slow ones, with branch coverage)
 ifdef EVERYTHING
-	REFINE_REQUIRE_BROWSER=1 $(PYTEST) --cov --cov-report=
+	REFINE_REQUIRE_BROWSER=1 $(PYTEST) -m "not nightly" --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
 else
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 endif
+
+nightly: .venv/.developed ## Run the tests that are too long for the gate: every seed, kill point, operation and page
+	REFINE_REQUIRE_BROWSER=1 $(PYTEST) -m nightly
 
 bench: .venv/.installed ## Measure speed against floors, in under ten minutes (SIZE=large: also ten times the data)
 	$(BIN)/python -m bench $(if $(SIZE),--size $(SIZE))

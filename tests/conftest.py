@@ -40,11 +40,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (os.cpu_count() or 1) + (config.option.markexpr != "not slow")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with slow tests, so that none is left to run alone, and measure no coverage of them.
 
     Quick tests cover the same lines, and measuring costs half as much again.
+    Nightly tests are slow too.
     """
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=_is_quick)
     for item in items:
         if not _is_quick(item):

@@ -33,7 +33,7 @@ PARTS = 4
 
 
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
 def test_a_session_cut_anywhere_leaves_edits_and_records_in_step(
     app: Flask, environ: dict[str, str], model: ScriptedModel, part: int

@@ -234,7 +234,7 @@ def test_a_refusal_whose_answer_was_lost_is_given_again(world: World, impatient:
 
 PARTS = 3  # an odd number, so that each part has cuts before and after a commit
 part_of_them = pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
 
 

@@ -22,7 +22,7 @@ def stage(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(_QUICK), pytest.param(range(_QUICK, _ALL), marks=pytest.mark.slow)]
+    "seeds", [range(_QUICK), pytest.param(range(_QUICK, _ALL), marks=pytest.mark.nightly)]
 )
 def test_no_order_of_steps_breaks_a_guarantee(stage: Stage, seeds: range) -> None:
     for seed in seeds:
