@@ -1,14 +1,13 @@
 """The switch between accounts in the header, for site admins."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import Flask, request, url_for
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
-from refine.extensions.statements import plain_query
+from refine.extensions import db
 from refine.models import Account
-from refine.web import frame, scope
+from refine.web import scope
 from refine.web.links import here, in_account
 
 # If there are more, an account is found by its name instead.
@@ -43,7 +42,7 @@ def switch(listing: str) -> Switch | None:
 
     A schedule is always that of one account: the user's own, if the URL names none.
     """
-    names = dict(_choices())
+    names = _choices()
     if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
         return None
     has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
@@ -63,12 +62,7 @@ def switch(listing: str) -> Switch | None:
     )
 
 
-@frame.part
-def _choices() -> Sequence[Any]:
-    """Return rows of ``slug`` and ``name``, if the user may switch."""
-    return _first_accounts().rows() if scope.user().site_admin else ()
-
-
-@plain_query
-def _first_accounts() -> Select[str, str]:
-    return select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)
+def _choices() -> dict[str, str]:
+    """Return the names of the accounts by their slugs."""
+    first = select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)
+    return {row.slug: row.name for row in db.session.execute(first)}

@@ -1,7 +1,6 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, url_for
@@ -11,7 +10,6 @@ from sqlalchemy import Select
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
-from refine.extensions.statements import together
 from refine.faults import as_sentence
 from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.runs import refine_later
@@ -44,14 +42,9 @@ _WINDOWS = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
 def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
-    story, sessions, tasks, waiting, asked, grant = together(
-        partial(Story.of_page, agent, at),
-        partial(latest, RefinementSession, _RUNS_SHOWN, agent=agent),
-        partial(latest, MemoryTask, _RUNS_SHOWN, agent=agent),
-        partial(MemoryTask.conversations_waiting, agent),
-        partial(AccessGrant.asked_counts, agent),
-        partial(granted.active_grant_for, agent.id),
-    )
+    story = Story.of_page(agent, at)
+    sessions = latest(RefinementSession, _RUNS_SHOWN, agent=agent)
+    tasks = latest(MemoryTask, _RUNS_SHOWN, agent=agent)
     composition = story.composition
     candidates = Candidates([agent], at, looking_back=max(_WINDOWS))
     removable = RefinementSession.removable_of(
@@ -74,9 +67,9 @@ def page(agent_id: int) -> str:
         tasks=tasks,
         last_reflection=_last_reflection(agent, tasks),
         reflection_schedule=REFLECTION_SCHEDULE,
-        conversations_waiting=waiting,
-        grant=grant,
-        asked=asked,
+        conversations_waiting=MemoryTask.conversations_waiting(agent),
+        grant=granted.active_grant_for(agent.id),
+        asked=AccessGrant.asked_counts(agent),
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )
 

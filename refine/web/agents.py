@@ -1,14 +1,12 @@
 """The list of agents: searched, filtered and sorted by the URL."""
 
 from datetime import timedelta
-from functools import partial
 from typing import NamedTuple, cast, get_args
 
 from flask import Blueprint, render_template, request
 from sqlalchemy import ColumnElement
 
 from refine import clock
-from refine.extensions.statements import together
 from refine.models import Agent, Sweep
 from refine.models.agent_list import (
     STATES,
@@ -24,7 +22,7 @@ from refine.models.ledger.history import sampled_masses
 from refine.models.runs.spending import spent_by_agents
 from refine.models.runs.sweep import Work
 from refine.rules.quantities import cost_in_words
-from refine.web import granted, scope
+from refine.web import scope
 from refine.web.paging import page_of
 
 pages = Blueprint("agents", __name__)
@@ -117,21 +115,16 @@ def listing() -> str:
     query = listed_agents(*wanted.conditions).order_by(*in_order(cast(Order, order)))
     page, at = page_of(query), clock.now()
     ids, since = [agent.id for agent in page.rows], at - timedelta(days=_TREND_DAYS)
-    masses, under_way, _ = together(
-        partial(sampled_masses, ids, since, at, _TREND_SAMPLES),
-        partial(Sweep.open_works, scope.account_id()),
-        granted.live,  # and so all of the frame
-    )
     summed = totals(*wanted.conditions)
     return render_template(
         "agents/page.html",
         page=page,
         agents=page.rows,
-        masses=masses,
+        masses=sampled_masses(ids, since, at, _TREND_SAMPLES),
         trend_days=_TREND_DAYS,
         totals=summed,
         spent=cost_in_words(*spent_by_agents(at, *wanted.conditions)),
-        under_way=under_way,
+        under_way=Sweep.open_works(scope.account_id()),
         BULK_ACTIONS=BULK_ACTIONS,
         works=[(work, bulk_action.name) for work, bulk_action in BULK_ACTIONS.items()],
         choices=_choices(len(page.rows), summed.agents),

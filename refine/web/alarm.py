@@ -1,10 +1,11 @@
 """The alarm about verifications, on every page."""
 
-from flask import Flask
+from typing import cast
+
+from flask import Flask, g
 
 from refine.models import Verification
 from refine.models.audit.verification import Watch
-from refine.web import frame
 
 
 def register(app: Flask) -> None:
@@ -12,7 +13,8 @@ def register(app: Flask) -> None:
     app.context_processor(lambda: {"verification_alarm": lambda: verification_watch().alarm})
 
 
-@frame.part
 def verification_watch() -> Watch:
-    """Return what verification has to say."""
-    return Verification.watch()
+    """Return what verification has to say; looked up once for a page."""
+    if "verification_watch" not in g:
+        g.verification_watch = Verification.watch()
+    return cast(Watch, g.verification_watch)

@@ -2,25 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 from flask import url_for
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
 
 from refine import clock, settings
-from refine.extensions import Instant, db
-from refine.extensions.statements import together
+from refine.extensions import db
 from refine.health import clock_check, look_for_workers, queue_check
 from refine.models import Account, Agent
 from refine.models.agent.answered import NO_KEY, unanswered
 from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
+from refine.models.runs.task.totals import conversations_given_up
 from refine.rules.quantities import in_hours, plural
 from refine.web import scope
 from refine.web.links import url_in_account
 
 # Conversations that were given up longer ago need none.
-LOST_WITHIN = timedelta(days=1)
+_LOST_WITHIN = timedelta(days=1)
 _ACCOUNTS_SHOWN = 10
 # What agents need attention for, worst first: its level and its words.
 _CASES: dict[Kind, tuple[str, str]] = {
@@ -50,14 +49,9 @@ class Attention:
         return _LEVELS[self.level]
 
 
-def in_general(lost_conversations: int, *, has_watched_accounts: bool) -> list[Attention]:
+def in_general() -> list[Attention]:
     """Return what needs attention besides agents, worst first."""
-    found = [
-        *_without_key(),
-        *_installation(),
-        *_conversations(lost_conversations),
-        *(_accounts() if has_watched_accounts else ()),
-    ]
+    found = [*_without_key(), *_installation(), *_conversations(), *_accounts()]
     return sorted(found, key=lambda item: list(_LEVELS).index(item.level))
 
 
@@ -79,11 +73,13 @@ def in_cases() -> list[tuple[Attention, list[Case]]]:
     ]
 
 
-def _conversations(lost: int) -> list[Attention]:
+def _conversations() -> list[Attention]:
     """Conversations that were given up before they were read to the end."""
+    given_up = conversations_given_up(scope.account_id(), clock.now() - _LOST_WITHIN)
+    lost = db.session.scalar(given_up) or 0
     if not lost:
         return []
-    when = f"in the last {in_hours(LOST_WITHIN)}"
+    when = f"in the last {in_hours(_LOST_WITHIN)}"
     text = f"{plural(lost, 'conversation')} given up {when}, before the end was read"
     return [Attention("bad", text, url_in_account("ops.page"))]
 
@@ -116,17 +112,12 @@ def _without_key() -> list[Attention]:
 
 def _installation() -> list[Attention]:
     workers, at = look_for_workers(), clock.now()
-    checks = together(clock_check, partial(queue_check, scope.account_id(), workers, at))
+    checks = clock_check(), queue_check(scope.account_id(), workers, at)
     return [
         Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
         for check in checks
         if check.problem is not None
     ]
-
-
-def is_watched(at: Instant) -> ColumnElement[bool]:
-    """Return the SQL condition that ``in_general`` has to ask what the account spent."""
-    return Account.has_late_slot(at) | Account.monthly_cost_cap_usd.is_not(None)
 
 
 def _accounts() -> list[Attention]:

@@ -6,7 +6,7 @@ everybody may see. A page that shows content redirects when the access ends.
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from flask import Flask, Response, g, request, url_for
 from flask_login import current_user
@@ -29,7 +29,7 @@ from refine.access.reading import (
 )
 from refine.extensions import db
 from refine.models import AccessGrant, User
-from refine.web import frame, in_place, scope
+from refine.web import in_place, scope
 
 __all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_TEXTS", "ReadableChange", "texts_of"]
 
@@ -55,13 +55,12 @@ def redirect_when_access_ends(response: Response) -> Response:
 
 
 def live() -> list[LiveGrant]:
-    """Return the grants under which the user may read now."""
-    return _live() if current_user.is_authenticated else []
-
-
-@frame.part
-def _live() -> list[LiveGrant]:
-    return reading.live_grants(scope.user())
+    """Return the grants under which the user may read now; looked up once for a page."""
+    if not current_user.is_authenticated:
+        return []
+    if "live_grants" not in g:
+        g.live_grants = reading.live_grants(scope.user())
+    return cast(list[LiveGrant], g.live_grants)
 
 
 def active_grant_for(agent_id: int | None) -> LiveGrant | None:
@@ -117,7 +116,7 @@ def _opened(
         opened = read(grant.id, scope.user(), *args, **kwargs)
     except NoAccess:  # it ended a moment ago
         db.session.rollback()
-        frame.ask_again()
+        g.pop("live_grants", None)
         return None
     g.shown_under = grant
     return opened

@@ -1,8 +1,7 @@
 """Operations: health checks, running work, and failures by kind of error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple
 
 from flask import (
@@ -14,7 +13,6 @@ from flask import (
     url_for,
 )
 from sqlalchemy import (
-    Select,
     func,
     literal,
     select,
@@ -24,8 +22,7 @@ from werkzeug.wrappers import Response
 
 from refine import clock
 from refine.errors import Unreachable
-from refine.extensions import db, instant
-from refine.extensions.statements import plain_query, together
+from refine.extensions import db
 from refine.health import (
     Check,
     checks,
@@ -39,7 +36,6 @@ from refine.health import (
 )
 from refine.jobs.workers import WorkerList
 from refine.models import MemoryTask, RefinementSession, Verification, WrappedKey
-from refine.models.columns import account_parameter
 from refine.web import in_place, scope
 from refine.web.alarm import verification_watch
 from refine.web.charts import DAYS_SHOWN
@@ -74,18 +70,14 @@ def page() -> str:
     is_of_site = scope.user().site_admin
     found, at = look_for_workers(with_runs=is_of_site), clock.now()
     error, since = request.args.get("error", "").strip(), _since()
-    live, live_tasks, failures, checks, drawn = together(
-        partial(latest, RefinementSession, _SHOWN, state="live"),
-        partial(latest, MemoryTask, _SHOWN, state="live"),
-        partial(_failures, since),
-        partial(_checks, found, at),
-        partial(lines, at, of_installation=is_of_site),
-    )
+    live = latest(RefinementSession, _SHOWN, state="live")
+    live_tasks = latest(MemoryTask, _SHOWN, state="live")
+    failures = _failures(since)
     return render_template(
         "ops/page.html",
-        checks=checks,
+        checks=_checks(found, at),
         workers=worker_rows(found) if is_of_site and not isinstance(found, Unreachable) else None,
-        lines=drawn,
+        lines=lines(at, of_installation=is_of_site),
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
@@ -109,22 +101,18 @@ def see_verification() -> Response:
 
 
 def _checks(found: WorkerList | Unreachable, at: datetime) -> list[Check]:
-    of_queue: Callable[[], Check] = partial(queue_check, scope.account_id(), found, at)
+    queue = queue_check(scope.account_id(), found, at)
     if not scope.user().site_admin:
-        return together(of_queue, clock_check)
-    by_older_key, verified, *others = together(
-        WrappedKey.by_older_key,
-        verification_watch,
-        partial(schedule_check, at),
-        of_queue,
-        clock_check,
-        time_check,
-    )
+        return [queue, clock_check()]
+    by_older_key = WrappedKey.by_older_key()
     return [
         *checks(found, by_older_key),
         older_keys_check(by_older_key),
-        verification_check(verified),
-        *others,
+        verification_check(verification_watch()),
+        schedule_check(at),
+        queue,
+        clock_check(),
+        time_check(),
     ]
 
 
@@ -141,13 +129,6 @@ def _failed(kind: Kind, error: str, count: int) -> Sequence[Any]:
 def _failures(since: datetime) -> list[Failures]:
     """Count the failures since then by kind, the most frequent first."""
     account_id = scope.account_id()
-    counted = _counted_failures(is_of_account=account_id is not None)
-    return [Failures(*row) for row in counted.rows(account_id=account_id, since=since)]
-
-
-@plain_query
-def _counted_failures(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
-    account_id, since = account_parameter(is_of_account=is_of_account), instant("since")
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),
         literal("session").label("of"),
@@ -167,4 +148,5 @@ def _counted_failures(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
         func.count().filter(each.c.of == of) for of in ("session", "reflection", "extraction")
     ]
     counted = select(each.c.kind, *counts, func.max(each.c.at)).group_by(each.c.kind)
-    return counted.order_by(func.count().desc(), each.c.kind)
+    found = db.session.execute(counted.order_by(func.count().desc(), each.c.kind))
+    return [Failures(*row) for row in found]

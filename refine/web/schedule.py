@@ -9,7 +9,6 @@ from flask.typing import ResponseReturnValue
 from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.extensions.statements import named_rows
 from refine.faults import status_of
 from refine.jobs.sweeping import run_now
 from refine.models import Account, Agent, RefinementSession, Sweep
@@ -122,4 +121,4 @@ def _page(account: Account, error: Exception | None = None, preview: Plan | None
 
 def _recent_sessions(account: Account) -> Sequence[Any]:
     found = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
-    return named_rows(db.session.execute(found.limit(_SESSIONS_SHOWN)))
+    return db.session.execute(found.limit(_SESSIONS_SHOWN)).all()

@@ -6,7 +6,7 @@ that nobody learns whether it exists; an action that a user may not take is refu
 
 import uuid
 from collections.abc import Callable
-from functools import cache, lru_cache, wraps
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo
 
@@ -14,9 +14,7 @@ from flask import abort, current_app, g, redirect, render_template, request, url
 from flask_login import current_user
 from sqlalchemy import (
     ColumnElement,
-    Select,
     SQLColumnExpression,
-    bindparam,
     select,
     true,
 )
@@ -36,7 +34,6 @@ from refine.models import (
     User,
 )
 from refine.models.attested import Attested
-from refine.models.columns import AccountId
 from refine.rules.ids import id_in
 from refine.web.drafts import Draft
 from refine.web.links import asked_for
@@ -81,11 +78,7 @@ def owns(of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
 
     Written so that the database can read its rows in order from an index.
     """
-    return is_of(account_id(), of)
-
-
-def is_of(account: AccountId, of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-    """Return ``owns`` for this account, or (None) for all of them."""
+    account = account_id()
     return of == account if account is not None else true()
 
 
@@ -95,13 +88,8 @@ def chosen_account() -> Account | None:
     if not slug:
         return None
     if "chosen_account" not in g:
-        g.chosen_account = db.session.scalar(_account_of_slug(), {"slug": slug})
+        g.chosen_account = db.session.scalar(select(Account).where(Account.slug == slug))
     return _visible(cast(Account | None, g.chosen_account))
-
-
-@cache
-def _account_of_slug() -> Select[Account]:
-    return select(Account).where(Account.slug == bindparam("slug"))
 
 
 def sees_all_accounts() -> bool:
@@ -131,29 +119,22 @@ def agent_or_404(agent_id: int) -> Agent:
 
 
 def found_or_404(model: type[Scoped], id_: int | uuid.UUID, *options: ORMOption) -> Scoped:
-    """Return the row with that id, if the user may see it; ``options`` are a module's constants."""
-    query = _of_id(cast(Any, model), *options)
-    found: Scoped | None = db.session.scalar(query, {"id": id_})
+    """Return the row with that id, if the user may see it."""
+    is_it = cast(Any, model).id == id_
+    found: Scoped | None = db.session.scalar(select(model).where(is_it).options(*options))
     return _visible(found if found is not None and found.id == id_ else None)
-
-
-@lru_cache(maxsize=100)
-def _of_id(model: Any, *options: ORMOption) -> Select[Any]:
-    return select(model).where(model.id == bindparam("id")).options(*options)
 
 
 def session_or_404(session_id: uuid.UUID) -> RefinementSession:
     """Return the session with that id and its agent, if the user may see it."""
-    found = db.session.scalar(_session_of_id(), {"id": session_id})
+    found = db.session.scalar(
+        select(RefinementSession)
+        .join(RefinementSession.agent)
+        .options(contains_eager(RefinementSession.agent))  # and a lock does not load it again
+        .where(RefinementSession.id == session_id)
+    )
     is_it = found is not None and (found.id, found.agent_id) == (session_id, found.agent.id)
     return _visible(found if is_it else None)
-
-
-@cache
-def _session_of_id() -> Select[RefinementSession]:
-    with_agent = contains_eager(RefinementSession.agent)  # and a lock does not load it again
-    found = select(RefinementSession).join(RefinementSession.agent).options(with_agent)
-    return found.where(RefinementSession.id == bindparam("id"))
 
 
 def admins_only(view: Callable[P, R]) -> Callable[P, R]:

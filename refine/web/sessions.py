@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Sequence
 from datetime import date, datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -90,15 +89,10 @@ class SessionFilter(NamedTuple):
 
 def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of this page's sessions, newest first: plain columns."""
-    return of_all_accounts().where(scope.owns(Agent.account_id), *conditions)
-
-
-@cache
-def of_all_accounts() -> Select[*tuple[Any, ...]]:
-    """Return the query for what lists show of sessions; who uses it chooses the account."""
     return (
         select(*_LISTED)
         .join(RefinementSession.agent)
+        .where(scope.owns(Agent.account_id), *conditions)
         .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
     )
 

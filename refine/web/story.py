@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 
 from flask import request
 
-from refine.extensions.statements import together
 from refine.models import Agent
 from refine.models.ledger.history import NOTABLE, Mass, masses
 from refine.models.ledger.ledger import Composition
@@ -51,16 +50,12 @@ class Story:
         since = agent.created_at
         if days is not None:
             since = max(since, at - timedelta(days=days))
-        composition, found, (removed, left), kept = together(
-            partial(agent.ledger.composition, at),
-            partial(masses, agent.id, since, at),
-            partial(left_by_sessions, agent.id, since),
-            partial(profile, agent.id, at),
-        )
+        composition, found = agent.ledger.composition(at), masses(agent.id, since, at)
+        removed, left = left_by_sessions(agent.id, since)
         tokens = composition.core_tokens
         before = found[0].tokens if found else tokens
         growth = Growth(since, at, before, tokens, removed, agent.core_token_budget)
-        return cls(chosen, growth, _moments(found, left), composition, kept)
+        return cls(chosen, growth, _moments(found, left), composition, profile(agent.id, at))
 
     @cached_property
     def events(self) -> list[Moment]:

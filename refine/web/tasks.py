@@ -1,6 +1,5 @@
 """Reflections and conversations, as lists show them."""
 
-from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnExpressionArgument, Select, and_, select
@@ -28,14 +27,9 @@ _LISTED = (
 
 def listed_tasks(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of this page's tasks, newest first: plain columns."""
-    return of_all_accounts().where(scope.owns(Agent.account_id), *conditions)
-
-
-@cache
-def of_all_accounts() -> Select[*tuple[Any, ...]]:
-    """Return the query for what lists show of tasks; who uses it chooses the account."""
     return (
         select(*_LISTED)
         .join(MemoryTask.agent)
+        .where(scope.owns(Agent.account_id), *conditions)
         .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
     )

@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 from refine import clock
-from refine.extensions.statements import together
 from refine.models.runs import spending
 from refine.models.runs.session import totals
 from refine.models.runs.session.totals import DayTotals
@@ -44,11 +43,11 @@ class Trend:
         account_id, zone = scope.account_id(), scope.zone()
         today = clock.now().astimezone(zone).date()
         since = midnight(today - timedelta(days=DAYS - 1))
-        sessions, spent = together(
-            partial(totals.by_day, account_id, zone.key, since),
-            partial(spending.by_day, account_id, zone.key, since),
+        return cls(
+            today,
+            totals.by_day(account_id, zone.key, since),
+            spending.by_day(account_id, zone.key, since),
         )
-        return cls(today, sessions, spent)
 
     @property
     def days(self) -> int:

@@ -12,7 +12,6 @@ from sqlalchemy import BigInteger, Select, cast, func
 
 from refine import clock
 from refine.extensions import db
-from refine.extensions.statements import named_rows
 from refine.models.runs.usage import (
     Months,
     Used,
@@ -165,7 +164,7 @@ def _query(chosen: Chosen, account_id: int | None) -> Select[*tuple[Any, ...]]:
 def page() -> str:
     chosen = Chosen.of_request()
     page = None if chosen.is_by_month else page_of(chosen.query())
-    rows = page.rows if page is not None else named_rows(db.session.execute(chosen.query()))
+    rows = page.rows if page is not None else db.session.execute(chosen.query()).all()
     return render_template(
         "usage/page.html",
         chosen=chosen,

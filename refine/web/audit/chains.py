@@ -1,11 +1,11 @@
 """How far an agent's chain was verified."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Select, bindparam, select
+from sqlalchemy import select
 
-from refine.extensions.statements import plain_query
+from refine.extensions import db
 from refine.models import ChainHead
 
 
@@ -19,12 +19,7 @@ class ChainVerified(NamedTuple):
 
 def chain_verified(agent_id: int) -> ChainVerified | None:
     """Return it for this agent's chain; None if the agent has no records."""
-    found = _chain().rows(agent_id=agent_id)
-    return ChainVerified(*found[0]) if found else None
-
-
-@plain_query
-def _chain() -> Select[*tuple[Any, ...]]:
     since = ChainHead.sequence - ChainHead.verified_sequence
-    is_of_agent = ChainHead.is_of_agent(bindparam("agent_id", type_=BigInteger))
-    return select(ChainHead.verified_at, ChainHead.verified_sequence, since).where(is_of_agent)
+    columns = ChainHead.verified_at, ChainHead.verified_sequence, since
+    found = db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent_id))).first()
+    return ChainVerified(*found) if found is not None else None

@@ -9,10 +9,9 @@ from flask import request
 from sqlalchemy import ColumnElement, Select, and_, func, select, true
 
 from refine.extensions import db
-from refine.extensions.statements import plain_query
 from refine.models import AuditLog, User
 from refine.models.audit.kinds import ACTIONS_OF_KIND
-from refine.models.columns import account_parameter, one_of_ids, one_of_names
+from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
 from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
@@ -155,13 +154,5 @@ class AuditFilter(NamedTuple):
 
 def suggested_actors() -> list[str]:
     """Return whom a record may be by, the account's first users among them."""
-    account_id = scope.account_id()
-    users = _first_users(is_of_account=account_id is not None)
-    return [*OTHER_ACTORS, *(row.email for row in users.rows(account_id=account_id))]
-
-
-@plain_query
-def _first_users(*, is_of_account: bool) -> Select[str]:
-    account_id = account_parameter(is_of_account=is_of_account)
-    users = select(User.email).where(scope.is_of(account_id, User.account_id))
-    return users.order_by(func.lower(User.email)).limit(_MAX_SUGGESTED)
+    users = select(User.email).where(scope.owns(User.account_id)).order_by(func.lower(User.email))
+    return [*OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]

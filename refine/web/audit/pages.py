@@ -8,7 +8,6 @@ from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, case, select
 
-from refine.extensions.statements import together
 from refine.models import Agent, AuditLog, User
 from refine.models.exported import exported_data
 from refine.models.people.recording import CLIENT_KEY
@@ -51,7 +50,6 @@ def page() -> str:
     one_of = chosen.one_of
     records = chosen.records(_listed(), but_kind=one_of is not None)
     page = page_of(records, one_of=one_of)
-    actors, verified = together(suggested_actors, verification_watch)
     return render_template(
         "audit/page.html",
         page=page,
@@ -59,11 +57,11 @@ def page() -> str:
         filter=chosen,
         agent=agent,
         views=chosen.views(),
-        actors=actors,
+        actors=suggested_actors(),
         strip=strip(chosen),
         days_url=_days_url(),
         chain=chain_verified(agent.id) if agent else None,
-        verification=None if agent else verified.last,
+        verification=None if agent else verification_watch().last,
     )
 
 
