@@ -3,9 +3,9 @@
 import click
 
 from bench import at_rest, beginnings, edits, growing, imports, sweeps, verifying
-from refine.cli.bench.measuring import Benchmark, Broken, Figure, print_goals, run
-from refine.cli.bench.pages import Pages
-from refine.cli.bench.world import DEFAULT, LARGER, TINY, World, grow, seeded
+from bench.measuring import Benchmark, Broken, Figure, print_goals, run
+from bench.pages import Pages
+from bench.world import DEFAULT, LARGER, TINY, World, grow, seeded
 
 _SIZES = {"default": DEFAULT, "large": DEFAULT, "tiny": TINY}
 

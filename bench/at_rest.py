@@ -11,8 +11,9 @@ from pathlib import Path
 
 import requests
 
-from refine.cli.bench.measuring import Benchmark, Figure
-from refine.cli.bench.temporary import OF_INSTALLATION, temporary_folder
+from bench.measuring import Benchmark, Figure
+from bench.temporary import temporary_folder
+from refine.cli.context import OF_INSTALLATION
 
 AT_MOST_MB = 300
 

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from bench.measuring import Benchmark, Figure, plain_connection, timed
+from bench.world import CONTENT, World, add_agent, texts
 from refine import garbage, settings
-from refine.cli.bench.measuring import Benchmark, Figure, plain_connection, timed
-from refine.cli.bench.world import CONTENT, World, add_agent, texts
 from refine.extensions import columns_json, db
 from refine.models import Agent, RefinementSession
 from refine.refinement.loop import Event, refine

@@ -6,9 +6,9 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Self
 
+from bench.measuring import Benchmark, Figure, timed
 from bench.plain_edits import PlainEdits
-from refine.cli.bench.measuring import Benchmark, Figure, timed
-from refine.cli.bench.world import World, texts
+from bench.world import World, texts
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.tools import RefinementTool

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import text
 
 from bench.edits import whole_session
+from bench.measuring import Benchmark, Figure
+from bench.world import World, add_agent, texts
 from refine import clock
-from refine.cli.bench.measuring import Benchmark, Figure
-from refine.cli.bench.world import World, add_agent, texts
 from refine.extensions import db
 from refine.models import Agent
 

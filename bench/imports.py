@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.beginnings import Unexpected
-from refine.cli.bench.imports import write_file
-from refine.cli.bench.measuring import Benchmark, Figure, plain_connection, timed
-from refine.cli.bench.world import CONTENT, World, add_agent
+from bench.import_command import write_file
+from bench.measuring import Benchmark, Figure, plain_connection, timed
+from bench.world import CONTENT, World, add_agent
 from refine.extensions import db
 from refine.models import Agent
 from refine.sealing import Place

@@ -3,8 +3,8 @@
 import uuid
 from typing import Any
 
-from refine.cli.bench.measuring import plain_connection
-from refine.cli.bench.world import World
+from bench.measuring import plain_connection
+from bench.world import World
 
 _RECORD = """
 INSERT INTO audit_logs (chain_id, sequence, account_id, agent_id, action, auditable_type,

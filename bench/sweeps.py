@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from flask import current_app
 
+from bench import asking
+from bench.measuring import Benchmark, Figure, statements_of
+from bench.world import World, add_agent, texts
 from refine import clock
-from refine.cli.bench import asking
-from refine.cli.bench.measuring import Benchmark, Figure, statements_of
-from refine.cli.bench.world import World, add_agent, texts
 from refine.extensions import db
 from refine.jobs.tick import BUDGET_CHECK_EVERY, run_tick
 from refine.models import Account

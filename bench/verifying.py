@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from sqlalchemy import select
 
 from bench.beginnings import Unexpected, hashable
-from refine.cli.bench.measuring import Benchmark, Figure, interleaved, plain_connection, timed
-from refine.cli.bench.world import World
+from bench.measuring import Benchmark, Figure, interleaved, plain_connection, timed
+from bench.world import World
 from refine.extensions import db
 from refine.jobs.verifying import PROCESSES, verify_in_processes
 from refine.models import ChainHead, WrappedKey

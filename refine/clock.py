@@ -25,7 +25,7 @@ def lead_of(at: datetime) -> timedelta:
 def ahead(by: timedelta) -> Iterator[None]:
     """Let this whole process live ``by`` ahead of the time until the block ends.
 
-    For simulations on a database of their own (``refine.trials``). The clock keeps running
+    For simulations on a database of their own (``bench``). The clock keeps running
     meanwhile, in every thread, so that heartbeats are as regular as ever; the database's own clock
     stays.
     """

@@ -34,7 +34,6 @@ _RECORDERS_OF_MODULES = {
 # and object.
 _NOT_RECORDING = {
     ("web/audit/pages.py", "granted"),
-    ("trials/bill.py", ""),
     ("models/people/recording.py", "AuditLog"),
 }
 

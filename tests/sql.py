@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.types.json import Json
 from sqlalchemy import event, text
 
-from refine.cli.bench.bulk import add_missing_digests
+from bench.bulk import add_missing_digests
 from refine.extensions import db
 from refine.models.attested_rows import attested_kinds
 

@@ -36,8 +36,6 @@ _THE_AGENTS_OWN = {
     "api/sessions.py": {"summary"},
     "api/grants.py": {"purpose"},
 }
-# Generated memories of a temporary database.
-_OF_NOBODY = {"cli/bench/world.py": {"image"}}
 _OPENING = {"open", "content_under", "sealed_under"}
 # Reads attributes by the names of a class's fields: see the test of those fields.
 _READS_BY_FIELD = "api/schemas.py"
@@ -131,12 +129,11 @@ def test_the_names_that_unseal_are_found(unsealing: set[str], telling: set[str])
 def test_no_page_command_or_job_reads_what_is_sealed(
     unsealing: set[str], telling: set[str]
 ) -> None:
-    allowed = _THE_AGENTS_OWN | _OF_NOBODY
     found = {
         f"{path.relative_to(SOURCE)}:{line} .{name}"
         for path in modules()
         for line, name in read_in(ast.parse(path.read_text()), unsealing | telling)
-        if name not in allowed.get(str(path.relative_to(SOURCE)), ())
+        if name not in _THE_AGENTS_OWN.get(str(path.relative_to(SOURCE)), ())
     }
 
     assert found == set()

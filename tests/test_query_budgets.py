@@ -13,9 +13,9 @@ import pytest
 import time_machine
 from flask import Flask
 
+from bench.measuring import statements_of
 from refine import clock
 from refine.api.routing import OPERATIONS, Operation
-from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.models import (
     Account,

@@ -13,11 +13,10 @@ from refine.cli.access import access
 from refine.cli.accounts import account, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
-from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
-from refine.cli.evaluate import evaluate_model
 from refine.cli.keys import keys
+from refine.cli.laboratory import WithLaboratory
 from refine.cli.running import reflect, run, sweep
 from refine.cli.services import clock, tick, worker
 from refine.cli.sessions import session
@@ -32,7 +31,10 @@ from refine.models import SessionAlreadyLive
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=WithLaboratory,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="refine")
 def refine() -> None:
     """AI agents tidy their own long-term memory, in sessions that cannot destroy it.
@@ -60,8 +62,6 @@ _COMMANDS = [
     doctor,
     import_,
     export,
-    evaluate_model,
-    bench,
     audit,
     access,
     account,

@@ -1,7 +1,9 @@
 """The application context of a command, with servers for as long as it needs them."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from flask import Flask
 
@@ -11,6 +13,12 @@ from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import WrappedKey, schema_version
 from refine.settings import Settings, data_dir_in, is_installed
+
+# What belongs to the data of an installation, and to no other database.
+OF_INSTALLATION = (
+    *("DATABASE_URL", "REFINE_OWNER_DATABASE_URL", "REDIS_URL", "REFINE_DATA_DIR"),
+    *("SECRET_KEY", "REFINE_ENCRYPTION_KEYS"),
+)
 
 
 @contextmanager
@@ -68,3 +76,9 @@ def in_context(settings: Settings, *, is_service: bool = False) -> Iterator[Flas
             # before the embedded servers stop, which wait for connections
             db.session.remove()
             db.engine.dispose()
+
+
+def settings_without_installation(folder: Path) -> Settings:
+    """Return the settings of the environment, with an empty data folder instead of its data."""
+    kept = {name: text for name, text in os.environ.items() if name not in OF_INSTALLATION}
+    return Settings.from_environ({**kept, "REFINE_DATA_DIR": str(folder)})

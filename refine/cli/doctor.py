@@ -1,6 +1,8 @@
 """Finds problems of an installation and says how to fix them."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 from flask import Flask
@@ -8,20 +10,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from refine import health
-from refine.cli.bench.temporary import settings_on_own_database, temporary_folder
-from refine.cli.context import application
-from refine.cli.output import console
-from refine.llm.clients import client_for, configured_provider, is_rehearsed
-from refine.llm.provider import Provider
-from refine.rules.quantities import plural
-from refine.settings import Settings
-from refine.trials.asking import (
+from refine.cli.asking import (
     Finding,
     Trial,
     about_answers,
     about_provider,
     prompt_tokens_of_one_request,
 )
+from refine.cli.context import application, settings_without_installation
+from refine.cli.output import console
+from refine.llm.clients import client_for, configured_provider, is_rehearsed
+from refine.llm.provider import Provider
+from refine.rules.quantities import plural
+from refine.settings import Settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red", "ask": "cyan"}
 
@@ -69,8 +70,8 @@ def doctor(model_id: str | None) -> int:
 def _ask(model_id: str) -> int:
     """Try the model, with the settings of the environment and without a database."""
     is_well = True
-    with temporary_folder() as folder:
-        settings = settings_on_own_database(folder)
+    with TemporaryDirectory(prefix="refine-") as folder:
+        settings = settings_without_installation(Path(folder))
         with client_for(model_id, settings, is_demo=True) as provider:
             for found in _findings(provider, model_id, settings):
                 _print_line(found.mark, found.name, found.text)

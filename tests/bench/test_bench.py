@@ -9,11 +9,10 @@ import pytest
 from flask import Flask, current_app
 from sqlalchemy import Text, bindparam, func, literal, select, text
 
-from bench import at_rest
+from bench import at_rest, dashboard
 from bench.__main__ import main
-from refine.cli.bench import dashboard
-from refine.cli.bench.main_query import main_query
-from refine.cli.bench.measuring import (
+from bench.main_query import main_query
+from bench.measuring import (
     Benchmark,
     Broken,
     Figure,
@@ -22,8 +21,8 @@ from refine.cli.bench.measuring import (
     run,
     statements_of,
 )
-from refine.cli.bench.pages import bench_pages
-from refine.cli.bench.world import TINY, seeded
+from bench.pages import bench_pages
+from bench.world import TINY, seeded
 from refine.extensions import db
 from refine.extensions.statements import PlainQuery, together
 from refine.models import Agent

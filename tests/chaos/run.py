@@ -16,8 +16,7 @@ from pathlib import Path
 from cryptography.fernet import Fernet
 from sqlalchemy import select, text
 
-from refine.cli.bench.temporary import OF_INSTALLATION
-from refine.cli.context import in_context
+from refine.cli.context import OF_INSTALLATION, in_context
 from refine.cli.database import upgrade_database
 from refine.embedded import database_url, redis_url
 from refine.extensions import db

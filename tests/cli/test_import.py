@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text
 
-from refine.cli.bench.measuring import statements_of
+from bench.measuring import statements_of
 from refine.cli.transfer import EXPORTED_AT_A_TIME, pages_of
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory

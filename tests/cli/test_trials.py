@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
+from bench.playing import serving
+from refine.cli import laboratory
 from refine.models import Agent
-from refine.trials.playing import serving
 from tests.cli.conftest import Run, problem, row_counts
 from tests.forked import refine
 from tests.scripted_model import ScriptedModel
@@ -104,3 +105,16 @@ def test_evaluate_says_why_a_known_model_cannot_be_asked(
     message = problem(run("evaluate", "test/model", OPENROUTER_BASE_URL=model.base_url))
 
     assert message == "the model's server answered HTTP 400 (invalid_request)"
+
+
+# -- without the repository -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bench", "evaluate"])
+def test_says_plainly_where_the_laboratory_is_missing(
+    app: Flask, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setattr(laboratory, "_ROOT", tmp_path)
+
+    assert "it is part of Refine's repository" in problem(run(name, "anything"))
+    assert f"  {name} " not in run("--help").stdout

@@ -9,8 +9,8 @@ from flask import Flask
 from redis import Redis
 from sqlalchemy import func, select
 
+from bench.measuring import statements_of
 from refine import clock
-from refine.cli.bench.measuring import statements_of
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.jobs import sweeping, tick

@@ -15,8 +15,8 @@ from redis import Redis
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 from sqlalchemy import event, false, select
 
+from bench.measuring import statements_of
 from refine import clock
-from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.queue import AUTOMATIC, queue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from refine.cli.bench.temporary import settings_for, temporary_database, temporary_folder
+from bench.temporary import settings_for, temporary_database, temporary_folder
 from refine.cli.output import console, table
 from tests.real_providers import servers
 from tests.real_providers.sessions import FEW, LONG, MANY, Outcome, session

@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench import playing
 from refine.llm import rehearsal
-from refine.trials import playing
 from tests.real_providers.processes import free_port, running
 
 INSTALLED = Path(".providers")

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from bench.corpus import Corpus
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.refinement.loop import refine
 from refine.settings import Settings
 from refine.tools import SaveMemoryTool
-from refine.trials.corpus import Corpus
 
 # The newest says what the first says; no other may go.
 FEW = (

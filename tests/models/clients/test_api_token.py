@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from bench.measuring import statements_of
 from refine import clock
-from refine.cli.bench.measuring import statements_of
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog

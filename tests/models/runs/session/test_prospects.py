@@ -6,8 +6,8 @@ import pytest
 from flask import Flask
 from redis import Redis
 
+from bench.measuring import statements_of
 from refine import clock
-from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.jobs.sweeping import begin_work, run_now
 from refine.models import Account, Agent, RefinementSession, User

@@ -1,0 +1,22 @@
+"""The commands of this package, which ``refine`` shows as its own."""
+
+import click
+
+from bench.bill_command import bench_bill
+from bench.evaluate_command import evaluate_model
+from bench.import_command import bench_import
+from bench.pages import bench_pages
+from bench.survival_command import bench_survival
+
+
+@click.group()
+def bench() -> None:
+    """Run benchmarks on a temporary database."""
+
+
+bench.add_command(bench_bill)
+bench.add_command(bench_import)
+bench.add_command(bench_pages)
+bench.add_command(bench_survival)
+
+COMMANDS = {"bench": bench, "evaluate": evaluate_model}

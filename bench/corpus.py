@@ -1,0 +1,184 @@
+"""Generated memories of an agent, each with its origin: the same for the same seed and agent."""
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from random import Random
+from typing import Literal
+
+from bench.language import Language, languages
+from bench.poison import POISON
+from bench.statement import Fact, Statement
+
+Kind = Literal["original", "exact", "near", "lookalike", "poison"]
+
+# How many of a hundred memories are of each kind; the rest are originals.
+Shares = Mapping[Kind, int]
+AT_FIRST: Shares = {"exact": 10, "near": 15, "lookalike": 12, "poison": 4}
+# What an agent saves is never an exact duplicate: those come from imports.
+EACH_WEEK: Shares = {"near": 25, "lookalike": 12, "poison": 2}
+
+_MAIN_LANGUAGE_SHARE = 0.7
+_CLAUSE_SHARE = 0.3
+_FIRST_DAY = date(2025, 1, 1)
+_DAYS = 420
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A memory and its origin: ``of`` is the position of the memory that it copies or resembles."""
+
+    text: str
+    kind: Kind
+    facts: tuple[Fact, ...] = ()
+    of: int | None = None
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether another memory says the same."""
+        return self.kind in ("exact", "near")
+
+
+class Corpus:
+    """The memories of one agent in the order in which it gets them."""
+
+    def __init__(self, seed: int, agent: int, at_first: Shares = AT_FIRST) -> None:
+        self.memories: list[Planted] = []
+        self._at_first = at_first
+        self._chance = Random(f"{seed}/{agent}")  # noqa: S311 - nothing secret
+        self._main = languages()[(seed + agent) % len(languages())]
+        self._originals: dict[int, Statement] = {}
+        self._texts: set[str] = set()
+
+    def begin(self, count: int) -> list[Planted]:
+        """Return the memories that the agent has at first."""
+        return [self._add(self._at_first) for _ in range(count)]
+
+    def grow(self, count: int) -> list[Planted]:
+        """Return the memories that the agent saves in a week."""
+        return [self._add(EACH_WEEK) for _ in range(count)]
+
+    def _add(self, shares: Shares) -> Planted:
+        memory, says = self._next(shares)
+        while self._is_repeated(memory, says):
+            memory, says = self._next(shares)
+        if memory.kind == "original" and says is not None:
+            self._originals[len(self.memories)] = says
+        self._texts.add(memory.text.lower())
+        self._texts.add(says.main().lower() if says is not None else "")
+        self.memories.append(memory)
+        return memory
+
+    def _is_repeated(self, memory: Planted, says: Statement | None) -> bool:
+        """Whether it says by chance what another memory says, or is written like another."""
+        if memory.kind == "exact":
+            return False
+        text = memory.text if memory.kind == "near" or says is None else says.main()
+        return text.lower() in self._texts
+
+    def _next(self, shares: Shares) -> tuple[Planted, Statement | None]:
+        """Return a memory and what it says, which poison does not tell."""
+        kind = self._kind(shares)
+        if kind == "poison":
+            return Planted(self._poison(), kind), None
+        if kind == "original" or not self._originals:
+            says = self._statement()
+            return Planted(says.text(), "original", says.facts()), says
+        of = self._chance.choice(list(self._originals))
+        original = self._originals[of]
+        if kind == "exact":
+            text = self._exact(self.memories[of].text)
+            return replace(self.memories[of], text=text, kind=kind, of=of), original
+        text, says = self._near(original) if kind == "near" else self._lookalike(original)
+        return Planted(text, kind, says.facts(), of), says
+
+    def _kind(self, shares: Shares) -> Kind:
+        rest = 100 - sum(shares.values())
+        return self._chance.choices([*shares, "original"], [*shares.values(), rest])[0]
+
+    def _poison(self) -> str:
+        return self._chance.choice(POISON).format(number=self._chance.randint(100, 999))
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def _statement(self) -> Statement:
+        is_main = self._chance.random() < _MAIN_LANGUAGE_SHARE
+        language = self._main if is_main else self._chance.choice(languages())
+        template = self._chance.choice(language.templates)
+        statement = Statement(language, template, self._values(language, template.said))
+        if self._chance.random() < _CLAUSE_SHARE:
+            return self._with_clause(statement)
+        return statement
+
+    def _with_clause(self, statement: Statement) -> Statement:
+        language = statement.language
+        clause = self._chance.choice(language.clauses)
+        return replace(statement, clause=(clause, self._values(language, clause)))
+
+    def _values(self, language: Language, sentence: str) -> dict[str, tuple[str, ...]]:
+        slots = [slot for _, slot, _, _ in string.Formatter().parse(sentence) if slot]
+        return {slot: self._value(language, slot) for slot in slots}
+
+    def _value(self, language: Language, slot: str) -> tuple[str, ...]:
+        pick = self._chance.choice
+        match slot:
+            case "date":
+                return language.date_writings(
+                    _FIRST_DAY + timedelta(days=self._chance.randrange(_DAYS))
+                )
+            case "number":
+                return language.number_writings(pick(list(language.numbers)))
+            case "saying":
+                return language.quote_writings(pick(language.sayings))
+            case "code":
+                return (str(self._chance.randint(100, 999)),)
+            case "address":
+                return (self._address(),)
+            case "place":
+                return (pick(language.places),)
+            case "thing":
+                return (pick(language.things),)
+        # names: two in one sentence differ
+        half = len(language.names) // 2
+        return (pick(language.names[:half] if slot == "name" else language.names[half:]),)
+
+    def _address(self) -> str:
+        number = self._chance.randint(10, 999)
+        return self._chance.choice(
+            (
+                f"https://notes.example.org/{number}",
+                f"box{number}@example.org",
+                f"/home/notes/{number}.txt",
+            )
+        )
+
+    # -- copies and look-alikes -------------------------------------------------------------------
+
+    def _exact(self, text: str) -> str:
+        return self._chance.choice((text.lower(), f"  {text}\n"))
+
+    def _near(self, said: Statement) -> tuple[str, Statement]:
+        """Return the same in another form: a model may unite the two without loss."""
+        match self._chance.choice(("punctuation", "order", "writing", "clause")):
+            case "punctuation":
+                return said.text().rstrip(".。") + self._chance.choice(("", "!", " …")), said
+            case "order":
+                return said.text("reordered"), said
+            case "writing":
+                return said.text(writing=1), said
+        more = self._with_clause(said)
+        return more.text("reordered"), more
+
+    def _lookalike(self, said: Statement) -> tuple[str, Statement]:
+        """Return what looks the same and is another memory: one value differs, or it is denied."""
+        slots = [slot for slot in said.values if slot != "saying"]
+        slot = self._chance.choice([*slots, "denial"])
+        if slot == "denial":
+            denied = replace(said, is_denied=True)
+            return denied.text(), denied
+        value = self._value(said.language, slot)
+        while value == said.values[slot]:
+            value = self._value(said.language, slot)
+        other = replace(said, values={**said.values, slot: value})
+        return other.text(), other

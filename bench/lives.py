@@ -1,0 +1,135 @@
+"""The life of one agent, week by week: it saves memories, and a session tidies them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from bench.corpus import Corpus, Planted
+from bench.standing import Remains
+from refine import clock
+from refine.extensions import db
+from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models.ledger import images_in
+from refine.refinement.loop import Event, refine
+from refine.settings import Settings
+from refine.tools import SaveMemoryTool
+
+# Sessions on days 0, 7, 14, 21 and 28: as many weekly ones as thirty days hold.
+SESSIONS_IN_A_MONTH = 5
+
+
+class Life:
+    """One agent, what was planted in its memory, and what happened to it."""
+
+    def __init__(
+        self, account: Account, model_id: str, corpus: Corpus, memories: int, **settings: Any
+    ) -> None:
+        agent = Agent(account=account, name="Keeper", model_id=model_id, **settings)
+        db.session.add(agent)
+        db.session.flush()
+        self.corpus = corpus
+        self.remains: list[Remains] = []
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.ends: Counter[str] = Counter()
+        self.prompt_tokens = 0
+        self.kept: dict[int, str] = {}
+        self.added: set[str] = set()
+        self.mass = 0
+        self.month_share = 1.0
+        self.agent_id = agent.id
+        self._ids: list[int] = []
+        self._merged_into: dict[int, int] = {}
+        self._starting_masses: list[int] = []
+        self._begin(agent, corpus.begin(memories))
+        db.session.commit()
+
+    def pass_week(self, settings: Settings, planted: int, own: Sequence[str]) -> None:
+        """Save what the week brings and what the model adds (``own``), and let a session run."""
+        agent = db.session.get_one(Agent, self.agent_id)
+        for memory in self.corpus.grow(planted):
+            self._plant(memory, self._save(agent, memory.text))
+        for text in own:
+            self._save(agent, text)
+        session = RefinementSession.queue(agent, "weekly")
+        refine(session.id, settings, observe=self._observe)
+        self.note(session)
+        db.session.commit()
+        db.session.expunge_all()
+
+    def note(self, session: RefinementSession) -> None:
+        """Count a session that has ended, and read what the agent keeps."""
+        self.ends[session.status] += 1
+        self.prompt_tokens += session.prompt_tokens
+        if session.mass_before is not None:
+            recent = self._starting_masses[1 - SESSIONS_IN_A_MONTH :]
+            self._starting_masses = [*recent, session.mass_before]
+        self._follow_merges(session)
+        self._read(session.agent)
+
+    def now_in(self, position: int) -> int | None:
+        """Return the kept memory that a planted one is, or was merged into; None if discarded."""
+        id_ = self._ids[position]
+        while id_ in self._merged_into:
+            id_ = self._merged_into[id_]
+        return id_ if id_ in self.kept else None
+
+    def places(self, positions: Iterable[int]) -> list[int]:
+        """Return the different kept memories in which these planted ones are now."""
+        return sorted({id_ for id_ in map(self.now_in, positions) if id_ is not None})
+
+    def families(self) -> dict[int, list[int]]:
+        """Return the positions of all copies of each original, its own among them."""
+        found: dict[int, list[int]] = {}
+        for position, memory in enumerate(self.corpus.memories):
+            root = memory.of if memory.is_duplicate and memory.of is not None else position
+            found.setdefault(root, []).append(position)
+        return found
+
+    # -- what is planted --------------------------------------------------------------------------
+
+    def _begin(self, agent: Agent, memories: Sequence[Planted]) -> None:
+        """Store memories as an import does, which may hold exact duplicates."""
+        for days_ago, memory in zip(range(len(memories), 0, -1), memories, strict=True):
+            at = clock.now() - timedelta(days=7 + days_ago)
+            row = AgentMemory(agent=agent, content=memory.text, created_at=at)
+            db.session.add(row)
+            db.session.flush()
+            self._plant(memory, row.id)
+
+    def _plant(self, memory: Planted, id_: int) -> None:
+        self._ids.append(id_)
+        self.remains.append(Remains(memory))
+
+    def _save(self, agent: Agent, text: str) -> int:
+        saved = SaveMemoryTool(agent).execute(content=text, memory_type="core")
+        return int(saved["id"])
+
+    # -- its outcome ------------------------------------------------------------------------------
+
+    def _observe(self, event: Event) -> None:
+        if event.kind == "tool_call":
+            self.calls[event.facts["action"], event.facts["result"]] += 1
+
+    def _follow_merges(self, session: RefinementSession) -> None:
+        if session.status == "rolled_back":
+            return
+        merges = select(AuditLog).where(
+            AuditLog.session_id == session.id, AuditLog.action == "memory_refinement_consolidate"
+        )
+        for record in db.session.scalars(merges):
+            for memory in images_in(record.data):
+                if memory["before"] is not None:
+                    self._merged_into[memory["id"]] = int(str(record.auditable_id))
+
+    def _read(self, agent: Agent) -> None:
+        memories = db.session.scalars(agent.ledger.core()).all()
+        before = set(self.kept.values())
+        self.kept = {memory.id: memory.content for memory in memories}
+        self.added = set(self.kept.values()) - before
+        mass = sum(memory.token_estimate for memory in memories)
+        if self._starting_masses:
+            self.month_share = mass / max(1, self._starting_masses[0])
+        self.mass = mass

@@ -1,0 +1,80 @@
+"""How hostile models write: they know the rules and keep as little as these allow."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from random import Random
+
+from bench.simulated_models.conversation import Entry, Step
+from refine.rules.details import carries, likeness, read
+
+_FILLER = ("mist", "river", "gentle", "slowly", "amber", "hollow", "drift", "velvet", "murmur")
+_HALF = 0.5
+_DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def filler(characters: int, salt: int) -> str:
+    """Return at most so many characters of words that say nothing; other ones for each salt."""
+    chance = Random(salt)  # noqa: S311 - nothing secret
+    text = " ".join(chance.choices(_FILLER, k=characters // 4 + 1))
+    return text[: max(characters, 1)].strip()
+
+
+def is_filler(text: str) -> bool:
+    """Tell whether most words of a text are filler."""
+    words = text.split()
+    return sum(word in _FILLER for word in words) * 2 > len(words)
+
+
+@lru_cache(maxsize=20_000)
+def bare_details(text: str) -> str:
+    """Return the details of a text as a list, without what is said of them."""
+    return ", ".join(read(text).details.values())
+
+
+@lru_cache(maxsize=20_000)
+def trimmed(text: str) -> str:
+    """Return a text without the words that the rules do not require, trying the last ones first."""
+    original, pieces = read(text), _pieces(text)
+    for at in reversed(range(len(pieces))):
+        shorter = pieces[:at] + pieces[at + 1 :]
+        left = read("".join(shorter))
+        if likeness(original, left) >= _HALF and all(
+            carries(left, key, original) for key in original.details
+        ):
+            pieces = shorter
+    return " ".join("".join(pieces).split())
+
+
+def trims(entries: Iterable[Entry]) -> list[Step]:
+    """Return the updates that trim these memories as far as the rules let them."""
+    shorter = ((entry, trimmed(entry.content)) for entry in entries)
+    return [
+        {"action": "update", "id": entry.id, "content": text}
+        for entry, text in shorter
+        if text != entry.content
+    ]
+
+
+def joined(texts: Sequence[str], characters: int) -> str:
+    """Return texts one after another, at most so many characters of them."""
+    return " ".join(texts)[:characters].strip()
+
+
+def scrambled(texts: Sequence[str]) -> str:
+    """Return all words of the texts in the order of the alphabet."""
+    return " ".join(sorted(word for text in texts for word in text.split()))
+
+
+def first_words(text: str) -> str:
+    """Return about the first half of a text."""
+    pieces = _pieces(text)
+    return "".join(pieces[: (len(pieces) + 1) // 2]).strip()
+
+
+def _pieces(text: str) -> list[str]:
+    """Return the words with the spaces before them; single characters where there are no spaces."""
+    pieces: list[str] = []
+    for word in re.findall(r"\s*\S+", text):
+        pieces += list(word) if _DENSE.search(word) else [word]
+    return pieces

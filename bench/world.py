@@ -1,0 +1,304 @@
+"""An installation to measure: accounts, people, tokens, and agents with everything they have."""
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Sequence, func, select
+
+from bench import bulk
+from bench.measuring import tell
+from bench.temporary import settings_for, temporary_database, temporary_folder
+from refine import clock
+from refine.extensions import canonical_json, db
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    AgentMemory,
+    ApiToken,
+    AuditLog,
+    ChainHead,
+    ClockMark,
+    SignIn,
+    User,
+    Verification,
+    WrappedKey,
+)
+from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET
+from refine.models.columns import place_of
+from refine.models.ledger import Change
+from refine.models.ledger.image import recorded
+from refine.models.runs.access import MIN_MINUTES
+
+ACCOUNTS = 20
+JOURNAL_ENTRIES = 20
+
+# The column to whose rows memories' contents are bound.
+CONTENT = "agent_memories.content"
+
+_MODEL = "rehearsal/bench"
+_RECORD_IDS = Sequence("audit_logs_id_seq")
+_STORED_AT_ONCE = 1_000
+_MARKS = ".,;:!?-*()[]{}"
+# Every text says the same in these words, so that rules about details refuse no edit.
+_WORDS = "the bees moved into the old hive behind the library and stayed there over the winter"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything there is, and how often it is measured."""
+
+    agents: int = 1_000
+    records_each: int = 500
+    memories_each: int = 10
+    ledgers: tuple[int, int] = (100, 5_000)
+    tidied_agents: int = 50
+    duplicates: tuple[int, int] = (10_000, 4_000)
+    imported: int = 20_000
+    expired: int = 5_000
+    swept: tuple[int, int] = (10, 40)
+    repetitions: int = 9
+    times_asked: int = 100
+
+
+DEFAULT = Size()
+LARGER = 10
+TINY = Size(
+    agents=5,
+    records_each=20,
+    ledgers=(40, 60),
+    tidied_agents=4,
+    duplicates=(20, 8),
+    imported=20,
+    expired=10,
+    swept=(2, 4),
+    repetitions=1,
+    times_asked=1,
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """What was added, by id; and the secrets with which to ask for it."""
+
+    size: Size
+    account_ids: tuple[int, ...]
+    bulk_agent_id: int
+    """An agent with many records; no rows of its memories are genuine."""
+    floor_agent_id: int
+    """An agent whose rows floors may change as they like."""
+    tidied_ids: tuple[int, ...]
+    """Agents with a ledger of the smaller size, and a chain that can be verified."""
+    large_id: int
+    """The agent with a ledger of the larger size."""
+    reader_id: int
+    """An agent with a current journal and no expired entries."""
+    expired_id: int
+    """The same, with expired entries."""
+    grant_id: uuid.UUID
+    """An access that has ended."""
+    sign_in: str
+    platform_token: str
+    tokens: dict[int, str]
+
+
+@contextmanager
+def seeded(size: Size) -> Iterator[World]:
+    """Yield a world of this size, in a temporary database with a Valkey of its own."""
+    with (
+        temporary_folder() as folder,
+        # a disk that others use as well would hide what is compared
+        temporary_database(_settings(folder), durable=False, valkey=True),
+    ):
+        began = time.monotonic()
+        world = _seed(size)
+        tell(f"added {size.agents:,} agents, {size.agents * size.records_each:,} records", began)
+        yield world
+
+
+def _settings(folder: Path) -> Any:
+    unlimited = {"REFINE_API_READS_PER_MINUTE": "1000000", "REFINE_CONTEXT_TOKENS": "100000000"}
+    return settings_for(folder, REFINE_REHEARSAL="1", **unlimited)
+
+
+def grow(world: World, agents: int) -> tuple[()]:
+    """Add agents, each with as much of everything, until there are so many; nothing is measured."""
+    accounts = [db.session.get_one(Account, id_) for id_ in world.account_ids]
+    after = bulk.add_agents(accounts, agents - world.size.agents)
+    bulk.fill(after, world.size.records_each, world.size.memories_each)
+    return ()
+
+
+def _seed(size: Size) -> World:
+    accounts = [Account.create(f"Account {number}") for number in range(1, ACCOUNTS + 1)]
+    special = Account.create("Ledgers")
+    user = _site_admin(special)
+    sign_in = SignIn.begin(user).secret
+    _, platform_token = ApiToken.mint(account=accounts[0])
+    _note_clock()
+    db.session.commit()
+    account_ids = tuple(account.id for account in accounts)
+    special_id, user_id = special.id, user.id
+    after = bulk.add_agents(accounts, size.agents)
+    bulk.fill(after, size.records_each, size.memories_each)
+    first_id, second_id = db.session.scalars(
+        select(Agent.id).where(Agent.id > after).order_by(Agent.id).limit(2)
+    ).all()
+    small, large = size.ledgers
+    tidied = [add_agent(special_id, texts(small)) for _ in range(size.tidied_agents)]
+    for agent_id in tidied:
+        _add_records(agent_id, size.records_each)
+    large_id = add_agent(special_id, texts(large))
+    readers = [add_agent(special_id, texts(small)) for _ in range(2)]
+    tokens = {id_: _with_journal(id_) for id_ in readers}
+    _add_expired(readers[1], size.expired)
+    bulk.settle()
+    return World(
+        size=size,
+        account_ids=account_ids,
+        bulk_agent_id=second_id,
+        floor_agent_id=first_id,
+        tidied_ids=tuple(tidied),
+        large_id=large_id,
+        reader_id=readers[0],
+        expired_id=readers[1],
+        grant_id=_add_grant(readers[0], user_id),
+        sign_in=sign_in,
+        platform_token=platform_token,
+        tokens=tokens,
+    )
+
+
+def add_agent(account_id: int, contents: Iterable[str], **fields: Any) -> int:
+    """Add an agent with these core memories, all genuine; return its id, committed."""
+    account = db.session.get_one(Account, account_id)
+    fields = {"name": "Tidy", "core_token_budget": MAX_CORE_TOKEN_BUDGET, **fields}
+    agent = Agent(account=account, model_id=_MODEL, **fields)
+    db.session.add(agent)
+    db.session.flush()
+    agent_id = agent.id
+    _add_memories(agent, contents)
+    return agent_id
+
+
+def texts(count: int, *, first: int = 1) -> list[str]:
+    """Return so many different texts of some 90 characters that all say the same."""
+    return [f"{_mark(number)} {_WORDS}" for number in range(first, first + count)]
+
+
+def _mark(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_MARKS))
+        digits += _MARKS[digit]
+    return digits
+
+
+def _add_memories(agent: Agent, contents: Iterable[str], **fields: Any) -> None:
+    agent_id, listed = agent.id, list(contents)
+    for first in range(0, len(listed), _STORED_AT_ONCE):
+        some = listed[first : first + _STORED_AT_ONCE]
+        owner = db.session.get_one(Agent, agent_id)
+        for id_, content in zip(AgentMemory.next_ids(len(some)), some, strict=True):
+            db.session.add(AgentMemory(id=id_, agent=owner, content=content, **fields))
+        db.session.commit()
+        db.session.expunge_all()
+
+
+def _with_journal(agent_id: int) -> str:
+    """Give the agent a journal of the last days; return a token of the agent."""
+    agent = db.session.get_one(Agent, agent_id)
+    _, secret = ApiToken.mint(account=agent.account, agent=agent)
+    _add_memories(agent, texts(JOURNAL_ENTRIES), **_written(timedelta(days=2)))
+    return secret
+
+
+def _add_expired(agent_id: int, count: int) -> None:
+    agent = db.session.get_one(Agent, agent_id)
+    _add_memories(agent, texts(count), **_written(timedelta(days=60)))
+
+
+def _written(ago: timedelta) -> dict[str, Any]:
+    at = clock.now() - ago
+    return {"memory_type": "journal", "created_at": at, "recorded_at": at, "updated_at": at}
+
+
+def _site_admin(account: Account) -> User:
+    user = User(account=account, email="bench@example.org", site_admin=True)
+    user.password_hash = "no password fits"  # noqa: S105
+    db.session.add(user)
+    db.session.flush()
+    return user
+
+
+def _add_grant(agent_id: int, user_id: int) -> uuid.UUID:
+    agent = db.session.get_one(Agent, agent_id)
+    at = clock.now() - timedelta(days=3)
+    grant = AccessGrant(
+        agent=agent,
+        user_id=user_id,
+        model_id=_MODEL,
+        status="ended",
+        end_reason="expired",
+        reason="agent_asked",
+        purpose="to see what a page costs",
+        duration_minutes=MIN_MINUTES,
+        granted_at=at,
+        expires_at=at + timedelta(minutes=MIN_MINUTES),
+        ended_at=at + timedelta(minutes=MIN_MINUTES),
+    )
+    db.session.add(grant)
+    db.session.commit()
+    return grant.id
+
+
+def _note_clock() -> None:
+    """The clock ticks and verifies, so that no page alarms."""
+    at = clock.now()
+    ClockMark.note("tick", at)
+    Verification.begin("clock", at).end(at)
+
+
+def _add_records(agent_id: int, count: int) -> None:
+    """Append genuine records: first one for each memory, then others."""
+    agent = db.session.get_one(Agent, agent_id)
+    head = ChainHead.locked(agent.chain_owner)
+    key, platform = agent.data_key(), WrappedKey.platform_key()
+    ids = db.session.scalars(
+        select(_RECORD_IDS.next_value()).select_from(func.generate_series(1, count))
+    ).all()
+    memories = list(db.session.scalars(agent.ledger.core()))
+    link = head.hash
+    for number, id_ in enumerate(ids):
+        memory = memories[number] if number < len(memories) else None
+        changes = [Change(memory.id, None, memory.image())] if memory is not None else []
+        data, sealed = recorded(changes, key)
+        record = AuditLog(
+            id=id_,
+            chain_id=head.id,
+            sequence=head.sequence + number + 1,
+            account_id=agent.account_id,
+            agent_id=agent.id,
+            action="memory_saved" if memory is not None else "refinement_queued",
+            auditable_type="AgentMemory" if memory is not None else None,
+            auditable_id=str(memory.id) if memory is not None else None,
+            data={**data, "mass_after": number},
+            created_at=_moment(number, count),
+        )
+        record.sealed_text = key.seal(canonical_json(sealed), place_of(record, "sealed"))
+        record.hash = link = record.link(platform, link, canonical_json(record.data))
+        db.session.add(record)
+    db.session.flush()
+    head.advance(sequence=head.sequence + count, hash=link)
+    db.session.commit()
+    db.session.expunge_all()
+
+
+def _moment(number: int, count: int) -> datetime:
+    return clock.now() - timedelta(days=700) * (1 - number / count)

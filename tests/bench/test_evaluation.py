@@ -1,0 +1,80 @@
+"""How a model is judged, by models of which everything is known."""
+
+from dataclasses import replace
+
+import pytest
+
+from bench.evaluation import Score, evaluate
+from refine.errors import ProviderError
+from refine.settings import Settings
+from tests.scripted_model import ScriptedModel
+
+
+def score(model_id: str, settings: Settings) -> Score:
+    (only,) = evaluate(model_id, 1, 2, settings)
+    return only
+
+
+def test_the_careful_model_unites_all_duplicates_and_nothing_else(played: Settings) -> None:
+    found = score("trial/careful", played)
+
+    assert found.status == "completed"
+    assert found.united == found.duplicates > 2
+    assert found.wrong_merges == found.lost == found.malformed == 0
+    assert found.tokens_after < found.tokens_before
+    assert found.prompt_tokens > 100
+
+
+def test_a_model_that_merges_what_is_not_the_same_is_found_out(played: Settings) -> None:
+    found = score("trial/chain", played)
+
+    assert found.wrong_merges > 0
+
+
+def test_malformed_calls_are_counted(played: Settings, model: ScriptedModel) -> None:
+    model.say("YES")
+    model.calls(
+        {"action": "forget"}, {"action": "delete"}, "no JSON", {"action": "delete", "id": 1}
+    )
+    model.call("complete", summary="Done.")
+
+    found = score("test/model", _asking(model, played))
+
+    assert (found.calls, found.malformed) == (5, 3)
+    assert (found.changes, found.refused) == (2, 2)
+    assert found.losing == 0
+
+
+def test_a_model_that_declines_is_a_result(played: Settings, model: ScriptedModel) -> None:
+    model.say("NO")
+
+    found = score("test/model", _asking(model, played))
+
+    assert (found.status, found.calls, found.united) == ("declined", 0, 0)
+
+
+def test_a_model_that_gives_no_answer_is_a_result(played: Settings, model: ScriptedModel) -> None:
+    model.say("Ja, gerne.").say("Ja.")
+
+    found = score("test/model", _asking(model, played))
+
+    assert (found.status, found.calls, found.united) == ("failed", 0, 0)
+
+
+def test_a_model_whose_calls_are_refused_is_a_result(
+    played: Settings, model: ScriptedModel
+) -> None:
+    model.say("YES").calls("no JSON").calls("no JSON").calls("no JSON")
+
+    found = score("test/model", _asking(model, played))
+
+    assert (found.status, found.calls, found.malformed) == ("failed", 3, 3)
+
+
+def test_a_model_that_cannot_be_asked_is_an_error(played: Settings, model: ScriptedModel) -> None:
+    with pytest.raises(ProviderError, match="HTTP 400"):
+        score("test/model", _asking(model, played))
+
+
+def _asking(model: ScriptedModel, settings: Settings) -> Settings:
+    return replace(settings, openrouter_base_url=model.base_url)
