@@ -53,8 +53,15 @@ def unlimited(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
 
 pytestmark = pytest.mark.slow
 
+# One operation of each kind in the gate, all others nightly.
+IN_THE_GATE = ("save", "memories", "change")
 MODES = [
-    pytest.param(each, mode, id=f"{name_of(each)} {mode.value}")
+    pytest.param(
+        each,
+        mode,
+        id=f"{name_of(each)} {mode.value}",
+        marks=() if each.view.__name__ in IN_THE_GATE else pytest.mark.nightly,
+    )
     for each in OPERATIONS
     for mode in GenerationMode
     if mode is GenerationMode.POSITIVE

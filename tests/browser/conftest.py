@@ -22,7 +22,9 @@ PATIENCE_MS = 20_000
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.slow)
+    """Run nightly what is not marked for the gate."""
+    if item.get_closest_marker("slow") is None:
+        item.add_marker(pytest.mark.nightly)
 
 
 @pytest.fixture(scope="session")

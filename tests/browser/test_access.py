@@ -84,6 +84,7 @@ def reads_nothing(page: Page, agent: Agent) -> None:
     expect(page.get_by_text(CANARY)).to_have_count(0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_grant_is_requested_given_used_and_ended(
     desk: Page, agent: Agent, model: ScriptedModel
@@ -212,6 +213,7 @@ def test_the_preview_shows_the_question_without_asking(desk: Page, agent: Agent)
     assert db.session.scalars(db.select(AccessGrant)).all() == []
 
 
+@pytest.mark.slow
 def test_an_open_page_redirects_when_access_expires(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
@@ -265,6 +267,7 @@ def test_ending_access_in_one_tab_redirects_the_others(
     expect(other.get_by_text(CANARY)).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_back_button_shows_no_content_after_access_ended(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:

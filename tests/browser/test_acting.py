@@ -72,6 +72,7 @@ def test_the_model_that_answered_can_be_set_from_the_failed_session(
     expect(button(desk, "Set test/model-2")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_an_undo_shows_its_effect_before_and_its_result_after(desk: Page, agent: Agent) -> None:
     before = kept(agent)
     session = tidied(agent)

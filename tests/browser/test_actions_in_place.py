@@ -59,6 +59,7 @@ def test_enter_on_stop_starts_no_session_once_the_session_ended(
     assert str(session.id) in desk.url
 
 
+@pytest.mark.slow
 def test_stop_stays_where_it_is_until_the_page_is_left(
     desk: Page, session: RefinementSession
 ) -> None:

@@ -1,15 +1,16 @@
 """What holds on every page: quiet console, no sideways scrolling, accessible, light to load.
 
-One walk looks at them all, and what it found is what each test looks at.
+One walk looks at them all, and what it found is what each test looks at; nightly. In the gate, one
+test looks at a page of each kind.
 """
 
 import pytest
 from flask import Flask
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from werkzeug.exceptions import HTTPException
 
 from tests.browser.history import lived, platform_admin
-from tests.browser.walking import Walk, walked
+from tests.browser.walking import KINDS_OF_PAGES, Walk, walked
 from tests.conftest import emptied
 
 # No pages: probes and figures for machines, files, and the part of a page that htmx asks for.
@@ -27,6 +28,15 @@ def walk(browser: Browser, site: str, migrated_app: Flask) -> Walk:
         history = lived(platform_admin())
         with browser.new_context(base_url=site) as context:
             return walked(context.new_page(), history)
+
+
+@pytest.mark.slow
+def test_a_page_of_each_kind_is_quiet_accessible_and_in_order(page: Page, app: Flask) -> None:
+    walk = walked(page, lived(platform_admin()), only=KINDS_OF_PAGES)
+
+    assert walk.heard == []
+    assert (walk.malformed, walk.sticks_out, walk.out_of_order) == ({}, {}, {})
+    assert walk.findings == set()
 
 
 def test_every_page_of_the_dashboard_is_on_the_tour(migrated_app: Flask, walk: Walk) -> None:

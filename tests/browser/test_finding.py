@@ -42,6 +42,7 @@ def test_the_attention_list_leads_to_the_failed_session(desk: Page, admin: User)
     expect(desk.get_by_text(str(history.failed.id))).to_be_visible()
 
 
+@pytest.mark.slow
 def test_filters_are_in_the_url_and_follow_the_back_button(desk: Page, sixty: list[str]) -> None:
     desk.goto("/agents")
     desk.get_by_label("Name or model").fill("dunlin 1")

@@ -22,6 +22,7 @@ def agents(desk: Page, admin: User) -> Page:
     return desk
 
 
+@pytest.mark.slow
 def test_the_palette_finds_an_agent_by_keyboard(agents: Page) -> None:
     agents.keyboard.press("Control+k")
     agents.keyboard.type("kingf")

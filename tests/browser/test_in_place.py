@@ -39,6 +39,7 @@ def fulfil(route: Route, answer: dict[str, Any]) -> None:
     route.fulfill(**answer) if is_in_place else route.continue_()
 
 
+@pytest.mark.slow
 def test_a_toggle_far_down_keeps_place_and_focus(ledger: Page) -> None:
     flag = ledger.get_by_role("button", name="Make memory").last
     (memory,) = re.findall(r"memory #\d+", flag.get_attribute("aria-label") or "")

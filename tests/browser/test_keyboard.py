@@ -1,8 +1,10 @@
 """Where the Tab key leads first."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 
+@pytest.mark.slow
 def test_the_first_tab_stop_skips_the_menu(desk: Page) -> None:
     desk.goto("/users")
     desk.keyboard.press("Tab")

@@ -72,6 +72,7 @@ def database_away(watched: Watched) -> Iterator[Callable[[], None]]:
     come_back()
 
 
+@pytest.mark.slow
 def test_every_step_appears_without_reloading(desk: Page, watched: Watched) -> None:
     desk.evaluate("window.isTheSamePage = true")
 

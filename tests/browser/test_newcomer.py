@@ -30,6 +30,7 @@ def up(browser: Browser) -> Iterator[Up]:
                     stream.close()
 
 
+@pytest.mark.slow
 def test_the_output_of_refine_up_leads_to_a_finished_session(up: Up, browser: Browser) -> None:
     said = re.search(r"(http://\S+) - sign in as (\S+) with the password (\S+)", up.ready())
     assert said is not None

@@ -2,7 +2,7 @@
 
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
@@ -98,8 +98,8 @@ class Walk:
     out_of_order: dict[str, list[int]] = field(default_factory=dict)
 
 
-def walked(page: Page, history: History) -> Walk:
-    """Sign in, go to every page once, and look at it in every way; the page is a new one."""
+def walked(page: Page, history: History, only: Sequence[str] = ()) -> Walk:
+    """Sign in, go to every page (or these) once, and look at it in every way; the page is new."""
     walk, scale = Walk(paths(history)), _Scale(page)
     page.on("pageerror", lambda error: walk.heard.append(f"error: {error}"))
     page.on("console", lambda said: walk.heard.extend(_complaint(said)))
@@ -109,6 +109,8 @@ def walked(page: Page, history: History) -> Walk:
     page.set_viewport_size(SCREEN)
     sign_in(page, history.admin.email)
     for name, go in stops(history):
+        if only and name not in only:
+            continue
         go(page)
         page.wait_for_load_state()  # with its style
         db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute

@@ -26,7 +26,7 @@ from tests.chains import verify_agent
 from tests.factories import EDITS
 from tests.scripted_model import ScriptedModel
 
-pytestmark = pytest.mark.no_cover
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 CHILD = "refine-cut"
 PARTS = 4

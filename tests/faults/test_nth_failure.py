@@ -15,7 +15,7 @@ from tests.faults.injecting import DATABASE, HTTP_KINDS, KINDS, REDIS_KINDS, Kin
 from tests.faults.nth_failure import Bench, bench, points
 from tests.faults.operations import OPERATIONS, Erasure, Operation
 
-pytestmark = pytest.mark.no_cover
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 # How many failures of each sort an operation is put through here.
 SAMPLES = ((DATABASE, 6), (REDIS_KINDS, 1), (HTTP_KINDS, 2))

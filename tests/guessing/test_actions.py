@@ -10,8 +10,12 @@ from tests.web.test_every_route import ACTED, form_of
 
 pytestmark = pytest.mark.slow
 
-ACTING = ("admin", "site_admin")
-REFUSED = ("nobody", "viewer", "stranger")
+# An admin in the gate, all others nightly.
+ACTING = ("admin", pytest.param("site_admin", marks=pytest.mark.nightly))
+REFUSED = (
+    "viewer",
+    *(pytest.param(who, marks=pytest.mark.nightly) for who in ("nobody", "stranger")),
+)
 
 
 def fields_of(who: str, worlds: Worlds, rule: str) -> Fields:

@@ -59,7 +59,11 @@ def drive(pair: Pair, each: Operation) -> None:
         pair.ask("PUT", path)
 
 
-@pytest.mark.parametrize("who", KINDS)
+# A sibling of the agent in the gate, all others nightly.
+@pytest.mark.parametrize(
+    "who",
+    [who if who == "a sibling" else pytest.param(who, marks=pytest.mark.nightly) for who in KINDS],
+)
 def test_no_operation_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
     pair = Pair.of_programs(worlds, who)
 

@@ -9,7 +9,9 @@ from tests.web.test_every_route import READ
 
 pytestmark = pytest.mark.slow
 
-WHO = ("nobody", "viewer", "admin", "site_admin", "stranger")
+# An admin in the gate, all others nightly.
+OTHERS = ("nobody", "viewer", "site_admin", "stranger")
+WHO = ("admin", *(pytest.param(who, marks=pytest.mark.nightly) for who in OTHERS))
 
 
 @pytest.mark.parametrize("who", WHO)

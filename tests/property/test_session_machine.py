@@ -34,7 +34,7 @@ mistakes = st.sampled_from(
 )
 
 
-pytestmark = pytest.mark.no_cover
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 
 class Sessions(Life):
@@ -102,7 +102,7 @@ class Sessions(Life):
         self.call("Session terminated", action="delete", id=self.pick(pick))
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_no_sequence_of_calls_writes_toggles_and_undos_breaks_a_guarantee(
     app: Flask, examples: int
 ) -> None:

@@ -14,7 +14,7 @@ from refine.rules.details import Reading, likeness, mentions, read
 from refine.tools import RefinementTool
 from tests import factories
 
-pytestmark = pytest.mark.no_cover
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 PEOPLE = ("Mira", "Tomasz", "Ines", "Олег", "Ελένη")
 PLACES = ("Kastell", "Lagos", "https://example.org/map", "@harbour", "the “Blue Cup”")
@@ -73,7 +73,7 @@ def lost_details(snapshot: Sequence[Reading], ledger: Sequence[Reading]) -> list
     ]
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.nightly)])
 def test_no_sequence_of_accepted_edits_loses_a_detail_or_half_the_words(
     app: Flask, examples: int
 ) -> None:

@@ -32,29 +32,25 @@ copies = st.tuples(
 )
 
 
-pytestmark = pytest.mark.slow
-
-
-@settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-@given(
-    sizes=st.lists(lengths, min_size=5, max_size=8),
-    deeds=st.lists(
-        edits | edits | undos | undos | changes | saves | copies, min_size=10, max_size=20
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.nightly)])
 def test_every_sequence_of_sessions_toggles_and_undos_leaves_the_expected_memories(
-    app: Flask, sizes: list[int], deeds: list[tuple[str, dict[str, Any]]]
+    app: Flask, examples: int
 ) -> None:
-    life = Life()
-    life.begin(sizes, [])
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        sizes=st.lists(lengths, min_size=5, max_size=8),
+        deeds=st.lists(
+            edits | edits | undos | undos | changes | saves | copies, min_size=10, max_size=20
+        ),
+    )
+    def holds(sizes: list[int], deeds: list[tuple[str, dict[str, Any]]]) -> None:
+        life = Life()
+        life.begin(sizes, [])
+        for deed, how in deeds:
+            getattr(life, deed)(**how)
+            life.every_memory_is_as_the_reference_has_it()
+            life.what_was_undone_is_marked_and_counts_as_removed_no_more()
+        life.every_edit_has_its_record_and_every_record_its_edit()
 
-    for deed, how in deeds:
-        getattr(life, deed)(**how)
-        life.every_memory_is_as_the_reference_has_it()
-        life.what_was_undone_is_marked_and_counts_as_removed_no_more()
-
-    life.every_edit_has_its_record_and_every_record_its_edit()
+    holds()

@@ -24,6 +24,8 @@ from tests.providers.player import Player
 from tests.providers.rules import PROVIDERS
 from tests.providers.shapes import Step, calls, says
 
+pytestmark = pytest.mark.slow
+
 SEARCH = {"action": "search", "query": "abc"}
 COMPLETE = {"action": "complete", "summary": "I merged two."}
 BROKEN = '{"action": "delete", "id": 7'

@@ -1,4 +1,7 @@
-"""Each walk is taken three times: with a pointer, by keyboard alone, and without script."""
+"""Each walk is taken three times: with a pointer, by keyboard alone, and without script.
+
+In the gate, some are taken by keyboard.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,11 @@ from tests.browser.walks.visitor import ByKeyboard, Visitor, WithoutScript
 
 
 @pytest.fixture(
-    params=[Visitor, ByKeyboard, WithoutScript], ids=["pointer", "keyboard", "no script"]
+    params=[
+        pytest.param(Visitor, id="pointer", marks=pytest.mark.nightly),
+        pytest.param(ByKeyboard, id="keyboard"),
+        pytest.param(WithoutScript, id="no script", marks=pytest.mark.nightly),
+    ]
 )
 def visitor(request: pytest.FixtureRequest, new_context: Callable[..., BrowserContext]) -> Visitor:
     """Somebody who is not signed in."""

@@ -4,6 +4,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from flask import Flask
 
 from refine.extensions import db
@@ -15,6 +16,7 @@ from tests.browser.walks.visitor import Visitor
 from tests.scripted_model import ScriptedModel
 
 
+@pytest.mark.slow
 def test_failures_are_acknowledged_or_tried_again(
     at_work: Visitor, wren: Agent, model: ScriptedModel, worker: None
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_leaked_token_is_revoked(at_work: Visitor, wren: Agent) -> None:
     assert not ApiToken.of_secret(secret).is_valid
 
 
+@pytest.mark.slow
 def test_a_forged_row_is_named_and_acknowledged(at_work: Visitor, wren: Agent, app: Flask) -> None:
     WrappedKey.platform().created_at = datetime.now(UTC) - timedelta(days=1)
     db.session.commit()

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from refine.extensions import db
 from refine.models import Agent
 from refine.tools import RefinementTool
@@ -39,6 +41,7 @@ def test_a_memory_is_made_constitutional_and_its_record_read(at_work: Visitor, w
     at_work.sees("constitutional")
 
 
+@pytest.mark.slow
 def test_a_session_is_undone(at_work: Visitor, wren: Agent) -> None:
     before = kept(wren)
     tool = RefinementTool(factories.session(wren))
@@ -58,6 +61,7 @@ def test_a_session_is_undone(at_work: Visitor, wren: Agent) -> None:
     assert kept(wren) == before
 
 
+@pytest.mark.slow
 def test_memories_are_read_by_the_agents_leave(
     at_work: Visitor, wren: Agent, model: ScriptedModel, worker: None
 ) -> None:

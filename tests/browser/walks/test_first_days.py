@@ -1,5 +1,6 @@
 """The first days: joining, a first session, settings, a schedule, a colleague."""
 
+import pytest
 from flask import Flask
 
 from refine import demo
@@ -11,6 +12,7 @@ from tests.browser.walks.visitor import Visitor
 from tests.scripted_model import ScriptedModel
 
 
+@pytest.mark.slow
 def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
     account = demo.load_into_empty_database()
     invited = factories.user(account=account, email="first@example.org", site_admin=True)
@@ -39,6 +41,7 @@ def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
     visitor.sees("completed")
 
 
+@pytest.mark.slow
 def test_a_colleague_joins(at_work: Visitor, visitor: Visitor) -> None:
     at_work.menu("Users")
     invitation = at_work.page.get_by_role("region", name="Invite to Saltmarsh")
