@@ -10,8 +10,9 @@ from refine import settings
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
-from refine.jobs import runs, stopping, sweeping
-from refine.jobs.dispatch import REDIS_AWAY, dispatch_if_possible
+from refine.jobs import runs, stopping
+from refine.jobs.dispatch import REDIS_AWAY
+from refine.jobs.tick import sweep_all
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
@@ -46,9 +47,9 @@ def queued_in_words(session: RefinementSession) -> str:
 
 
 _SWEPT = (
-    Field("agent_id", lambda row: row.agent_id, "id"),
-    Field("name", lambda row: row.name, "agent"),
+    Field("account", lambda row: row.account.slug, "account"),
     Field("outcome", lambda row: row.outcome, "outcome"),
+    Field("agents", lambda row: row.agents, "agents"),
 )
 
 
@@ -57,11 +58,11 @@ _SWEPT = (
 def sweep(as_json: bool) -> None:
     """Queue a session for every agent that needs one.
 
-    Workers run the sessions. Agents that have just declined are included.
+    Workers run the sessions. Agents that have just declined are included. Shows how many agents of
+    each account are asked, and how many are skipped, and why.
     """
     with application("sweep"):
-        swept = list(sweeping.sweep())
-        is_dispatched = dispatch_if_possible()
+        swept, is_dispatched = sweep_all()
         print_list(_SWEPT, swept, as_json=as_json, empty="no agents")
         if not is_dispatched:
             click.echo(f"refine: {REDIS_AWAY}", err=True)

@@ -7,23 +7,22 @@ says what is due, and agents are locked while they are served.
 import operator
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy import Select
+from sqlalchemy import Select, select
 
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
-from refine.jobs.dispatch import dispatch
+from refine.jobs.dispatch import dispatch, dispatch_if_possible
 from refine.jobs.queue import RUN_JOBS, redis_connection
-from refine.jobs.sweeping import SweepBatch, go_on
 from refine.jobs.verifying import verify_slice
 from refine.jobs.workers import known_workers
 from refine.models import (
@@ -35,7 +34,6 @@ from refine.models import (
     MemoryTask,
     Pulse,
     RefinementSession,
-    Sweep,
     Tally,
     schema_version,
 )
@@ -43,6 +41,7 @@ from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import Pruning
 from refine.models.runs import Run
 from refine.models.runs.session import SessionRequest, scheduling
+from refine.models.runs.session.prospects import Prospects, due_for_sweep
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.task import scheduling as task_scheduling
@@ -114,7 +113,7 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.queue_slots,
         running.retry_failed,
         running.check_budgets,
-        running.go_on_with_sweeps,
+        running.serve_sweeps,
         running.queue_reflections,
         running.dispatch,
         running.delete_expired_keys,
@@ -127,6 +126,34 @@ def run_tick(at: datetime | None = None) -> TickResult:
     if any(asdict(running.done).values()):
         _log.info("tick", **asdict(running.done))
     return running.done
+
+
+class SweepOutcome(NamedTuple):
+    """Of how many agents of an account a sweep queues a session, or why it skips them."""
+
+    account: Account
+    outcome: str
+    agents: int
+
+
+def sweep_all() -> tuple[list[SweepOutcome], bool]:
+    """Sweep every account now, and say what becomes of its agents, and whether it was dispatched.
+
+    What does not fit into one step is left to the clock.
+    """
+    at, outcomes = clock.now(), []
+    for account in db.session.scalars(select(Account).order_by(Account.id)).all():
+        prospects = Prospects.of(account, at)
+        if prospects.asked is not None:
+            outcomes.append(SweepOutcome(account, "queued", prospects.asked.number))
+        outcomes += [
+            SweepOutcome(account, str(group.reason), group.number) for group in prospects.left_out
+        ]
+        account.request_sweep(at=at)
+        db.session.commit()
+    running = _Tick(at)
+    running.run_step(running.serve_sweeps)
+    return outcomes, dispatch_if_possible()
 
 
 class _Tick:
@@ -187,12 +214,10 @@ class _Tick:
             handled = self._each(over, self._ask_over_budget, after_id)
             ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
 
-    def go_on_with_sweeps(self) -> None:
-        """Continue the sweeps that users asked for, a batch of each in turn."""
-        under_way = deque(Sweep.open_ids())
-        while under_way and time.monotonic() < self._deadline:
-            if self._sweep(sweep_id := under_way.popleft()):
-                under_way.append(sweep_id)
+    def serve_sweeps(self) -> None:
+        """Queue the sessions of the sweeps under way."""
+        for account in Account.with_sweep():
+            self._guarded(partial(self._serve_sweep, account), account_id=account.id)
 
     def delete_expired_keys(self) -> None:
         """Delete expired idempotency keys and tallies."""
@@ -261,11 +286,12 @@ class _Tick:
         idle = due.where(~scheduling.has_live_session())
         handled = self._each(idle, partial(self._queue_for_slot, slot_at))
         # a late slot no longer waits for agents whose turn failed
-        is_late = self.at - slot_at > SLOT_IS_LATE_AFTER
-        skipped = handled.failed if is_late else set()
-        still_due = due.where(Agent.id.not_in(skipped)).limit(1)
-        if handled.is_complete and db.session.scalar(still_due) is None:
+        skipped = handled.failed if self._is_late(slot_at) else set()
+        if handled.is_complete and not _any_of(due.where(Agent.id.not_in(skipped))):
             account.next_due_at = account.next_slot(self.at)
+
+    def _is_late(self, since: datetime) -> bool:
+        return self.at - since > SLOT_IS_LATE_AFTER
 
     def _queue_for_slot(self, slot_at: datetime, agents: Sequence[Agent]) -> TickResult:
         """Queue sessions; one that may not run is recorded as skipped, with the reason."""
@@ -290,12 +316,22 @@ class _Tick:
             if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent)
         )
 
-    def _sweep(self, sweep_id: int) -> bool:
-        """Continue a sweep; tell whether it can be continued again."""
-        batches: list[SweepBatch] = []
-        self._guarded(lambda: batches.append(go_on(sweep_id, self._caps)), sweep_id=sweep_id)
-        self.done.queued += sum(each.is_queued for batch in batches for each in batch.outcomes)
-        return any(batch.waiting for batch in batches)
+    def _serve_sweep(self, account: Account) -> None:
+        """Continue a sweep, and end it once no agent is due any longer, or when it is late."""
+        due = due_for_sweep(account, self.at)
+        handled = self._each(due, self._queue_for_sweep)
+        is_late = self._is_late(account.sweep_requested_at or self.at)
+        if handled.is_complete and (is_late or not _any_of(due)):
+            account.sweep_requested_at = None
+
+    def _queue_for_sweep(self, agents: Sequence[Agent]) -> TickResult:
+        candidates = self._candidates(agents)
+        return self._queue(
+            SessionRequest(agent, trigger)
+            for agent in candidates.idle()
+            if (trigger := candidates.due_trigger(agent)) is not None
+            and not candidates.forbidden_reason(agent)
+        )
 
     def _candidates(self, agents: Sequence[Agent]) -> Candidates:
         return Candidates(agents, self.at, self._caps)
@@ -356,3 +392,7 @@ class _Tick:
     def _note(self, fault: Exception, **about: object) -> None:
         self.done.faults += 1
         _log.warning("tick step failed", fault=said_by(fault), **about)
+
+
+def _any_of(due: Select[int]) -> bool:
+    return db.session.scalar(due.limit(1)) is not None

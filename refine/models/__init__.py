@@ -24,7 +24,6 @@ from refine.models.runs import (
     ReflectionAlreadyLive,
     SessionAlreadyLive,
     SessionEntry,
-    Sweep,
 )
 from refine.models.runs.session import MAX_MUTATIONS, EditRefused
 from refine.models.tally import Tally
@@ -52,7 +51,6 @@ __all__ = [
     "SessionAlreadyLive",
     "SessionEntry",
     "SignIn",
-    "Sweep",
     "Tally",
     "User",
     "Verification",

@@ -12,7 +12,6 @@ from refine.models.clients import ApiToken
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
-from refine.models.runs.sweep import Sweep
 
 # The owner of a kind's rows, and which of them are meant.
 OwnedRows = dict[type[Attested], tuple[Any, ColumnElement[bool]]]
@@ -48,5 +47,4 @@ def rows_of_accounts(ids: Collection[int]) -> OwnedRows:
         ApiToken: (ApiToken.account_id, mine),
         Invitation: (their[Invitation], Invitation.user_id.in_(users)),
         SignIn: (their[SignIn], SignIn.user_id.in_(users)),
-        Sweep: (Sweep.account_id, Sweep.account_id.in_(ids)),
     }

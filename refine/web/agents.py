@@ -7,7 +7,8 @@ from flask import Blueprint, render_template, request
 from sqlalchemy import ColumnElement
 
 from refine import clock
-from refine.models import Agent, Sweep
+from refine.jobs.bulk_actions import Work
+from refine.models import Agent
 from refine.models.agent_list import (
     STATES,
     Order,
@@ -20,7 +21,6 @@ from refine.models.agent_list import (
 )
 from refine.models.ledger.history import sampled_masses
 from refine.models.runs.spending import spent_by_agents
-from refine.models.runs.sweep import Work
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
 from refine.web.paging import page_of
@@ -124,8 +124,6 @@ def listing() -> str:
         trend_days=_TREND_DAYS,
         totals=summed,
         spent=cost_in_words(*spent_by_agents(at, *wanted.conditions)),
-        under_way=Sweep.open_works(scope.account_id()),
-        BULK_ACTIONS=BULK_ACTIONS,
         works=[(work, bulk_action.name) for work, bulk_action in BULK_ACTIONS.items()],
         choices=_choices(len(page.rows), summed.agents),
         text=wanted.text,

@@ -1,6 +1,5 @@
 """Bulk actions on agents: the page that asks for confirmation, its cost estimate, the action."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,29 +7,27 @@ from hashlib import sha256
 
 from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, Text, case, literal, null, select
+from sqlalchemy import ColumnElement, Text, case, literal, null
 from sqlalchemy import cast as cast_
 
 from refine import clock
 from refine.errors import InvalidValue
-from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.sweeping import begin_work
-from refine.models import Account, Agent
+from refine.jobs.bulk_actions import BulkOutcome, Work, act_on
+from refine.jobs.dispatch import REDIS_AWAY, dispatch_if_possible
+from refine.models import Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
-from refine.models.columns import one_of_ids
 from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
 from refine.models.runs.session.prospects import why_not_on_request
-from refine.models.runs.sweep import Work
 from refine.rules.ids import id_in
+from refine.rules.quantities import plural
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
 from refine.web.agents import BULK_ACTIONS, Filter
 from refine.web.forms import whole_number
 from refine.web.links import url_in_account
 from refine.web.paging import PAGE_ROWS
-from refine.web.sweeps import dispatch_or_say, in_words
 
 pages = Blueprint("bulk_actions", __name__)
 
@@ -99,15 +96,6 @@ class Chosen:
         """Return what a session of each of them may cost; None for what leads to none."""
         return None if self.work in ("pause", "threshold") else estimate(clock.now(), self.touched)
 
-    def touched_by_account(self) -> dict[int, list[int]]:
-        """Return the agents that it touches, by their accounts' ids."""
-        ids = defaultdict(list)
-        for account_id, id_ in db.session.execute(
-            select(Agent.account_id, Agent.id).where(Agent.id == one_of_ids(self.touched))
-        ):
-            ids[account_id].append(id_)
-        return ids
-
     @property
     def digest(self) -> str:
         """A digest of the agents that it touches."""
@@ -147,14 +135,20 @@ def act() -> ResponseReturnValue:
         return _page(chosen, str(error)), status_of(error)
     if request.form.get("digest") != chosen.digest:
         return _page(chosen, _CHANGED), _CONFLICT
-    batches = [
-        begin_work(db.session.get_one(Account, account_id), scope.user(), chosen.work, ids, value)
-        for account_id, ids in chosen.touched_by_account().items()
-    ]
-    if chosen.work == "refine":
-        dispatch_or_say()
-    flash(in_words(chosen.work, *batches))
+    outcome = act_on(chosen.touched, chosen.work, scope.user(), value)
+    if chosen.work == "refine" and not dispatch_if_possible():
+        flash(REDIS_AWAY, "error")
+    flash(_in_words(chosen.work, outcome))
     return redirect(_list_of(chosen), 303)
+
+
+def _in_words(work: Work, outcome: BulkOutcome) -> str:
+    done = f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work].done}"
+    skipped = outcome.skipped.most_common()
+    return (
+        "; ".join([done, *(f"{plural(count, 'agent')} skipped: {why}" for why, count in skipped)])
+        + "."
+    )
 
 
 def _value(work: Work) -> str | None:

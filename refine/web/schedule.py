@@ -10,22 +10,19 @@ from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.sweeping import run_now
-from refine.models import Account, Agent, RefinementSession, Sweep
+from refine.models import Account, Agent, RefinementSession
 from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
 from refine.models.runs.session.estimate import LOOKS_BACK
 from refine.models.runs.session.prospects import RUNNING, Prospects
 from refine.models.runs.spending import cost_cap_reason
 from refine.web import in_place, month_cost, schedule_form, scope
-from refine.web.agents import BULK_ACTIONS
 from refine.web.drawn import Outdated, require_current, stored_now, version_to_send
 from refine.web.forms import time_zones
 from refine.web.links import url_in_account
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
 from refine.web.slots import past_slots
-from refine.web.sweeps import dispatch_or_say, in_words
 
 pages = Blueprint("schedule", __name__)
 
@@ -67,8 +64,6 @@ def run_form() -> str:
     return render_template(
         "schedule/run.html",
         account=account,
-        sweep=Sweep.open_of(account),
-        BULK_ACTIONS=BULK_ACTIONS,
         prospects=Prospects.of(account, at),
         looks_back=LOOKS_BACK.days,
         spent=month_cost.of_account(account).spent,
@@ -82,24 +77,22 @@ def run_form() -> str:
 @pages.post("/schedule/run")
 @scope.admins_only
 def run() -> ResponseReturnValue:
-    turn = run_now(scope.account_to_change(), scope.user())
-    dispatch_or_say()
-    flash(in_words("refine", turn))
-    following = "schedule.page" if turn.waiting else "sessions.listing"
-    return redirect(url_in_account(following), 303)
+    scope.account_to_change().request_sweep(user=scope.user())
+    db.session.commit()
+    flash("Within a minute, a session is queued for every agent that needs one.")
+    return redirect(url_in_account("schedule.page"), 303)
 
 
 def _page(account: Account, error: Exception | None = None, preview: Plan | None = None) -> str:
     at, plan = clock.now(), Plan.of(account)
     stored = schedule_form.stored(account)
-    sweep = Sweep.open_of(account)
     return render_template(
         "schedule/page.html",
         account=account,
-        sweep=sweep,
-        BULK_ACTIONS=BULK_ACTIONS,
         # what is typed and not saved yet stays
-        refresh_seconds=in_place.seconds_while(sweep and not (preview or error)),
+        refresh_seconds=in_place.seconds_while(
+            account.sweep_requested_at and not (preview or error)
+        ),
         error=error,
         error_fields=schedule_form.FIELDS,
         picker=Picker.of(account.schedule, request.form),

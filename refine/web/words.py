@@ -103,7 +103,6 @@ ACTIONS = {
     "agent_settings_update": "agent settings changed",
     "account_settings_update": "account settings changed",
     "sweep_requested": "sweep requested",
-    "sweep_ended": "sweep ended",
     "account_created": "account added",
     "user_created": "user added",
     "user_invited": "one-time link created",

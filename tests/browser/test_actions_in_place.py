@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
-from refine.models import Agent, RefinementSession, Sweep, User
+from refine.models import Agent, RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.browser.visiting import button, state
@@ -149,7 +149,7 @@ def test_a_tick_stays_with_its_session_when_another_comes_before_it(
 
 def test_a_form_that_is_being_filled_in_stays_as_it_was_drawn(desk: Page, admin: User) -> None:
     account = admin.account
-    Sweep.request(account, admin)
+    account.request_sweep(user=admin)
     db.session.commit()
     desk.clock.install()
     desk.goto("/schedule")

@@ -339,7 +339,7 @@ def test_run_enqueue_queues_the_session(
     assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
 
 
-def test_sweep_lists_the_outcome_for_every_agent(
+def test_sweep_counts_who_is_asked_and_who_is_skipped(
     ledger: Agent, environ: dict[str, str], redis: Redis
 ) -> None:
     factories.agent(account=ledger.account, name="Empty [/x]")
@@ -348,8 +348,8 @@ def test_sweep_lists_the_outcome_for_every_agent(
     done = refine("sweep", environ=environ)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"Ada\s+queued \(weekly\)", done.stdout)
-    assert re.search(r"Empty \[/x\]\s+no core memory that a session may change", done.stdout)
+    assert re.search(r"demo\s+queued\s+1\n", done.stdout)
+    assert re.search(r"demo\s+no core memory that a session may change\s+1\n", done.stdout)
 
 
 # -- audit, doctor --------------------------------------------------------------------------------

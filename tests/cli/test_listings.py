@@ -333,14 +333,12 @@ def test_accounts_are_listed_for_programs(demo: Account, environ: dict[str, str]
     assert (listed["slug"], listed["agents"], listed["time_zone"]) == ("demo", 1, "UTC")
 
 
-def test_a_sweep_lists_the_agents_that_it_queued(
+def test_a_sweep_counts_the_agents_that_it_queued(
     agents: list[Agent], environ: dict[str, str]
 ) -> None:
     swept = rows(refine("sweep", "--json", environ=environ))
 
-    assert [(one["name"], one.keys()) for one in swept] == [
-        (each.name, {"agent_id", "name", "outcome"}) for each in agents
-    ]
+    assert [(each["account"], each["agents"]) for each in swept] == [("demo", len(agents))]
 
 
 def test_a_list_takes_as_many_statements_for_many_rows(agents: list[Agent], run: Run) -> None:

@@ -17,7 +17,6 @@ from refine.models import (
     Invitation,
     MemoryTask,
     RefinementSession,
-    Sweep,
 )
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
@@ -73,7 +72,6 @@ class World:
         self.token.revoke()
         self.platform, _ = ApiToken.mint(account=self.account)
         self.secret = Invitation.issue(self.user)
-        self.sweep = Sweep.request(self.account, self.user)
         db.session.commit()
         self.invitation = db.session.scalars(select(Invitation)).one()
         self.head = self.head_of(agent)
@@ -147,8 +145,7 @@ NEEDS_ROW = {
         "agent",
         lambda w: Agent.lock_due(select(Agent.id), [w.agent.id], wait=True),
     ),
-    "Sweep.request": ("account", lambda w: Sweep.request(w.account, w.user)),
-    "Sweep.locked": ("sweep", lambda w: Sweep.locked(w.sweep.id)),
+    "Account.request_sweep": ("account", lambda w: w.account.request_sweep(user=w.user)),
     "RefinementSession.claim": ("session", lambda w: w.session.claim()),
     "RefinementSession.request_stop": ("session", lambda w: w.session.request_stop()),
     "RefinementSession.end_if_lost": ("session", lambda w: w.session.end_if_lost()),

@@ -580,7 +580,6 @@ def test_a_record_links_to_what_it_is_about(
         ("MemoryTask", session.id): f"/agents/{agent.id}/tasks",
         ("RefinementSession", session.id): f"/sessions/{session.id}",
         ("SignIn", 7): None,
-        ("Sweep", 7): "/schedule",
         ("User", admin.id): "/users",
     }
     made = {agent.record("keys_rotated", subject=subject).id: url for subject, url in about.items()}
@@ -594,17 +593,6 @@ def test_a_record_links_to_what_it_is_about(
     }
     assert {id_: (links_of(cell) or [None])[0] for id_, cell in cells.items()} == made
     assert all(words_of(cell) for cell in cells.values())
-
-
-def test_a_record_of_work_on_many_agents_links_to_their_list(
-    dashboard: Browser, agent: Agent
-) -> None:
-    record = agent.record("sweep_ended", subject=("Sweep", 7), data={"work": "pause"})
-    db.session.commit()
-
-    about = dashboard.get(f"/audit/{record.id}").text.partition("<dt>About</dt>")[2]
-
-    assert links_of(about.partition("</dd>")[0]) == ["/agents"]
 
 
 def test_the_json_of_a_record_is_folded_and_cut_where_it_is_long(

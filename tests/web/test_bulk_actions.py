@@ -12,10 +12,9 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs import sweeping
-from refine.jobs.tick import run_tick
-from refine.models import Account, Agent, RefinementSession, Sweep, User
-from refine.models.runs.sweep import Work
+from refine.jobs import bulk_actions
+from refine.jobs.bulk_actions import Work
+from refine.models import Account, Agent, RefinementSession, User
 from refine.web.agents import BULK_ACTIONS
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -300,10 +299,10 @@ def test_it_asks_again_if_as_many_agents_are_others_meanwhile(
     assert records("agent_settings_update") == []
 
 
-def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
+def test_all_of_a_filter_are_chosen(
     dashboard: Browser, agents: list[Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeping, "BATCH", 1)
+    monkeypatch.setattr(bulk_actions, "BATCH", 1)
     form = {"work": "pause", "who": "all", "state": "never", "q": "test/"}
     assert "Pause 2 agents?" in words_of(dashboard.get(f"/agents/many?{urlencode(form)}").text)
 
@@ -311,14 +310,9 @@ def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
     answer = dashboard.submit("/agents/many", {**form, "digest": digest})
 
     assert answer.headers["Location"] == "/agents?q=test/&state=never"
-    said = words_of(dashboard.get("/agents").text)
-    assert "1 agent paused. The clock continues with the other 1 agent." in said
-    assert "1 agent paused, 0 skipped, 1 remaining. The clock continues every minute." in said
-    run_tick()
+    assert "2 agents paused." in words_of(dashboard.get("/agents").text)
     db.session.rollback()
     assert [agent.paused for agent in agents] == [True] * 3
-    assert db.session.scalars(select(Sweep.ended_at)).one() is not None
-    assert records("sweep_ended")[0].data == {"queued": 2, "not_queued": 0, "work": "pause"}
 
 
 def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(
@@ -328,8 +322,6 @@ def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(
     browser = signed_in(person(site_admin=True))
 
     assert "2 agents paused." in done(browser, "pause", agents[0], other)
-    requested = [record.data for record in records("sweep_requested")]
-    assert [(each["work"], each["agents"]) for each in requested] == [("pause", 1)] * 2
 
 
 def test_all_of_a_list_are_those_of_one_account(agents: list[Agent], signed_in: SignedIn) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, Sweep, User
+from refine.models import Agent, AgentMemory, User
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, World, records
 
@@ -135,7 +135,7 @@ def test_no_action_takes_anothers_form_when_a_page_refreshes(
 ) -> None:
     dashboard, live = signed_in(world.site_admin), world.live
     waiting = factories.grant(live.agent, user_id=world.admin.id)
-    Sweep.request(world.account, world.admin)
+    world.account.request_sweep(user=world.admin)
     db.session.commit()
     pages = ["/", "/sessions", f"/sessions/{live.id}", f"/agents/{live.agent_id}", "/ops"]
     pages += ["/access", f"/access/{waiting.id}", f"/schedule?account={world.account.slug}"]

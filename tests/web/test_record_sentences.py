@@ -148,31 +148,6 @@ OTHERS = [
     ),
     ("sweep_requested", {}, "A sweep over the account's agents was requested."),
     (
-        "sweep_ended",
-        {"queued": 2, "not_queued": 1},
-        "The sweep ended: 2 sessions queued, 1 agent skipped.",
-    ),
-    (
-        "sweep_requested",
-        {"work": "pause", "value": None, "agents": 12},
-        "A pause was requested for 12 agents.",
-    ),
-    (
-        "sweep_requested",
-        {"work": "budget", "value": "4000", "agents": 1},
-        "A change of the core memory budget to 4000 was requested for 1 agent.",
-    ),
-    (
-        "sweep_ended",
-        {"work": "pause", "queued": 2, "not_queued": 1},
-        "2 agents paused, 1 agent skipped.",
-    ),
-    (
-        "sweep_ended",
-        {"work": "pause", "queued": 2, "not_queued": 0, "left_out": 3, "reason": "a@b is a viewer"},
-        "2 agents paused, 0 agents skipped, 3 agents left out: a@b is a viewer.",
-    ),
-    (
         "requests_refused",
         {"refusals": 10, "last": "not_found"},
         "10 requests were refused within an hour, the last one as not found.",

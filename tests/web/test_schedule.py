@@ -1,7 +1,7 @@
 """The schedule of an account: in words, changed, paused, run now."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -11,17 +11,13 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs import sweeping
 from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
-from refine.models.runs.session.prospects import NOTHING_TO_REFINE
 from tests import factories, sql
-from tests.commands import UNUSED_PORT
 from tests.web.conftest import (
     Browser,
     SignedIn,
     actions_of,
-    browser_of,
     person,
     records,
     words_of,
@@ -297,22 +293,22 @@ def test_the_default_is_shown_before_it_is_saved(dashboard: Browser, account: Ac
 # -- run now ---------------------------------------------------------------------------------------
 
 
-def test_run_now_queues_agents_in_need_and_counts_the_others(
-    redis: Redis, dashboard: Browser, admin: User, account: Account
+def test_run_now_leaves_the_sessions_to_the_clock_and_says_so(
+    redis: Redis, dashboard: Browser, account: Account
 ) -> None:
     needy = factories.agent("one", "two", account=account)
-    factories.agent(account=account)
     factories.agent("other's", "memory")
     db.session.commit()
 
     answer = dashboard.submit("/schedule/run", follow_redirects=True)
+    run_tick()
 
-    db.session.rollback()
-    sessions = db.session.scalars(db.select(RefinementSession)).all()
-    assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
-    assert answer.request.path == "/sessions"
-    said = f"1 agent asked for a session; 1 agent skipped: {NOTHING_TO_REFINE}."
-    assert said in words_of(answer.text)
+    sessions = db.session.scalars(db.select(RefinementSession.agent_id)).all()
+    assert sessions == [needy.id]
+    assert answer.request.path == "/schedule"
+    assert "Within a minute, a session is queued for every agent that" in words_of(answer.text)
+    assert "the clock is queuing the sessions" in words_of(answer.text)
+    assert "the clock is queuing the sessions" not in said(dashboard)
 
 
 def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
@@ -332,8 +328,8 @@ def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
     words = words_of(answer.text)
     assert "Run now?" in words
     assert (
-        "1 agent will be asked for a session now, including any that have just declined: Ada"
-        in (words)
+        "1 agent will be asked for a session within a minute, including any that have just "
+        "declined: Ada" in words
     )
     assert "One session for each agent may cost about $0.2500 in total. Based on" in words
     assert "Spent this month: $0.2500 of $5.00" in words
@@ -374,68 +370,6 @@ def test_run_now_asks_for_nothing_if_nobody_would_be_asked(
     assert "No agent would be asked now. Back" in words_of(page)
     assert "Its account is paused 1" in words_of(page)
     assert actions_of(page) == []
-
-
-def test_run_now_says_that_one_is_under_way(
-    redis: Redis, dashboard: Browser, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweeping, "BATCH", 2)
-    for _ in range(7):
-        factories.agent("one", "two", account=account)
-    db.session.commit()
-    dashboard.submit("/schedule/run")
-
-    words = words_of(dashboard.get("/schedule/run").text)
-
-    assert "2 agents asked for a session, 0 skipped, 5 remaining" in words
-
-
-def test_run_now_says_that_a_paused_account_is_skipped(
-    redis: Redis, dashboard: Browser, account: Account
-) -> None:
-    factories.agent("one", "two", account=account)
-    account.paused = True
-    db.session.commit()
-
-    answer = dashboard.submit("/schedule/run", follow_redirects=True)
-
-    assert "0 agents asked for a session; 1 agent skipped: its account is paused." in words_of(
-        answer.text
-    )
-
-
-def test_run_now_without_redis_says_that_sessions_wait(
-    admin: User, account: Account, with_settings: Callable[..., Flask]
-) -> None:
-    factories.agent("one", "two", account=account)
-    db.session.commit()
-    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
-    browser.sign_in(admin.email)
-
-    answer = browser.submit("/schedule/run", follow_redirects=True)
-
-    words = words_of(answer.text)
-    assert "Redis is unreachable; queued sessions will start automatically" in words
-    assert "1 agent asked for a session." in words
-
-
-def test_run_now_leaves_a_large_account_to_the_clock_and_shows_how_far_it_is(
-    redis: Redis, dashboard: Browser, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweeping, "BATCH", 2)
-    factories.agent("one", "two", account=account)
-    for _ in range(4):
-        factories.agent(account=account)
-    db.session.commit()
-
-    answer = dashboard.submit("/schedule/run", follow_redirects=True)
-    run_tick()
-
-    words = words_of(answer.text)
-    assert answer.request.path == "/schedule"
-    assert "The clock continues with the other 3 agents." in words
-    assert "1 agent asked for a session, 1 skipped, 3 remaining" in words
-    assert "remaining" not in said(dashboard)
 
 
 # -- whose it is -----------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "memory_reflection_ended",
         "memory_extraction_ended",
         "sweep_requested",
-        "sweep_ended",
     ),
     "memories": (
         "memory_refinement_dedup",

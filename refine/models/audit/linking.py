@@ -24,7 +24,6 @@ Subject = Literal[
     "AccessGrant",
     "ApiToken",
     "SignIn",
-    "Sweep",
 ]
 
 LINK_CONTEXT = "audit_logs.link"

@@ -61,6 +61,8 @@ class Account(Attested, Base):
     time_zone: Mapped[str] = mapped_column(Text, default="UTC", server_default=text("'UTC'"))
     schedule: Mapped[str | None] = mapped_column(Text)
     next_due_at: Mapped[datetime | None]
+    # the next ticks queue a session for every agent that needs one, as for a slot
+    sweep_requested_at: Mapped[datetime | None]
     paused: Mapped[BoolFalse]
     zero_data_retention: Mapped[BoolTrue]
     monthly_cost_cap_usd: Mapped[Decimal | None] = mapped_column(Numeric(12, 2))
@@ -148,6 +150,16 @@ class Account(Attested, Base):
         self.record("account_settings_update", user=user, data={"changes": changes}, at=at)
         return list(changes)
 
+    def request_sweep(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
+        """Have the next ticks queue a session for every agent that needs one now.
+
+        Recorded as ``sweep_requested``, unless one is under way.
+        """
+        self.lock()
+        if self.sweep_requested_at is None:
+            self.sweep_requested_at = at or clock.now()
+            self.record("sweep_requested", user=user, at=at)
+
     @classmethod
     def schedules(cls) -> Sequence[tuple[str, str]]:
         """Return every combination of schedule and time zone in use."""
@@ -186,6 +198,12 @@ class Account(Attested, Base):
         return db.session.scalars(
             select(cls).where(cls.next_due_at <= at).order_by(cls.next_due_at, cls.id)
         ).all()
+
+    @classmethod
+    def with_sweep(cls) -> Sequence["Account"]:
+        """Return the accounts with a sweep under way, the oldest first."""
+        asked = select(cls).where(cls.sweep_requested_at.is_not(None))
+        return db.session.scalars(asked.order_by(cls.sweep_requested_at, cls.id)).all()
 
     @property
     def effective_schedule(self) -> str:

@@ -4,8 +4,8 @@
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
 read. ``spending`` adds up what all of them cost, ``usage`` what they used, by agent, model and
 month, ``sums`` the ended ones; ``workload`` counts what waits, ``pulse`` remembers that for a day;
-``answering`` tells which model answers; ``clock_mark`` remembers the clock's rounds, ``sweep`` what
-users asked of it; ``log`` writes a line for each run that ends.
+``answering`` tells which model answers; ``clock_mark`` remembers the clock's rounds; ``log`` writes
+a line for each run that ends.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
@@ -13,7 +13,6 @@ from refine.models.runs.clock_mark import ClockMark
 from refine.models.runs.pulse import Pulse
 from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
 from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
-from refine.models.runs.sweep import Sweep
 from refine.models.runs.task import MemoryTask, ReflectionAlreadyLive
 
 __all__ = [
@@ -31,5 +30,4 @@ __all__ = [
     "Run",
     "SessionAlreadyLive",
     "SessionEntry",
-    "Sweep",
 ]

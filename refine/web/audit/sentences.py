@@ -11,7 +11,6 @@ from refine.models.exported import exported_data
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS
 from refine.rules.quantities import plural
-from refine.web.agents import BULK_ACTIONS
 from refine.web.formatting import first_upper, spaced
 from refine.web.presenting import MemoryChange, memory_changes
 from refine.web.words import ACCESS_ENDS, ACTIONS, TASK_KINDS, TRIGGERS, labelled
@@ -28,14 +27,6 @@ _READ = {
     "prompts": "the prompts",
     "session": "a session",
     "versions": "the versions of a memory",
-}
-# What was requested for many agents.
-_WORKS = {
-    "refine": "a session",
-    "pause": "a pause",
-    "resume": "the end of the pause",
-    "budget": "a change of the core memory budget",
-    "threshold": "a change of the retention threshold",
 }
 _MOST_NAMED = 8
 
@@ -235,24 +226,6 @@ def _user_changed(told: Told) -> str:
     return f"{told.subject} was changed{told.by}: now {told.data.get('role', 'a user')}, {state}."
 
 
-def _sweep_requested(told: Told) -> str:
-    work, value = told.data.get("work"), told.data.get("value")
-    if not work:
-        return f"A sweep over the account's agents was requested{told.by}."
-    what = f"{_WORKS[work]}{f' to {value}' if value else ''}"
-    return f"{what} was requested for {plural(told.data['agents'], 'agent')}{told.by}."
-
-
-def _sweep_ended(told: Told) -> str:
-    work, count = told.data.get("work"), told.data.get("queued", 0)
-    skipped = f"{plural(told.data.get('not_queued', 0), 'agent')} skipped"
-    if left_out := told.data.get("left_out"):
-        skipped += f", {plural(left_out, 'agent')} left out: {told.data.get('reason')}"
-    if not work:
-        return f"The sweep ended: {plural(count, 'session')} queued, {skipped}."
-    return f"{plural(count, 'agent')} {BULK_ACTIONS[work].done}, {skipped}."
-
-
 def _token(done: str) -> "Callable[[Told], str]":
     def tell(told: Told) -> str:
         kind, hint = told.data.get("kind", ""), told.data.get("hint", "")
@@ -313,8 +286,7 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     ),
     "agent_settings_update": lambda t: _settings(t, f"{t.agent}'s"),
     "account_settings_update": lambda t: _settings(t, "the account's"),
-    "sweep_requested": _sweep_requested,
-    "sweep_ended": _sweep_ended,
+    "sweep_requested": lambda t: f"A sweep over the account's agents was requested{t.by}.",
     "user_created": lambda t: f"{t.subject} was added{t.by}.",
     "user_invited": lambda t: f"A one-time link for {t.subject} was created{t.by}.",
     "user_joined": lambda t: f"{t.subject} accepted the invitation.",

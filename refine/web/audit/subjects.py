@@ -17,7 +17,6 @@ _NAMES = {
     "MemoryTask": "reflection or conversation",
     "RefinementSession": "session",
     "SignIn": "sign-in",
-    "Sweep": "sweep",
     "User": "user",
 }
 _URLS: dict[str, Callable[[AuditLog], str]] = {
@@ -29,9 +28,6 @@ _URLS: dict[str, Callable[[AuditLog], str]] = {
     "ApiToken": lambda record: url_in_account("tokens.listing"),
     "MemoryTask": lambda record: url_for("agent.tasks", agent_id=record.agent_id),
     "RefinementSession": lambda record: url_for("sessions.page", session_id=record.auditable_id),
-    "Sweep": lambda record: url_in_account(
-        "agents.listing" if record.data.get("work") else "schedule.page"
-    ),
     "User": lambda record: url_in_account("people.listing"),
 }
 

@@ -1,14 +1,10 @@
-"""Whom a sweep asks and why it leaves out the others, and why a chosen agent gets no session.
-
-Beforehand a person is told, with what it may cost: by a few statements, however many agents there
-are, and by the figures on their rows. When its turn comes, each agent is decided on by itself.
-"""
+"""Which agents a sweep asks, why it skips the others, and why a chosen agent gets no session."""
 
 from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, case, literal
+from sqlalchemy import ColumnElement, Select, case, exists, literal, select
 
 from refine.models.agent import Agent
 from refine.models.agent.answered import unanswered, why_unanswered
@@ -25,14 +21,10 @@ from refine.models.runs.session.session import (
 from refine.models.runs.spending import cost_cap_reason
 
 WAITING = "waiting for a session already"
-DISPATCHED_AGAIN = "already waiting, dispatched again"
 RUNNING = "running a session just now"
 LIVE_SESSION = "a session is waiting or running"
 NOTHING_TO_REFINE = "no core memory that a session may change"
 NOT_DUE = "refined since the last slot, and within the budget"
-
-
-# -- what a person is told beforehand ------------------------------------------------------------
 
 
 class Prospects(NamedTuple):
@@ -48,6 +40,17 @@ class Prospects(NamedTuple):
         groups = grouped_by(_reason(account, at), Agent.account_id == account.id)
         asked = groups.pop(None, None)
         return cls(asked, list(groups.values()), estimate(at, asked.ids if asked else []))
+
+
+def due_for_sweep(account: Account, at: datetime) -> Select[int]:
+    """Return a query for the ids of the agents that the sweep under way has not asked yet."""
+    asked_since = exists().where(
+        RefinementSession.agent_id == Agent.id,
+        RefinementSession.created_at >= account.sweep_requested_at,
+    )
+    return select(Agent.id).where(
+        Agent.account_id == account.id, _reason(account, at).is_(None), ~asked_since
+    )
 
 
 def why_not_on_request() -> ColumnElement[str | None]:
@@ -88,42 +91,21 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
     return case(*((is_so, literal(reason)) for reason, is_so in reasons.items()))
 
 
-# -- what is decided for each agent --------------------------------------------------------------
+def decide_for_request(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
+    """Return the session that somebody asked for, or why the agent gets none.
 
-
-def decided_on_request(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
-    """Return the session that somebody asked for, or why the agent gets none."""
+    A live session whose worker was lost ends.
+    """
     if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
         return unavailable
     if (no_answer := why_unanswered(agent)) is not None:
         return no_answer
     if not candidates.has_work(agent):
         return NOTHING_TO_REFINE
-    return _with_room(SessionRequest(agent, "manual"), candidates, at)
-
-
-def decided_in_sweep(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
-    """Return the session that a sweep queues for the agent, or why it gets none."""
     live = candidates.live_session_of(agent)
-    if live is not None and live.status == "queued":
-        return DISPATCHED_AGAIN
-    if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
-        return unavailable
-    if (trigger := candidates.due_trigger(agent)) is None:
-        return NOT_DUE if candidates.has_work(agent) else NOTHING_TO_REFINE
-    if (forbidden := candidates.forbidden_reason(agent)) is not None:
-        return forbidden
-    return _with_room(SessionRequest(agent, trigger), candidates, at)
-
-
-def _with_room(
-    request: SessionRequest, candidates: Candidates, at: datetime
-) -> SessionRequest | str:
-    """Return the request, or why a live session prevents it; ends one whose worker was lost."""
-    live = candidates.live_session_of(request.agent)
     try:
         if live is not None:
             live.make_room(at)
     except SessionAlreadyLive as refusal:
         return str(refusal)
-    return request
+    return SessionRequest(agent, "manual")

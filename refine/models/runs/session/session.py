@@ -20,7 +20,6 @@ from sqlalchemy import (
     literal,
     select,
     text,
-    update,
 )
 
 from refine import clock, settings
@@ -209,13 +208,6 @@ class RefinementSession(SessionEnding, Base):
             return [queued]
         log_after_commit("session ended", self.facts())
         return [queued, self._end_record(user, data=self.measured())]
-
-    @classmethod
-    def dispatch_again(cls, agents: Collection[Agent]) -> None:
-        """Let the waiting sessions of these agents be dispatched again."""
-        waiting = and_(cls.agent_id.in_([agent.id for agent in agents]), cls.is_waiting)
-        again = update(cls).where(waiting).values(dispatched_at=None)
-        db.session.execute(again.execution_options(synchronize_session=False))
 
     def next_attempt(self) -> SessionRequest:
         """Return the next attempt after this failed session."""

@@ -5,11 +5,13 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 from redis import Redis
+from sqlalchemy import select
 
 from bench.measuring import statements_of
 from refine import clock
 from refine.extensions import db
-from refine.jobs.sweeping import begin_work, run_now
+from refine.jobs.bulk_actions import act_on
+from refine.jobs.tick import run_tick
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.agent.answered import NOT_REHEARSED
 from refine.models.agent.eligibility import ACCOUNT_PAUSED, ERASED, NOT_ACTIVE, PAUSED
@@ -95,35 +97,28 @@ def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) 
     assert names(found.asked) == ["ready"]
 
 
-def test_a_sweep_does_what_was_told(account: Account, user: User) -> None:
+def test_a_sweep_does_what_was_told(account: Account) -> None:
     one_of_each(account)
     for name in ("ready", "over"):
         made(account, name)
+    account.request_sweep()
     db.session.commit()
-    asked = set(names(Prospects.of(account, clock.now()).asked))
-    left_out = told(account)
+    asked = names(Prospects.of(account, clock.now()).asked)
 
-    swept = run_now(account, user).outcomes
+    run_tick()
 
-    assert {each.name for each in swept if each.is_queued} == asked == {"ready", "over"}
-    said = {each.name: each.outcome for each in swept if not each.is_queued}
-    busy = said.pop("busy")
-    assert left_out.pop("busy") == RUNNING
-    assert busy.startswith("the agent already has a live session, running")
-    assert (said.pop("queued"), left_out.pop("queued")) == (
-        "already waiting, dispatched again",
-        WAITING,
-    )
-    assert said == left_out
+    swept = select(RefinementSession).where(RefinementSession.trigger == "weekly")
+    queued = {each.agent.name for each in db.session.scalars(swept)}
+    assert queued == {*asked} == {"ready", "over"}
 
 
 def test_a_chosen_agent_that_nobody_answers_gets_no_session(account: Account, user: User) -> None:
     agent = made(account, "rehearsed", model_id="rehearsal/any")
     db.session.commit()
 
-    (outcome,) = begin_work(account, user, "refine", [agent.id]).outcomes
+    outcome = act_on([agent.id], "refine", user)
 
-    assert (outcome.is_queued, outcome.outcome) == (False, NOT_REHEARSED)
+    assert (outcome.done, dict(outcome.skipped)) == (0, {NOT_REHEARSED: 1})
 
 
 def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
