@@ -96,9 +96,5 @@ def test_the_guards_are_in_place(app):
             "agent_memories_constitutional",
             "agent_memories_added",
             "agent_memories_changed",
-            "memory_tasks_added",
-            "memory_tasks_summed",
-            "refinement_sessions_added",
-            "refinement_sessions_summed",
             "refinement_sessions_last",
         }

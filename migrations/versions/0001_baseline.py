@@ -48,34 +48,6 @@ CREATE TABLE data_keys (
 CREATE INDEX ix_data_keys_wrapped_by ON data_keys (wrapped_by);
 CREATE UNIQUE INDEX uq_data_keys_platform ON data_keys (purpose) WHERE purpose = 'platform';
 
-CREATE TABLE pulses (
-  minute smallint NOT NULL CONSTRAINT pk_pulses PRIMARY KEY,
-  at timestamptz NOT NULL,
-  pause_seconds integer NOT NULL,
-  waiting integer NOT NULL,
-  waiting_seconds integer NOT NULL,
-  running integer NOT NULL,
-  workers integer,
-  silent_workers integer,
-  CONSTRAINT ck_pulses_minute CHECK (minute BETWEEN 0 AND 1439)
-);
-
-CREATE TABLE run_sums (
-  shard smallint NOT NULL,
-  kind text NOT NULL,
-  status text NOT NULL,
-  trigger text NOT NULL,
-  error_kind text NOT NULL,
-  runs bigint NOT NULL,
-  effect bigint NOT NULL,
-  prompt_tokens bigint NOT NULL,
-  cached_tokens bigint NOT NULL,
-  completion_tokens bigint NOT NULL,
-  cost_usd numeric NOT NULL,
-  unpriced_calls bigint NOT NULL,
-  CONSTRAINT pk_run_sums PRIMARY KEY (shard, kind, status, trigger, error_kind)
-);
-
 CREATE TABLE tallies (
   key text NOT NULL CONSTRAINT pk_tallies PRIMARY KEY,
   count bigint NOT NULL,
@@ -645,56 +617,7 @@ CREATE TRIGGER refinement_sessions_last
   FOR EACH ROW EXECUTE FUNCTION note_last_session();
 """
 
-# Ended runs are added up. Each connection adds to a row of its own, as far as there are enough, so
-# that runs that end at the same time do not wait for each other.
-ADDITION = r"""
-CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-  INSERT INTO run_sums AS kept (
-    shard, kind, status, trigger, error_kind, runs, effect,
-    prompt_tokens, cached_tokens, completion_tokens, cost_usd, unpriced_calls
-  )
-  SELECT pg_backend_pid() % 16, {kind}, status, trigger, coalesce(error_kind, ''), sum(sign),
-    sum(sign * {effect}), sum(sign * prompt_tokens), sum(sign * cached_tokens),
-    sum(sign * completion_tokens), sum(sign * cost_usd), sum(sign * unpriced_calls)
-  FROM ({rows}) AS counted WHERE ended_at IS NOT NULL
-  GROUP BY 2, 3, 4, 5 ORDER BY 2, 3, 4, 5
-  ON CONFLICT (shard, kind, status, trigger, error_kind) DO UPDATE SET
-    runs = kept.runs + excluded.runs, effect = kept.effect + excluded.effect,
-    prompt_tokens = kept.prompt_tokens + excluded.prompt_tokens,
-    cached_tokens = kept.cached_tokens + excluded.cached_tokens,
-    completion_tokens = kept.completion_tokens + excluded.completion_tokens,
-    cost_usd = kept.cost_usd + excluded.cost_usd,
-    unpriced_calls = kept.unpriced_calls + excluded.unpriced_calls;
-  RETURN NULL;
-END $$;
-"""
-SUMS = r"""
-CREATE TRIGGER {table}_added AFTER INSERT ON {table} REFERENCING NEW TABLE AS added
-  FOR EACH STATEMENT EXECUTE FUNCTION sum_added_{table}();
-CREATE TRIGGER {table}_summed AFTER UPDATE ON {table}
-  FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL AND ({before}) IS DISTINCT FROM ({after}))
-  EXECUTE FUNCTION sum_changed_{table}();
-"""
-COUNTED = (
-    *("ended_at", "status", "trigger", "error_kind"),
-    *("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls"),
-)
-
 
 def upgrade() -> None:
     for part in (OF_THIS_SCHEMA, TABLES, GUARDS, FIGURES_OF_AGENTS):
         op.execute(part)
-    sum_up("memory_tasks", "kind", "memories_kept", ("kind", *COUNTED, "memories_kept"))
-    sum_up("refinement_sessions", "'session'", "removed_tokens", (*COUNTED, "removed_tokens"))
-
-
-def sum_up(table: str, kind: str, effect: str, columns: tuple[str, ...]) -> None:
-    """Add up the ended runs of a table, by their kind, and with their effect on memories."""
-    before, after = (", ".join(f"{of}.{name}" for name in columns) for of in ("OLD", "NEW"))
-    for name, rows in (
-        (f"sum_added_{table}", "SELECT 1 AS sign, * FROM added"),
-        (f"sum_changed_{table}", f"SELECT 1 AS sign, {after} UNION ALL SELECT -1, {before}"),
-    ):
-        op.execute(ADDITION.format(name=name, kind=kind, effect=effect, rows=rows))
-    op.execute(SUMS.format(table=table, before=before, after=after))

@@ -18,13 +18,11 @@ from rq.timeouts import BaseTimeoutException
 from sqlalchemy import Select, select
 
 from refine import clock
-from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
 from refine.jobs.dispatch import dispatch, dispatch_if_possible
-from refine.jobs.queue import RUN_JOBS, redis_connection
+from refine.jobs.queue import RUN_JOBS
 from refine.jobs.verifying import verify_slice
-from refine.jobs.workers import known_workers
 from refine.models import (
     AccessGrant,
     Account,
@@ -32,7 +30,6 @@ from refine.models import (
     ClockMark,
     IdempotencyKey,
     MemoryTask,
-    Pulse,
     RefinementSession,
     Tally,
     schema_version,
@@ -118,7 +115,6 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.dispatch,
         running.delete_expired_keys,
         running.prune,
-        running.take_pulse,
         running.mark,
         running.verify,  # last, as a long chain may use up the job's time
     ):
@@ -246,16 +242,6 @@ class _Tick:
         """Queue the reflections that are due, once a night in each time zone."""
         for time_zone in task_scheduling.reflecting_zones():
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
-
-    def take_pulse(self) -> None:
-        """Note who works, and how long queue and clock had been waiting."""
-        try:
-            with redis_connection() as connection:
-                found = known_workers(connection)
-        except Unreachable:
-            Pulse.take(self.at, workers=None, silent_workers=None)
-            return
-        Pulse.take(self.at, workers=len(found.live), silent_workers=len(found.silent))
 
     def mark(self) -> None:
         """Note that the clock ticked."""

@@ -1,4 +1,4 @@
-"""Prometheus metrics, all from the database, so that every process reports the same."""
+"""Prometheus metrics, from the database and Redis, so that every process reports the same."""
 
 import hmac
 import ipaddress
@@ -13,12 +13,13 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, refusals, settings
+from refine.errors import Unreachable
 from refine.extensions import db
-from refine.models import ClockMark, Pulse, Verification
+from refine.health import look_for_workers
+from refine.models import ClockMark, Verification
 from refine.models.runs import WORKER_LOST
-from refine.models.runs.sums import Sums, ended_sums
 from refine.models.runs.task import KINDS
-from refine.models.runs.workload import Workload
+from refine.models.runs.workload import EndedRuns, Workload, ended_runs
 from refine.web.scope import public
 
 pages = Blueprint("metrics", __name__)
@@ -59,7 +60,7 @@ def _may_read() -> bool:
 class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read every family of metrics from the database."""
-        ended, at = ended_sums(), clock.now()
+        ended, at = ended_runs(), clock.now()
         yield from _sessions([each for each in ended if each.kind == "session"])
         yield from _tasks([each for each in ended if each.kind != "session"])
         yield from _waiting(at)
@@ -69,7 +70,7 @@ class _Figures(Collector):
         yield _counter("refusals", "Refused requests and wrong passwords", refused, ("kind",))
 
 
-def _sessions(sums: Sequence[Sums]) -> Iterator[Metric]:
+def _sessions(sums: Sequence[EndedRuns]) -> Iterator[Metric]:
     ended, faults = Counter[_Labels](), Counter[_Labels]()
     for each in sums:
         ended[each.status, each.trigger] += each.runs
@@ -96,7 +97,7 @@ def _sessions(sums: Sequence[Sums]) -> Iterator[Metric]:
     yield _counter("sessions_lost", "Sessions whose worker was lost", {(): lost})
 
 
-def _tasks(sums: Sequence[Sums]) -> Iterator[Metric]:
+def _tasks(sums: Sequence[EndedRuns]) -> Iterator[Metric]:
     ended = Counter[_Labels]()
     kept, cost, unpriced = (dict.fromkeys(_TASKS, 0.0) for _ in range(3))
     for each in sums:
@@ -148,12 +149,10 @@ def _verification(at: datetime) -> Iterator[Metric]:
 
 
 def _workers_and_clock() -> Iterator[Metric]:
-    if (pulse := Pulse.last()) is not None and pulse.workers is not None:
-        workers = GaugeMetricFamily(
-            "refine_workers", "Workers at the last tick, by their state", labels=["state"]
-        )
-        workers.add_metric(["live"], pulse.workers)
-        workers.add_metric(["silent"], pulse.silent_workers or 0)
+    if not isinstance(found := look_for_workers(), Unreachable):
+        workers = GaugeMetricFamily("refine_workers", "Workers by their state", labels=["state"])
+        workers.add_metric(["live"], len(found.live))
+        workers.add_metric(["silent"], len(found.silent))
         yield workers
     if (age := ClockMark.age("tick")) is not None:
         yield _gauge("tick_age_seconds", "Time since the clock last ticked", age.total_seconds())

@@ -41,7 +41,6 @@ from refine.web.alarm import verification_watch
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
 from refine.web.latest import Kind, latest
-from refine.web.pulse import lines
 from refine.web.workers import worker_rows
 
 pages = Blueprint("ops", __name__)
@@ -77,7 +76,6 @@ def page() -> str:
         "ops/page.html",
         checks=_checks(found, at),
         workers=worker_rows(found) if is_of_site and not isinstance(found, Unreachable) else None,
-        lines=lines(at, of_installation=is_of_site),
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),

@@ -4,7 +4,6 @@ import itertools
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import time_machine
@@ -19,7 +18,6 @@ from refine.models import (
     ApiToken,
     ClockMark,
     Invitation,
-    Pulse,
     RefinementSession,
     User,
 )
@@ -207,23 +205,8 @@ def _now(account: Account, now: datetime) -> dict[str, Any]:
 
 
 def _ticks(now: datetime) -> None:
-    """A day of the clock, which was away for half an hour, with more to do in the night."""
+    """The clock ticked just now."""
     ClockMark.note("tick", now)
-    minutes = [minute for minute in range(1440) if not 300 < minute < 330]
-    for minute, before in pairwise([*minutes, 1440]):
-        at = now - timedelta(minutes=minute)
-        waiting = max(0, 40 - abs(minute - 1_000) // 5)
-        pulse = Pulse(
-            minute=int(at.timestamp() // 60) % 1440,
-            at=at,
-            pause_seconds=60 * (before - minute),
-            waiting=waiting,
-            waiting_seconds=45 * waiting,
-            running=1,
-            workers=1 if minute < 500 else 2,
-            silent_workers=0,
-        )
-        db.session.add(pulse)
 
 
 def _agent(account: Account, name: str, memories: int, **fields: object) -> Agent:

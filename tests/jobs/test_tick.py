@@ -19,15 +19,12 @@ from bench.measuring import statements_of
 from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
-from refine.jobs.queue import AUTOMATIC, queue
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
-from refine.jobs.worker import RefineWorker
 from refine.models import (
     Account,
     Agent,
     ClockMark,
     LeaseLost,
-    Pulse,
     RefinementSession,
     SignIn,
 )
@@ -38,7 +35,6 @@ from refine.tools import RefinementTool
 from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import UNUSED_PORT
-from tests.in_redis import let_pass
 
 # Monday 04:00, the platform's slot.
 SLOT = datetime(2026, 3, 2, 4, tzinfo=UTC)
@@ -732,33 +728,6 @@ def test_without_redis_sessions_are_queued_and_dispatched_later(
     assert session_of(agent).dispatched_at == SLOT + MINUTE
 
 
-def test_a_tick_notes_who_works_and_how_long_the_clock_was_away(
-    time: Clock, agent: Agent, redis: Redis
-) -> None:
-    former, present = (RefineWorker([queue(AUTOMATIC, redis)], connection=redis) for _ in range(2))
-    former.register_birth()
-    run_tick()
-    time.shift(5 * MINUTE)
-    let_pass(redis, former.key, 5 * MINUTE)
-    present.register_birth()
-
-    run_tick()
-
-    pulse = Pulse.last()
-    assert pulse is not None
-    assert (pulse.pause_seconds, pulse.workers, pulse.silent_workers) == (300, 1, 0)
-
-
-def test_a_tick_without_redis_leaves_the_workers_unknown(
-    time: Clock, agent: Agent, redis_away: pytest.MonkeyPatch
-) -> None:
-    run_tick()
-
-    pulse = Pulse.last()
-    assert pulse is not None
-    assert (pulse.workers, pulse.silent_workers) == (None, None)
-
-
 # -- skipped at a slot ----------------------------------------------------------------------------
 
 
@@ -1166,5 +1135,5 @@ def test_a_tick_with_nothing_due_only_leaves_its_mark(
     assert done == TickResult()
     assert redis.keys() == []
     changed = {table for table in after if after[table] != committed[table]}
-    assert changed == {"clock_marks", "pulses"}
+    assert changed == {"clock_marks"}
     assert (was_marked, ClockMark.age("tick")) == (MINUTE, timedelta(0))

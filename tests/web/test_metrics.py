@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from refine import clock, create_app
 from refine.extensions import db
-from refine.models import ClockMark, MemoryTask, Pulse, RefinementSession
+from refine.models import ClockMark, MemoryTask, RefinementSession
 from refine.models.runs.session import EndStatus
 from refine.models.runs.task import saving
 from refine.settings import Settings
@@ -69,24 +69,6 @@ def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
     assert [told["refine_session_tokens_total", kind] for kind in kinds] == [200, 120, 20, 14]
     assert told["refine_session_cost_usd_total",] == 0.5
     assert told["refine_session_unpriced_calls_total",] == 6
-
-
-def test_workers_are_counted_as_the_last_tick_found_them(client: FlaskClient) -> None:
-    now = clock.now()
-    Pulse.take(now - timedelta(minutes=1), workers=9, silent_workers=9)
-    Pulse.take(now, workers=2, silent_workers=1)
-    db.session.commit()
-
-    told = figures(client)
-
-    assert (told["refine_workers", "live"], told["refine_workers", "silent"]) == (2, 1)
-
-
-def test_workers_are_not_told_if_the_last_tick_had_no_redis(client: FlaskClient) -> None:
-    Pulse.take(clock.now(), workers=None, silent_workers=None)
-    db.session.commit()
-
-    assert ("refine_workers", "live") not in figures(client)
 
 
 def test_errors_are_counted_by_kind_and_lost_workers_separately(client: FlaskClient) -> None:

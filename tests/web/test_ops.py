@@ -15,7 +15,7 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs.queue import AUTOMATIC, TICKS, queue
 from refine.jobs.worker import RefineWorker
-from refine.models import Account, ClockMark, MemoryTask, Pulse, RefinementSession, User
+from refine.models import Account, ClockMark, MemoryTask, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.in_redis import let_pass
@@ -272,52 +272,6 @@ def test_the_page_does_not_wait_for_a_redis_that_accepts_and_is_silent(
 
     assert "redis ✗ Redis does not answer" in words
     assert took < 4
-
-
-def pulses(*, late: timedelta = timedelta(0)) -> None:
-    """Ticks an hour ago and just now, and what they found."""
-    now = clock.now() - late
-    for at, waiting, workers in ((now - timedelta(hours=1), 7, 2), (now, 3, 1)):
-        minute = int(at.timestamp() // 60) % 1440
-        pulse = Pulse(minute=minute, at=at, pause_seconds=60, waiting=waiting, running=0)
-        pulse.waiting_seconds, pulse.workers = 600 * waiting, workers
-        db.session.add(pulse)
-    db.session.commit()
-
-
-def test_the_last_day_is_drawn_and_said(site_admins: Browser, dashboard: Browser) -> None:
-    pulses()
-
-    page, admins_page = site_admins.get("/ops").text, dashboard.get("/ops").text
-
-    words = words_of(page)
-    assert "Time between ticks at most 1 minute" in words
-    assert "Waiting for a worker at most 7 runs" in words
-    assert "Longest wait at most 1 hour; late above the dashed line" in words
-    assert "Workers 1 to 2 workers" in words
-    assert 'aria-label="Workers over the last 24 hours: 1 to 2 workers"' in page
-    assert "Time between ticks at most 1 minute" in words_of(admins_page)
-    assert "Waiting for a worker" not in admins_page
-
-
-def test_a_clock_that_stands_still_is_drawn_until_now(dashboard: Browser) -> None:
-    pulses(late=timedelta(minutes=20))
-
-    words = said(dashboard)
-
-    assert "Time between ticks at most 20 minutes; late above the dashed line" in words
-
-
-def test_workers_that_nobody_could_count_leave_a_gap(site_admins: Browser) -> None:
-    pulses()
-    db.session.execute(db.update(Pulse).values(workers=None))
-    db.session.commit()
-
-    assert "Workers 0 workers" in said(site_admins)
-
-
-def test_before_the_first_tick_nothing_is_drawn(dashboard: Browser) -> None:
-    assert "The last 24 hours Nothing yet: the clock has not ticked." in said(dashboard)
 
 
 # -- running and waiting ---------------------------------------------------------------------------

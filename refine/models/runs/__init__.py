@@ -2,15 +2,13 @@
 
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
-read. ``spending`` adds up what all of them cost, ``usage`` what they used, by agent, model and
-month, ``sums`` the ended ones; ``workload`` counts what waits, ``pulse`` remembers that for a day;
-``answering`` tells which model answers; ``clock_mark`` remembers the clock's rounds; ``log`` writes
-a line for each run that ends.
+read. ``spending`` adds up what they cost, ``usage`` what they used, by agent, model and month;
+``workload`` counts what waits, runs and has ended; ``answering`` tells which model answers;
+``clock_mark`` remembers the clock's rounds; ``log`` writes a line for each run that ends.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
 from refine.models.runs.clock_mark import ClockMark
-from refine.models.runs.pulse import Pulse
 from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
 from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
 from refine.models.runs.task import MemoryTask, ReflectionAlreadyLive
@@ -24,7 +22,6 @@ __all__ = [
     "ClockMark",
     "LeaseLost",
     "MemoryTask",
-    "Pulse",
     "RefinementSession",
     "ReflectionAlreadyLive",
     "Run",

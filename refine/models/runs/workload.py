@@ -1,14 +1,15 @@
-"""What waits for workers, and what they work on."""
+"""What waits for workers, what they work on, and what has ended."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, func, select, true
+from sqlalchemy import Select, and_, func, literal_column, select, true, union_all
 
-from refine.extensions import instant
-from refine.extensions.statements import plain_query
+from refine.extensions import db
 from refine.models.agent import Agent
-from refine.models.columns import AccountId, account_parameter
+from refine.models.columns import AccountId
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.task import MemoryTask
@@ -28,16 +29,10 @@ class Workload(NamedTuple):
     @classmethod
     def at(cls, at: datetime, account_id: int | None = None) -> "Workload":
         """Return the workload (of this account), in one query."""
-        both = _both(is_of_account=account_id is not None)
-        return cls(*both.rows(at=at, account_id=account_id)[0])
-
-
-@plain_query
-def _both(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
-    account_id = account_parameter(is_of_account=is_of_account)
-    sessions = _sessions(account_id).subquery("sessions")
-    tasks = _tasks(account_id).subquery("tasks")
-    return select(sessions, tasks).join_from(sessions, tasks, true())
+        sessions = _sessions(account_id).subquery("sessions")
+        tasks = _tasks(at, account_id).subquery("tasks")
+        both = select(sessions, tasks).join_from(sessions, tasks, true())
+        return cls(*db.session.execute(both).one())
 
 
 def _sessions(account_id: AccountId) -> Select[*tuple[Any, ...]]:
@@ -49,11 +44,9 @@ def _sessions(account_id: AccountId) -> Select[*tuple[Any, ...]]:
     ).where(RefinementSession.status.in_(LIVE), RefinementSession.in_account(account_id))
 
 
-def _tasks(account_id: AccountId) -> Select[*tuple[Any, ...]]:
+def _tasks(at: datetime, account_id: AccountId) -> Select[*tuple[Any, ...]]:
     could_run = and_(
-        MemoryTask.is_waiting,
-        MemoryTask.due_at <= instant("at"),
-        Agent.is_available(automatic=True),
+        MemoryTask.is_waiting, MemoryTask.due_at <= at, Agent.is_available(automatic=True)
     )
     return (
         select(
@@ -64,4 +57,46 @@ def _tasks(account_id: AccountId) -> Select[*tuple[Any, ...]]:
         )
         .join(Agent, Agent.id == MemoryTask.agent_id)
         .where(MemoryTask.status.in_(LIVE), MemoryTask.in_account(account_id))
+    )
+
+
+class EndedRuns(NamedTuple):
+    """The ended runs of one kind, status, trigger and kind of error, added up.
+
+    ``effect``: the tokens that sessions removed, or the memories that tasks added.
+    """
+
+    kind: str
+    status: str
+    trigger: str
+    error_kind: str | None
+    runs: int
+    effect: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Decimal
+    unpriced_calls: int
+
+
+def ended_runs() -> Sequence[EndedRuns]:
+    """Return all ended sessions and memory tasks, added up."""
+    sessions = _ended(RefinementSession, literal_column("'session'"), "removed_tokens")
+    tasks = _ended(MemoryTask, MemoryTask.kind, "memories_kept")
+    return [EndedRuns(*row) for row in db.session.execute(union_all(sessions, tasks))]
+
+
+def _ended(run: Any, kind: Any, effect: str) -> Select[*tuple[Any, ...]]:
+    summed = [getattr(run, name) for name in (effect, *EndedRuns._fields[6:])]
+    return (
+        select(
+            kind.label("kind"),
+            run.status,
+            run.trigger,
+            run.error_kind,
+            func.count(),
+            *(func.sum(column) for column in summed),
+        )
+        .where(run.ended_at.is_not(None))
+        .group_by("kind", run.status, run.trigger, run.error_kind)
     )
