@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 
 from bench.bulk import add_missing_digests
 from refine.extensions import db
-from refine.models.attested_rows import attested_kinds
+from refine.models.integrity import attested_kinds
 
 
 def run(*statements: str) -> None:

@@ -2,9 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, TextIO
 
 import click
@@ -17,21 +15,16 @@ from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import Narrowing, actors_like, narrowed
 from refine.errors import NotFound
 from refine.extensions import db, is_read_only
-from refine.jobs.verifying import PROCESSES, verify_in_processes
+from refine.jobs.verifying import verify_in_processes
 from refine.models import AuditLog, User, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.audit.kinds import ACTIONS_OF_KIND
-from refine.models.audit.verification import ChainResult
 from refine.models.exported import EXPORTED
-from refine.models.integrity import (
-    batches_of_chains,
-    note_verified,
-    problems_outside_chains,
-    verify_all,
-)
+from refine.models.integrity import note_verified
 from refine.models.people.acting import OTHER_ACTORS, is_by
 from refine.rules.quantities import plural
 
+# There may be a million chains.
 _NOTED_AT_ONCE = 200
 _NOT_STORED = "refine: the outcome could not be stored: the database is read-only"
 
@@ -142,32 +135,16 @@ def _is_by(who: str) -> ColumnElement[bool]:
     type=click.File(encoding="utf-8"),
     help="Also compare with this output of `refine audit anchor`, to detect removed records.",
 )
-@click.option(
-    "--since-last",
-    is_flag=True,
-    help="Skip records that were verified before; still compare everything else.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 64),
-    default=PROCESSES,
-    show_default="one for each processor, at most 4",
-    help="Number of processes.",
-)
-def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -> int:
+def audit_verify(anchor_file: TextIO | None) -> int:
     """Verify every chain, then compare all memories and protected rows with their records.
 
     If anything was edited, removed, added or moved outside the application, print the first problem
     and exit with code 1. The outcome is stored: the dashboard, /metrics and /readyz show it. On a
     read-only replica it is only printed.
-
-    With --since-last, edits of records that were verified before are not detected; the clock
-    verifies everything once a week.
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
-        before = Verification.last_in_full()
-        outcome = _outcome(processes, anchored, in_full=not since_last)
+        outcome = _verify(anchored)
         if outcome.first_problem is not None:
             raise click.ClickException(outcome.first_problem)
         against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
@@ -175,54 +152,30 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
             f"verified: {plural(outcome.records, 'record')} in "
             f"{plural(outcome.chains, 'chain')}, "
             f"{plural(outcome.memories, 'memory', 'memories')} as recorded{against}"
-            f"{_in_full(before) if since_last else ''}"
         )
         return 0
 
 
-def _outcome(processes: int, anchored: dict[str, Any] | None, *, in_full: bool) -> Verification:
-    """Verify, and store what came of it, unless the database is read-only."""
-    began, is_kept = clock.now(), not is_read_only()
-    db.session.commit()
-    results = _verified(processes, in_full=in_full)
-    chains: list[ChainResult] = []
+def _verify(anchored: dict[str, Any] | None) -> Verification:
+    """Verify everything, and store the outcome unless the database is read-only."""
+    outcome = Verification.begin("command", clock.now())
+    is_stored = not is_read_only()
+    results = verify_in_processes()
     with console.status("verifying") as status:
-        for result in _noted(results) if is_kept else results:
-            chains.append(result)
-            status.update(f"verified {result.name}")
-        missing = list(missing_since(anchored)) if anchored is not None else []
-    db.session.commit()
-    begin = Verification.begin if is_kept else Verification.unstored
-    outcome = begin("command", began, goes_on=not in_full)
-    outcome.add(chains)
-    for problem in missing:
+        while some := list(islice(results, _NOTED_AT_ONCE)):
+            outcome.add(some)
+            status.update(f"verified {some[-1].name}")
+            if is_stored:
+                note_verified(some, outcome.started_at)
+                db.session.commit()
+    for problem in missing_since(anchored) if anchored is not None else ():
         outcome.note_problem(problem)
-    if is_kept:
+    if is_stored:
         outcome.end(clock.now())
         db.session.commit()
     else:
         click.echo(_NOT_STORED, err=True)
     return outcome
-
-
-def _verified(processes: int, *, in_full: bool) -> Iterator[ChainResult]:
-    if processes == 1:
-        return verify_all(in_full=in_full)
-    chains = verify_in_processes(batches_of_chains(), processes, in_full=in_full)
-    return chain(chains, problems_outside_chains())
-
-
-def _noted(results: Iterator[ChainResult]) -> Iterator[ChainResult]:
-    """Note how far chains were verified, some at a time: there may be a million."""
-    while some := list(islice(results, _NOTED_AT_ONCE)):
-        note_verified(*some)
-        db.session.commit()
-        yield from (replace(each, position=None) for each in some)
-
-
-def _in_full(last: Verification | None) -> str:
-    at = f"{last.ended_at:%Y-%m-%d %H:%M} UTC" if last is not None else "never"
-    return f"; everything was last read: {at}"
 
 
 @audit.command("anchor")

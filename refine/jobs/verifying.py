@@ -2,10 +2,9 @@
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
-from functools import partial
 from multiprocessing import get_context
 
 import structlog
@@ -13,36 +12,27 @@ import structlog
 from refine.extensions import db
 from refine.models.audit.verification import ChainResult, Verification
 from refine.models.integrity import (
+    batches_of_chains,
     note_verified,
     problems_outside_chains,
     verify_chains,
-    verify_next,
-    without_empty,
 )
 
-# By default one for each processor; each takes a connection.
-PROCESSES = min(os.cpu_count() or 1, 4)
+# One for each processor; each takes a connection.
+_PROCESSES = min(os.cpu_count() or 1, 4)
 
 _log = structlog.get_logger(__name__)
 
 
-def verify_in_processes(
-    batches: Iterable[Collection[int]], processes: int, *, in_full: bool
-) -> Iterator[ChainResult]:
-    """Verify these chains, a batch of ids at a time, in so many processes side by side.
+def verify_in_processes() -> Iterator[ChainResult]:
+    """Verify everything, in processes: threads would wait for each other's Python.
 
-    Threads would wait for each other: most of the time goes into Python itself. The processes are
-    forked at once, before the caller starts any thread.
+    The processes are forked at once, before the caller starts any thread.
     """
-    listed = list(batches)
+    batches = list(batches_of_chains())
     db.session.commit()  # a fork would share the connection
-    pool = ProcessPoolExecutor(processes, get_context("fork"), _leave_connections)
-    return _gathered(pool, pool.map(partial(verify_chains, in_full=in_full), listed))
-
-
-def _leave_connections() -> None:
-    """Leave the connections in the pool to the process that opened them."""
-    db.engine.dispose(close=False)
+    pool = ProcessPoolExecutor(_PROCESSES, get_context("fork"), _leave_connections)
+    return _gathered(pool, pool.map(verify_chains, batches))
 
 
 def _gathered(
@@ -50,7 +40,13 @@ def _gathered(
 ) -> Iterator[ChainResult]:
     with pool:
         for results in verified:
-            yield from without_empty(results)
+            yield from results
+    yield from problems_outside_chains()
+
+
+def _leave_connections() -> None:
+    """Leave the connections in the pool to the process that opened them."""
+    db.engine.dispose(close=False)
 
 
 def verify_slice(at: datetime, deadline: float) -> None:
@@ -68,27 +64,20 @@ def verify_slice(at: datetime, deadline: float) -> None:
 
 
 def _verify_next(verification: Verification, at: datetime) -> None:
-    after, in_full = verification.after_chain_id, not verification.goes_on
+    after_id = verification.after_chain_id
+    chain_ids = next(batches_of_chains(after_id), [])
     db.session.commit()
-    results = verify_next(after, in_full=in_full)
-    last_id = results[-1].chain_id if results else None
-    results = results or list(problems_outside_chains())
+    results = verify_chains(chain_ids) if chain_ids else list(problems_outside_chains())
     db.session.commit()
     db.session.refresh(verification, with_for_update=True)
-    if verification.after_chain_id == after and verification.ended_at is None:
-        _store(verification, results, last_id, at)
+    if verification.after_chain_id == after_id and verification.ended_at is None:
+        verification.add(results)
+        note_verified(results, at)
+        for result in results:
+            if result.problem is not None:
+                _log.error("verification failed", chain=result.name, problem=result.problem)
+        if chain_ids:
+            verification.after_chain_id = chain_ids[-1]
+        else:
+            verification.end(at)
     db.session.commit()
-
-
-def _store(
-    verification: Verification, results: list[ChainResult], last_id: int | None, at: datetime
-) -> None:
-    verification.add(results)
-    note_verified(*results)
-    for result in results:
-        if result.problem is not None:
-            _log.error("verification failed", chain=result.name, problem=result.problem)
-    if last_id is None:
-        verification.end(at)
-    else:
-        verification.after_chain_id = last_id

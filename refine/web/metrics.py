@@ -138,9 +138,9 @@ def _waiting(at: datetime) -> Iterator[Metric]:
 
 def _verification(at: datetime) -> Iterator[Metric]:
     alarm, last = Verification.watch()
-    alarms = "1 while a verification has failed, was altered, or is overdue"
+    alarms = "1 while a verification has failed or is overdue"
     yield _gauge("verification_failed", alarms, alarm is not None)
-    if last is not None:
+    if last is not None and last.ended_at is not None:
         yield _gauge(
             "verification_age_seconds",
             "Time since the last verification ended",

@@ -91,7 +91,7 @@ def page() -> str:
 @scope.site_admins_only
 @scope.admins_only
 def see_verification() -> Response:
-    """Acknowledge the failed and the altered verifications."""
+    """Acknowledge the failed verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
     db.session.commit()
     flash("Acknowledged. The alarm ends once a later verification finds nothing wrong.")

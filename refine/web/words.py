@@ -153,11 +153,6 @@ VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
     "failed": AlarmWords(
         "Audit verification failed.", "See what was changed", "Acknowledge failed verification"
     ),
-    "altered": AlarmWords(
-        "The outcome of an audit verification was altered.",
-        "See which one",
-        "Acknowledge altered verification",
-    ),
     "late": AlarmWords("Audit verification is overdue.", "See since when", None),
 }
 

@@ -18,7 +18,7 @@ from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.queue import redis_connection
 from refine.models import AccessGrant, Agent, RefinementSession
-from refine.models.audit import chain_walk
+from refine.models.audit import walk
 from refine.settings import Settings
 from tests import editing, factories
 from tests.api.conftest import program_of
@@ -252,8 +252,8 @@ def _unlimited_steps() -> Iterator[None]:
 @contextmanager
 def _times_that_jump() -> Iterator[None]:
     """Let verification accept what is dated before the clock was put forward."""
-    before, chain_walk.MAX_STEP_BACK = chain_walk.MAX_STEP_BACK, timedelta.max
+    before, walk.MAX_STEP_BACK = walk.MAX_STEP_BACK, timedelta.max
     try:
         yield
     finally:
-        chain_walk.MAX_STEP_BACK = before
+        walk.MAX_STEP_BACK = before

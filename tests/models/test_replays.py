@@ -7,21 +7,14 @@ from sqlalchemy import select
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession
-from refine.models.integrity import verify_all
 from tests import editing, factories, sql
+from tests.chains import problems
 from tests.factories import text_of
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     return factories.agent(*(text_of(25) for _ in range(20)), system_prompt="You are Ada.")
-
-
-def problems() -> list[str]:
-    db.session.connection()
-    db.session.rollback()
-    db.session.expire_all()
-    return [found.problem for found in verify_all() if found.problem is not None]
 
 
 def new_request() -> None:
@@ -45,7 +38,7 @@ def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> Non
     new_request()
 
     (problem,) = problems()
-    assert problem.startswith(f"memory {id_} was set back before record ")
+    assert f"memory {id_} was reverted to an older version before record " in problem
 
 
 def test_an_older_agent_is_found_even_after_a_later_change(agent: Agent) -> None:
@@ -62,7 +55,7 @@ def test_an_older_agent_is_found_even_after_a_later_change(agent: Agent) -> None
     new_request()
 
     (problem,) = problems()
-    assert problem.startswith(f"Agent {id_} was set back before record ")
+    assert f"Agent {id_} was reverted to an older version before record " in problem
 
 
 def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> None:
@@ -175,4 +168,4 @@ def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:
 
     put_back()
 
-    assert problems() == ["the data key was destroyed, but is back"]
+    assert problems() == [f"agent {agent.id}: the destroyed data key was restored"]

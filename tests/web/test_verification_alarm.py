@@ -10,7 +10,6 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.jobs.verifying import verify_slice
 from refine.models import Agent, AuditLog, Verification, WrappedKey
-from refine.models.audit import chain_walk
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn
 
@@ -96,32 +95,6 @@ def test_a_viewer_of_every_account_sees_the_alarm_and_cannot_acknowledge_it(
     assert db.session.scalar(select(AuditLog).filter_by(action="verification_seen")) is None
 
 
-def test_an_altered_failure_alarms_until_somebody_looked(
-    agent: Agent, site_admins: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # who looks does so before the times of the verifications
-    monkeypatch.setattr(chain_walk, "MAX_STEP_BACK", timedelta(days=1, hours=1))
-    original = agent.model_id
-    forge(agent)
-    verify(datetime.now(UTC))
-    sql.tamper(
-        f"UPDATE agents SET model_id = '{original}' WHERE id = {agent.id}",
-        "UPDATE verifications SET problems = 0",
-    )
-    page = site_admins.get("/ops").text
-    assert "The outcome of an audit verification was altered." in page
-    assert "Acknowledge altered verification" in page
-    assert SAYS not in page
-
-    verify(datetime.now(UTC) + DAY)
-    assert "it was changed outside the application" in site_admins.get("/ops").text
-
-    assert site_admins.submit("/ops/verification/seen").status_code == 303
-    assert SAYS in site_admins.get("/").text  # the last one failed
-    verify(datetime.now(UTC) + 2 * DAY)
-    assert SAYS not in site_admins.get("/").text
-
-
 def test_nothing_is_recorded_where_nothing_alarms(agent: Agent, site_admins: Browser) -> None:
     verify(datetime.now(UTC))
 
@@ -130,17 +103,16 @@ def test_nothing_is_recorded_where_nothing_alarms(agent: Agent, site_admins: Bro
     assert db.session.scalars(select(AuditLog).filter_by(action="verification_seen")).all() == []
 
 
-def test_those_that_never_finished_do_not_hide_how_late_the_last_one_is(
+def test_one_that_never_finished_does_not_hide_how_late_the_last_one_is(
     agent: Agent, site_admins: Browser
 ) -> None:
     WrappedKey.platform().created_at = datetime.now(UTC) - 9 * DAY
     db.session.commit()
     verify(datetime.now(UTC) - 4 * DAY)
-    for _ in range(8):
-        Verification.begin("command", datetime.now(UTC))
+    db.session.add(Verification.begin("clock", datetime.now(UTC)))
     db.session.commit()
 
-    assert "none finished for 4 days; check the clock" in site_admins.get("/ops").text
+    assert "no verification has finished for 4 days" in site_admins.get("/ops").text
 
 
 def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) -> None:
@@ -148,25 +120,6 @@ def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) 
     db.session.commit()
 
     page = site_admins.get("/ops").text
-    assert "none finished for 4 days; check the clock" in page
+    assert "no verification has finished for 4 days: is the clock running?" in page
     assert "Audit verification is overdue." in page
     assert (SAYS in page, ACKNOWLEDGE in page) == (False, False)
-
-
-def test_site_admins_see_when_everything_was_last_read(agent: Agent, site_admins: Browser) -> None:
-    now = datetime.now(UTC)
-    WrappedKey.platform().created_at = now - 4 * DAY
-    db.session.commit()
-    verify(now - 2 * DAY)
-    verify(now - timedelta(hours=1))
-
-    assert ", in full 2 days ago" in site_admins.get("/ops").text
-
-
-def test_a_verification_that_went_on_before_any_in_full_says_so(
-    agent: Agent, site_admins: Browser
-) -> None:
-    Verification.begin("command", datetime.now(UTC), goes_on=True).end(datetime.now(UTC))
-    db.session.commit()
-
-    assert ", in full never" in site_admins.get("/ops").text

@@ -1,9 +1,8 @@
 """The audit log: append-only records in hash chains.
 
-``chain`` has the chains and their heads, ``linking`` what a record tells and how it is linked to
-the one before. ``record`` writes them, and ``bulk`` many at once. ``chain_walk`` follows a chain up
-to its head, ``checkpoint`` keeps how far it was verified, ``verification`` what each verification
-found, ``anchor`` where every chain stood. ``kinds`` sorts the actions for those who look for one.
+``chain`` has the chains and their heads, ``linking`` links a record to the one before. ``record``
+writes records, ``bulk`` many at once. ``walk`` verifies the records of a chain, ``verification``
+stores outcomes, ``anchor`` prints where every chain ends. ``kinds`` sorts the actions.
 They take ids and a key, and know no other model.
 """
 

@@ -30,7 +30,6 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.types import UserDefinedType
 
-from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, columns_json, db
 from refine.models.columns import BigId
@@ -89,9 +88,6 @@ class HeadValues:
         agent_id: Any
         sequence: Any
         hash: Any
-        verified_sequence: Any
-        verified_memories: Any
-        verified_at: Any
         digest: Any
 
     @property
@@ -113,15 +109,7 @@ class HeadValues:
         self.digest = self._present_digest()
 
     def _present_digest(self) -> str:
-        parts = [
-            self.account_id,
-            self.agent_id,
-            self.sequence,
-            self.hash,
-            self.verified_sequence,
-            self.verified_memories,
-            clock.iso(self.verified_at),
-        ]
+        parts = [self.account_id, self.agent_id, self.sequence, self.hash]
         return WrappedKey.platform_key().mac(columns_json(parts), "chain_heads.digest")
 
 
@@ -159,11 +147,11 @@ class ChainHead(HeadValues, Base):
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
     sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     hash: Mapped[str] = mapped_column(Text, default=GENESIS, server_default=text(f"'{GENESIS}'"))
-    verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
-    verified_memories: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    verified_at: Mapped[datetime | None]
-    # covers every column above except id, so that a head reset to an older state is detected
+    # covers every column above except id
     digest: Mapped[str | None] = mapped_column(Text)
+    # how long the chain was when it was last verified, and when that was
+    verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    verified_at: Mapped[datetime | None]
 
     @classmethod
     def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
@@ -175,7 +163,6 @@ class ChainHead(HeadValues, Base):
         if owner != PLATFORM_OWNER:
             cls._require_platform(executor)
         head = cls(**owner._asdict(), sequence=0, hash=GENESIS)
-        head.verified_sequence = head.verified_memories = 0
         digest = head._present_digest()
         adding = insert(cls).values(**owner._asdict(), digest=digest).on_conflict_do_nothing()
         executor.execute(adding)
