@@ -25,15 +25,9 @@
     const answer = await fetch(grant.dataset.state, { redirect: "manual" });
     if (answer.status >= 500) return false;
     const text = await answer.text();
-    // the agent agreed to more: the server says what may be shown
-    if (!answer.ok || !text.includes("data-continued")) {
-      return !answer.ok || !text.includes('data-access="granted"');
-    }
-    clearInterval(looking); // reloading again would break off a slow reload
-    location.reload();
-    return false;
+    return !answer.ok || !text.includes('data-access="granted"');
   };
   const look = () => isOver().then((over) => over && leave(), () => {});
-  const looking = setInterval(look, LOOK_EVERY_MS);
+  setInterval(look, LOOK_EVERY_MS);
   document.addEventListener("visibilitychange", look);
 })();

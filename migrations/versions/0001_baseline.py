@@ -121,21 +121,21 @@ CREATE UNIQUE INDEX uq_users_email_joined ON users (lower(email)) WHERE password
 
 CREATE TABLE access_grants (
   id uuid DEFAULT gen_random_uuid() NOT NULL CONSTRAINT pk_access_grants PRIMARY KEY,
-  agent_id bigint NOT NULL CONSTRAINT fk_access_grants_agent_id_agents REFERENCES agents,
-  status text DEFAULT 'requested' NOT NULL,
-  purpose bytea NOT NULL,
-  duration_minutes integer NOT NULL,
-  generation_id text,
-  asked_at timestamptz,
-  reply bytea,
-  expires_at timestamptz,
-  end_reason text,
-  ended_by_id bigint CONSTRAINT fk_access_grants_ended_by_id_users REFERENCES users,
-  closing_note bytea,
   account_id bigint NOT NULL CONSTRAINT fk_access_grants_account_id_accounts REFERENCES accounts,
   user_id bigint NOT NULL CONSTRAINT fk_access_grants_user_id_users REFERENCES users,
+  agent_id bigint NOT NULL CONSTRAINT fk_access_grants_agent_id_agents REFERENCES agents,
+  status text DEFAULT 'requested' NOT NULL,
   reason text NOT NULL,
+  purpose bytea NOT NULL,
+  duration_minutes integer NOT NULL,
+  asked_at timestamptz,
+  reply bytea,
+  generation_id text,
   granted_at timestamptz,
+  expires_at timestamptz,
+  asking_allowed_at timestamptz,
+  end_reason text,
+  ended_by_id bigint CONSTRAINT fk_access_grants_ended_by_id_users REFERENCES users,
   error_kind text,
   model_id text NOT NULL,
   llm_calls integer DEFAULT 0 NOT NULL,
@@ -168,7 +168,7 @@ CREATE INDEX ix_access_grants_created_at ON access_grants (created_at DESC, id);
 CREATE INDEX ix_access_grants_open_since ON access_grants (status, created_at)
   WHERE status IN ('requested', 'granted');
 CREATE INDEX ix_access_grants_user_id ON access_grants (user_id);
-CREATE UNIQUE INDEX uq_access_grants_open ON access_grants (user_id, agent_id, status)
+CREATE UNIQUE INDEX uq_access_grants_open ON access_grants (user_id, agent_id)
   WHERE status IN ('requested', 'granted');
 
 CREATE TABLE api_tokens (
@@ -181,6 +181,7 @@ CREATE TABLE api_tokens (
   created_at timestamptz DEFAULT now() NOT NULL,
   minted_by_id bigint CONSTRAINT fk_api_tokens_minted_by_id_api_tokens REFERENCES api_tokens,
   expires_at timestamptz,
+  first_used_at timestamptz,
   last_used_at timestamptz,
   revoked_at timestamptz,
   row_digest text,

@@ -13,6 +13,7 @@ from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
+from refine.models.runs.access.history import asked_lately
 from refine.rules.consent import REASONING_TAG
 from refine.rules.quantities import in_days
 from refine.running import ModelWorker, RunEnded, work_on
@@ -30,12 +31,10 @@ def question(
     user: User,
     terms: AccessTerms,
     *,
-    current: AccessGrant | None,
     request_id: uuid.UUID | None = None,
 ) -> str:
     """Return what the agent is asked, word for word; ``request_id`` is that of a stored request.
 
-    ``current``: the user's unfinished request or grant for this agent, which the question tells of.
     Every word that a human typed, and the agent's name, is in one line of JSON, so that it cannot
     pose as anything else. No tag stands there that would divide thoughts from an answer, if the
     agent quotes it.
@@ -50,8 +49,7 @@ def question(
             "purpose": _without_tags(terms.purpose),
             "agent": _without_tags(agent.name),
             "changes": agent.changes_by_others(at),
-            "asked_before": AccessGrant.asked_lately(agent, at, except_for=request_id),
-            **_reads_already(current),
+            "asked_before": asked_lately(agent, at, except_for=request_id),
         }
     )
     return prompts.render(
@@ -64,13 +62,6 @@ def question(
 
 def _without_tags(typed: str) -> str:
     return REASONING_TAG.sub("(tag)", typed)
-
-
-def _reads_already(current: AccessGrant | None) -> dict[str, str]:
-    """Until when they may read anyway, if they ask for more."""
-    if current is None or current.expires_at is None:
-        return {}
-    return {"may_read_already_until": f"{current.expires_at:%Y-%m-%d %H:%M} UTC"}
 
 
 def run_access_request(
@@ -111,8 +102,7 @@ def _opening(grant: AccessGrant) -> list[Message]:
     agent = grant.agent
     grant.require_own("agent", "user", "account")  # all that the question tells of
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
-    current = AccessGrant.unfinished_of(agent, grant.user)
     return [
         {"role": "system", "content": agent.system_message},
-        user_message(question(agent, grant.user, terms, current=current, request_id=grant.id)),
+        user_message(question(agent, grant.user, terms, request_id=grant.id)),
     ]

@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from sqlalchemy import Select, bindparam, select
-from sqlalchemy.orm import aliased, contains_eager, joinedload, undefer
+from sqlalchemy import Select, select
+from sqlalchemy.orm import contains_eager, joinedload, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
 from refine.extensions import agreed_now, db, require_agreement
-from refine.extensions.statements import plain_query
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS, only_key_of
 from refine.models.ledger import contents_in
@@ -53,8 +52,6 @@ class LiveGrant:
     expires_at: datetime
     seconds_left: int
     purpose_text: str | None = field(repr=False)
-    # the request for more that the agent has not answered yet
-    more_id: uuid.UUID | None = None
 
     @property
     def is_ending(self) -> bool:
@@ -65,14 +62,6 @@ class LiveGrant:
     def minutes_left(self) -> int:
         """The minutes left, the one that has begun included."""
         return -(-self.seconds_left // 60)
-
-
-@dataclass(frozen=True)
-class GrantTexts:
-    """What a reader wrote about their access; None if missing, or no longer decryptable."""
-
-    purpose_text: str | None = field(repr=False)
-    note_text: str | None = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -193,49 +182,51 @@ def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
     return grant
 
 
-# -- what readers wrote about their access --------------------------------------------------------
+# -- the grants that are live ---------------------------------------------------------------------
 
-
-def live_grants(user: User) -> list[LiveGrant]:
-    """Return the user's grants that let them read now; a short query tells if there are any."""
-    user.require_genuine()
-    if not _granted_to().rows(user_id=user.id):
-        return []
-    more = aliased(AccessGrant)
-    is_for_more = (
-        more.status == "requested",
-        more.user_id == AccessGrant.user_id,
-        more.agent_id == AccessGrant.agent_id,
-    )
-    more_id = select(more.id).where(*is_for_more).scalar_subquery()
-    rows = db.session.execute(
-        select(AccessGrant, more_id)
-        .join(AccessGrant.agent)
-        .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
-        .where(AccessGrant.user_id == user.id, AccessGrant.permits_reading)
-        .order_by(AccessGrant.expires_at)
-        # a request that is already loaded may have been granted since
-        .execution_options(populate_existing=True)
-    ).all()
-    return [_live(grant, more) for grant, more in rows if _is_live(grant, user)]
-
-
-@plain_query
-def _granted_to() -> Select[uuid.UUID]:
-    granted = select(AccessGrant.id).where(AccessGrant.status == "granted")
-    return granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1)
-
-
-# What ``texts_of`` needs, to be loaded along with a grant.
-WITH_TEXTS = (
+# What ``purpose_of`` needs, to be loaded along with a grant.
+WITH_PURPOSE = (
     undefer(AccessGrant.sealed_purpose),
-    undefer(AccessGrant.sealed_closing_note),
     joinedload(AccessGrant.agent).undefer_group("prompts"),  # the digest covers them
 )
 
 
-def texts_of(grant: AccessGrant) -> GrantTexts:
-    return GrantTexts(_unsealed(lambda: grant.purpose), _unsealed(lambda: grant.closing_note))
+def live_grants(user: User) -> list[LiveGrant]:
+    """Return the user's grants that let them read now."""
+    user.require_genuine()
+    granted = (
+        select(AccessGrant)
+        .options(*WITH_PURPOSE)
+        .where(AccessGrant.user_id == user.id, AccessGrant.status == "granted")
+        .order_by(AccessGrant.expires_at)
+        .execution_options(populate_existing=True)  # a request may have been granted since
+    )
+    return [_live(grant) for grant in db.session.scalars(granted) if _is_live(grant, user)]
+
+
+def _is_live(grant: AccessGrant, user: User) -> bool:
+    is_theirs = grant.user_id == user.id and grant.agent.id == grant.agent_id
+    return grant.is_genuine and is_theirs and grant.permits_reading
+
+
+def _live(grant: AccessGrant) -> LiveGrant:
+    assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
+    return LiveGrant(
+        id=grant.id,
+        agent_id=grant.agent_id,
+        agent_name=grant.agent.name,
+        expires_at=grant.expires_at,
+        seconds_left=max(0, int((grant.expires_at - grant.read_at).total_seconds())),
+        purpose_text=purpose_of(grant),
+    )
+
+
+def purpose_of(grant: AccessGrant) -> str | None:
+    """Return the purpose that its user stated; None once the agent's key was destroyed."""
+    try:
+        return grant.purpose
+    except SealingError:
+        return None
 
 
 # -- what an agent keeps, under its grant ---------------------------------------------------------
@@ -397,29 +388,3 @@ def _change(
         before=before,
         after=image["after"]["content"],
     )
-
-
-def _is_live(grant: AccessGrant, user: User) -> bool:
-    """Tell what SQL has told: whose it is, that it lasts, and whose memories it opens."""
-    is_theirs = grant.user_id == user.id and grant.agent.id == grant.agent_id
-    return grant.is_genuine and is_theirs and grant.current_status == "granted"
-
-
-def _live(grant: AccessGrant, more_id: uuid.UUID | None) -> LiveGrant:
-    assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
-    return LiveGrant(
-        id=grant.id,
-        agent_id=grant.agent_id,
-        agent_name=grant.agent.name,
-        expires_at=grant.expires_at,
-        seconds_left=max(0, int((grant.expires_at - grant.read_at).total_seconds())),
-        purpose_text=_unsealed(lambda: grant.purpose),
-        more_id=more_id,
-    )
-
-
-def _unsealed(text: Callable[[], str | None]) -> str | None:
-    try:
-        return text()
-    except SealingError:  # the agent's key was destroyed, and its words with it
-        return None

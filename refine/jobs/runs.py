@@ -108,13 +108,6 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
     return _handed_over(AccessGrant.request(agent, user, terms))
 
 
-def more_access_later(
-    grant: AccessGrant, user: User, purpose: object, duration_minutes: object
-) -> AccessGrant:
-    """Add a reader's request for more, then continue as ``request_access_later`` does."""
-    return _handed_over(grant.ask_for_more(user, purpose, duration_minutes))
-
-
 def _handed_over(run: AnyRun) -> AnyRun:
     """Commit the waiting run and dispatch it, if possible; return it."""
     db.session.commit()

@@ -23,19 +23,18 @@ from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.runs import more_access_later, request_access_later
+from refine.jobs.runs import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog, User
 from refine.models.runs.access import (
-    MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
     AccessTerms,
 )
-from refine.models.runs.access.viewed import select_viewed
+from refine.models.runs.access.history import asked_counts, select_viewed
 from refine.web import granted, in_place, scope
-from refine.web.forms import own_path, whole_number
+from refine.web.forms import whole_number
 from refine.web.paging import page_of
 from refine.web.presenting import AccessView
 from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
@@ -83,7 +82,7 @@ def listing() -> str:
         status=status if status in STATUSES else "",
         statuses=[(each, ACCESS_STATES[each].word) for each in STATUSES],
         agent=agent,
-        asked=AccessGrant.asked_counts(agent) if agent is not None else None,
+        asked=asked_counts(agent) if agent is not None else None,
     )
 
 
@@ -133,43 +132,6 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
     return _clearing_cache(redirect(url_for("access.page", grant_id=grant_id), 303))
 
 
-@pages.post("/access/<uuid:grant_id>/more")
-@scope.admins_only
-@scope.password_confirmed
-def more(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """Ask for more while reading; the agent decides, and the reader goes on where they were."""
-    grant = scope.found_or_404(AccessGrant, grant_id)
-    if grant.user_id != scope.user().id:
-        abort(403)
-    try:
-        more_access_later(grant, scope.user(), request.form.get("purpose"), _minutes())
-    except (InvalidValue, Refused) as error:
-        db.session.rollback()
-        page = render_template(
-            "access/page.html", **_context(grant_id), error=error, refused_more=request.form
-        )
-        return page, status_of(error)
-    flash(f"{grant.agent.name} is asked for more time. Until it agrees, nothing changes.")
-    back = own_path(request.form.get("back", ""))
-    return redirect(back or url_for("access.page", grant_id=grant_id), 303)
-
-
-@pages.post("/access/<uuid:grant_id>/note")
-def note(grant_id: uuid.UUID) -> ResponseReturnValue:
-    grant = scope.found_or_404(AccessGrant, grant_id)
-    if grant.user_id != scope.user().id:
-        abort(403)
-    try:
-        grant.add_closing_note(request.form.get("note"), user=scope.user())
-        db.session.commit()
-    except (InvalidValue, Refused) as error:
-        db.session.rollback()
-        page = render_template("access/page.html", **_context(grant_id), error=error)
-        return page, status_of(error)
-    flash("Closing note saved.")
-    return redirect(url_for("access.page", grant_id=grant_id), 303)
-
-
 def _form(agent: Agent, error: Exception | None = None) -> str:
     user, fields = scope.user(), request.form
     try:
@@ -185,8 +147,8 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         error=error,
         open_id=current.id if current is not None else None,
         why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
-        question=question(agent, user, terms, current=current),
-        asked=AccessGrant.asked_counts(agent, user),
+        question=question(agent, user, terms),
+        asked=asked_counts(agent, user),
         form=fields,
         reasons=REASONS.items(),
         durations=[(each, f"{each} minutes") for each in sorted({*MINUTES_OFFERED, minutes})],
@@ -197,15 +159,16 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
 
 
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
-    grant = scope.found_or_404(AccessGrant, grant_id, *granted.WITH_TEXTS)
+    grant = scope.found_or_404(AccessGrant, grant_id, *granted.WITH_PURPOSE)
     newest = db.session.scalars(
-        grant.select_records()
+        select(AuditLog)
+        .where(grant.is_subject())
         .options(joinedload(AuditLog.user))
         .order_by(AuditLog.sequence.desc())
         .limit(_RECORDS_SHOWN)
     ).all()
     access = AccessView(grant, scope.user())
-    read = page_of(select_viewed(), values={"grant_id": str(grant.id)})
+    read = page_of(select_viewed(grant))
     return {
         "read": [_read(row, grant.agent) for row in read.rows],
         "read_page": read,
@@ -213,10 +176,10 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "agent": grant.agent,
         "access": access,
         "refresh_seconds": in_place.WATCHED_SECONDS if access.is_pending else None,
-        "texts": granted.texts_of(grant),
+        "may_see_purpose": granted.may_see_purpose(grant),
+        "purpose_text": granted.purpose_of(grant),
         "records": newest[::-1],
-        "asked": AccessGrant.asked_counts(grant.agent, grant.user),
-        "max_note": MAX_NOTE_CHARACTERS,
+        "asked": asked_counts(grant.agent, grant.user),
     }
 
 

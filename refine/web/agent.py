@@ -14,13 +14,13 @@ from refine.faults import as_sentence
 from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.runs import refine_later
 from refine.models import (
-    AccessGrant,
     Agent,
     MemoryTask,
     RefinementSession,
     SessionAlreadyLive,
 )
 from refine.models.runs import LIVE
+from refine.models.runs.access.history import asked_counts
 from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
@@ -69,7 +69,7 @@ def page(agent_id: int) -> str:
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         grant=granted.active_grant_for(agent.id),
-        asked=AccessGrant.asked_counts(agent),
+        asked=asked_counts(agent),
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )
 

@@ -16,9 +16,8 @@ from refine.access import reading
 from refine.access.reading import (
     MAX_RECORDS,
     MAX_SEARCHED_CHARACTERS,
-    WITH_TEXTS,
+    WITH_PURPOSE,
     Found,
-    GrantTexts,
     LiveGrant,
     NoAccess,
     ReadableChange,
@@ -31,7 +30,7 @@ from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.web import in_place, scope
 
-__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_TEXTS", "ReadableChange", "texts_of"]
+__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_PURPOSE", "ReadableChange"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,10 +93,13 @@ def prompts(agent_id: int) -> dict[str, str | None] | None:
     return _opened(agent_id, reading.prompts)
 
 
-def texts_of(grant: AccessGrant) -> GrantTexts | None:
-    """Return purpose and closing note of an access, to its user and to admins who may see it."""
-    user = scope.user()
-    return reading.texts_of(grant) if user.id == grant.user_id or user.may_act else None
+def may_see_purpose(grant: AccessGrant) -> bool:
+    """Tell whether the signed-in user may see the purpose: its own user, and admins."""
+    return scope.user().id == grant.user_id or scope.user().may_act
+
+
+def purpose_of(grant: AccessGrant) -> str | None:
+    return reading.purpose_of(grant) if may_see_purpose(grant) else None
 
 
 def _opened(

@@ -21,10 +21,10 @@ from refine.models.ledger.history import shown_data
 from refine.models.people.acting import AGENT_OR_SYSTEM
 from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
-from refine.models.runs.access.ending import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
+from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words, in_hours
-from refine.web import charts, granted
+from refine.web import charts
 from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
@@ -259,12 +259,6 @@ class AccessView:
         return self.state == "ended"
 
     @property
-    def is_continued(self) -> bool:
-        """Whether its user asked for more and may still read."""
-        is_theirs = self.is_over and self.is_mine
-        return is_theirs and granted.active_grant_for(self.grant.agent_id) is not None
-
-    @property
     def is_mine(self) -> bool:
         return self.grant.user_id == self.user.id
 
@@ -284,10 +278,6 @@ class AccessView:
             and is_idle
             and AccessGrant.refusal_reason(self.grant.agent, self.user) is None
         )
-
-    @property
-    def can_note(self) -> bool:
-        return self.is_over and self.is_mine and not self.grant.has_closing_note
 
     @property
     def outcome(self) -> str:

@@ -98,7 +98,6 @@ ACTIONS = {
     "memory_access_viewed": "content read",
     "memory_access_ended": "access ended",
     "memory_access_revoked": "access revoked",
-    "memory_access_noted": "closing note written",
     "agent_created": "agent added",
     "agent_settings_update": "agent settings changed",
     "account_settings_update": "account settings changed",

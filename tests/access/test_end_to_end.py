@@ -7,7 +7,6 @@ from tests.access.conftest import World
 from tests.chains import verify_agent
 
 PURPOSE = "to hear why the c4n4ry fell silent"
-NOTE = "the c4n4ry was asleep"
 
 
 def test_after_all_of_it_the_records_verify_and_nothing_is_stored_in_clear(world: World) -> None:
@@ -17,7 +16,6 @@ def test_after_all_of_it_the_records_verify_and_nothing_is_stored_in_clear(world
     reading.memories(grant.id, world.reader, [memory.id for memory in world.memories])
     reading.prompts(grant.id, world.reader)
     grant.end(user=world.reader)
-    grant.add_closing_note(NOTE, user=world.reader)
     db.session.commit()
 
     assert verify_agent(world.agent).problem is None

@@ -1,7 +1,7 @@
 """Nothing is shown that was not granted, and nothing before it is on record."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from refine.models import AccessGrant, AgentMemory, RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.access.conftest import World
+from tests.models.cases import case, set_fields
 
 Read = Callable[[uuid.UUID, User], Any]
 
@@ -30,7 +31,7 @@ def reads(world: World) -> dict[str, Read]:
         "memories": lambda grant, user: reading.memories(grant, user, ids),
         "search": lambda grant, user: reading.search(grant, user, "roses", among, rows=50),
         "versions": lambda grant, user: reading.versions(grant, user, ids[0]),
-        "record": lambda grant, user: reading.read_record(grant, user, record_id),
+        "audit_record": lambda grant, user: reading.read_record(grant, user, record_id),
         "session": lambda grant, user: reading.session(grant, user, session_id),
         "prompts": reading.prompts,
     }
@@ -45,151 +46,77 @@ def ended_session(world: World, agent: Any = None) -> RefinementSession:
     return ended
 
 
-WAYS = ("memories", "search", "versions", "record", "session", "prompts")
+def set_on(name: str, **fields: object) -> Callable[[World, AccessGrant], None]:
+    return lambda world, grant: set_fields(getattr(grant, name), **fields)
 
 
-def nobody_else(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    return grant.id, factories.user(account=world.agent.account)
+# What takes a grant from its user; each for a moment.
+LOSSES: dict[str, Callable[[World, AccessGrant], object]] = {
+    "its time is over": lambda _, grant: setattr(grant, "expires_at", grant.granted_at),
+    "its user ended it": lambda world, grant: grant.end(user=world.reader),
+    "the agent revoked it": lambda _, grant: grant.end(user=None),
+    "the agent is not active": set_on("agent", active=False),
+    "the user is not active": set_on("user", active=False),
+    "the user is a viewer": set_on("user", role="viewer"),
+    "the user is of another account": lambda world, _: setattr(
+        world.reader, "account", factories.account()
+    ),
+}
 
 
-def unknown(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    return uuid.uuid4(), world.reader
-
-
-def past_its_end(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    db.session.commit()
-    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
-    return grant.id, world.reader
-
-
-def ended(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    grant.end(user=world.reader)
-    return grant.id, world.reader
-
-
-def revoked(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    grant.end(user=None)
-    return grant.id, world.reader
-
-
-def revoked_but_put_back(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    put_back = sql.copied(grant)
-    grant.end(user=None)
-    db.session.commit()
-    put_back()
-    return grant.id, world.reader
-
-
-def without_the_agent(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    world.agent.active = False
-    return grant.id, world.reader
-
-
-def without_the_user(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    world.reader.active = False
-    return grant.id, world.reader
-
-
-def as_a_viewer(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    world.reader.role = "viewer"
-    return grant.id, world.reader
-
-
-def from_elsewhere(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    world.reader.account = factories.account()
-    return grant.id, world.reader
-
-
-def only_requested(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
-    other = factories.user(account=world.agent.account)
-    return factories.grant(world.agent, user_id=other.id).id, other
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        nobody_else,
-        unknown,
-        past_its_end,
-        ended,
-        revoked,
-        revoked_but_put_back,
-        without_the_agent,
-        without_the_user,
-        as_a_viewer,
-        from_elsewhere,
-        only_requested,
-    ],
-)
 def test_without_a_live_grant_of_ones_own_nothing_is_read(
-    world: World,
-    case: Callable[[World, AccessGrant], tuple[uuid.UUID, User]],
-    subtests: pytest.Subtests,
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    ways = reads(world)
-    grant_id, user = case(world, world.grant())
-    db.session.commit()
+    ways, grant = reads(world), world.grant()
+    colleague = factories.user(account=world.agent.account)
+    asked = factories.grant(world.agent, user_id=colleague.id)
+    chosen = [
+        *(((grant.id, world.reader), why, lose) for why, lose in LOSSES.items()),
+        ((grant.id, colleague), "it is another user's", lambda *_: None),
+        ((uuid.uuid4(), world.reader), "there is none", lambda *_: None),
+        ((asked.id, colleague), "it is only requested", lambda *_: None),
+    ]
 
-    for way in WAYS:
-        with subtests.test(way=way):
-            with pytest.raises(NoAccess, match="no active access to these memories"):
-                ways[way](grant_id, user)
-            assert world.records("memory_access_viewed") == []
+    for (grant_id, user), why, lose in chosen:
+        with case(subtests, why=why):
+            lose(world, grant)
+            for read in ways.values():
+                with pytest.raises(NoAccess, match="no active access to these memories"):
+                    read(grant_id, user)
+    assert world.records("memory_access_viewed") == []
 
 
-@pytest.fixture
-def no_records(world: World) -> Iterator[None]:
-    """The database refuses the record of a view."""
-    with sql.refused_views():
-        yield
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_read_when_the_record_cannot_be_written(
-    world: World, no_records: None, way: str
+@pytest.mark.parametrize("at_commit", [False, True])
+def test_nothing_is_read_when_the_record_cannot_be_written_or_committed(
+    world: World, at_commit: bool, subtests: pytest.Subtests
 ) -> None:
-    read = reads(world)[way]
-    grant = world.grant()
+    ways, grant_id, reader = reads(world), world.grant().id, world.reader
 
-    with pytest.raises(DBAPIError) as fault:
-        read(grant.id, world.reader)
-
-    assert "wall" not in str(fault.value)
-
-
-@pytest.fixture
-def no_commits(world: World) -> Iterator[None]:
-    """The record is written, but its transaction cannot be committed."""
-    with sql.refused_views(at_commit=True):
-        yield
+    with sql.refused_views(at_commit=at_commit):
+        for way, read in ways.items():
+            with subtests.test(way=way):
+                with pytest.raises(DBAPIError) as fault:
+                    read(grant_id, reader)
+                assert "wall" not in str(fault.value)
+                db.session.rollback()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_read_when_the_record_is_not_committed(
-    world: World, no_commits: None, way: str
+def test_each_reading_is_recorded_with_user_grant_and_subject(
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    read = reads(world)[way]
-    grant = world.grant()
-
-    with pytest.raises(DBAPIError):
-        read(grant.id, world.reader)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_each_reading_is_recorded_with_user_grant_and_subject(world: World, way: str) -> None:
-    read = reads(world)[way]
-    grant = world.grant()
-
-    read(grant.id, world.reader)
-
-    (record,) = world.records("memory_access_viewed")
-    assert record.user_id == world.reader.id
-    assert (record.auditable_type, record.auditable_id) == ("AccessGrant", str(grant.id))
+    ways, grant = reads(world), world.grant()
     roses = [memory.id for memory in world.memories if "roses" in memory.content.lower()]
     shown = {"memories": [memory.id for memory in world.memories], "search": roses}
-    assert record.data["what"] == {"record": "audit_record"}.get(way, way)
-    if way in shown:
-        assert sorted(record.data["ids"]) == sorted(shown[way])
+
+    for way, read in ways.items():
+        with subtests.test(way=way):
+            read(grant.id, world.reader)
+            record = world.records("memory_access_viewed")[-1]
+            assert record.user_id == world.reader.id
+            assert (record.auditable_type, record.auditable_id) == ("AccessGrant", str(grant.id))
+            assert record.data["what"] == way
+            if way in shown:
+                assert sorted(record.data["ids"]) == sorted(shown[way])
 
 
 def test_the_repr_of_a_reading_does_not_hold_the_content(world: World) -> None:
@@ -241,25 +168,36 @@ def among(world: World) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [("roses", 2), ("ROSES", 2), (" wild ", 1), ("%", 0), ("_", 0), ("by the wall", 3)],
-)
-def test_a_search_takes_any_case_and_no_wildcards(world: World, text: str, count: int) -> None:
+def test_a_search_takes_any_case_and_no_wildcards(world: World, subtests: pytest.Subtests) -> None:
     grant = world.grant()
 
-    found = reading.search(grant.id, world.reader, text, among(world), rows=50)
+    for text, count in {
+        "roses": 2,
+        "ROSES": 2,
+        " wild ": 1,
+        "%": 0,
+        "_": 0,
+        "by the wall": 3,
+    }.items():
+        with subtests.test(text=text):
+            found = reading.search(grant.id, world.reader, text, among(world), rows=50)
+            assert found.count == count == len(found.memories)
 
-    assert found.count == count == len(found.memories)
 
-
-@pytest.mark.parametrize("text", ["", "   ", "x" * 201, None])
-def test_a_search_for_nothing_or_for_too_much_is_refused(world: World, text: str | None) -> None:
+def test_a_search_for_nothing_or_too_much_or_an_unknown_page_is_refused(
+    world: World, subtests: pytest.Subtests
+) -> None:
     grant = world.grant()
 
-    with pytest.raises(InvalidValue, match="search"):
-        reading.search(grant.id, world.reader, text, among(world), rows=50)
-
+    for text, after_id in [
+        ("", None),
+        ("   ", None),
+        ("x" * 201, None),
+        (None, None),
+        ("wall", -1),
+    ]:
+        with subtests.test(text=text), pytest.raises(InvalidValue, match="search"):
+            reading.search(grant.id, world.reader, text, among(world), rows=2, after_id=after_id)
     assert world.records("memory_access_viewed") == []
 
 
@@ -290,13 +228,6 @@ def test_the_searched_text_is_sealed(world: World) -> None:
     assert record.data["ids"] == []
     assert "tulips" not in str(record.data)
     assert record.sealed == {"search": "tulips"}
-
-
-def test_a_page_of_a_search_that_does_not_exist_is_refused(world: World) -> None:
-    grant = world.grant()
-
-    with pytest.raises(InvalidValue, match="start with the first"):
-        reading.search(grant.id, world.reader, "wall", among(world), rows=2, after_id=-1)
 
 
 def test_a_search_stays_with_its_agent(world: World) -> None:
@@ -463,13 +394,6 @@ def test_grants_are_listed_by_their_end(world: World) -> None:
     assert [round(each.seconds_left / 60) for each in live] == [15, 30, 60]
 
 
-def test_an_expired_grant_is_not_listed(world: World) -> None:
-    world.grant()
-    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
-
-    assert reading.live_grants(world.reader) == []
-
-
 def test_a_grant_given_since_it_was_loaded_is_listed(world: World) -> None:
     requested = world.request()
     loaded = db.session.get_one(AccessGrant, requested.id, populate_existing=True)
@@ -484,7 +408,7 @@ def test_a_grant_given_since_it_was_loaded_is_listed(world: World) -> None:
     assert (live.id, loaded.status) == (requested.id, "granted")
 
 
-def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
+def test_a_purpose_that_cannot_be_unsealed_is_left_out(world: World) -> None:
     grant = world.grant()
     sql.run("UPDATE access_grants SET purpose = decode('00', 'hex')")
     db.session.expire_all()
@@ -492,17 +416,4 @@ def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
     (live,) = reading.live_grants(world.reader)
 
     assert live.purpose_text is None
-    assert reading.texts_of(grant).purpose_text is None
-
-
-def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
-    grant = world.grant(purpose="to see why it declined")
-    grant.end(user=world.reader)
-    grant.add_closing_note("it had merged two greetings", user=world.reader)
-
-    texts = reading.texts_of(grant)
-
-    assert (texts.purpose_text, texts.note_text) == (
-        "to see why it declined",
-        "it had merged two greetings",
-    )
+    assert reading.purpose_of(grant) is None

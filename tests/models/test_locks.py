@@ -20,7 +20,7 @@ from refine.models import (
 )
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.access.ending import REQUEST_LAPSES_AFTER
+from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates
 from refine.models.runs.session.held import HeldSession
 from refine.models.runs.task import saving

@@ -13,7 +13,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "memory_access_asking_allowed",
         "memory_access_ended",
         "memory_access_revoked",
-        "memory_access_noted",
         "audit_exported",
     ),
     "settings": (

@@ -5,8 +5,8 @@ import zlib
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Text, literal, or_, select, update
-from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
+from sqlalchemy import CheckConstraint, ForeignKey, Text, select, update
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
@@ -15,7 +15,6 @@ from refine.models.agent import PROMPTS, Agent
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people import Account, User, recording
-from refine.models.people.recording import is_recorded
 from refine.models.unrecorded import ChainOwner
 
 TokenKind = Literal["agent", "platform"]
@@ -36,7 +35,7 @@ class ApiToken(Attested, Base):
         CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name="owner"),
     )
 
-    id: Mapped[BigId] = mapped_column()
+    id: Mapped[BigId]
     kind: Mapped[str] = mapped_column(Text)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"), index=True)
@@ -45,16 +44,13 @@ class ApiToken(Attested, Base):
     created_at: Mapped[Created]
     minted_by_id: Mapped[int | None] = mapped_column(ForeignKey("api_tokens.id"), index=True)
     expires_at: Mapped[datetime | None]
+    first_used_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
     account: Mapped[Account] = relationship()
     agent: Mapped[Agent | None] = relationship()
     minted_by: Mapped["ApiToken | None"] = relationship(remote_side="ApiToken.id")
-
-    # whether a record told of that when the row was loaded
-    was_revoked: Mapped[bool] = column_property(is_recorded("ApiToken", id, "token_revoked"))
-    was_used: Mapped[bool] = column_property(is_recorded("ApiToken", id, "token_first_used"))
 
     digest_columns = (
         "id",
@@ -66,6 +62,7 @@ class ApiToken(Attested, Base):
         "created_at",
         "minted_by_id",
         "expires_at",
+        "first_used_at",
         "revoked_at",
     )
 
@@ -143,15 +140,12 @@ class ApiToken(Attested, Base):
     @property
     def is_revoked(self) -> bool:
         """Whether the token, or the one that minted it, was revoked."""
+        if self.minted_by_id is None:
+            return self.revoked_at is not None
         minter = self.minted_by
-        if self.minted_by_id is None or minter is None:
-            return self._has_revocation or self.minted_by_id is not None
-        is_it = minter.id == self.minted_by_id and minter.is_genuine
-        return self._has_revocation or minter._has_revocation or not is_it
-
-    @property
-    def _has_revocation(self) -> bool:
-        return self.revoked_at is not None or self.was_revoked
+        if minter is None or minter.id != self.minted_by_id or not minter.is_genuine:
+            return True
+        return self.revoked_at is not None or minter.revoked_at is not None
 
     def note_use(self, at: datetime | None = None) -> bool:
         """Note that the token was used, once a minute at most; tell whether that was written.
@@ -159,33 +153,27 @@ class ApiToken(Attested, Base):
         An agent token's first use is recorded as ``token_first_used``.
         """
         at = at or clock.now()
-        before = at - _LAST_USE_RESOLUTION
-        is_first = self.kind == "agent" and not self.was_used and self._record_first_use(at)
-        if self.last_used_at is not None and self.last_used_at > before:
+        is_unused = self.kind == "agent" and self.first_used_at is None
+        is_first = is_unused and self._note_first_use(at)
+        if self.last_used_at is not None and self.last_used_at > at - _LAST_USE_RESOLUTION:
             return is_first
-        # the stored row decides; the loaded one saves most requests a statement
-        is_stale = or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at <= before)
-        noted = db.session.execute(
-            update(ApiToken)
-            .where(ApiToken.id == self.id, is_stale)
-            .values(last_used_at=at)
-            .execution_options(synchronize_session=False)
-            .returning(ApiToken.id)
-        )
-        return noted.scalar_one_or_none() is not None or is_first
+        # signed columns stay as they are, and requests at once need not wait for each other
+        noted = update(ApiToken).where(ApiToken.id == self.id).values(last_used_at=at)
+        db.session.execute(noted.execution_options(synchronize_session=False))
+        return True
 
-    def _record_first_use(self, at: datetime) -> bool:
+    def _note_first_use(self, at: datetime) -> bool:
         self.lock()  # of requests at once, one records it
-        was_used = is_recorded("ApiToken", literal(self.id), "token_first_used")
-        if db.session.scalar(select(was_used)):
+        if self.first_used_at is not None:
             return False
+        self.first_used_at = at
         self._record("token_first_used", at=at)
         return True
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
         """Revoke the token for good, and all that it minted; nothing happens the second time.
 
-        A row that was altered outside the application stays as it is: its record revokes it.
+        A row that was altered outside the application opens nothing, and stays as it is.
         """
         self.lock()
         # first the agents' chains, in order, then the account's: as when a user's access ends
@@ -194,8 +182,8 @@ class ApiToken(Attested, Base):
         )
         for each in db.session.scalars(minted.order_by(ApiToken.agent_id, ApiToken.id)).all():
             each.revoke(user, by=by)
-        if not self._has_revocation:
-            if self.is_genuine:
+        if self.revoked_at is None:
+            if not self.log_if_altered():
                 self.revoked_at = clock.now()
             self._record("token_revoked", user, by)
 

@@ -1,18 +1,16 @@
 """Signed-in browsers, kept in the database so that they can be ended."""
 
 from datetime import datetime, timedelta
-from functools import cache
 
 from flask_login import UserMixin
-from sqlalchemy import ForeignKey, Select, Text, bindparam, select
+from sqlalchemy import ForeignKey, Text, select
 from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Base, db, instant
+from refine.extensions import Base, db
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
-from refine.models.people.recording import is_recorded
 from refine.models.people.user import User
 from refine.models.unrecorded import ChainOwner
 from refine.rules.secrets import new_secret
@@ -22,7 +20,6 @@ LASTS_FOR = timedelta(days=7)
 CONFIRMED_FOR = timedelta(minutes=15)
 # The last use is stored to this precision, so that not every request writes.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
-_ENDED = "sign_in_ended"
 
 
 class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
@@ -77,30 +74,29 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
         A row that was altered outside the application counts as missing.
         """
-        try:
-            return cls._used(secret, at or clock.now())
-        except RowAltered:
-            return None
-
-    @classmethod
-    def _used(cls, secret: str, at: datetime) -> "SignIn | None":
+        at = at or clock.now()
         secret_hash = keyed_hash(secret, "sign_ins.secret_hash")
-        found = db.session.scalar(_valid(), {"secret_hash": secret_hash, "at": at})
-        if found is not None:
-            found.secret = secret
-            found.require_genuine(secret_hash=secret_hash)
-            found.require_own("user")
-            if not found._is_live(at):
+        its_account = joinedload(cls.user).joinedload(User.account, innerjoin=True)
+        found: SignIn | None = db.session.scalar(
+            select(cls).options(its_account).where(cls.secret_hash == secret_hash)
+        )
+        try:
+            if found is None or not found._is_valid(secret_hash, at):
                 return None
+            found.secret = secret
             if found.last_seen_at <= at - _LAST_USE_RESOLUTION:
                 found.last_seen_at = at
                 db.session.commit()
-            found.require_own("user")
-            found.user.require_own("account")
+                found.require_own("user")  # loaded anew
+        except RowAltered:
+            return None
         return found
 
-    def _is_live(self, at: datetime) -> bool:
-        """Tell what SQL has told: that it has not ended, and that its user is active."""
+    def _is_valid(self, secret_hash: str, at: datetime) -> bool:
+        """Tell whether it lasts and its user is active; RowAltered for a row of theirs."""
+        self.require_genuine(secret_hash=secret_hash)
+        self.require_own("user")
+        self.user.require_own("account")
         lasts = self.last_seen_at > at - IDLE_FOR and self.created_at > at - LASTS_FOR
         return lasts and self.ended_at is None and self.user.active
 
@@ -109,13 +105,10 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         cls, user: User, *, except_for: "SignIn | None" = None, at: datetime | None = None
     ) -> None:
         """End every sign-in of the user, ``except_for`` this one."""
-        theirs = select(cls).where(
-            cls.user_id == user.id, cls.ended_at.is_(None), ~is_recorded("SignIn", cls.id, _ENDED)
-        )
-        if except_for is not None:
-            theirs = theirs.where(cls.id != except_for.id)
+        theirs = select(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
         for each in db.session.scalars(theirs.order_by(cls.id)).all():
-            each.end(at)
+            if each is not except_for:
+                each.end(at)
 
     def is_confirmed(self, at: datetime | None = None) -> bool:
         """Tell whether the password was entered recently; sensitive actions require that."""
@@ -124,12 +117,12 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     def end(self, at: datetime | None = None) -> None:
         """End this sign-in, recorded as ``sign_in_ended``; nothing happens the second time.
 
-        A row that was altered outside the application stays as it is: its record ends it.
+        A row that was altered outside the application opens nothing, and stays as it is.
         """
         if self.ended_at is None:
             if not self.log_if_altered():
                 self.ended_at = at or clock.now()
-            self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
+            self.user.account.record("sign_in_ended", subject=("SignIn", self.id), at=at)
 
     def is_still_valid(self) -> bool:
         """Tell whether it has not ended meanwhile; the user stays locked until the commit.
@@ -149,22 +142,3 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     def get_id(self) -> str:
         """Return what Flask-Login keeps in the cookie."""
         return self.secret
-
-
-@cache
-def _valid() -> Select[SignIn]:
-    """Return the query for a valid sign-in with its user and account; every page sends it."""
-    at = instant("at")
-    return (
-        select(SignIn)
-        .join(SignIn.user)
-        .options(joinedload(SignIn.user).joinedload(User.account, innerjoin=True))
-        .where(
-            SignIn.secret_hash == bindparam("secret_hash"),
-            SignIn.ended_at.is_(None),
-            ~is_recorded("SignIn", SignIn.id, _ENDED),
-            SignIn.last_seen_at > at - IDLE_FOR,
-            SignIn.created_at > at - LASTS_FOR,
-            User.active,
-        )
-    )

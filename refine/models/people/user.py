@@ -10,9 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     ForeignKey,
     Index,
-    SQLColumnExpression,
     Text,
-    and_,
     exists,
     false,
     func,
@@ -20,7 +18,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
@@ -224,9 +221,9 @@ class User(Attested, Base):
         """Tell whether this is the user's password."""
         return _matches(self.password_hash or "", password)
 
-    # -- what they may do, in Python and in SQL ---------------------------------------------------
+    # -- what they may do ------------------------------------------------------------------------
 
-    @hybrid_property
+    @property
     def may_act(self) -> bool:
         """Whether the user may act, and not only look."""
         return self.role == "admin"
@@ -234,11 +231,6 @@ class User(Attested, Base):
     def may_see(self, account_id: int | None) -> bool:
         """Tell whether the user may see what belongs to this account."""
         return self.site_admin or self.account_id == account_id
-
-    @classmethod
-    def sees(cls, account_id: SQLColumnExpression[int]) -> ColumnElement[bool]:
-        """Return ``may_see`` as an SQL condition."""
-        return or_(cls.site_admin, cls.account_id == account_id)
 
     def inability_reason(self, account_id: int) -> str | None:
         """Return why the user may not act for this account; None if they may."""
@@ -249,11 +241,6 @@ class User(Attested, Base):
         if not self.may_act:
             return f"{self.email} is a viewer"
         return None if self.may_see(account_id) else f"{self.email} belongs to another account"
-
-    @classmethod
-    def is_able(cls, account_id: SQLColumnExpression[int]) -> ColumnElement[bool]:
-        """Return the SQL condition of ``inability_reason``, without the row's digest."""
-        return and_(cls.active, cls.may_act, cls.sees(account_id))
 
     @property
     def other_role(self) -> str:

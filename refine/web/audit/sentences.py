@@ -278,9 +278,6 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     "memory_access_viewed": _read,
     "memory_access_ended": _access_over,
     "memory_access_revoked": _access_over,
-    "memory_access_noted": lambda t: (
-        f"{t.asker} wrote a closing note about reading {t.agent}'s memories."
-    ),
     "agent_created": lambda t: (
         f"{t.agent} was added{t.by}, with the model {t.data.get('model_id')}."
     ),

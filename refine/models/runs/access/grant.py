@@ -5,8 +5,9 @@ the database's, so a wrong process clock cannot extend access.
 """
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -15,27 +16,26 @@ from sqlalchemy import (
     Index,
     Text,
     and_,
+    case,
+    func,
+    or_,
+    select,
     text,
 )
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
-from refine.errors import Refused
-from refine.extensions import Base, agreed_now, database_now, db
+from refine.errors import Refused, RowAltered
+from refine.extensions import Base, UtcDateTime, agreed_now, database_now, db, later_now
 from refine.models.agent import Agent
 from refine.models.agent.owner import ERASED
-from refine.models.columns import Sealed, SealedText
+from refine.models.attested import Attested
+from refine.models.audit import AuditLog
+from refine.models.audit.chain import Actor
+from refine.models.columns import Sealed, SealedText, constant
 from refine.models.people import Account, User
-from refine.models.people.recording import is_recorded
-from refine.models.runs.access.ending import (
-    ANSWERS,
-    END_REASONS,
-    ENDS,
-    NO_LONGER_ALLOWED,
-    UNFINISHED,
-    GrantEnding,
-)
+from refine.models.runs.access.asking_rules import why_not_after_declines, why_not_ask
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
     MIN_MINUTES,
@@ -43,9 +43,24 @@ from refine.models.runs.access.terms import (
     AccessTerms,
     valid_purpose,
 )
+from refine.models.runs.run import Run
 from refine.models.unrecorded import ChainOwner
+from refine.rules import quantities
+from refine.rules.content import reply_text
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
+# A user has at most one of these per agent.
+UNFINISHED = ("requested", "granted")
+EndReason = Literal[
+    "expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin", "no_longer_allowed"
+]
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
+
+# The error kind of a request that its user may no longer make, whatever the agent answers.
+NO_LONGER_ALLOWED = "no_longer_allowed"
+
+# A request that no worker took for this long lapses.
+REQUEST_LAPSES_AFTER = timedelta(hours=24)
 
 
 class AccessAlreadyRequested(Refused):
@@ -60,7 +75,7 @@ class AccessAlreadyRequested(Refused):
         )
 
 
-class AccessGrant(GrantEnding, Base):
+class AccessGrant(Run, Attested, Base):
     """One user's access to one agent's memories, from the request on."""
 
     __tablename__ = "access_grants"
@@ -78,7 +93,6 @@ class AccessGrant(GrantEnding, Base):
             "uq_access_grants_open",
             "user_id",
             "agent_id",
-            "status",
             unique=True,
             postgresql_where=text(f"status IN {UNFINISHED}"),
         ),
@@ -94,19 +108,34 @@ class AccessGrant(GrantEnding, Base):
     # the status changes only with the answer; a lease shows that a worker is asking the agent
     waiting_status = running_status = "requested"
 
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
     status: Mapped[str] = mapped_column(
         Text, default="requested", server_default=text("'requested'")
     )
+    reason: Mapped[str] = mapped_column(Text)
     sealed_purpose: Mapped[Sealed] = mapped_column("purpose", deferred=True)
     duration_minutes: Mapped[int]
-    generation_id: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime | None] = mapped_column("asked_at")
+    sealed_reply: Mapped[Sealed | None] = mapped_column("reply", deferred=True)
+    generation_id: Mapped[str | None] = mapped_column(Text)
+    granted_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None] = mapped_column()
+    # when the agent allowed the user of a declined request to ask again
+    asking_allowed_at: Mapped[datetime | None]
+    end_reason: Mapped[str | None] = mapped_column(Text)
+    ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
 
     purpose = SealedText(valid_purpose)
+    reply = SealedText(reply_text)
 
     account: Mapped[Account] = relationship()
-    user: Mapped[User] = relationship(foreign_keys="AccessGrant.user_id")
+    user: Mapped[User] = relationship(foreign_keys=[user_id])
+    ended_by: Mapped[User | None] = relationship(foreign_keys=[ended_by_id])
+
+    # when the row was loaded, by the database's clock
+    read_at: Mapped[datetime] = column_property(func.clock_timestamp(type_=UtcDateTime()))
 
     digest_columns = (
         "id",
@@ -120,6 +149,7 @@ class AccessGrant(GrantEnding, Base):
         "created_at",
         "granted_at",
         "expires_at",
+        "asking_allowed_at",
         "end_reason",
         "ended_by_id",
         "ended_at",
@@ -136,17 +166,35 @@ class AccessGrant(GrantEnding, Base):
     # -- requesting ------------------------------------------------------------------------------
 
     @classmethod
-    def request(
-        cls, agent: Agent, user: User, terms: AccessTerms, *, is_for_more: bool = False
-    ) -> "AccessGrant":
-        """Add the user's request; Refused, or AccessAlreadyRequested, if they may not ask.
+    def refusal_reason(cls, agent: Agent, user: User) -> str | None:
+        """Return why this user may not ask this agent; None if they may."""
+        if (reason := why_not_ask(agent, user)) is not None:
+            return reason
+        try:
+            declines = cls._declines(agent)
+        except RowAltered as altered:
+            return str(altered)
+        return why_not_after_declines(declines, agent, user, agreed_now())
 
-        ``is_for_more``: they may read now, and until then whatever the agent answers.
-        """
+    @classmethod
+    def _declines(cls, agent: Agent) -> list["AccessGrant"]:
+        """Return the requests that the agent declined, newest first; RowAltered for any request."""
+        requests = db.session.scalars(
+            select(cls).where(cls.agent_id == agent.id).order_by(cls.ended_at.desc())
+        ).all()
+        for each in requests:
+            each.require_genuine(agent_id=agent.id)
+        return [each for each in requests if each.status == "declined"]
+
+    @classmethod
+    def request(cls, agent: Agent, user: User, terms: AccessTerms) -> "AccessGrant":
+        """Add the user's request; Refused, or AccessAlreadyRequested, if they may not ask."""
         agent.lock()
         if (reason := cls.refusal_reason(agent, user)) is not None:
             raise Refused(reason)
-        cls._refuse_second(agent, user, is_for_more=is_for_more)
+        unfinished = cls._unfinished(agent, user)
+        if unfinished is not None and not unfinished.end_if_expired():
+            raise AccessAlreadyRequested(unfinished.id, unfinished.status)
         requested = cls._add(
             agent,
             agreed_now(),
@@ -164,39 +212,27 @@ class AccessGrant(GrantEnding, Base):
         )
         return requested
 
-    @classmethod
-    def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
-        """Return the user's open request or live grant for an agent."""
-        found = db.session.scalars(cls._select_unfinished(agent.id, user.id))
-        return next((each for each in found if not each.has_expired), None)
-
-    @classmethod
-    def _refuse_second(cls, agent: Agent, user: User, *, is_for_more: bool) -> None:
-        """The agent is locked, so the second of two concurrent requests is refused."""
-        for found in cls._lock_unfinished(agent.id, user.id):
-            is_beside = is_for_more and found.status == "granted"
-            if not found.end_if_expired() and not is_beside:
-                raise AccessAlreadyRequested(found.id, found.status)
-
-    def ask_for_more(self, user: User, purpose: object, duration_minutes: object) -> "AccessGrant":
-        """Add a request of its user, who may read now: for the same agent and reason.
-
-        A yes is a grant of its own and ends this one; until then this one ends when it did.
-        """
-        if user.id != self.user_id or not self.permits_reading:
-            raise Refused("only a user who may currently read these memories can ask for more time")
-        terms = AccessTerms.checked(
-            reason=self.reason, purpose=purpose, duration_minutes=duration_minutes
-        )
-        return self.request(self.agent, user, terms, is_for_more=True)
-
     def allow_asking_again(self) -> None:
         """Let the user of this declined request ask again, on the agent's behalf. Recorded once."""
         self.lock()
         if self.status != "declined":
             raise Refused("this request was not declined, so there is nothing to allow")
-        if not self.may_be_repeated:
-            self.record("asking_allowed", at=database_now())
+        if self.asking_allowed_at is None:
+            self.asking_allowed_at = database_now()
+            self.record("asking_allowed", at=self.asking_allowed_at)
+
+    @classmethod
+    def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
+        """Return the user's open request or live grant for an agent."""
+        found = cls._unfinished(agent, user)
+        return None if found is None or found.has_expired else found
+
+    @classmethod
+    def _unfinished(cls, agent: Agent, user: User) -> "AccessGrant | None":
+        mine = select(cls).where(
+            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
+        )
+        return db.session.scalar(mine.execution_options(populate_existing=True))
 
     # -- asking the agent ------------------------------------------------------------------------
 
@@ -206,12 +242,8 @@ class AccessGrant(GrantEnding, Base):
         return False
 
     def _may_start(self, at: datetime) -> bool:
-        """Tell whether the agent may be asked now; if not, the request ends.
-
-        RowAltered if its end is on record: an earlier version of the row was put back.
-        """
-        self._require_no_record((*ANSWERS, *ENDS))
-        if self.has_lapsed:
+        """Tell whether the agent may be asked now; if not, the request ends."""
+        if self.is_waiting and self.created_at <= database_now() - REQUEST_LAPSES_AFTER:
             self.lapse()
             return False
         if (reason := self.refusal_reason(self.agent, self.user)) is not None:
@@ -240,9 +272,6 @@ class AccessGrant(GrantEnding, Base):
             self._grant(agreed_now())
 
     def _grant(self, at: datetime) -> None:
-        for other in self._lock_unfinished(self.agent_id, self.user_id):
-            if other.status == "granted" and not other.end_if_expired():
-                other._end_grant("ended_by_user", at, self.user)  # who asked for more
         self.status, self.granted_at, self.lease_token = "granted", at, None
         self.expires_at = at + timedelta(minutes=self.duration_minutes)
         self.record(
@@ -261,28 +290,222 @@ class AccessGrant(GrantEnding, Base):
             at,
         )
 
-    # -- reading ---------------------------------------------------------------------------------
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
+        """End the request after a failure; it is not retried."""
+        self.fail(reason, error_kind)
 
-    @hybrid_property
+    def fail(self, reason: str, error_kind: str | None) -> None:
+        """End a request without a valid answer."""
+        self.error_kind = error_kind
+        self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
+
+    def lapse(self) -> None:
+        """End a request that no worker took in time."""
+        hours = quantities.in_hours(REQUEST_LAPSES_AFTER)
+        self._end_request("lapsed", why=f"no worker could ask the agent within {hours}")
+
+    def _end_request(self, status: str, **record: Any) -> None:
+        if self.status == "requested":
+            self.status, self.ended_at, self.lease_token = status, later_now(), None
+            self.record(status, at=self.ended_at, **record)
+            db.session.flush()
+
+    # -- reading, in Python as of when the row was loaded, and in SQL now -------------------------
+
+    @property
     def permits_reading(self) -> bool:
-        """Whether its user may read: not expired by the database's clock, agent and user able.
-
-        In SQL now; in Python as of when the row was loaded.
-        """
+        """Whether its user may read: not expired, agent available, user able."""
         return (
-            self.current_status == "granted"
+            self.status == "granted"
+            and not self.has_expired
             and self.agent.unavailable_reason(automatic=False) is None
             and self.user.inability_reason(self.account_id) is None
-            and not self._is_recorded(ENDS)
         )
 
-    @permits_reading.inplace.expression
+    @hybrid_property
+    def has_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= self.read_at
+
+    @has_expired.inplace.expression
     @classmethod
-    def _permits_reading(cls) -> ColumnElement[bool]:
+    def _has_expired(cls) -> ColumnElement[bool]:
+        return func.coalesce(cls.expires_at <= func.clock_timestamp(), False)
+
+    @hybrid_property
+    def is_past_expiry(self) -> bool:
+        """Whether it has expired, but its end is not recorded yet."""
+        return self.status == "granted" and self.has_expired
+
+    @is_past_expiry.inplace.expression
+    @classmethod
+    def _is_past_expiry(cls) -> ColumnElement[bool]:
+        return and_(cls.status == "granted", cls.has_expired)
+
+    @hybrid_property
+    def current_status(self) -> str:
+        """The status; "ended" as soon as it has expired."""
+        return "ended" if self.is_past_expiry else self.status
+
+    @current_status.inplace.expression
+    @classmethod
+    def _current_status(cls) -> ColumnElement[str]:
+        return case((cls.is_past_expiry, "ended"), else_=cls.status)
+
+    @hybrid_property
+    def current_end_reason(self) -> str | None:
+        """Why the access ended; "expired" as soon as it has expired."""
+        return "expired" if self.is_past_expiry else self.end_reason
+
+    @current_end_reason.inplace.expression
+    @classmethod
+    def _current_end_reason(cls) -> ColumnElement[str | None]:
+        return case((cls.is_past_expiry, "expired"), else_=cls.end_reason)
+
+    @property
+    def current_ended_at(self) -> datetime | None:
+        """When the request or access ended; the time limit as soon as it has expired."""
+        return self.expires_at if self.is_past_expiry else self.ended_at
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def may_be_ended_by(self, user: User) -> bool:
+        """Tell whether the user may end it (their own) or revoke it (an admin's)."""
+        return user.id == self.user_id or user.inability_reason(self.account_id) is None
+
+    def end(self, *, user: User | None) -> bool:
+        """End a live grant; tell whether there was one. ``user`` None: the agent revokes it.
+
+        Its own user ends it, another admin who may see the agent revokes it, others are refused.
+        """
+        if user is not None and not self.may_be_ended_by(user):
+            raise Refused("this access is not yours to end")
+        self.lock()
+        if self.status != "granted" or self.end_if_expired():
+            return False
+        reason: EndReason = "revoked_by_agent"
+        if user is not None:
+            reason = "ended_by_user" if user.id == self.user_id else "revoked_by_admin"
+        self._end_grant(reason, database_now(), user)
+        return True
+
+    @classmethod
+    def end_all_of(cls, user: User, *, by: User | None) -> None:
+        """End the user's requests and grants for good, since ``by`` changed what they may do.
+
+        ``by`` issued a link to set their password, or took their role or their state from them.
+        """
+        theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
+        is_barred = not (user.active and user.may_act)
+        for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
+            if is_barred:
+                grant.end_for_good("its user may no longer have access", by)
+            else:
+                grant._end_at_once(
+                    "revoked_by_admin", "the user's password was set through a link", by
+                )
+
+    def end_for_good(self, why: str, by: Actor | None) -> None:
+        """End the request or grant, since its user or its agent may no longer have it.
+
+        What made it end may be taken back later: it stays ended, and its agent is told.
+        """
+        has_ended = self._end_at_once("no_longer_allowed", why, by)
+        if has_ended and not self.agent.is_unusable:
+            cause = "they may no longer have it" if self.agent.active else "I was deactivated"
+            self.agent.ledger.add_journal_note(
+                f"The access of admin {self.user_id} to my memories ended for good: {cause}.",
+                self.ended_at,
+            )
+
+    def _end_at_once(self, reason: EndReason, why: str, by: Actor | None) -> bool:
+        """End it if it has not ended, a request for ``why``; tell whether it was a live grant.
+
+        A row that was altered outside the application stays as it is and opens nothing: only the
+        record says that it ended.
+        """
+        self.lock()
+        if self.status not in UNFINISHED:
+            return False
+        if self.log_if_altered():
+            self._record_end(reason, database_now(), by)
+        elif self.status == "requested":
+            self.fail(why, NO_LONGER_ALLOWED)
+        elif not self.end_if_expired():
+            self._end_grant(reason, database_now(), by)
+            return True
+        return False
+
+    def end_if_expired(self) -> bool:
+        """End a grant that has expired; tell whether it had."""
+        if is_past_expiry := self.is_past_expiry:
+            self._end_grant("expired", self.expires_at or database_now(), None)
+        return is_past_expiry
+
+    @classmethod
+    def next_overdue(
+        cls, at: datetime | None = None, *, except_for: Collection[uuid.UUID] = ()
+    ) -> "AccessGrant | None":
+        """Return a grant that has expired, or a request that has lapsed, locked; None if none has.
+
+        By the database's clock, and at ``at`` if that is later. Skips those that another process
+        has locked.
+        """
+        by = func.clock_timestamp() + clock.lead_of(at or clock.now())
+        has_expired = and_(cls.status == "granted", cls.expires_at <= by)
+        has_lapsed = and_(cls.is_waiting, cls.created_at <= by - REQUEST_LAPSES_AFTER)
+        return db.session.scalar(
+            select(cls)
+            .where(or_(has_expired, has_lapsed), cls.id.not_in(except_for))
+            .order_by(cls.created_at)
+            .limit(1)
+            .with_for_update(skip_locked=True, key_share=True, of=cls)
+            .execution_options(populate_existing=True)
+        )
+
+    def end_overdue(self) -> None:
+        """End what ``next_overdue`` found."""
+        if self.status == "granted":
+            self._end_grant("expired", self.expires_at or database_now(), None)
+        else:
+            self.lapse()
+
+    def _end_grant(self, reason: EndReason, at: datetime, user: Actor | None) -> None:
+        self.status, self.end_reason, self.ended_at = "ended", reason, at
+        self.ended_by_id = user.id if user is not None else None
+        self._record_end(reason, at, user)
+        db.session.flush()
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def _record_end(self, reason: EndReason, at: datetime, user: Actor | None) -> None:
+        action = "revoked" if reason.startswith("revoked") else "ended"
+        self.record(action, user=user, at=at, end_reason=reason)
+
+    def record(
+        self,
+        action: str,
+        *,
+        user: Actor | None = None,
+        at: datetime | None = None,
+        sealed: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> AuditLog:
+        """Append a record about this grant to the agent's chain."""
+        return self.agent.record(
+            f"memory_access_{action}",
+            user=user,
+            subject=("AccessGrant", self.id),
+            data={"grant_user_id": self.user_id, "reason": self.reason, **facts},
+            sealed=sealed,
+            at=at,
+        )
+
+    def is_subject(self) -> ColumnElement[bool]:
+        """Return the SQL condition that a record is about this request and grant."""
         return and_(
-            cls.status == "granted",
-            ~cls.has_expired,
-            ~is_recorded("AccessGrant", cls.id, *ENDS),
-            cls.agent.has(Agent.is_available(automatic=False)),
-            cls.user.has(User.is_able(cls.account_id)),
+            AuditLog.auditable_type == constant("AccessGrant"),
+            AuditLog.auditable_id == str(self.id),
         )

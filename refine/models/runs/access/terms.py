@@ -1,4 +1,4 @@
-"""What a user asks for: why, in one of the reasons and in their own words, and for how long."""
+"""What a user asks for: a reason, a purpose in their own words, and a duration."""
 
 from dataclasses import dataclass
 
