@@ -23,10 +23,6 @@ _RECORDERS_OF_MODULES = {
         "record": (0, "memory_access_"),
         "_end_request": (0, "memory_access_"),
     },
-    "models/runs/access/ending.py": {
-        "record": (0, "memory_access_"),
-        "_end_request": (0, "memory_access_"),
-    },
     "models/runs/session/editing.py": {"Edit": (0, "memory_refinement_")},
 }
 # What is called alike, but only returns a record, or is given the action by ``to_record``: module

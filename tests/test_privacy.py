@@ -121,7 +121,7 @@ def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
 def test_the_names_that_unseal_are_found(unsealing: set[str], telling: set[str]) -> None:
     assert unsealing >= {
         *("content", "extra", "sealed", "summary", "consent_reply", "purpose", "reply"),
-        *("closing_note", "system_prompt", "refinement_prompt", "effective_refinement_prompt"),
+        *("system_prompt", "refinement_prompt", "effective_refinement_prompt"),
     }
     assert telling >= {"ledger_entry"}
 

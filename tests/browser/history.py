@@ -130,9 +130,6 @@ def _access(admin: User, petrel: Agent, asked: Agent, read: Agent) -> dict[str, 
     other = factories.user(account=admin.account, email="sam.okafor@example.org")
     has_read = factories.live_grant(read, other, purpose=why, reason="failed_session")
     has_read.end(user=other)
-    has_read.add_closing_note(
-        "The session merged two notes of different days; its style is clearer now.", user=other
-    )
     terms = AccessTerms.checked(reason="failed_session", purpose=why, duration_minutes=60)
     grants = {
         "may_read": factories.live_grant(petrel, admin, purpose=why, reason="failed_session"),

@@ -1,7 +1,6 @@
 """Asking an agent, reading what it grants, and what is left in the browser afterwards."""
 
 import re
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -381,22 +380,3 @@ def test_the_banner_counts_down_and_warns_at_five_minutes_and_at_one(
         desk.clock.run_for(1000)
         expect(banner(desk).locator(".left")).to_have_text(left)
         expect(warning).to_have_text(warned)
-
-
-@pytest.mark.usefixtures("worker", "grant")
-def test_a_reader_asks_for_more_and_reads_on_once_the_agent_agrees(
-    desk: Page, agent: Agent, model: ScriptedModel
-) -> None:
-    may_answer = threading.Event()
-    model.say("YES").meanwhile(lambda: may_answer.wait(30))
-    reading(desk, agent)
-    banner(desk).get_by_text("Ask for more time…").click()
-    banner(desk).get_by_label("Purpose").fill("to read the other half as well")
-    button(desk, "Ask Wren").click()
-    expect(banner(desk)).to_contain_text("Wren is being asked for more time.")
-    expect(desk.get_by_text(CANARY)).to_be_visible()
-
-    may_answer.set()
-
-    expect(banner(desk)).to_contain_text("15 minutes left.")
-    expect(desk.get_by_text(CANARY)).to_be_visible()

@@ -126,17 +126,11 @@ NEEDS_AGENT = {
     "time_machine.undo_own_last": lambda w: time_machine.undo_own_last(w.session),
     "ApiToken.mint": lambda w: ApiToken.mint(account=w.account, agent=w.agent),
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
-    "AccessGrant.ask_for_more": lambda w: w.live_grant.ask_for_more(
-        w.live_grant.user, TERMS.purpose, 60
-    ),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
     "AccessGrant.end_all_of": lambda w: AccessGrant.end_all_of(w.user, by=None),
     "AccessGrant.allow_asking_again": lambda w: w.failed_grant.allow_asking_again(),
     "Agent.erase": lambda w: w.agent.erase(),
-    "AccessGrant.add_closing_note": lambda w: w.failed_grant.add_closing_note(
-        "note", user=w.closer
-    ),
 }
 
 # Verbs by name, each with the row that it locks itself.
@@ -158,10 +152,6 @@ NEEDS_ROW = {
         lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     ),
     "AccessGrant.end": ("failed_grant", lambda w: w.failed_grant.end(user=None)),
-    "AccessGrant.add_closing_note": (
-        "failed_grant",
-        lambda w: w.failed_grant.add_closing_note("note", user=w.closer),
-    ),
     "AgentMemory.locked": ("memory", lambda w: AgentMemory.lock_rows(w.agent, [w.memory.id])),
     "AgentMemory.discard": ("discarded", lambda w: w.discarded.discard()),
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),

@@ -11,11 +11,9 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from refine.access.asking import question
 from refine.extensions import database_now, db
 from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
-from refine.models.runs.access import AccessTerms
 from tests import factories, sql
 from tests.web.conftest import (
     HERE,
@@ -430,24 +428,10 @@ def test_the_history_shows_the_last_records_of_a_long_access(
         grant.record("viewed", what="memories", ids=[1])
     grant.end(user=None)
     db.session.commit()
-    dashboard.submit(f"/access/{grant.id}/note", {"note": "Nothing was wrong."})
 
     page = dashboard.get(f"/access/{grant.id}").text
 
     assert "revoked by the agent" in words_of(page)
-    assert "closing note written" in words_of(page)
-
-
-def test_a_second_closing_note_is_refused(dashboard: Browser, grant: AccessGrant) -> None:
-    grant.end(user=grant.user)
-    db.session.commit()
-    path = f"/access/{grant.id}/note"
-    dashboard.submit(path, {"note": "Nothing was wrong."})
-
-    second = dashboard.submit(path, {"note": "More."})
-
-    assert second.status_code == 409
-    assert "already written" in words_of(second.text)
 
 
 @pytest.mark.parametrize(
@@ -693,88 +677,6 @@ def test_the_banner_says_how_many_minutes_are_left(
     assert "/static/left.js" in page
 
 
-MORE = {"purpose": "to read the other half as well", "duration_minutes": "15"}
-
-
-def test_a_reader_asks_for_more_without_leaving(
-    dashboard: Browser, grant: AccessGrant, agent: Agent, redis: Redis
-) -> None:
-    path = f"/agents/{agent.id}/ledger"
-    assert f'action="/access/{grant.id}/more"' in dashboard.get(path).text
-
-    answer = dashboard.submit(f"/access/{grant.id}/more", {**MORE, "back": path})
-
-    (first, asked) = grants()
-    page = dashboard.get(path).text
-    assert (answer.status_code, answer.location) == (303, path)
-    assert (first.status, asked.status) == ("granted", "requested")
-    assert (asked.reason, asked.duration_minutes) == (first.reason, 15)
-    assert redis.exists(f"rq:job:{asked.id}") == 1
-    assert "roses by the wall" in page
-    assert "Ada is asked for more time." in page
-    assert f'href="/access/{asked.id}"' in page
-    assert f'action="/access/{grant.id}/more"' not in page
-
-
-def test_the_agent_is_told_until_when_the_reader_may_read_already(
-    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User, redis: Redis
-) -> None:
-    dashboard.submit(f"/access/{grant.id}/more", MORE)
-    terms = AccessTerms("failed_session", PURPOSE, 15)
-
-    current = AccessGrant.unfinished_of(agent, admin)
-
-    asked = question(agent, admin, terms, current=current)
-
-    assert f'"may_read_already_until":"{grant.expires_at:%Y-%m-%d %H:%M} UTC"' in asked
-
-
-def test_a_refused_request_for_more_keeps_what_was_typed(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
-    sent = {"purpose": "too short", "duration_minutes": "15", "back": "/agents"}
-
-    answer = dashboard.submit(f"/access/{grant.id}/more", sent)
-
-    assert answer.status_code == 422
-    assert "Purpose must have at least 20 characters" in words_of(answer.text)
-    assert ">too short</textarea>" in answer.text
-    assert '<details class="more" open>' in answer.text
-    assert len(grants()) == 1
-
-
-def test_nobody_asks_for_more_of_another_readers_access(
-    grant: AccessGrant, admin: User, signed_in: SignedIn
-) -> None:
-    other = signed_in(person(account=admin.account))
-
-    assert other.submit(f"/access/{grant.id}/more", MORE).status_code == 403
-
-
-def test_a_request_for_more_leads_to_no_other_site(
-    dashboard: Browser, grant: AccessGrant, redis: Redis
-) -> None:
-    sent = {**MORE, "back": "https://example.com/"}
-
-    answer = dashboard.submit(f"/access/{grant.id}/more", sent)
-
-    assert answer.location == f"/access/{grant.id}"
-
-
-def test_the_page_of_an_access_that_goes_on_says_so(
-    dashboard: Browser, grant: AccessGrant, redis: Redis
-) -> None:
-    dashboard.submit(f"/access/{grant.id}/more", MORE)
-    asked = grants()[-1]
-    asked.claim()
-    asked.settle("YES", agreed=True, generation_id=None)
-    db.session.commit()
-
-    assert " data-continued>" in dashboard.get(f"/access/{grant.id}").text
-    dashboard.submit(f"/access/{asked.id}/end")
-    assert " data-continued>" not in dashboard.get(f"/access/{grant.id}").text
-
-
 def test_only_the_grants_user_sees_the_banner(
     grant: AccessGrant, admin: User, signed_in: SignedIn, client: Browser
 ) -> None:
@@ -837,48 +739,3 @@ def test_signing_out_clears_the_browsers_cache(dashboard: Browser, grant: Access
     answer = dashboard.submit("/sign-out")
 
     assert answer.headers["Clear-Site-Data"] == '"cache"'
-
-
-# -- the note -------------------------------------------------------------------------------------
-
-
-def test_a_closing_note_is_requested_and_saved_after_the_end(
-    dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
-) -> None:
-    assert "Closing note" not in dashboard.get(f"/access/{grant.id}").text
-    dashboard.submit(f"/access/{grant.id}/end")
-    assert 'name="note"' in dashboard.get(f"/access/{grant.id}").text
-
-    answer = dashboard.submit(f"/access/{grant.id}/note", {"note": "two greetings, merged"})
-
-    assert answer.status_code == 303
-    page = dashboard.get(f"/access/{grant.id}").text
-    assert "<q>two greetings, merged</q>" in page
-    assert 'name="note"' not in page
-    other = signed_in(person(account=admin.account))
-    assert "<q>two greetings, merged</q>" in other.get(f"/access/{grant.id}").text
-
-
-def test_invalid_notes_are_refused(dashboard: Browser, grant: AccessGrant) -> None:
-    dashboard.submit(f"/access/{grant.id}/end")
-
-    for note in ("", "x" * 501):
-        answer = dashboard.submit(f"/access/{grant.id}/note", {"note": note})
-
-        assert answer.status_code == 422
-        assert "Closing_note" in words_of(answer.text)
-
-
-def test_a_note_before_the_end_is_refused(dashboard: Browser, grant: AccessGrant) -> None:
-    answer = dashboard.submit(f"/access/{grant.id}/note", {"note": "two greetings, merged"})
-
-    assert answer.status_code == 409
-
-
-def test_only_the_grants_user_writes_the_note(
-    grant: AccessGrant, admin: User, signed_in: SignedIn
-) -> None:
-    other = signed_in(person(account=admin.account))
-    other.submit(f"/access/{grant.id}/end")
-
-    assert other.submit(f"/access/{grant.id}/note", {"note": "mine"}).status_code == 403

@@ -78,8 +78,6 @@ READ = {
 
 ACTED = {
     "/access/<uuid:grant_id>/end": ACT_IN_ACCOUNT,
-    "/access/<uuid:grant_id>/more": ACT_IN_ACCOUNT._replace(admin=403),
-    "/access/<uuid:grant_id>/note": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
     "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),
     "/agents/<int:agent_id>/ledger": ACT_IN_ACCOUNT,
@@ -114,11 +112,6 @@ def form_of(rule: str, who: str, agent_id: int) -> dict[str, Any]:
     """What its form sends."""
     password = {"password": "another battery", "confirm_password": "another battery"}
     forms: dict[str, dict[str, Any]] = {
-        "/access/<uuid:grant_id>/more": {
-            "purpose": "to see why it declined",
-            "duration_minutes": "15",
-        },
-        "/access/<uuid:grant_id>/note": {"note": "it had merged two greetings"},
         "/access/new": {
             "reason": "agent_asked",
             "purpose": "to see why it declined",

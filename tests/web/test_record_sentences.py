@@ -225,7 +225,6 @@ ACCESS = [
         "{} may no longer read Wren's memories: time limit reached.",
     ),
     ("revoked", {}, "{} may no longer read Wren's memories: it is over."),
-    ("noted", {}, "{} wrote a closing note about reading Wren's memories."),
 ]
 
 
