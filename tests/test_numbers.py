@@ -15,7 +15,7 @@ from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.models.audit import verification
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR
 from refine.models.people import guess, invitation, sign_in
-from refine.models.runs.access import asking_rules, ending, terms
+from refine.models.runs.access import asking_rules, grant, terms
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session.state import MAX_MUTATIONS, ROLLING_WINDOW
 from refine.models.runs.task import MAX_WAITING
@@ -55,7 +55,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
         "ten declines within 24 hours",
         ["docs/security.md"],
     ),
-    (([ending.REQUEST_LAPSES_AFTER], DAY), "within 24 hours", ["docs/architecture.md"]),
+    (([grant.REQUEST_LAPSES_AFTER], DAY), "within 24 hours", ["docs/architecture.md"]),
     (
         ([invitation.VALID_FOR], WEEK),
         "work once and expire after 7 days|valid once and for seven days",
