@@ -3,15 +3,13 @@
 import gc
 import itertools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refine.access import reading
 from refine.cli.context import application
@@ -21,13 +19,10 @@ from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
-from refine.transfer import own
-from refine.transfer.formats import READERS, rows_of
+from refine.transfer.exporting import full_lines, metadata_lines, pages_of
+from refine.transfer.formats import FORMATS, rows_of
 from refine.transfer.importing import import_memories
-from refine.transfer.letta_agents import AgentUnclear
 from refine.transfer.report import Report, memory_count
-
-EXPORTED_AT_A_TIME = 500
 
 
 @click.command("import")
@@ -36,11 +31,9 @@ EXPORTED_AT_A_TIME = 500
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(list(READERS)),
+    type=click.Choice(list(FORMATS)),
     required=True,
-    help="letta: an agent file (.af), or passages from its API. mem0: JSON from get_all, all "
-    "pages in one list. "
-    "mcp: the memory server's JSON Lines. refine: a full export of Refine.",
+    help=" ".join(f"{name}: {each.files}." for name, each in FORMATS.items()),
 )
 @click.option(
     "--as",
@@ -50,12 +43,6 @@ EXPORTED_AT_A_TIME = 500
     show_default=True,
     help="Memory type for rows that do not name one; blocks are always core.",
 )
-@click.option(
-    "--agent",
-    "file_agent",
-    metavar="NAME_OR_ID",
-    help="Which agent of a Letta file to import, if it holds several.",
-)
 @click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
 def import_(
@@ -63,7 +50,6 @@ def import_(
     file: Path,
     format_: str,
     memory_type: str,
-    file_agent: str | None,
     dry_run: bool,
     strict: bool,
 ) -> int:
@@ -79,8 +65,6 @@ def import_(
 
     Exit code 1 if no row could be read or, with --strict, if any row is bad; 0 otherwise.
     """
-    if file_agent is not None and format_ != "letta":
-        raise click.UsageError("--agent is only for --format letta")
     with file.open("rb") as stream, application("import"):
         if not stream.seekable():
             raise click.UsageError("FILE is read more than once: use a file, not a pipe")
@@ -88,20 +72,16 @@ def import_(
         gc.freeze()  # loaded objects stay: scanning them again and again takes long
         report = Report()
         try:
-            with _progress(stream) as progress:
+            with Console(stderr=True).status("importing"):
                 import_memories(
                     agent,
-                    partial(rows_of, stream, format_, file_agent=file_agent),
+                    partial(rows_of, stream, format_),
                     source=format_,
                     memory_type=memory_type,
                     strict=strict,
                     dry_run=dry_run,
                     report=report,
-                    progress=progress,
                 )
-        except AgentUnclear as error:
-            hint = "" if file_agent else ". Add --agent NAME_OR_ID"
-            raise InvalidValue(f"{error}{hint}") from None
         except BaseException:
             _print_interrupted(report, dry_run=dry_run)
             raise
@@ -129,11 +109,11 @@ def export(reference: str, grant_id: uuid.UUID | None) -> None:
         agent = Agent.named(reference)
         if grant_id is None:
             all_memories = itertools.chain.from_iterable(pages_of(agent))
-            lines = own.metadata_lines(agent, all_memories)
+            lines = metadata_lines(agent, all_memories)
         else:
             readable = _readable(agent, grant_id)
             first = list(itertools.islice(readable, 1))  # refused before anything is printed
-            lines = own.full_lines(agent, itertools.chain(first, readable))
+            lines = full_lines(agent, itertools.chain(first, readable))
         for line in lines:
             click.echo(line)
 
@@ -147,39 +127,6 @@ def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, 
     for page in pages_of(agent):
         contents = reading.contents(grant_id, user, [memory.id for memory in page])
         yield from ((memory, contents[memory.id]) for memory in page)
-
-
-def pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
-    """Yield the memories in pages; no transaction is open while the output is read."""
-    all_memories = (
-        db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
-    )
-    after = 0
-    while page := db.session.scalars(
-        all_memories.where(AgentMemory.id > after).limit(EXPORTED_AT_A_TIME)
-    ).all():
-        after = page[-1].id
-        for memory in page:
-            db.session.expunge(memory)  # keeps its loaded values after the commit
-        db.session.commit()
-        yield page
-
-
-@contextmanager
-def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
-    size = stream.seek(0, 2)
-    terminal = Console(stderr=True)
-    with Progress(
-        TextColumn("reading"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=terminal,
-        transient=True,
-        disable=not terminal.is_terminal,
-    ) as bar:
-        task = bar.add_task("reading", total=size)
-        yield lambda: bar.update(task, completed=stream.tell())
 
 
 def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:

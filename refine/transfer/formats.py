@@ -1,27 +1,28 @@
-"""The formats that can be read, by the names that people choose them by."""
+"""The formats that can be read, by name: a new one is a module with a reader, and a line here."""
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from refine.transfer import letta, mcp, mem0, own
 from refine.transfer.rows import Reader, Row
 
-READERS: dict[str, Reader] = {
-    "letta": letta.read,
-    "mem0": mem0.read,
-    "mcp": mcp.read,
-    "refine": own.read,
+
+class Format(NamedTuple):
+    """A reader, and in a few words which files it reads."""
+
+    read: Reader
+    files: str
+
+
+FORMATS = {
+    "letta": Format(letta.read, "an agent file (.af) of one agent, or passages from its API"),
+    "mem0": Format(mem0.read, "JSON from get_all, all pages in one list"),
+    "mcp": Format(mcp.read, "the memory server's JSON Lines"),
+    "refine": Format(own.read, "a full export of Refine"),
 }
 
 
-def rows_of(stream: BinaryIO, format_: str, *, file_agent: str | None = None) -> Iterator[Row]:
-    """Yield the rows of a file, from its beginning.
-
-    ``file_agent`` is the name or id of one of several agents in a Letta file. Raises AgentUnclear
-    if the agent cannot be told.
-    """
+def rows_of(stream: BinaryIO, format_: str) -> Iterator[Row]:
+    """Yield the rows of a file, from its beginning."""
     stream.seek(0)
-    if format_ == "letta":
-        yield from letta.read(stream, agent=file_agent)
-    else:
-        yield from READERS[format_](stream)
+    yield from FORMATS[format_].read(stream)

@@ -6,17 +6,15 @@ imported once is recognized by its id at the source, or by its content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent
 from refine.models.ledger.bulk import NewMemory, add_memories
-from refine.transfer.known import Candidate
-from refine.transfer.own import origin_of
+from refine.transfer.exporting import origin_of
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
-from refine.transfer.recognizing import Findings, Recognizer
+from refine.transfer.recognizing import Candidate, Recognizer
 from refine.transfer.report import Report
 from refine.transfer.rows import Incoming, Row
 
@@ -35,7 +33,6 @@ def import_memories(
     strict: bool = False,
     dry_run: bool = False,
     report: Report | None = None,
-    progress: Callable[[], None] = lambda: None,
 ) -> Report:
     """Add the rows to the agent's memories; commit each batch and return what happened to the rows.
 
@@ -48,12 +45,10 @@ def import_memories(
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
         refuse_bad_rows(read(), memory_type)
-    recognizer = Recognizer(agent, source, dry_run)
-    writer = _BatchWriter(agent, source, report, dry_run, recognizer)
+    writer = _BatchWriter(agent, source, report, dry_run=dry_run)
     rows = _locking_only_its_own(read(), origin, report)
     for batch in _batched(good_rows(rows, memory_type, report)):
         writer.add(batch)
-        progress()
     return report
 
 
@@ -82,32 +77,31 @@ def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
         yield batch
 
 
-@dataclass
 class _BatchWriter:
     """Writes batch after batch into an agent's memories, or only counts in a dry run."""
 
-    _agent: Agent
-    _source: str
-    _report: Report
-    _dry_run: bool
-    _recognizer: Recognizer
+    def __init__(self, agent: Agent, source: str, report: Report, *, dry_run: bool) -> None:
+        self._agent = agent
+        self._source = source
+        self._report = report
+        self._dry_run = dry_run
+        self._recognizer = Recognizer(agent, source, remembers=dry_run)
 
     def add(self, batch: Sequence[Sequence[Piece]]) -> None:
         if not self._dry_run:
             self._agent.lock()
-        memories = sum(map(len, batch))
-        found = self._recognizer.sort(batch)
-        if found.new and not self._dry_run:
-            self._write(found.new, memories - len(found.new))
+        new, conflicting = self._recognizer.sort(batch)
+        already_present = sum(map(len, batch)) - len(new)
+        if new and not self._dry_run:
+            self._write(new, already_present)
         db.session.commit()
-        self._note(found, memories)  # after the commit, so that only what is stored is reported
-
-    def _note(self, found: Findings, memories: int) -> None:
-        self._report.already_present += memories - len(found.new)
-        self._report.conflicting += found.conflicting
-        self._report.batches += bool(found.new)
-        for candidate in found.new:
-            self._report.note_added(candidate.piece.memory_type, candidate.piece.content)
+        # after the commit, so that only what is stored is reported
+        report = self._report
+        report.already_present += already_present
+        report.conflicting += conflicting
+        report.batches += bool(new)
+        for candidate in new:
+            report.note_added(candidate.piece.memory_type, candidate.piece.content)
 
     def _write(self, new: Sequence[Candidate], already_present: int) -> None:
         agent, at = self._agent, clock.now()

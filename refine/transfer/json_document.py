@@ -8,13 +8,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from refine.errors import InvalidValue
 from refine.rules.strict_json import strict_json_at
-from refine.transfer.json_lines import (
-    BYTE_ORDER_MARK,
-    MAX_FIELDS,
-    MAX_ROW_BYTES,
-    TOO_LONG,
-    json_object,
-)
+from refine.transfer.json_lines import BYTE_ORDER_MARK, MAX_FIELDS, MAX_ROW_BYTES, TOO_LONG
+from refine.transfer.rows import Found
 
 # The way to a value: names of fields, None for each element of a list.
 Place = tuple[str | None, ...]
@@ -45,10 +40,18 @@ class Element(NamedTuple):
     value: Any
     problem: str | None
 
-    def object(self) -> dict[str, Any]:
-        if self.problem is not None:
-            raise InvalidValue(self.problem)
-        return json_object(self.value)
+
+def values_at(stream: BinaryIO, *places: str) -> Iterator[Found]:
+    """Yield the values at these places of a JSON document, one at a time.
+
+    "results.item" is each element of the list under "results", "item" that of a document which is
+    a list. Raises InvalidValue where the document is damaged.
+    """
+    named = {tuple(None if part == "item" else part for part in p.split(".")): p for p in places}
+    for path, value, problem in Document(stream, list(named)).elements():
+        place = tuple(None if isinstance(part, int) else part for part in path)
+        number = next((part + 1 for part in reversed(path) if isinstance(part, int)), 1)
+        yield Found(named[place], number, value, problem)
 
 
 class Document:

@@ -1,63 +1,82 @@
 """Letta: agent files (.af) of both versions, and archival passages as its API lists them.
 
-The memory blocks of one agent become core memories that begin with the block's label, "[human] …".
+The memory blocks of an agent become core memories that begin with the block's label, "[human] …".
 The rest of an agent file is ignored: messages, tools, and any keys stored with them.
 """
 
+import io
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.transfer.json_document import Document, Element, Place
-from refine.transfer.letta_agents import block_ids_of
+from refine.rules.strict_json import strict_json
+from refine.transfer.json_document import values_at
+from refine.transfer.json_lines import BYTE_ORDER_MARK
 from refine.transfer.rows import (
     BadRow,
+    Found,
     LeftOut,
     Row,
-    document_rows,
     first_text,
     memory_in,
     plain_id,
-    row_at,
+    rows_at,
     subject_prefix,
 )
-from refine.transfer.wrapped_json import unwrapped
 
-_BLOCKS: Place = ("blocks", None)
-_BLOCKS_OF_VERSION_1: Place = ("core_memory", None)
-_PASSAGES: Place = (None,)
+MAX_WRAPPED_BYTES = 20_000_000
+
+_BLOCKS, _PASSAGES = "blocks.item", "item"
+_NOUNS = {_BLOCKS: "block", "core_memory.item": "block", _PASSAGES: "passage"}
+_NOTHING = "holds no blocks, core_memory, or archival passages"
 
 
-def read(stream: BinaryIO, *, agent: str | None = None) -> Iterator[Row]:
-    """Yield the passages of a file, or the blocks of the agent with this name or id.
-
-    Without ``agent`` the file must be of one agent, or of several that share their blocks. Raises
-    AgentUnclear, which lists the agents, if it is not, or if there is no such agent.
-    """
+def read(stream: BinaryIO) -> Iterator[Row]:
+    """Yield the passages of a file, or the blocks of its agent."""
     try:
-        stream = unwrapped(stream)
+        document = _unwrapped(stream)
+        own_blocks = _blocks_of_the_agent(document)
     except InvalidValue as error:
         yield BadRow("file", str(error))
         return
-    block_ids = block_ids_of(stream, agent)
+    document.seek(0)
+    yield from rows_at(values_at(document, *_NOUNS), _NOUNS, partial(_row, own_blocks), _NOTHING)
+
+
+def _unwrapped(stream: BinaryIO) -> BinaryIO:
+    """Return the document, which some clients store inside a JSON string."""
+    is_string = stream.read(1_000).removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b'"'
     stream.seek(0)
-    document = Document(stream, [_BLOCKS, _BLOCKS_OF_VERSION_1, _PASSAGES])
-    missing = "has no list of blocks, core_memory, or archival passages"
-    yield from document_rows(document, partial(_row, block_ids), missing)
+    if not is_string:
+        return stream
+    text = stream.read().removeprefix(BYTE_ORDER_MARK)
+    return io.BytesIO(strict_json(text, max_bytes=MAX_WRAPPED_BYTES).encode())
 
 
-def _row(block_ids: set[str] | None, element: Element) -> Row:
-    kind = "block" if element.path[0] in ("blocks", "core_memory") else "passage"
-    place = f"{kind} {int(element.path[-1]) + 1}"
-    if kind == "passage":
-        return row_at(place, lambda: _passage(place, element.object()))
-    agents_own = None if element.path[0] == "core_memory" else block_ids
-    return row_at(place, lambda: _block(place, element.object(), agents_own))
+def _blocks_of_the_agent(stream: BinaryIO) -> set[str] | None:
+    """Return the ids of the blocks of the file's agent; None where the file names none."""
+    agents = {"agents.item.id": 0, "agents.item.block_ids": 0}
+    block_ids = None
+    with suppress(InvalidValue):  # reading the rows reports the same error
+        for found in values_at(stream, *agents):
+            agents[found.place] += 1
+            if isinstance(found.value, list):
+                block_ids = set(map(str, found.value))
+    if max(agents.values()) > 1:
+        raise InvalidValue("holds several agents: export each of them to a file of its own")
+    return block_ids
 
 
-def _block(place: str, row: dict[str, Any], agents_own: set[str] | None) -> Row:
-    if agents_own is not None and plain_id(row) not in agents_own:
+def _row(own_blocks: set[str] | None, place: str, found: Found) -> Row:
+    if found.place == _PASSAGES:
+        return _passage(place, found.fields())
+    return _block(place, found.fields(), own_blocks if found.place == _BLOCKS else None)
+
+
+def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None) -> Row:
+    if own_blocks is not None and plain_id(row) not in own_blocks:
         return LeftOut("other block")
     label = first_text(row, "label") or ""
     return memory_in(

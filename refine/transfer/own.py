@@ -1,103 +1,26 @@
-"""Refine's own format: JSON Lines between two lines that say what they hold.
+"""Refine's own format, read: JSON Lines between two lines that say what they hold.
 
-The first line is the manifest: format, version, agent, with or without contents. Then comes a line
-for each memory with a SHA-256 digest of its other fields. The closing line has the number of
-memories and a digest of their digests, so that altered and missing lines are detected.
+``exporting`` writes it, and says more of the format.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, BinaryIO
 
-from refine import clock
 from refine.errors import InvalidValue
-from refine.extensions import canonical_json
-from refine.models import Agent, AgentMemory
 from refine.models.ledger.memory import NOTE
+from refine.transfer.exporting import FORMAT, VERSION, digest_of
 from refine.transfer.json_lines import line_object, numbered_lines
-from refine.transfer.rows import SOURCES, BadRow, Incoming, Row, is_opaque, plain_id, time_in
+from refine.transfer.rows import BadRow, Incoming, Row, is_opaque, plain_id, time_in
 
-VERSION = 1
-FORMAT = "refine-memories"
 SOURCE = "refine"
 
-_METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source")
-_TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
 _ID = re.compile(r"[0-9]{1,18}")  # within PostgreSQL's bigint
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
-
-
-# -- writing --------------------------------------------------------------------------------------
-
-
-def metadata_lines(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
-    """Yield the lines of an export without contents: only what an admin may see."""
-    return file_lines(
-        _manifest(agent, has_contents=False), (_metadata(memory) for memory in memories)
-    )
-
-
-def full_lines(
-    agent: Agent, memories: Iterable[tuple[AgentMemory, Mapping[str, Any]]]
-) -> Iterator[str]:
-    """Yield the lines of a full export: each memory with its ``content`` and ``extra``."""
-    rows = (
-        {**_metadata(memory), "source_id": memory.source_id, **contents}
-        for memory, contents in memories
-    )
-    return file_lines(_manifest(agent, has_contents=True), rows)
-
-
-def file_lines(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    yield canonical_json(manifest)
-    count, total_digest = 0, hashlib.sha256()
-    for row in rows:
-        digest = _digest(row)
-        count += 1
-        total_digest.update(digest.encode())
-        yield canonical_json({**row, "sha256": digest})
-    yield canonical_json({"end": FORMAT, "count": count, "sha256": total_digest.hexdigest()})
-
-
-def origin_of(agent: Agent) -> str:
-    """Return what tells the agent apart from all others, and reveals nothing about it."""
-    return agent.data_key().mac("", "transfer.origin")[:16]
-
-
-def own_id(origin: str, source_id: str | None) -> int | None:
-    """Return the id that a memory of a full export has in the agent with this origin, if any."""
-    of, _, id_ = (source_id or "").partition("-")
-    return int(id_) if of == origin and _ID.fullmatch(id_) else None
-
-
-def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "contents": has_contents,
-        "agent_id": agent.id,
-        # for whoever imports it: of an erased agent there are no contents, and no key to tell it
-        **({"origin": origin_of(agent)} if has_contents else {}),
-        "exported_at": clock.iso(clock.now()),
-    }
-
-
-def _metadata(memory: AgentMemory) -> dict[str, Any]:
-    return {
-        **{field: getattr(memory, field) for field in _METADATA},
-        "tags": list(memory.tags),
-        **{field: clock.iso(getattr(memory, field)) for field in _TIMES},
-        "session_id": str(memory.session_id) if memory.session_id else None,
-    }
-
-
-def _digest(row: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(row).encode()).hexdigest()
-
-
-# -- reading --------------------------------------------------------------------------------------
+# The name of a format, or of Refine's own notes.
+_SOURCE = re.compile(r"[a-z][a-z0-9]{1,19}")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
@@ -129,6 +52,12 @@ def read(stream: BinaryIO) -> Iterator[Row]:
         yield BadRow("file", "does not match its closing line: lines are missing, added or moved")
 
 
+def own_id(origin: str, source_id: str | None) -> int | None:
+    """Return the id that a memory of a full export has in the agent with this origin, if any."""
+    of, _, id_ = (source_id or "").partition("-")
+    return int(id_) if of == origin and _ID.fullmatch(id_) else None
+
+
 def _origin_of(line: bytes | None) -> str:
     manifest = line_object(line)
     if manifest.get("format") != FORMAT:
@@ -147,14 +76,15 @@ def _origin_of(line: bytes | None) -> str:
 
 def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
     digest = row.pop("sha256", None)
-    if digest != _digest(row):
+    if digest != digest_of(row):
         raise InvalidValue("was altered: its digest does not match")
     id_ = plain_id(row)
     if id_ is None:
         raise InvalidValue("has no id")
     source, source_id = _text(row, "source"), _text(row, "source_id")
     # keep the original source, so that importing from there again still adds nothing
-    has_other_source = source in (*SOURCES, NOTE) and source_id is not None and is_opaque(source_id)
+    is_source = source is not None and _SOURCE.fullmatch(source) is not None
+    has_other_source = is_source and source_id is not None and is_opaque(source_id)
     return Incoming(
         place=place,
         content=_text(row, "content") or "",

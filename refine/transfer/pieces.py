@@ -1,28 +1,15 @@
 """Rows as the memories that they become: validated, and split where they are too long."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from refine.errors import InvalidValue
-from refine.extensions import columns_json
 from refine.models.ledger import MEMORY_TYPES, is_kept_core
 from refine.rules.content import MAX_CONTENT_CHARACTERS, known_tags, memory_content
 from refine.rules.splitting import split
-from refine.sealing import DataKey
 from refine.transfer.report import Report
-from refine.transfer.rows import (
-    BadRow,
-    Incoming,
-    LeftOut,
-    OnePage,
-    Row,
-    extra_json,
-    is_opaque,
-)
-
-_ID_OF_PART = re.compile(r".*\.[0-9]+")
+from refine.transfer.rows import BadRow, Incoming, LeftOut, OnePage, Row, extra_json
 
 
 class Piece(NamedTuple):
@@ -39,24 +26,6 @@ class Piece(NamedTuple):
     def is_kept_core(self) -> bool:
         return is_kept_core(self.memory_type, self.row.discarded_at)
 
-    def row_id(self, key: DataKey) -> str:
-        """Return the row's id at the source.
-
-        Hashed if it could be words, or taken for the id of a part; a hash of the row if there is
-        none.
-        """
-        row = self.row
-        if row.source_id is not None:
-            is_kept = is_opaque(row.source_id) and not self._could_be_a_part()
-            return row.source_id if is_kept else _hashed(key, row.source_id)
-        at = row.created_at.isoformat() if row.created_at is not None else None
-        return _hashed(key, row.within, row.content.strip(), at)
-
-    def _could_be_a_part(self) -> bool:
-        """Tell whether the id looks like that of a part; in Refine's own exports it is one."""
-        is_own = self.row.source is not None
-        return not is_own and _ID_OF_PART.fullmatch(self.row.source_id or "") is not None
-
     def source_id(self, row_id: str) -> str:
         return row_id if self.parts == 1 else f"{row_id}.{self.part}"
 
@@ -69,6 +38,7 @@ class Piece(NamedTuple):
 
 
 def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
+    """Raise InvalidValue for the first bad row."""
     for row in rows:
         made = _pieces(row, memory_type) if isinstance(row, Incoming) else row
         if isinstance(made, BadRow):
@@ -78,20 +48,20 @@ def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
 def good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator[list[Piece]]:
     """Yield the pieces of each good row; note the other rows in the report."""
     for row in rows:
-        if isinstance(row, LeftOut):
-            report.left_out[row.kind] += 1
-        elif isinstance(row, OnePage):
-            report.one_page = row
-        elif isinstance(pieces := _pieces(row, memory_type), BadRow):
-            report.note_bad(pieces)
-        else:
-            report.split_rows += len(pieces) > 1
-            yield pieces
+        made = _pieces(row, memory_type) if isinstance(row, Incoming) else row
+        match made:
+            case LeftOut():
+                report.left_out[made.kind] += 1
+            case OnePage():
+                report.one_page = made
+            case BadRow():
+                report.note_bad(made)
+            case _:
+                report.split_rows += len(made) > 1
+                yield made
 
 
-def _pieces(row: Incoming | BadRow, default_type: str) -> list[Piece] | BadRow:
-    if isinstance(row, BadRow):
-        return row
+def _pieces(row: Incoming, default_type: str) -> list[Piece] | BadRow:
     memory_type = default_type if row.memory_type is None else row.memory_type
     if memory_type not in MEMORY_TYPES:
         return BadRow(row.place, f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
@@ -105,10 +75,6 @@ def _pieces(row: Incoming | BadRow, default_type: str) -> list[Piece] | BadRow:
         Piece(row, content, memory_type, tags, number, len(contents))
         for number, content in enumerate(contents, 1)
     ]
-
-
-def _hashed(key: DataKey, *words: str | None) -> str:
-    return key.mac(columns_json(words), "agent_memories.source_id")
 
 
 def _fields(extra: str | None) -> dict[str, Any]:

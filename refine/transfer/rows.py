@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from refine import clock
@@ -12,9 +12,6 @@ from refine.errors import InvalidValue
 from refine.rules.content import TAGS
 from refine.rules.instants import instant
 from refine.rules.personal import looks_personal
-from refine.transfer.json_document import Document, Element
-
-SOURCES = ("letta", "mem0", "mcp", "refine")  # as in ``formats.READERS``
 
 MAX_EXTRA_CHARACTERS = 50_000
 MAX_PREFIX_CHARACTERS = 1_000
@@ -84,35 +81,59 @@ class OnePage(NamedTuple):
 Row = Incoming | BadRow | LeftOut | OnePage
 
 
+class Reader(Protocol):
+    """Reads one format from the beginning of the stream."""
+
+    def __call__(self, stream: BinaryIO) -> Iterator[Row]:
+        """Yield the rows in order, holding only one of them at a time."""
+
+
+class Found(NamedTuple):
+    """A value at one of the places where a document holds rows; its number there, from 1.
+
+    ``problem`` says why it cannot be used.
+    """
+
+    place: str
+    number: int
+    value: Any
+    problem: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of an object; InvalidValue if it is something else."""
+        if self.problem is not None or not isinstance(self.value, dict):
+            raise InvalidValue(self.problem or "is not an object")
+        return self.value
+
+
+def rows_at(
+    values: Iterator[Found],
+    nouns: Mapping[str, str],
+    make: Callable[[str, Found], Row],
+    nothing: str,
+) -> Iterator[Row]:
+    """Yield what ``make`` makes of each value, and a BadRow if there is none, or for damage.
+
+    ``nouns`` says what to call the values at each place.
+    """
+    found = None
+    try:
+        for found in values:
+            place = f"{nouns[found.place]} {found.number}"
+            yield row_at(place, partial(make, place, found))
+    except InvalidValue as error:
+        yield BadRow("file", str(error))
+    else:
+        if found is None:
+            yield BadRow("file", nothing)
+
+
 def row_at(place: str, make: Callable[[], Row]) -> Row:
     """Return the row that ``make`` returns, or a BadRow with the InvalidValue that it raises."""
     try:
         return make()
     except InvalidValue as error:
         return BadRow(place, str(error))
-
-
-def document_rows(
-    document: Document, row: Callable[[Element], Row | None], missing: str
-) -> Iterator[Row]:
-    """Yield the rows of a document, and a BadRow if it is damaged or has no list of rows.
-
-    ``row`` returns None for an element that is not a row.
-    """
-    try:
-        yield from filter(None, map(row, document.elements()))
-    except InvalidValue as error:
-        yield BadRow("file", str(error))
-        return
-    if not document.lists:
-        yield BadRow("file", missing)
-
-
-class Reader(Protocol):
-    """Reads one format from the beginning of the stream."""
-
-    def __call__(self, stream: BinaryIO) -> Iterator[Row]:
-        """Yield the rows in order, holding only one of them at a time."""
 
 
 def first_text(row: Mapping[str, Any], *names: str) -> str | None:

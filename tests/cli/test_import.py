@@ -1,14 +1,8 @@
-"""`refine import`, `refine export` and `refine bench`."""
+"""`refine import` and `refine export`."""
 
 import gc
 import itertools
 import json
-import os
-import pty
-import re
-import signal
-import subprocess
-import threading
 import uuid
 from pathlib import Path
 
@@ -16,14 +10,13 @@ import pytest
 from sqlalchemy import func, select, text
 
 from bench.measuring import statements_of
-from refine.cli.transfer import EXPORTED_AT_A_TIME, pages_of
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.transfer import own
+from refine.transfer.exporting import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories, sql
 from tests.chains import verify_agent
 from tests.cli.conftest import Run
-from tests.commands import REFINE, environment, eventually, start
+from tests.commands import eventually, start
 from tests.forked import refine
 from tests.transfer.files import FIXTURES
 
@@ -64,39 +57,6 @@ class TestImport:
         ]
         assert stored() == 22
 
-    def test_counts_memories_that_are_already_here(self, run: Run, ledger: Agent) -> None:
-        run("import", "Ada", LETTA, "--format", "letta")
-
-        done = run("import", str(ledger.id), LETTA, "--format", "letta")
-
-        assert done.returncode == 0
-        assert done.stdout.splitlines() == [
-            f"0 memories imported into Ada (agent {ledger.id}): 0 core, 0 journal; 0 tokens",
-            "  already here   2",
-            "  left out       1 blank",
-            "Ada now has 508 tokens, within its budget of 5,000",
-        ]
-
-    def test_prints_splits_and_an_exceeded_budget(
-        self, run: Run, ledger: Agent, tmp_path: Path
-    ) -> None:
-        file = tmp_path / "one.json"
-        file.write_text(json.dumps([{"memory": "word " * 6_000}]))
-
-        done = run("import", "Ada", file, "--format", "mem0")
-
-        assert done.stdout.splitlines() == [
-            f"3 memories imported into Ada (agent {ledger.id}): 3 core, 0 journal; 7,500 tokens",
-            "  split          1 too long for one memory, stored as linked parts",
-            "Ada now has 7,981 tokens, over its budget of 5,000",
-        ]
-
-    def test_imports_rows_as_journal_if_asked(self, run: Run, ledger: Agent) -> None:
-        done = run("import", "Ada", MEM0, "--format", "mem0", "--as", "journal")
-
-        assert "2 memories imported into Ada" in done.stdout
-        assert ": 0 core, 2 journal; 16 tokens" in done.stdout
-
     def test_dry_run_writes_nothing(self, run: Run, ledger: Agent) -> None:
         done = run("import", "Ada", MEM0, "--format", "mem0", "--dry-run")
 
@@ -136,15 +96,6 @@ class TestImport:
         assert "    line 1: is not the manifest of an export" in done.stdout
         assert done.stderr == "refine: nothing in the file could be read as refine\n"
 
-    def test_keeps_what_each_memory_is_about(self, run: Run, ledger: Agent) -> None:
-        done = run("import", "Ada", FIXTURES / "mcp-people.jsonl", "--format", "mcp")
-
-        assert done.stdout.splitlines() == [
-            f"8 memories imported into Ada (agent {ledger.id}): 8 core, 0 journal; 79 tokens",
-            "  left out       1 relation between entities; only observations are imported",
-            "Ada now has 560 tokens, within its budget of 5,000",
-        ]
-
     def test_prints_what_is_left_out_and_that_there_are_more_pages(
         self, run: Run, ledger: Agent
     ) -> None:
@@ -157,47 +108,6 @@ class TestImport:
             "  more pages     the file is one page, with 7 of 214 rows; join the rows of all "
             "pages in one file, and import that",
         ]
-
-    @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--strict",)])
-    def test_lists_the_agents_of_a_file_and_imports_nothing(
-        self, run: Run, ledger: Agent, options: tuple[str, ...]
-    ) -> None:
-        done = run("import", "Ada", FIXTURES / "agents.af", "--format", "letta", *options)
-
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == (
-            "refine: the file holds 2 agents; choose one by name or id: Rook (agent-0, 2 blocks), "
-            "Rook-sleeptime (agent-1, 2 blocks). Add --agent NAME_OR_ID\n"
-        )
-        assert stored() == 20
-
-    def test_imports_one_of_the_agents_of_a_file(self, run: Run, ledger: Agent) -> None:
-        file = FIXTURES / "agents.af"
-
-        done = run("import", "Ada", file, "--format", "letta", "--agent", "Rook", "--strict")
-
-        assert done.stdout.splitlines() == [
-            f"2 memories imported into Ada (agent {ledger.id}): 2 core, 0 journal; 18 tokens",
-            "  left out       1 block that the agent in the file does not have",
-            "Ada now has 499 tokens, within its budget of 5,000",
-        ]
-
-    def test_lists_the_agents_of_a_file_that_lacks_the_chosen_one(
-        self, run: Run, ledger: Agent
-    ) -> None:
-        done = run("import", "Ada", LETTA, "--format", "letta", "--agent", "Rook")
-
-        assert done.returncode == 1
-        assert done.stderr == (
-            "refine: the file holds no agent with this name or id; it holds "
-            "Wren (agent-0, 3 blocks)\n"
-        )
-
-    def test_refuses_to_choose_an_agent_in_other_formats(self, run: Run, ledger: Agent) -> None:
-        done = run("import", "Ada", MEM0, "--format", "mem0", "--agent", "Rook")
-
-        assert done.returncode == 2
-        assert "--agent is only for --format letta" in done.stderr
 
     def test_prints_no_memory_content(self, run: Run, ledger: Agent) -> None:
         for file in sorted(FIXTURES.iterdir()):
@@ -215,31 +125,6 @@ class TestImport:
         assert done.returncode == 2
         said = "refine: FILE is read more than once: use a file, not a pipe"
         assert done.stderr.startswith(said)
-
-    @pytest.mark.slow
-    def test_prints_its_progress_if_interrupted(
-        self, ledger: Agent, environ: dict[str, str], tmp_path: Path
-    ) -> None:
-        file = tmp_path / "many.json"
-        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(10_000)]))
-        importing = start("import", "Ada", str(file), "--format", "mem0", environ=environ)
-        eventually(lambda: stored() > 520)
-
-        importing.send_signal(signal.SIGINT)
-        out, err = importing.communicate(timeout=60)
-
-        left = stored() - 20
-        assert (importing.returncode, out) == (1, "")
-        said = re.fullmatch(
-            r"refine: interrupted after ([\d,]+) memories, which are kept; repeat the command "
-            r"to resume\n\n?refine: interrupted\n",
-            err,
-        )
-        assert said, err
-        # a batch that is committed at this very moment is not counted yet
-        assert left - 500 <= int(said[1].replace(",", "")) <= left
-        assert left == 500 * len(factories.records(ledger))
-        assert verify_agent(ledger).problem is None
 
     @pytest.mark.slow
     def test_a_killed_import_leaves_complete_batches_and_resumes(
@@ -262,15 +147,6 @@ class TestImport:
         assert stored() == 5_020
         assert verify_agent(ledger).problem is None
 
-    @pytest.mark.slow
-    def test_shows_a_progress_bar_on_a_terminal(
-        self, ledger: Agent, environ: dict[str, str]
-    ) -> None:
-        shown, code = on_a_terminal("import", "Ada", str(MEM0), "--format", "mem0", environ=environ)
-
-        assert code == 0
-        assert "reading" in shown
-
 
 class TestExport:
     def test_prints_metadata_without_content(self, run: Run, ledger: Agent) -> None:
@@ -283,7 +159,7 @@ class TestExport:
         manifest, *rows, end = [json.loads(line) for line in done.stdout.splitlines()]
         assert done.returncode == 0
         assert "canary" not in done.stdout
-        assert (manifest["format"], manifest["contents"]) == (own.FORMAT, False)
+        assert (manifest["format"], manifest["contents"]) == (FORMAT, False)
         assert manifest["agent_id"] == ledger.id
         assert end["count"] == len(rows) == 21
         assert set(rows[0]) == {
@@ -303,11 +179,11 @@ class TestExport:
         assert ids == sorted(ids)
 
     def test_holds_a_page_of_memories_at_a_time(self, ledger: Agent) -> None:
-        factories.ledger(ledger, *[1] * 2 * EXPORTED_AT_A_TIME)
+        factories.ledger(ledger, *[1] * 2 * PAGE_MEMORIES)
         db.session.commit()
         db.session.expunge_all()
         owner = Agent.named("Ada")
-        lines = own.metadata_lines(owner, itertools.chain.from_iterable(pages_of(owner)))
+        lines = metadata_lines(owner, itertools.chain.from_iterable(pages_of(owner)))
         manifest = next(lines)
 
         first_row = statements_of(lambda: next(lines))
@@ -315,7 +191,7 @@ class TestExport:
 
         assert "id" not in json.loads(manifest)
         assert first_row <= 2
-        assert 0 < most <= 2 * EXPORTED_AT_A_TIME  # while one page follows another
+        assert 0 < most <= 2 * PAGE_MEMORIES  # while one page follows another
 
     def test_an_erased_agents_metadata_stays(self, run: Run, ledger: Agent) -> None:
         factories.erase(ledger)
@@ -325,14 +201,6 @@ class TestExport:
 
         *_, end = [json.loads(line) for line in done.stdout.splitlines()]
         assert (done.returncode, done.stderr, end["count"]) == (0, "", 20)
-
-    def test_omits_other_agents(self, run: Run, ledger: Agent) -> None:
-        other = factories.agent("a memory", name="Wren")
-
-        done = run("export", "Wren")
-
-        (row,) = (json.loads(line) for line in done.stdout.splitlines()[1:-1])
-        assert db.session.get_one(AgentMemory, row["id"]).agent_id == other.id
 
     def test_without_content_cannot_be_imported(
         self, run: Run, ledger: Agent, tmp_path: Path
@@ -350,41 +218,6 @@ class TestExport:
 def _held() -> int:
     """How many memories this process holds."""
     return sum(isinstance(each, AgentMemory) for each in gc.get_objects())
-
-
-def test_bench_import_uses_its_own_database(environ: dict[str, str], ledger: Agent) -> None:
-    done = refine("bench", "import", "--rows", "20", "--rows", "10", environ=environ)
-
-    heads, ten, twenty, last = done.stdout.splitlines()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert " ".join(heads.split()) == "memories file per second floor times slower peak memory"
-    assert [line.split()[0] for line in (ten, twenty)] == ["10", "20"]
-    assert last.startswith("peak memory is that of the entire process; before the first import ")
-    assert stored() == 20
-
-
-def on_a_terminal(*arguments: str, environ: dict[str, str]) -> tuple[str, int]:
-    """Run a command on a terminal; return all that it showed there, and its exit code."""
-    ours, theirs = pty.openpty()
-    shown: list[bytes] = []
-
-    def look() -> None:
-        while True:
-            try:
-                shown.append(os.read(ours, 65_536))
-            except OSError:  # the other side is closed
-                return
-
-    watching = threading.Thread(target=look)
-    watching.start()
-    variables = environment({**environ, "TERM": "xterm"})
-    code = subprocess.call(
-        [REFINE, *arguments], env=variables, cwd="/", stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    watching.join()
-    os.close(ours)
-    return b"".join(shown).decode(), code
 
 
 class TestExportUnderAGrant:
@@ -407,18 +240,6 @@ class TestExportUnderAGrant:
         record = factories.records(ledger)[-1]
         assert (record.action, record.user_id) == ("memory_access_viewed", grant.user_id)
         assert (record.data["what"], record.data["ids"]) == ("export", [row["id"] for row in rows])
-
-    def test_can_be_imported_into_another_agent(
-        self, run: Run, grant: AccessGrant, tmp_path: Path
-    ) -> None:
-        file = tmp_path / "export.jsonl"
-        file.write_text(run("export", "Ada", "--grant", grant.id).stdout)
-        factories.agent(name="Wren")
-
-        done = run("import", "Wren", file, "--format", "refine")
-
-        assert done.returncode == 0
-        assert "21 memories imported into Wren" in done.stdout
 
     def test_changes_nothing_if_it_is_imported_back(
         self, run: Run, ledger: Agent, grant: AccessGrant, tmp_path: Path

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from refine.transfer.exporting import FORMAT, file_lines
 from refine.transfer.formats import rows_of
-from refine.transfer.own import FORMAT, file_lines
 from refine.transfer.rows import BadRow, Incoming, Row
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -23,9 +23,8 @@ def test_every_kind_that_a_reader_leaves_out_has_words() -> None:
     kinds = set()
     for file in FIXTURES.iterdir():
         format_ = {".af": "letta", ".jsonl": "mcp"}.get(file.suffix, "mem0")
-        if file.name != "agents.af":
-            format_ = "letta" if file.name == "passages.json" else format_
-            kinds |= {row.kind for row in read(file.read_bytes(), format_) if type(row) is LeftOut}
+        format_ = "letta" if file.name == "passages.json" else format_
+        kinds |= {row.kind for row in read(file.read_bytes(), format_) if type(row) is LeftOut}
 
     assert kinds == set(LEFT_OUT)
 
@@ -45,22 +44,9 @@ def test_left_out_rows_are_counted_by_kind() -> None:
     ]
 
 
-def test_a_single_row_is_counted_in_the_singular() -> None:
-    assert words_of(LeftOut("relation"), LeftOut("other block")) == [
-        "left out: 1 block that the agent in the file does not have",
-        "left out: 1 relation between entities; only observations are imported",
-    ]
-
-
 def test_further_pages_are_told_with_or_without_a_total() -> None:
     for page, held in (
         (OnePage(100, 2_140), "the file is one page, with 100 of 2,140 rows"),
         (OnePage(1_000, None), "the file is one page, with 1,000 rows"),
     ):
         assert words_of(page) == [f"more pages: {held}; {MORE}"]
-
-
-def test_texts_that_differ_are_counted_apart() -> None:
-    report = Report(already_present=5, conflicting=1)
-
-    assert words(report) == ["already here: 5, 1 of them with a different text, not stored"]

@@ -61,26 +61,12 @@ class TestMcp:
 
         assert contents(owner)[2:] == ["Ada: Speaks Welsh"]
 
-    def test_the_same_sentence_about_the_same_person_is_already_here(self, owner: Agent) -> None:
-        factories.memory(owner, "Ada (person): Speaks Welsh")
-        db.session.commit()
-
-        report = bring(owner, entity("Speaks Welsh", entityType="person"), "mcp")
-
-        assert (report.added.total(), report.already_present) == (0, 1)
-
     def test_names_and_types_are_written_on_one_line(self) -> None:
         line = entity("x", name=" Ada\n\tByrne ", entity_type=" a\nfriend ")
 
         (row,) = memories(read(line, "mcp"))
 
         assert row.prefix == "Ada Byrne (a friend): "
-
-    def test_a_type_that_is_blank_or_no_text_is_left_out(self) -> None:
-        for type_ in ("", "  ", 7, None):
-            (row,) = memories(read(entity("x", entityType=type_), "mcp"))
-
-            assert row.prefix == "Ada: ", type_
 
     def test_each_part_of_a_long_observation_begins_with_the_name(self, owner: Agent) -> None:
         report = bring(owner, entity("word " * 4_000, entityType="person"), "mcp")
@@ -90,11 +76,6 @@ class TestMcp:
         assert all(part.startswith("Ada (person): word") for part in parts)
         assert max(map(len, parts)) <= MAX_CONTENT_CHARACTERS
         assert sum(part.count("word") for part in parts) == 4_000
-
-    def test_a_text_that_the_name_makes_too_long_is_split(self, owner: Agent) -> None:
-        bring(owner, entity("x" * MAX_CONTENT_CHARACTERS), "mcp")
-
-        assert [len(part) for part in contents(owner)] == [MAX_CONTENT_CHARACTERS, 10]
 
     def test_a_name_that_is_too_long_makes_a_bad_row(self) -> None:
         rows = read(entity("x", name="A" * MAX_PREFIX_CHARACTERS), "mcp")
@@ -119,21 +100,6 @@ class TestLetta:
         bring(owner, json.dumps({"blocks": blocks}), "letta")
 
         assert contents(owner) == ["[human] Repairs organs.", "[persona] Repairs organs."]
-
-    def test_each_part_of_a_long_block_begins_with_the_label(self, owner: Agent) -> None:
-        block = {"label": "human", "value": "word " * 4_000}
-
-        bring(owner, json.dumps({"core_memory": [block]}), "letta")
-
-        assert len(contents(owner)) == 3
-        assert all(part.startswith("[human] word") for part in contents(owner))
-
-    def test_a_block_without_a_label_is_imported_as_it_is(self, owner: Agent) -> None:
-        blocks = [{"value": "Repairs organs."}, {"label": " ", "value": "Plays the cello."}]
-
-        bring(owner, json.dumps({"blocks": blocks}), "letta")
-
-        assert contents(owner) == ["Repairs organs.", "Plays the cello."]
 
 
 class TestMem0:
