@@ -11,6 +11,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── Ambiguous                several things have this name: use an id
 ├── InvalidValue             a value breaks a rule: correct it
 ├── Refused                  not possible in the current state: nothing was changed
+│   └── ChangedMeanwhile     another transaction changed it first: look again, then try again
 ├── TooMany                  too many attempts: wait, then try again
 ├── RowAltered               a stored row was changed outside the application: look into it
 ├── SealingError             content cannot be sealed or opened: look at the keys
@@ -72,6 +73,13 @@ class InvalidValue(RefineError, ValueError):
 
 class Refused(RefineError):
     """The request is not possible in the current state; nothing was changed."""
+
+
+class ChangedMeanwhile(Refused):
+    """Another transaction changed a row after this one had loaded it."""
+
+    def __init__(self) -> None:
+        super().__init__("it was changed at the same moment; look again, then try again")
 
 
 class TooMany(RefineError):

@@ -9,6 +9,7 @@ from flask import Response, request
 from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
+from flask_sqlalchemy.session import Session
 from flask_wtf import CSRFProtect
 from sqlalchemy import (
     BindParameter,
@@ -24,9 +25,10 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
+from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.types import TypeDecorator
 
-from refine.errors import ClocksDiffer, InvalidValue
+from refine.errors import ChangedMeanwhile, ClocksDiffer, InvalidValue
 from refine.extensions.connections import CONNECT_ARGS
 
 # By so much the clocks of servers may differ.
@@ -110,8 +112,19 @@ def columns_json(values: Any) -> str:
         return canonical_json(values)
 
 
+class _Session(Session):
+    """A session whose flush says in our words that somebody else changed a row first."""
+
+    def flush(self, objects: Any = None) -> None:
+        try:
+            super().flush(objects)
+        except StaleDataError:
+            raise ChangedMeanwhile from None
+
+
 db = SQLAlchemy(
     model_class=Base,
+    session_options={"class_": _Session},
     engine_options={
         "hide_parameters": True,
         # the same few connections, which have prepared what is asked often

@@ -1,15 +1,14 @@
-"""Security-relevant rows: each carries a keyed digest.
+"""Rows that decide something: each carries a keyed digest over its columns.
 
 Someone who can write to the database but has no keys cannot forge or change such a row: the digest
-would not match, and the row would be rejected. Audit records keep the digests of the rows that they
-are about, before and after, so that ``refine audit verify`` detects an older version of a row that
-was put back, even if the application has changed it since.
+would not match, and the row would be rejected. Which columns a digest covers follows from the
+mapping, so a new column is covered without being listed anywhere.
+
+Audit records keep the digests of the rows that they are about, before and after, so that
+``refine audit verify`` detects an older version of a row that was put back.
 """
 
-import uuid
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from hashlib import sha256
@@ -17,43 +16,50 @@ from hmac import compare_digest
 from typing import Any, ClassVar, cast
 
 import structlog
-from sqlalchemy import Connection, Numeric, Row, Select, Text, event, inspect, select
-from sqlalchemy.orm import (
-    InstanceState,
-    Mapped,
-    Mapper,
-    Session,
-    mapped_column,
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    Connection,
+    LargeBinary,
+    Numeric,
+    Row,
+    Select,
+    Text,
+    Uuid,
+    event,
+    inspect,
+    select,
 )
+from sqlalchemy.dialects.postgresql import JSON
+from sqlalchemy.orm import InstanceState, Mapped, Mapper, mapped_column
+from sqlalchemy.orm.base import NO_VALUE
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import columns_json, db
+from refine.extensions import UtcDateTime, canonical_json, columns_json, db
 from refine.models.columns import row_id
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import ChainOwner, note_change
 from refine.rules.secrets import hash_of
+from refine.sealing import DataKey
 
 _log = structlog.get_logger(__name__)
 
 _CONTEXT = "row"
-_IS_GENUINE = "refine.attested.is_genuine"
-_IS_LOCKED = "refine.attested.is_locked"
-_RELOADING = "refine.attested.reloading"
-_RELIED_ON = "refine.attested.relied_on"
-# What JSON holds as it is.
-_JSON = (str, int, bool, type(None))
+DIGEST = "row_digest"
 
 
 class Attested:
-    """A row with a keyed digest over the columns ``digest_columns``.
+    """A row with a keyed digest over all of its columns but the ``unsigned`` ones.
 
-    Every flush sets the digest, and refuses to change a row that did not match its own before.
+    Every flush signs new and changed rows. It refuses to sign a row that did not match its digest
+    before, and (because the digest is the mapper's version) one that another transaction has
+    changed since it was loaded: ChangedMeanwhile.
     """
 
-    # The attributes that the digest covers, the primary key among them.
-    digest_columns: ClassVar[tuple[str, ...]]
-    # The statuses in which it changes too often for records to keep its digest.
+    # The attributes that the digest leaves out, with the reason; those of base classes count, too.
+    unsigned: ClassVar[Mapping[str, str]] = {}
+    # The statuses in which the row changes too often to record each digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()
     id: Any
     status: Any
@@ -62,63 +68,45 @@ class Attested:
 
     row_digest: Mapped[str | None] = mapped_column(Text)
 
+    __mapper_args__: Any = {"version_id_col": row_digest, "version_id_generator": False}
+
     @property
     def chain_owner(self) -> ChainOwner | None:
         """The owner of the chain that records changes of the row; None if they are not recorded."""
         return None
 
     @property
-    def _checked(self) -> tuple[str, ...]:
-        return (*self.digest_columns, "row_digest")
-
-    @property
-    def _is_loaded(self) -> bool:
-        return bool(inspect(self).unloaded.isdisjoint(self._checked))
-
-    @property
     def row_name(self) -> str:
         """The row as messages and records name it, such as ``User 7``."""
         return f"{type(self).__name__} {self.id}"
 
+    def signing_key(self) -> DataKey:
+        """Return the key of the digest."""
+        return WrappedKey.platform_key()
+
     @property
     def is_genuine(self) -> bool:
-        """Whether the row is as the application left it.
+        """Whether the row, as it was loaded, is as the application left it.
 
-        A row with changes that are not flushed yet is checked by the flush.
+        True for a new row. Changes that are not flushed yet do not count.
         """
         state = inspect(self)
-        if state.modified and not state.committed_state.keys().isdisjoint(self.digest_columns):
+        if state.key is None:
             return True
-        if _IS_GENUINE not in state.info:
-            if not self._matches() and state.persistent and not state.info.get(_RELOADING):
-                # its parts may have been loaded before and after a change: all at one moment
-                state.info[_RELOADING] = True
-                try:
-                    with db.session.no_autoflush, suppress(RowAltered):
-                        db.session.refresh(self, self._checked)
-                finally:  # the database may have gone away: who tries again loads it again
-                    del state.info[_RELOADING]
-            state.info[_IS_GENUINE] = self._matches()
-        return bool(state.info[_IS_GENUINE])
+        if state.persistent and _unloaded(state):
+            with db.session.no_autoflush:  # all of it, as its parts must be of one moment
+                db.session.refresh(self, _checked(type(self)) - state.committed_state.keys())
+        return _is_itself(state) and self._matches(_as_loaded(state, db.session.connection))
 
-    def _matches(self) -> bool:
-        key = inspect(self).key
-        is_itself = key is None or key[1] == (self.id,)  # a reload may have found another row
-        return is_itself and self._is_loaded and _are_equal(self.row_digest, self.digest_of_row())
+    def _matches(self, values: Mapping[str, Any]) -> bool:
+        return _are_equal(values[DIGEST], digest_of(type(self), values, self.signing_key()))
 
     def require_genuine(self, **values: object) -> None:
         """Raise RowAltered if the row was changed outside the application, or lacks these values.
 
         ``values`` are those by which SQL found the row: an operator that its owner put in the way
         of PostgreSQL's own can find any other.
-
-        From then on every load of the row is checked for changes, until this database session
-        rolls back. (A row whose deferred columns are not loaded yet is checked as soon as it is
-        asked for again.)
         """
-        state = inspect(self)
-        if state.session is not None and state.key is not None:
-            state.session.info.setdefault(_RELIED_ON, set()).add(state.key)
         if not self.is_genuine or not all(
             compare_digest(str(getattr(self, name)).encode(), str(value).encode())
             for name, value in values.items()
@@ -133,7 +121,7 @@ class Attested:
     def log_if_altered(self) -> bool:
         """Log the row's name if it was changed outside the application; tell whether it was.
 
-        For what ends many rows: one that was altered opens nothing, and keeps no other from ending.
+        For ending many rows at once: an altered row grants nothing and must not block the rest.
         """
         if is_altered := not self.is_genuine:
             _log.warning("a row was altered", row=self.row_name)
@@ -144,44 +132,10 @@ class Attested:
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True})
 
-    def note_lock(self) -> None:
-        """Note that the row is locked as it was just loaded, until the transaction ends.
-
-        A change of it then need not read it again. Not inside a savepoint, which may let go of the
-        lock before.
-        """
-        state = inspect(self)
-        if state.session is not None and not state.session.in_nested_transaction():
-            state.info[_IS_LOCKED] = True
-
     def digest_of_row(self) -> str:
-        """Return the digest that the row must carry."""
-        return _digest(type(self), {name: getattr(self, name) for name in self.digest_columns})
-
-
-def attested_columns(kind: type[Attested]) -> dict[str, Any]:
-    """Return the columns that tell whether a row is genuine, by attribute."""
-    columns = kind.__mapper__.columns
-    return {name: columns[name] for name in (*kind.digest_columns, "row_digest")}
-
-
-def require_genuine_values(kind: type[Attested], values: Mapping[str, Any]) -> None:
-    """Raise RowAltered unless ``values`` of ``attested_columns`` are as the application left them.
-
-    For who reads a row without making an entity of it.
-    """
-    if not _are_equal(values["row_digest"], _digest(kind, values)):
-        raise RowAltered(f"{kind.__name__} {values['id']}")
-
-
-def _are_equal(kept: str | None, expected: str) -> bool:
-    """Compare digests in a time that does not tell how much of a forged one is right."""
-    return kept is not None and compare_digest(kept.encode(), expected.encode())
-
-
-def signed(kind: type[Attested], values: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
-    """Return the changed values of a genuine row with its new digest, by attribute."""
-    return {**changed, "row_digest": _digest(kind, {**values, **changed})}
+        """Return the digest that the row must carry with its present values."""
+        values = {name: getattr(self, name) for name in signed_columns(type(self))}
+        return digest_of(type(self), values, self.signing_key())
 
 
 def keyed_hash(secret: str, context: str) -> str:
@@ -189,134 +143,194 @@ def keyed_hash(secret: str, context: str) -> str:
     return WrappedKey.platform_key().mac(hash_of(secret), context)
 
 
-def plain_rows(kind: type[Attested], *columns: Any) -> Select[Any]:
-    """Return the query of rows as they are stored, without objects, and of further columns."""
-    attested = attested_columns(kind).items()
-    return select(*(column.label(name) for name, column in attested), *columns)
+def attested_columns(kind: type[Attested]) -> dict[str, Any]:
+    """Return the columns that tell whether a row is genuine, by attribute."""
+    return {name: kind.__mapper__.columns[name] for name in (*signed_columns(kind), DIGEST)}
 
 
-def plain_digest(kind: type[Attested], row: Row[Any]) -> str:
-    """Return the digest that a row must carry, read by column as ``plain_rows`` does."""
-    return _digest(kind, row._asdict())
+def require_genuine_values(kind: type[Attested], values: Mapping[str, Any]) -> None:
+    """Raise RowAltered unless ``values`` of ``attested_columns`` match their digest."""
+    if not _are_equal(values[DIGEST], digest_of(kind, values, WrappedKey.platform_key())):
+        raise RowAltered(f"{kind.__name__} {values['id']}")
+
+
+def signed(kind: type[Attested], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new digest of changed values of a genuine row."""
+    return {DIGEST: digest_of(kind, values, WrappedKey.platform_key())}
 
 
 # -- the text of a row ---------------------------------------------------------------------------
 
 
-def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
-    columns = {
-        name: value if type(value) in _JSON and scale is None else _as_stored(value, scale)
-        for name, scale in _covered(cast(Any, kind))
-        for value in (values[name],)
-    }
-    text = columns_json([kind.__tablename__, columns])
-    return WrappedKey.platform_key().mac(text, _CONTEXT)
+def signed_columns(kind: type[Any]) -> Mapping[str, Column[Any]]:
+    """Return the columns of a mapped class that its digest or hash covers, by attribute.
+
+    All of its table, except those that the database computes, the digest itself, and the
+    ``unsigned`` ones.
+    """
+    return _signed_columns(cast(Any, kind))
 
 
 @cache
-def _covered(kind: Any) -> list[tuple[str, int | None]]:
-    """Each attribute that the digest covers, and its decimals."""
-    types = {name: _column(kind, name).type for name in kind.digest_columns}
-    return [
-        (name, type_.scale if isinstance(type_, Numeric) else None) for name, type_ in types.items()
-    ]
+def _signed_columns(kind: Any) -> Mapping[str, Column[Any]]:
+    left_out = {name for base in kind.__mro__ for name in vars(base).get("unsigned", ())}
+    columns = {each.key: each.columns[0] for each in inspect(kind).column_attrs}
+    return {
+        name: column
+        for name, column in columns.items()
+        if isinstance(column, Column) and column.computed is None
+        if name not in left_out and name != DIGEST
+    }
 
 
-def _as_stored(value: Any, scale: int | None) -> Any:
-    """Return a column's value as it comes back from the database, as JSON."""
-    if value is not None and scale is not None:
-        # PostgreSQL rounds halves away from zero
-        exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-        return format(exact, "f")
-    match value:
-        case datetime():
-            return clock.iso(value)
-        case uuid.UUID():
-            return str(value)
-        case bytes():
-            return sha256(value).hexdigest()
-    return value
+def row_text(kind: type[Any], values: Mapping[str, Any]) -> str:
+    """Return the text of a row that is signed: table, and the signed columns by attribute."""
+    shown = {
+        name: values[name] if as_json is None or values[name] is None else as_json(values[name])
+        for name, as_json in _signed_as(cast(Any, kind))
+    }
+    return columns_json([kind.__tablename__, shown])
 
 
-def _column(kind: type[Attested], name: str) -> Any:
-    return inspect(kind).attrs[name].columns[0]
+def digest_of(kind: type[Attested], values: Mapping[str, Any], key: DataKey) -> str:
+    """Return the digest that a row with these values, by attribute, must carry."""
+    return key.mac(row_text(kind, values), _CONTEXT)
+
+
+def plain_rows(kind: type[Attested], *columns: Any) -> Select[Any]:
+    """Return a query of the signed columns and the digest, without objects, and further columns."""
+    attributes = kind.__mapper__.columns
+    checked = [*signed_columns(kind), DIGEST]
+    return select(*(attributes[name].label(name) for name in checked), *columns)
+
+
+def plain_digest(kind: type[Attested], row: Row[Any], key: DataKey | None = None) -> str:
+    """Return the digest that a row of ``plain_rows`` must carry; ``key``: not the platform's."""
+    return digest_of(kind, row._asdict(), key or WrappedKey.platform_key())
+
+
+@cache
+def _signed_as(kind: Any) -> list[tuple[str, Callable[[Any], Any] | None]]:
+    """Return each signed attribute, and how its value becomes JSON; None: it is JSON already."""
+    return [(name, _as_json(column)) for name, column in _signed_columns(kind).items()]
+
+
+def _as_json(column: Column[Any]) -> Callable[[Any], Any] | None:
+    """Return what makes JSON of a value, as it comes back from the database."""
+    match column.type:
+        case UtcDateTime():
+            return clock.iso
+        case Uuid():
+            return str
+        case LargeBinary():
+            return lambda value: sha256(value).hexdigest()
+        case Numeric(scale=int(scale)):
+            return lambda value: _rounded(value, scale)
+        case ARRAY():
+            return list
+        case JSON() if type(column.type) is JSON:  # stored as its text, which is what is signed
+            return lambda value: value if isinstance(value, str) else canonical_json(value)
+    return None
+
+
+def _rounded(value: Any, scale: int) -> str:
+    # PostgreSQL rounds halves away from zero
+    exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    return format(exact, "f")
+
+
+def _are_equal(kept: str | None, expected: str) -> bool:
+    """Compare in constant time."""
+    return kept is not None and compare_digest(kept.encode(), expected.encode())
 
 
 # -- what every flush does -----------------------------------------------------------------------
 
 
 @event.listens_for(Attested, "before_insert", propagate=True)
-def _digest_new_row(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
-    """The digest covers the id and the defaults, so they must be known before the INSERT."""
-    for name in row.digest_columns:
-        default = _column(type(row), name).default
-        if getattr(row, name) is None and default is not None:
-            setattr(row, name, default.arg(None) if default.is_callable else default.arg)
-    row_id(row, connection)
-    row.row_digest = row.digest_of_row()
-    note_change(row, is_update=False)
-
-
 @event.listens_for(Attested, "before_update", propagate=True)
-def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
-    state = inspect(row)
-    changed = [name for name in row.digest_columns if state.attrs[name].history.has_changes()]
-    if not changed:
-        return
-    stored = _committed(row) or _stored(connection, row)
-    before = stored.pop("row_digest")
-    if not _are_equal(before, _digest(type(row), stored)):
-        raise RowAltered(row.row_name)
-    row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
-    note_change(row, is_update=True, before=before)
+def _sign(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
+    """Sign a new row, or a changed one that was genuine before, and note it for the next record."""
+    kind, state, before = type(row), inspect(row), None
+    known: Mapping[str, Any] = {}
+    changed: Collection[str] = signed_columns(kind)
+    if state.key is None:
+        _complete(row, connection)
+    else:
+        changed = [name for name in changed if state.attrs[name].history.has_changes()]
+        if not changed:
+            return
+        changed = [*changed, *_touch(row, changed)]
+        known = _as_loaded(state, lambda: connection)
+        if not row._matches(known):
+            raise RowAltered(row.row_name)
+        before = known[DIGEST]
+    values = {**known, **{name: getattr(row, name) for name in changed}}
+    row.row_digest = digest_of(kind, values, row.signing_key())
+    note_change(row, is_update=before is not None, before=before)
 
 
 @event.listens_for(Attested, "before_delete", propagate=True)
-def _note_deleted_row(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
+def _note_deleted(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
     note_change(row, is_update=False, before=row.row_digest)
 
 
-def _committed(row: Attested) -> dict[str, Any] | None:
-    """Return a locked row as it was loaded or last flushed; None unless all of it is known."""
-    state = inspect(row)
-    if _IS_LOCKED not in state.info or not row._is_loaded:
-        return None
-    known = {}
-    for name in row._checked:
-        history = state.attrs[name].history
-        stored = history.deleted or history.unchanged
-        if not stored:
-            return None
-        known[name] = stored[0]
-    return known
+def _complete(row: Attested, connection: Connection) -> None:
+    """Give a new row its id and the defaults that the digest covers."""
+    for name, column in signed_columns(type(row)).items():
+        if getattr(row, name) is None and column.default is not None:
+            setattr(row, name, _value_of(column.default))
+    if "id" in signed_columns(type(row)):
+        row_id(row, connection)
 
 
-def _stored(connection: Connection, row: Attested) -> dict[str, Any]:
-    """Lock the row and return it as it is stored: another transaction may have changed it."""
-    kind = type(row)
-    mine = plain_rows(kind).where(_column(kind, "id") == row.id)
-    found = connection.execute(mine.with_for_update(key_share=True))
-    return dict(found.one()._mapping)
+def _touch(row: Attested, changed: Collection[str]) -> list[str]:
+    """Set what every update of the row sets, such as the time of the last change."""
+    touched = [
+        (name, column.onupdate)
+        for name, column in signed_columns(type(row)).items()
+        if column.onupdate is not None and name not in changed
+    ]
+    for name, onupdate in touched:
+        setattr(row, name, _value_of(onupdate))
+    return [name for name, _ in touched]
 
 
-@event.listens_for(Attested, "load", propagate=True, raw=True)
-@event.listens_for(Attested, "refresh", propagate=True, raw=True)
-def _check_loaded(state: InstanceState[Any], _context: Any, _attributes: Any = None) -> None:
-    state.info.pop(_IS_GENUINE, None)
-    relied_on = state.session.info.get(_RELIED_ON, ()) if state.session is not None else ()
-    row = state.obj()
-    if state.key in relied_on and row is not None and row._is_loaded:
-        row.require_genuine()
+def _value_of(default: Any) -> Any:
+    return default.arg(None) if default.is_callable else default.arg
 
 
-@event.listens_for(Attested, "expire", propagate=True, raw=True)
-def _check_expired(state: InstanceState[Any], attributes: Any) -> None:
-    state.info.pop(_IS_GENUINE, None)
-    if attributes is None:  # all of them: the transaction has ended
-        state.info.pop(_IS_LOCKED, None)
+@cache
+def _checked_of(kind: Any) -> frozenset[str]:
+    return frozenset((*_signed_columns(kind), DIGEST))
 
 
-@event.listens_for(Session, "after_rollback")
-def _rely_on_nothing(session: Session) -> None:
-    if not session.in_nested_transaction():
-        session.info.pop(_RELIED_ON, None)
+def _checked(kind: type[Attested]) -> frozenset[str]:
+    return _checked_of(cast(Any, kind))
+
+
+def _unloaded(state: InstanceState[Any]) -> frozenset[str]:
+    return _checked(state.class_) - state.dict.keys() - state.committed_state.keys()
+
+
+def _is_itself(state: InstanceState[Any]) -> bool:
+    """Tell whether a reload found this row, and no other."""
+    identity = tuple(state.mapper.primary_key_from_instance(state.obj()))
+    return state.key is not None and tuple(state.key[1]) == identity
+
+
+def _as_loaded(
+    state: InstanceState[Any], connection: Callable[[], Connection]
+) -> Mapping[str, Any]:
+    """Return the signed columns and the digest as they were loaded or last flushed.
+
+    As they are stored, where one of them is unknown: not loaded, or changed in place.
+    """
+    loaded = {**state.dict, **state.committed_state}
+    kind, key = state.class_, state.key
+    if key is None or all(loaded.get(name, NO_VALUE) is not NO_VALUE for name in _checked(kind)):
+        return loaded
+    is_it = [
+        column == value for column, value in zip(state.mapper.primary_key, key[1], strict=True)
+    ]
+    return connection().execute(plain_rows(kind).where(*is_it)).one()._asdict()

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, inspect
-from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.orm import Session
 
 from refine.extensions import db
 from refine.models.columns import DigestChange
 
 _CHANGED = "refine.unrecorded.changed"
-_BEFORE_SAVEPOINT = "refine.unrecorded.before_savepoint"
 
 
 class ChainOwner(NamedTuple):
@@ -45,6 +43,8 @@ class _Change(NamedTuple):
 
 def note_change(row: AttestedRow, *, is_update: bool, before: str | None = None) -> None:
     """Note for the next record that the row, whose digest was ``before``, was added or changed."""
+    if row.chain_owner is None:
+        return
     if row.statuses_without_records and row.status in row.statuses_without_records:
         return
     changed = _changed(db.session())
@@ -55,16 +55,19 @@ def note_change(row: AttestedRow, *, is_update: bool, before: str | None = None)
 def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
     """Return how this owner's rows changed since its last record, by row name.
 
-    Marks them as recorded, so call it only while writing a record, after a flush.
+    Marks them as recorded, so call it only while writing a record, after a flush, and not inside a
+    savepoint.
     """
     changed = _changed(db.session())
     mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
     changes = {name: changed.pop(name) for name in mine}
-    return {
+    digests = {
         name: (change.before, None if inspect(change.row).deleted else change.row.row_digest)
         for name, change in changes.items()
         if inspect(change.row).persistent or inspect(change.row).deleted
     }
+    # a savepoint that was rolled back took its changes back
+    return {name: (before, after) for name, (before, after) in digests.items() if before != after}
 
 
 def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
@@ -79,23 +82,6 @@ def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
 def _changed(session: Session) -> dict[str, _Change]:
     changed: dict[str, _Change] = session.info.setdefault(_CHANGED, {})
     return changed
-
-
-# -- what every transaction does -----------------------------------------------------------------
-
-
-@event.listens_for(Session, "after_transaction_create")
-def _keep_changes(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.nested:
-        kept = session.info.setdefault(_BEFORE_SAVEPOINT, WeakKeyDictionary())
-        kept[transaction] = dict(_changed(session))
-
-
-@event.listens_for(Session, "after_soft_rollback")
-def _restore_changes(session: Session, previous: SessionTransaction) -> None:
-    """What was changed since a savepoint is as it was before it."""
-    if previous.nested:
-        session.info[_CHANGED] = session.info[_BEFORE_SAVEPOINT][previous]
 
 
 @event.listens_for(Session, "after_commit")

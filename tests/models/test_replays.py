@@ -70,19 +70,6 @@ def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> No
     assert problems() == []
 
 
-def test_a_change_before_a_savepoint_is_recorded_after_it(agent: Agent) -> None:
-    agent.record("agent_created", subject=("Agent", agent.id))
-    agent.paused = True
-    db.session.flush()
-    savepoint = db.session.begin_nested()
-    agent.record("a record that is taken back")
-    savepoint.rollback()
-    db.session.commit()
-
-    assert [record.action for record in factories.records(agent)][-1] == "row_updated"
-    assert problems() == []
-
-
 @pytest.fixture
 def ended(agent: Agent) -> RefinementSession:
     """A session that has ended, whose row is again as it was while it ran."""

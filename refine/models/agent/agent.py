@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import CheckConstraint, Connection, Index, event, func, or_, select, text
 from sqlalchemy.orm import Mapped, Mapper
@@ -11,6 +11,7 @@ from refine.errors import Ambiguous, NotFound
 from refine.extensions import Base, db
 from refine.models.agent.configuring import Configurable
 from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET
+from refine.models.attested import Attested
 from refine.models.audit import ChainHead
 from refine.models.columns import Created, Updated, row_id
 from refine.models.keys import WrappedKey
@@ -50,28 +51,15 @@ class Agent(Configurable, Base):
     )
 
     # the figures are read when they are needed: triggers count what is added with the agent
-    __mapper_args__ = {"eager_defaults": False}
+    __mapper_args__ = {**Attested.__mapper_args__, "eager_defaults": False}
 
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
-    digest_columns = (
-        "id",
-        "account_id",
-        "data_key_id",
-        "name",
-        "model_id",
-        "sealed_system_prompt",
-        "sealed_reflection_prompt",
-        "sealed_memory_reflection_prompt",
-        "sealed_refinement_prompt",
-        "refinement_threshold",
-        "core_token_budget",
-        "active",
-        "paused",
-        "reflects_daily",
-        "identity_changed_at",
-    )
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "last_refinement_at": "says when a session is due, not what it may do",
+        "updated_at": "set by every update, also of unsigned columns",
+    }
 
     def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
         # id and key come first: they are needed to seal the prompts among the fields

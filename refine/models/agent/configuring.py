@@ -114,9 +114,6 @@ class Configurable(AgentSettings):
         The agents are as ``lock_due`` returns them. Takes a few statements for all.
         """
         require_allowed(fields, MANY_FIELDS)
-        agents = list(agents)
-        for agent in agents:
-            agent.note_lock()
         changes_of = {agent: set_fields(agent, fields) for agent in agents}
         changed = [agent for agent, changes in changes_of.items() if changes]
         events_of = [

@@ -6,7 +6,9 @@ decide what a session may remove: that is measured on the memories themselves.
 """
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
+from typing import ClassVar
 
 from sqlalchemy import BigInteger, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -18,6 +20,15 @@ class Figures:
     """The columns, which only triggers write."""
 
     id: Mapped[BigId]
+
+    unsigned: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        (
+            *("core_tokens", "core_count", "ledger_version", "last_session_id", "last_session_at"),
+            *("last_session_status", "last_session_error_kind"),
+            *("last_session_undone_at", "last_session_seen_at"),
+        ),
+        "written by triggers",
+    )
 
     # the token mass, and how many kept core memories have it
     core_tokens: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))

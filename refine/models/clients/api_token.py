@@ -2,8 +2,9 @@
 
 import secrets
 import zlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from sqlalchemy import CheckConstraint, ForeignKey, Text, select, update
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -52,19 +53,9 @@ class ApiToken(Attested, Base):
     agent: Mapped[Agent | None] = relationship()
     minted_by: Mapped["ApiToken | None"] = relationship(remote_side="ApiToken.id")
 
-    digest_columns = (
-        "id",
-        "kind",
-        "account_id",
-        "agent_id",
-        "token_hash",
-        "hint",
-        "created_at",
-        "minted_by_id",
-        "expires_at",
-        "first_used_at",
-        "revoked_at",
-    )
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "last_used_at": "noted at each use, without a lock",
+    }
 
     @property
     def chain_owner(self) -> ChainOwner:

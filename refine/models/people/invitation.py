@@ -33,16 +33,6 @@ class Invitation(Attested, Base):
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True, foreign_keys=[user_id])
     issued_by: Mapped[User | None] = relationship(foreign_keys=[issued_by_id])
 
-    digest_columns = (
-        "id",
-        "user_id",
-        "secret_hash",
-        "created_at",
-        "expires_at",
-        "used_at",
-        "issued_by_id",
-    )
-
     @property
     def chain_owner(self) -> ChainOwner:
         """The user's account."""

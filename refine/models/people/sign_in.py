@@ -1,6 +1,8 @@
 """Signed-in browsers, kept in the database so that they can be ended."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from flask_login import UserMixin
 from sqlalchemy import ForeignKey, Text, select
@@ -44,7 +46,9 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
 
-    digest_columns = ("id", "user_id", "secret_hash", "created_at", "confirmed_at", "ended_at")
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "last_seen_at": "noted at each use, without a lock",
+    }
 
     @property
     def chain_owner(self) -> ChainOwner | None:

@@ -1,7 +1,8 @@
 """Users: the people of an account who use the dashboard."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
@@ -81,18 +82,9 @@ class User(Attested, Base):
     # from where they use the dashboard: records of their actions say so
     client: Client = NO_CLIENT
 
-    digest_columns = (
-        "id",
-        "account_id",
-        "email",
-        "password_hash",
-        "password_linked_at",
-        "role",
-        "site_admin",
-        "active",
-        "created_at",
-        "time_zone",
-    )
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "updated_at": "set by every update, also of unsigned columns",
+    }
 
     @property
     def chain_owner(self) -> ChainOwner:

@@ -7,6 +7,7 @@ its run can no longer change anything.
 
 import uuid
 from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -102,6 +103,10 @@ class Run:
     # The statuses of a run that waits for a worker, and of one that a worker holds.
     waiting_status: ClassVar[str] = "queued"
     running_status: ClassVar[str] = "running"
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "heartbeat_at": "written by heartbeats",
+        "dispatched_at": "written for many runs at once",
+    }
 
     id: Mapped[Uuid]
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
@@ -263,8 +268,6 @@ class Run:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
         set_committed_value(held, "agent", agent)  # otherwise it would be read again
         _require_genuine(held)
-        if isinstance(held, Attested):
-            held.note_lock()
         return held
 
     def count_call(self, usage: CallUsage) -> None:

@@ -5,9 +5,9 @@ the database's, so a wrong process clock cannot extend access.
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -137,23 +137,10 @@ class AccessGrant(Run, Attested, Base):
     # when the row was loaded, by the database's clock
     read_at: Mapped[datetime] = column_property(func.clock_timestamp(type_=UtcDateTime()))
 
-    digest_columns = (
-        "id",
-        "account_id",
-        "user_id",
-        "agent_id",
-        "model_id",
-        "status",
-        "reason",
-        "duration_minutes",
-        "created_at",
-        "granted_at",
-        "expires_at",
-        "asking_allowed_at",
-        "end_reason",
-        "ended_by_id",
-        "ended_at",
-    )
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "sealed_purpose": "sealed: nobody can write it without the agent's key",
+        "sealed_reply": "sealed: nobody can write it without the agent's key",
+    }
 
     @property
     def chain_owner(self) -> ChainOwner:

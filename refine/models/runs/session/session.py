@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -104,38 +104,10 @@ class RefinementSession(SessionEnding, Base):
     )
 
     # its figures decide what it may still remove and, once it has ended, what later sessions may
-    digest_columns = (
-        "id",
-        "agent_id",
-        "status",
-        "trigger",
-        "model_id",
-        "threshold",
-        "mass_before",
-        "mass_after",
-        "memories_before",
-        "memories_after",
-        "duplicates_removed",
-        "removable_tokens",
-        "removed_tokens",
-        "mutation_count",
-        "stats",
-        "cost_usd",
-        "end_reason",
-        "error_kind",
-        "created_at",
-        "started_at",
-        "ended_at",
-        "undone_at",
-        "undone_by_id",
-        "undone_through",
-        "details_lost",
-        "unpriced_calls",
-        "answered_model_id",
-        "shown_memories",
-        "seen_at",
-        "seen_by_id",
-    )
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "sealed_summary": "sealed: nobody can write it without the agent's key",
+        "sealed_consent_reply": "sealed: nobody can write it without the agent's key",
+    }
     # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
 
