@@ -127,11 +127,11 @@ def rooms(calls: Calls) -> set[str]:
 
 
 def turns(calls: Calls) -> list[tuple[str, str]]:
-    """The calls from a lower floor back to a higher one."""
+    """The calls from a lower floor back to a higher one, but for a flush that calls listeners."""
     return [
         (caller, called)
         for caller, called in calls
-        if caller is not None and floor(caller) > floor(called)
+        if caller not in (None, "extensions/__init__.py") and floor(caller) > floor(called)
     ]
 
 
