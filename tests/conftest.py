@@ -31,6 +31,12 @@ settings.register_profile("patient", deadline=None)
 settings.register_profile("quick", parent=settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
 
+# Folders of proofs at length, of whole systems and of the laboratory: every test there is slow.
+_SLOW_FOLDERS = {
+    *("bench", "browser", "chaos", "degraded", "faults", "guessing", "interleaving"),
+    *("privacy", "property"),
+}
+
 # For speed: nothing here outlives the test run.
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
 
@@ -47,8 +53,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Quick tests cover the same lines, and measuring costs half as much again.
     Nightly tests are slow too.
     """
+    tests = Path(__file__).parent
     for item in items:
-        if item.get_closest_marker("nightly"):
+        folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
+        if folder in _SLOW_FOLDERS or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_is_quick)
     for item in items:

@@ -1,37 +1,55 @@
-"""A PostgreSQL of its own that can be taken away, and a line to it that can be cut at a commit."""
+"""Servers of their own that can be taken away, and a line to one that can be cut at a commit."""
 
 import os
 import select
+import signal
 import socket
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from refine.embedded import postgres
 
 Cut = Literal["before", "after"]
+Running = Callable[[Path], AbstractContextManager["subprocess.Popen[bytes]"]]
 
 
 class Server:
-    """A PostgreSQL in this folder; ``restart`` ends all connections, and it is away meanwhile.
+    """A server in this folder; ``restart`` ends all connections, and it is away meanwhile.
 
     One thread starts it each time, because it ends with the thread that started it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, running: Running = postgres.running) -> None:
         self._folder = folder
+        self._run = running
         self._running = ExitStack()
         self._owner = ThreadPoolExecutor(max_workers=1)
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        running = postgres.running(self._folder)
-        self._owner.submit(self._running.enter_context, running).result()
+        """Start it on the same data, and wait until it answers."""
+        running = self._run(self._folder)
+        self._process = self._owner.submit(self._running.enter_context, running).result()
 
-    def stop(self) -> None:
+    def stop(self, how: signal.Signals | None = None) -> None:
+        """Stop it in order, or by a signal, frozen or not."""
+        if self._process is not None:
+            self.send(signal.SIGCONT)
+        if how is not None and self._process is not None:
+            self.send(how)
+            self._process.wait(60)
+        self._process = None
         self._owner.submit(self._running.close).result()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def restart(self, seconds_away: float = 0) -> None:
         self.stop()

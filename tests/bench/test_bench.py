@@ -59,7 +59,6 @@ def test_every_benchmark_gives_figures_and_the_last_line_counts_them(
     assert "GET /agents: grown, against before" in names
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read what processes share")
 def test_the_memory_at_rest_is_that_of_all_processes(app: Flask) -> None:
     (figure,) = run(at_rest.benchmarks())

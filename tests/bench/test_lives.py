@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
-
 from bench.corpus import Corpus
 from bench.lives import Life
 from bench.survival import Scale, simulate
@@ -11,8 +9,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, AgentMemory, RefinementSession
 from refine.settings import Settings
-
-pytestmark = pytest.mark.slow
 
 SMALL = Scale(agents=1, weeks=2, memories=16, saved_weekly=2)
 

@@ -7,8 +7,6 @@ from bench.simulated_models import SIMULATED_MODELS
 from bench.survival import Scale, simulate
 from refine.settings import Settings
 
-pytestmark = pytest.mark.slow
-
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
 
 

@@ -1,1 +1,1 @@
-"""Real processes under random faults, and a checker of what came of it (``make chaos``)."""
+"""Real processes under random faults; what holds of each agent afterwards (``make chaos``)."""

@@ -1,11 +1,10 @@
-"""Lets a storm pass over real processes, and says what it broke: ``make chaos MINUTES=10``.
+"""Let a storm pass over real processes, and say what it broke: ``make chaos MINUTES=10 SEED=7``.
 
 Ends with 1 if something was lost or done twice. The faults follow from the seed; which request they
-meet does not, so the same seed makes the same storm, and not the same run.
+meet does not.
 """
 
 import argparse
-import pickle
 import secrets
 import shutil
 import signal
@@ -13,54 +12,30 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.checker import breaches
-from tests.chaos.run import Options, Outcome, run
-
-_SEEDS = 1_000_000
+from tests.chaos.run import Options, run
+from tests.chaos.storm import plan
 
 
 def main(arguments: list[str]) -> int:
     """Run a storm; return 1 after a breach."""
-    given = _parsed(arguments)
-    options = Options(given.minutes * 60, given.seed, given.agents, given.apart)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended, too
-    folder = Path(tempfile.mkdtemp(prefix="refine-chaos-"))
-    _say(f"seed {options.seed}, {given.minutes:g} min; logs in {folder / 'logs'}")
-    outcome = run(options, folder, _say)
-    is_clean = _report(options, outcome)
-    if is_clean:
-        shutil.rmtree(folder)
-    else:
-        (folder / "history.pickle").write_bytes(pickle.dumps(outcome.history))
-    return 0 if is_clean else 1
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(_SEEDS))
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--agents", type=int, default=40)
-    parser.add_argument("--apart", type=float, default=60, help="seconds between the clocks")
-    return parser.parse_args(arguments)
-
-
-def _report(options: Options, outcome: Outcome) -> bool:
-    for trouble in outcome.history.troubles:
-        if trouble.last_words:
-            _say(f"{trouble.target} ended by itself: {trouble.last_words[:200]}")
-    found = breaches(outcome.history)
-    for breach in found:
-        _say(f"BREACH {breach}")
+    given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended, too
+    folder = Path(tempfile.mkdtemp(prefix="refine-chaos-"))
+    print(f"seed {given.seed}, {given.minutes:g} min; logs in {folder / 'logs'}", flush=True)
+    seconds = given.minutes * 60
+    outcome = run(Options(seconds, given.seed, given.agents, plan(given.seed, seconds)), folder)
+    for breach in outcome.breaches:
+        print(f"BREACH {breach}")
     figures = ", ".join(f"{count:,} {name}" for name, count in outcome.figures.items())
-    _say(
-        f"chaos: seed {options.seed}, {options.seconds / 60:g} min: "
-        f"{figures}, {len(found)} breaches"
-    )
-    return not found
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    print(f"chaos: seed {given.seed}, {figures}, {len(outcome.breaches)} breaches")
+    if outcome.breaches:
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,63 +1,62 @@
-"""What people and agents do meanwhile, over HTTP; and what Refine told them was done."""
+"""What an agent's program and an admin do meanwhile, over HTTP; and what they were promised."""
 
 import re
 import threading
 import time
 import uuid
-from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 import requests
 
 from tests import factories
-from tests.chaos.world import Tenant, World
 
 _TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
-_ID = re.compile(r"/(?:sessions|access)/([0-9a-f-]{36})")
+_ID = re.compile(r"/sessions/([0-9a-f-]{36})")
 _TIMEOUT_SECONDS = 20
 _TIMES = 4
 _UNAVAILABLE = 503
-_PURPOSE = "to see whether all is well after the storm"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An agent with its token, and a memory whose flag the admin sets and lifts."""
+
+    agent_id: int
+    token: str
+    toggled_id: int
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What an answer of Refine promised: something was saved, queued or changed.
-
-    ``kind`` is memory, session, conversation, undo or access; ``id`` that of the row.
-    ``content`` is what was saved.
-    """
+    """What an answer promised to be there: a memory, session, conversation or undo."""
 
     kind: str
-    agent_id: int
     id: str
-    content: str | None = None
+    agent_id: int
 
 
 class Load:
-    """Threads that ask for things until they are stopped; notes promises and refusals."""
+    """Threads that ask for things until they are stopped."""
 
-    def __init__(self, world: World, base_url: str, seed: int, pause_seconds: float) -> None:
+    def __init__(self, tenants: Sequence[Tenant], email: str, base_url: str, seed: int) -> None:
         self.promises: list[Promise] = []
-        self.saved_once: list[str] = []
-        self.flags: dict[int, bool | None] = {}
+        self.saved: list[tuple[int, str]] = []  # by which agent, and what; each by one request
         self.faults: list[str] = []
-        self.requests = self.unanswered = 0
-        self._world, self._base_url, self._pause = world, base_url, pause_seconds
+        self.requests = 0
+        self._tenants, self._email, self._base_url = tenants, email, base_url
         self._stopped = threading.Event()
-        actors = [_Agents(self, Random(f"{seed} agents {number}")) for number in range(3)]
-        people = [_Person(self, Random(f"{seed} people {n}"), n) for n in range(len(world.admins))]
+        self._csrf: str | None = None
+        acts = (self._program, self._program, self._program, self._admin)
         self._threads = [
-            threading.Thread(target=self._live, args=(actor,), daemon=True)
-            for actor in (*actors, *people)
+            threading.Thread(target=self._live, args=(act, Random(f"{seed} {n}")), daemon=True)
+            for n, act in enumerate(acts)
         ]
+        self._browser = requests.Session()
 
     def start(self) -> None:
-        """Begin to ask."""
         for thread in self._threads:
             thread.start()
 
@@ -67,98 +66,70 @@ class Load:
         for thread in self._threads:
             thread.join(_TIMES * _TIMEOUT_SECONDS)
 
-    def _live(self, actor: "_Actor") -> None:
-        while not self._stopped.wait(actor.random.uniform(0, 2 * self._pause)):
+    def _live(self, act: Any, dice: Random) -> None:
+        while not self._stopped.wait(dice.uniform(0, 1.2)):
             try:
-                actor.act()
+                act(dice, dice.choice(self._tenants))
             except (requests.RequestException, ValueError, KeyError):
-                self.unanswered += 1
+                continue  # no answer promises nothing
 
-
-class _Actor:
-    """Somebody with a connection of their own."""
-
-    def __init__(self, load: Load, random: Random) -> None:
-        self.random = random
-        self._load = load
-        self._http = requests.Session()
-        self._http.trust_env = False
-
-    @abstractmethod
-    def act(self) -> None:
-        """Do one thing."""
-
-    def _promised(self, *promised: Any) -> None:
-        self._load.promises.append(Promise(*promised))
-
-    def _ask(self, method: str, path: str, **options: Any) -> requests.Response:
-        self._load.requests += 1
-        url = self._load._base_url + path
-        answer = self._http.request(
+    def _ask(self, with_: Any, method: str, path: str, **options: Any) -> requests.Response:
+        """Ask; what is away is called unavailable, anything else of 500 is a fault."""
+        self.requests += 1
+        url = self._base_url + path
+        answer = with_.request(
             method, url, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **options
         )
         if answer.status_code >= 500 and answer.status_code != _UNAVAILABLE:
-            at = datetime.now(UTC)
-            self._load.faults.append(f"{answer.status_code} to {method} {path} at {at:%H:%M:%S}")
+            self.faults.append(f"{answer.status_code} to {method} {path}")
         return answer
 
+    # -- the agent's program ----------------------------------------------------------------------
 
-class _Agents(_Actor):
-    """A platform that hosts all agents."""
+    def _program(self, dice: Random, tenant: Tenant) -> None:
+        acts = (self._save, self._ask_for_session, self._hand_over, self._undo)
+        dice.choices(acts, (4, 6, 1, 1))[0](dice, tenant)
 
-    def act(self) -> None:
-        tenant = self.random.choice(self._load._world.tenants)
-        acts: list[Callable[[Tenant], None]] = [
-            self._save,
-            self._ask_for_session,
-            self._hand_over,
-            self._undo,
-        ]
-        self.random.choices(acts, (4, 6, 1, 1))[0](tenant)
+    def _save(self, dice: Random, tenant: Tenant) -> None:
+        """Save something that nobody else says, under one key, until there is an answer."""
+        content = f"{factories.text_of(20)} {factories.mark(dice.getrandbits(40))}"
+        self.saved.append((tenant.agent_id, content))
+        kind = dice.choice(("core", "core", "journal"))
+        key = {"Idempotency-Key": str(uuid.UUID(int=dice.getrandbits(128)))}
+        for _ in range(_TIMES):
+            try:
+                body = {"content": content, "memory_type": kind}
+                answer = self._send(tenant, "POST", "/memories", body, key)
+            except requests.RequestException:
+                time.sleep(1)
+                continue
+            if answer.status_code in (200, 201):
+                self._promised("memory", tenant, answer.json()["id"])
+            if answer.status_code < 500:
+                return
+            time.sleep(1)
 
-    def _save(self, tenant: Tenant) -> None:
-        """Save something that nobody else says, under a key, until there is an answer."""
-        kind = self.random.choice(("core", "core", "journal"))
-        content = f"{factories.text_of(20)} {factories.mark(self.random.getrandbits(40))}"
-        self._load.saved_once.append(content)
-        saved = self._repeatedly(tenant, "/memories", {"content": content, "memory_type": kind})
-        if saved is not None and saved.status_code in (200, 201):
-            self._promised("memory", tenant.agent_id, str(saved.json()["id"]), content)
-
-    def _ask_for_session(self, tenant: Tenant) -> None:
+    def _ask_for_session(self, _dice: Random, tenant: Tenant) -> None:
         asked = self._send(tenant, "POST", "/sessions", {})
         if asked.status_code == 202:
-            self._promised("session", tenant.agent_id, asked.json()["id"])
+            self._promised("session", tenant, asked.json()["id"])
 
-    def _hand_over(self, tenant: Tenant) -> None:
+    def _hand_over(self, _dice: Random, tenant: Tenant) -> None:
         said = [{"role": "user", "content": "Remember the bees."}]
-        handed = self._repeatedly(tenant, "/conversations", {"messages": said})
-        if handed is not None and handed.status_code == 202:
-            self._promised("conversation", tenant.agent_id, handed.json()["id"])
+        handed = self._send(tenant, "POST", "/conversations", {"messages": said})
+        if handed.status_code == 202:
+            self._promised("conversation", tenant, handed.json()["id"])
 
-    def _undo(self, tenant: Tenant) -> None:
-        listed = self._send(tenant, "GET", "/sessions?limit=5").json()["sessions"]
-        for session in listed:
+    def _undo(self, _dice: Random, tenant: Tenant) -> None:
+        for session in self._send(tenant, "GET", "/sessions?limit=5").json()["sessions"]:
             if session["status"] == "completed" and session["undone_at"] is None:
                 undone = self._send(tenant, "POST", f"/sessions/{session['id']}/undo", {})
                 if undone.status_code == 200:
-                    self._promised("undo", tenant.agent_id, session["id"])
+                    self._promised("undo", tenant, session["id"])
                 return
 
-    def _repeatedly(
-        self, tenant: Tenant, path: str, body: dict[str, Any]
-    ) -> requests.Response | None:
-        key = {"Idempotency-Key": str(uuid.UUID(int=self.random.getrandbits(128)))}
-        for _ in range(_TIMES):
-            try:
-                answer = self._send(tenant, "POST", path, body, key)
-            except requests.RequestException:
-                self._load.unanswered += 1
-            else:
-                if answer.status_code < 500:
-                    return answer
-            time.sleep(1)
-        return None
+    def _promised(self, kind: str, tenant: Tenant, id_: object) -> None:
+        self.promises.append(Promise(kind, str(id_), tenant.agent_id))
 
     def _send(
         self,
@@ -169,61 +140,34 @@ class _Agents(_Actor):
         headers: dict[str, str] | None = None,
     ) -> requests.Response:
         bearing = {"Authorization": f"Bearer {tenant.token}", **(headers or {})}
-        return self._ask(method, f"/api/v1{path}", json=body, headers=bearing)
+        return self._ask(requests, method, f"/api/v1{path}", json=body, headers=bearing)
 
+    # -- the admin --------------------------------------------------------------------------------
 
-class _Person(_Actor):
-    """An admin with a browser."""
-
-    def __init__(self, load: Load, random: Random, account: int) -> None:
-        super().__init__(load, random)
-        self._email = load._world.admins[account]
-        self._tenants = [each for each in load._world.tenants if each.account == account]
-        self._csrf: str | None = None
-
-    def act(self) -> None:
+    def _admin(self, dice: Random, tenant: Tenant) -> None:
         if self._csrf is None:
-            self._sign_in()
-            return
-        tenant = self.random.choice(self._tenants)
-        acts: list[Callable[[Tenant], None]] = [self._refine_now, self._toggle, self._ask_access]
-        self.random.choices(acts, (6, 3, 1))[0](tenant)
-
-    def _sign_in(self) -> None:
-        self._http.cookies.clear()
-        fields = {"email": self._email, "password": self._load._world.password}
-        self._submit("/sign-in", {"csrf_token": self._token("/sign-in"), **fields})
-        self._csrf = self._token("/profile")
+            self._browser.cookies.clear()
+            fields = {"email": self._email, "password": factories.PASSWORD}
+            self._submit("/sign-in", {"csrf_token": self._token("/sign-in"), **fields})
+            self._csrf = self._token("/profile")
+        elif dice.random() < 0.7:
+            answer = self._submit(f"/agents/{tenant.agent_id}/sessions", {})
+            if (found := _ID.search(answer.headers.get("Location", ""))) is not None:
+                self._promised("session", tenant, found[1])
+        else:
+            path = f"/agents/{tenant.agent_id}/memories/{tenant.toggled_id}/constitutional"
+            self._submit(path, {"constitutional": dice.choice("01")})
 
     def _token(self, path: str) -> str:
-        found = _TOKEN.search(self._ask("GET", path).text)
+        found = _TOKEN.search(self._ask(self._browser, "GET", path).text)
         if found is None:
             raise ValueError(path)
         return found[1]
 
     def _submit(self, path: str, fields: dict[str, Any]) -> requests.Response:
-        answer = self._ask("POST", path, data={"csrf_token": self._csrf, **fields})
-        if answer.status_code in (400, 401, 403) or answer.headers.get("Location", "").startswith(
-            "/sign-in"
-        ):
+        data = {"csrf_token": self._csrf, **fields}
+        answer = self._ask(self._browser, "POST", path, data=data)
+        leads_to = answer.headers.get("Location", "")
+        if answer.status_code in (400, 401, 403) or leads_to.startswith("/sign-in"):
             self._csrf = None
         return answer
-
-    def _refine_now(self, tenant: Tenant) -> None:
-        answer = self._submit(f"/agents/{tenant.agent_id}/sessions", {})
-        if (found := _ID.search(answer.headers.get("Location", ""))) is not None:
-            self._promised("session", tenant.agent_id, found[1])
-
-    def _toggle(self, tenant: Tenant) -> None:
-        path = f"/agents/{tenant.agent_id}/memories/{tenant.toggled_id}/constitutional"
-        wanted = self.random.random() < 0.5
-        self._load.flags[tenant.toggled_id] = None
-        answer = self._submit(path, {"constitutional": str(int(wanted))})
-        if answer.status_code == 303 and self._csrf is not None:
-            self._load.flags[tenant.toggled_id] = wanted
-
-    def _ask_access(self, tenant: Tenant) -> None:
-        fields = {"reason": "agent_asked", "purpose": _PURPOSE, "duration_minutes": "15"}
-        answer = self._submit(f"/access/new?agent={tenant.agent_id}", fields)
-        if (found := _ID.search(answer.headers.get("Location", ""))) is not None:
-            self._promised("access", tenant.agent_id, found[1])

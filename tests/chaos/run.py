@@ -1,289 +1,203 @@
-"""A whole run: the installation, the storm, the calm after it, and what is known then."""
+"""A whole run: the installation, the storm, the calm after it, and what did not hold then."""
 
-import itertools
-import os
-import secrets
 import socket
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
-from cryptography.fernet import Fernet
-from sqlalchemy import select, text
+from flask import Flask
+from sqlalchemy import func, select, true
 
-from refine.cli.context import OF_INSTALLATION, in_context
-from refine.cli.database import upgrade_database
-from refine.embedded import database_url, redis_url
 from refine.extensions import db
-from refine.models import AccessGrant, MemoryTask, RefinementSession, User
-from refine.models.runs import LIVE
-from refine.rules.schedules import slots_after
-from refine.settings import Settings
-from tests.chaos import history, world
-from tests.chaos.checker import slots_are_served
-from tests.chaos.history import History
-from tests.chaos.load import Load
-from tests.chaos.plan import CLOCKS, MODEL, WEB, WORKERS, Fault, plan
-from tests.chaos.processes import ALL, Fleet, running, wait_until
-from tests.chaos.storm import Storm
-from tests.chaos.watcher import Watcher
-from tests.chaos.world import World
+from refine.models import (
+    Account,
+    Agent,
+    AgentMemory,
+    ApiToken,
+    MemoryTask,
+    RefinementSession,
+)
+from refine.models.runs import Run
+from tests import factories
+from tests.chaos.fleet import PROCESSES, WEB, Fleet, servers_of
+from tests.chaos.load import Load, Promise, Tenant
+from tests.chaos.storm import Fault, Storm
+from tests.conftest import environ_of, migrated
+from tests.faults.invariants import Before, breaches
+from tests.forked import refine
+from tests.interleaving.model import PlayedModel
 
-Tell = Callable[[str], None]
-
-_ROOT = Path(__file__).parents[2]
 _STARTING_SECONDS = 60
 # Whatever was lost at the very end is ended by the clock within two minutes.
 _CALMING_SECONDS = 240
+_STORED = {
+    "memory": AgentMemory,
+    "session": RefinementSession,
+    "undo": RefinementSession,
+    "conversation": MemoryTask,
+}
+_ENVIRON = {
+    "REFINE_CONCURRENCY": "4",
+    "REFINE_MAX_SECONDS": "120",
+    "REFINE_ROLLING_FLOOR": "0.2",
+    "REFINE_API_READS_PER_MINUTE": "1000000",
+    "REFINE_API_WRITES_PER_MINUTE": "1000000",
+}
 
 
 @dataclass(frozen=True)
 class Options:
-    """How long, how much, and which faults; ``apart``: seconds between the clocks.
-
-    ``faults`` are those of the seed unless given; ``names`` are the processes.
-    """
+    """How long, how much, and which faults; ``names`` are the processes."""
 
     seconds: float
     seed: int
-    agents: int = 40
-    apart: float = 60.0
-    pause_seconds: float = 0.6
-    faults: Sequence[Fault] | None = None
-    names: tuple[str, ...] = ALL
-
-    @property
-    def slot_minutes(self) -> int:
-        """How far apart the accounts' slots are."""
-        return 3 if self.seconds >= 300 else 1
+    agents: int
+    faults: Sequence[Fault]
+    names: tuple[str, ...] = PROCESSES
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known after a run, and its figures."""
+    """What did not hold after a run, and its figures."""
 
-    history: History
+    breaches: list[str]
     figures: dict[str, int]
 
 
-def run(options: Options, folder: Path, tell: Tell) -> Outcome:
+def run(options: Options, folder: Path) -> Outcome:
     """Let a storm pass over an installation in this folder."""
-    environ = _environ(folder, ports := (_free_port(), _free_port()))
-    fleet = Fleet(folder, environ, ports, options.seed)
-    fleet.ahead, fleet.names = dict(_ahead(options.apart)), options.names
-    with running(fleet), _installed(environ):
-        built = world.build(options.agents, f"*/{options.slot_minutes} * * * *")
-        db.session.remove()
-        for name in (MODEL, *options.names):
-            fleet.start(name)
-        _await_web(fleet)
-        return _storm(options, fleet, built, tell)
+    dice, port = Random(options.seed), _free_port()
+    with PlayedModel(lambda: dice) as model:
+        url = f"http://127.0.0.1:{port}"
+        own = {"OPENROUTER_BASE_URL": model.base_url, "PUBLIC_URL": url}
+        environ = {**environ_of(folder), **_ENVIRON, **own}
+        fleet = Fleet(folder, environ, port, options.names)
+        with servers_of(fleet), migrated(environ) as app:
+            tenants, email = _build(options.agents)
+            befores = [Before.of(agent) for agent in db.session.scalars(select(Agent))]
+            db.session.remove()
+            for name in options.names:
+                fleet.start(name)
+            _await_web(fleet, port)
+            load, storm = Load(tenants, email, url, options.seed), Storm(fleet, model)
+            load.start()
+            storm.blow(options.faults, options.seconds)
+            storm.abate()
+            load.stop()
+            _calm_down(storm)
+            fleet.end()
+            found = [*load.faults, *_broken(app, befores, load), *_unverified(environ)]
+            return Outcome(found, _figures(storm, load))
 
 
-def _ahead(apart: float) -> Iterator[tuple[str, float]]:
-    """Half of the processes are early, half late; web is right."""
-    for name, early in zip((*WORKERS, *CLOCKS), itertools.cycle((0.5, -0.5)), strict=False):
-        yield name, early * apart
-
-
-def _storm(options: Options, fleet: Fleet, built: World, tell: Tell) -> Outcome:
-    base_url = f"http://127.0.0.1:{fleet.web_port}"
-    load = Load(built, base_url, options.seed, options.pause_seconds)
-    storm, watcher = Storm(fleet), Watcher(fleet.folder)
-    began = time.time()
-    watcher.start()
-    load.start()
-
-    def progress(passed: float) -> None:
-        strikes = sum(storm.done.values())
-        asked = f"{load.requests} requests ({load.unanswered} unanswered)"
-        done = f"{watcher.ended} sessions ended, {watcher.live} live"
-        tell(f"{passed:5.0f} s: {done}; {strikes} faults; {asked}")
-
-    faults = options.faults or plan(options.seed, options.seconds)
-    storm.blow(faults, options.seconds, progress)
-    ended = time.time()
-    storm.abate()
-    load.stop()
-    slots = _slots(options, began, ended)
-    known_slots = {tenant.agent_id: slots for tenant in built.tenants}
-    _calm_down(storm, known_slots, ended, tell)
-    watcher.stop()
-    fleet.end()
-    known = _known(fleet, built, load, storm, watcher)
-    known.slots = known_slots
-    known.clocks_apart_seconds = options.apart
-    return Outcome(known, _figures(known, storm, load))
-
-
-def _slots(options: Options, began: float, ended: float) -> list[float]:
-    """The slots that came while the storm lasted, for every process's clock."""
-    first = datetime.fromtimestamp(began + options.apart, UTC)
-    schedule = f"*/{options.slot_minutes} * * * *"
-    slots = (slot.timestamp() for slot in slots_after(schedule, "UTC", first))
-    return list(itertools.takewhile(lambda slot: slot < ended, slots))
-
-
-# -- after the storm ------------------------------------------------------------------------------
-
-
-def _calm_down(storm: Storm, slots: dict[int, list[float]], ended: float, tell: Tell) -> None:
-    """Wait until what was asked for in the storm has come to its end; then nothing more begins."""
-    tell("the storm is over")
-    db.engine.dispose()
-
-    def is_calm() -> bool:
-        storm.mend()
-        return not _left(ended) and not _are_due(slots)
-
-    def is_over() -> bool:
-        storm.mend()
-        return not _left()
-
-    wait_until(is_calm, _CALMING_SECONDS)
-    for admin in db.session.scalars(select(User)).all():
-        admin.account.configure(user=admin, paused=True)
+def _build(agents: int) -> tuple[list[Tenant], str]:
+    """Agents of an account whose slot comes each minute; every third is over its budget."""
+    account = factories.account(schedule="* * * * *")
+    admin = factories.user(account=account)
+    tenants = [_tenant(account, is_over=number % 3 == 0) for number in range(agents)]
     db.session.commit()
-    wait_until(is_over, _CALMING_SECONDS)
+    return tenants, admin.email
+
+
+def _tenant(account: Account, *, is_over: bool) -> Tenant:
+    budget = 100 if is_over else 100_000
+    agent = factories.agent(account=account, core_token_budget=budget, refinement_threshold=0.5)
+    free = factories.ledger(agent, *[20] * 14)
+    factories.memory(agent, free[0].content)  # an exact duplicate
+    factories.ledger(agent, 20, 20, constitutional=True)
+    _, token = ApiToken.mint(account=account, agent=agent)
+    return Tenant(agent.id, token, free[-1].id)
+
+
+def _calm_down(storm: Storm) -> None:
+    """Wait until conversations were read; then pause the account, and wait for its sessions."""
+
+    def is_calm(*kinds: type[Run]) -> bool:
+        storm.mend()
+        return not any(map(_live, kinds))
+
+    db.engine.dispose()
+    _wait_until(lambda: is_calm(MemoryTask), _CALMING_SECONDS)
+    for account in db.session.scalars(select(Account)):
+        account.paused = True
+    db.session.commit()
+    _wait_until(lambda: is_calm(MemoryTask, RefinementSession), _CALMING_SECONDS)
     db.session.remove()
 
 
-def _left(before: float | None = None) -> int:
-    """How much of what was asked for (before then) has not ended, and waits for no retry."""
-    sessions = RefinementSession.is_live
-    if before is not None:
-        sessions &= RefinementSession.created_at < datetime.fromtimestamp(before, UTC)
-    tasks = MemoryTask.status.in_(LIVE) & (MemoryTask.attempt == 1)
-    grants = AccessGrant.status == "requested"
-    left = sum(
-        len(db.session.scalars(select(kind.id).where(condition)).all())
-        for kind, condition in (
-            (RefinementSession, sessions),
-            (MemoryTask, tasks),
-            (AccessGrant, grants),
-        )
-    )
-    db.session.commit()
-    return left
-
-
-def _are_due(slots: dict[int, list[float]]) -> bool:
-    """Whether an agent still waits for the session of a slot."""
-    so_far = History(sessions=history.read_sessions(), slots=slots)
+def _live(kind: type[Run]) -> list[str]:
+    """The runs that have not ended, and wait for no retry."""
+    first = kind.attempt == 1 if kind is MemoryTask else true()
+    left = db.session.scalars(select(kind).where(kind.is_live, first))
+    found = [f"{kind.__name__} {run.id} is {run.status}" for run in left]
     db.session.rollback()
-    return any(slots_are_served(so_far))
+    return found
 
 
-def _known(fleet: Fleet, built: World, load: Load, storm: Storm, watcher: Watcher) -> History:
-    known = History(
-        sessions=history.read_sessions(),
-        records=history.read_records(),
-        memories=history.read_memories(),
-        waited=history.read_waited(),
-        asked=history.read_log(fleet.model_log),
-        promises=load.promises,
-        flags=load.flags,
-        saved_once=load.saved_once,
-        faults=load.faults,
-        locked={id_: text for tenant in built.tenants for id_, text in tenant.locked.items()},
-        over_budget={tenant.agent_id for tenant in built.tenants if tenant.is_over_budget},
-        troubles=storm.troubles,
-        signs=watcher.signs,
-        revived=watcher.revived,
-        crowded=watcher.crowded,
-        audit_exit_code=_verify(fleet),
-    )
+# -- what holds then ------------------------------------------------------------------------------
+
+
+def _broken(app: Flask, befores: Sequence[Before], load: Load) -> Iterator[str]:
+    """Every agent is as its records say, and every promise was kept, once."""
+    for before in befores:
+        yield from (f"agent {before.agent_id}: {each}" for each in breaches(before))
+    yield from (*_live(MemoryTask), *_live(RefinementSession))
+    for promise in load.promises:
+        if (problem := _problem_of(promise)) is not None:
+            yield f"{promise}: {problem}"
+    contents = [(each.agent_id, each.content) for each in db.session.scalars(select(AgentMemory))]
+    for saved in load.saved:
+        if contents.count(saved) > 1:
+            yield f"agent {saved[0]}: one request saved {contents.count(saved)} memories"
     db.session.rollback()
-    return known
 
 
-def _verify(fleet: Fleet) -> int:
-    with fleet.log_of("verify").open("wb") as output:
-        return subprocess.run(
-            [sys.executable, "-m", "refine", "audit", "verify"],
-            cwd=_ROOT,
-            env={**os.environ, **fleet.environ, "PYTHONPATH": str(_ROOT)},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        ).returncode
+def _problem_of(promise: Promise) -> str | None:
+    kind = _STORED[promise.kind]
+    id_ = int(promise.id) if kind is AgentMemory else promise.id
+    stored = db.session.scalars(select(kind).where(kind.id == id_)).one_or_none()
+    if stored is None:
+        return "it is gone"
+    if promise.kind == "undo" and stored.undone_at is None:
+        return "it is not undone"
+    return None
 
 
-def _figures(known: History, storm: Storm, load: Load) -> dict[str, int]:
-    def struck(*kinds: str) -> int:
-        return sum(n for name, n in storm.done.items() if name.startswith(kinds))
-
-    return {
-        "sessions": len(known.sessions),
-        "kills": struck("kill"),
-        "terminations": struck("terminate"),
-        "freezes": struck("freeze"),
-        "stops of PostgreSQL": struck("stop"),
-        "flushes": struck("flush"),
-        "moods of the model": struck("slow", "lying", "flooding", "failing"),
-        "processes that ended by themselves": struck("ended"),
-        "seconds between the clocks": _seconds_apart(known),
-        "slots": sum(map(len, known.slots.values())),
-        "promises": len(known.promises),
-        "requests": load.requests,
-        "model calls": len(known.asked),
-    }
+def _unverified(environ: dict[str, str]) -> Iterator[str]:
+    done = refine("audit", "verify", environ=environ, seconds=120)
+    if done.returncode:
+        yield f"audit verify: {done.stdout}{done.stderr}"
 
 
-def _seconds_apart(known: History) -> int:
-    """How far apart the clocks of those were who wrote records."""
-    early = [record.early for record in known.records] or [0.0]
-    return round(max(early) - min(early))
+def _figures(storm: Storm, load: Load) -> dict[str, int]:
+    sessions = db.session.scalar(select(func.count()).select_from(RefinementSession)) or 0
+    db.session.rollback()
+    asked = {"requests": load.requests, "promises": len(load.promises)}
+    return {"sessions": sessions, **asked, **storm.done}
 
 
-# -- the installation -----------------------------------------------------------------------------
+# -- help -----------------------------------------------------------------------------------------
 
 
-def _environ(folder: Path, ports: tuple[int, int]) -> dict[str, str]:
-    web_port, _ = ports
-    return {
-        "DATABASE_URL": database_url(folder),
-        "REDIS_URL": redis_url(folder),
-        "REFINE_DATA_DIR": str(folder),
-        "SECRET_KEY": secrets.token_urlsafe(),
-        "REFINE_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
-        "OPENROUTER_API_KEY": "none is needed",
-        "REFINE_DIALECT": "openrouter",  # in which the model is told of which run it is asked
-        "REFINE_MAX_SECONDS": "120",
-        "REFINE_ROLLING_FLOOR": "0.2",
-        "REFINE_API_READS_PER_MINUTE": "1000000",
-        "REFINE_API_WRITES_PER_MINUTE": "1000000",
-        "PUBLIC_URL": f"http://127.0.0.1:{web_port}",
-    }
-
-
-@contextmanager
-def _installed(environ: dict[str, str]) -> Iterator[None]:
-    """With tables, and an application's context.
-
-    The disk need not be waited for: processes die here, and the machine does not.
-    """
-    kept = {name: text for name, text in os.environ.items() if name not in OF_INSTALLATION}
-    with in_context(Settings.from_environ({**kept, **environ})):
-        with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("ALTER SYSTEM SET fsync = off"))
-            connection.execute(text("SELECT pg_reload_conf()"))
-        upgrade_database()
-        db.session.rollback()
-        yield
-
-
-def _await_web(fleet: Fleet) -> None:
+def _await_web(fleet: Fleet, port: int) -> None:
     def answers() -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", fleet.web_port)) == 0
+            return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    if not wait_until(answers, _STARTING_SECONDS):
+    if not _wait_until(answers, _STARTING_SECONDS):
         raise TimeoutError(f"web does not answer; see {fleet.log_of(WEB)}")
+
+
+def _wait_until(is_so: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        threading.Event().wait(0.5)
+    return True
 
 
 def _free_port() -> int:

@@ -1,192 +1,168 @@
-"""Carries a plan of faults out, and notes what was done when."""
+"""What is to break, and when, as a seed decides; and how it is broken, and mended."""
 
-import json
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from urllib.error import URLError
-from urllib.request import Request, urlopen
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
 
-from tests.chaos.model import CALM
-from tests.chaos.plan import MOODS, POSTGRES, VALKEY, Fault
-from tests.chaos.processes import Fleet
+from tests.chaos.fleet import CLOCK, POSTGRES, VALKEY, WEB, WORKERS, Fleet
+from tests.interleaving.model import PlayedModel
+from tests.providers.faults import FAULTS
 
+MODEL = "model"
 _LOOK_SECONDS = 0.05
-_TELL_SECONDS = 10.0
 _RESTART_SECONDS = 1.0
+_PAUSE_SECONDS = (1.5, 6.5)
 _STOPS = {
     "stop fast": signal.SIGINT,
     "stop immediately": signal.SIGQUIT,
     "terminate": signal.SIGTERM,
     "kill": signal.SIGKILL,
 }
+_FAILURES = [fault.play for fault in FAULTS.values() if not fault.endless]
 
 
-@dataclass
-class Trouble:
-    """Something that was wrong with a process from one time to another (``time.time()``).
+@dataclass(frozen=True)
+class Fault:
+    """``at`` so many seconds after the start, and over after so many ``seconds``."""
 
-    ``last_words`` are those of a process that ended by itself.
-    """
-
+    at: float
     kind: str
     target: str
-    since: float
-    until: float = field(default=float("inf"))
-    last_words: str = ""
+    seconds: float = 0.0
+
+
+# Each kind of fault, on what, for how long at most (a lease outlives twelve seconds without
+# PostgreSQL), and how often it comes in one deck.
+_DECK = (
+    ("kill", WORKERS, 4.0, 4),
+    ("kill children", WORKERS, 0.0, 4),
+    ("terminate", WORKERS, 4.0, 3),
+    ("freeze", WORKERS, 50.0, 3),
+    ("kill", (CLOCK,), 4.0, 1),
+    ("freeze", (CLOCK,), 20.0, 1),
+    ("kill", (WEB,), 4.0, 1),
+    ("terminate", (WEB,), 4.0, 1),
+    ("kill", (VALKEY,), 4.0, 1),
+    ("freeze", (VALKEY,), 6.0, 1),
+    ("flush", (VALKEY,), 0.0, 2),
+    ("stop fast", (POSTGRES,), 12.0, 1),
+    ("stop immediately", (POSTGRES,), 12.0, 1),
+    ("slow", (MODEL,), 15.0, 1),
+    ("failing", (MODEL,), 15.0, 2),
+)
+
+
+def plan(seed: int, seconds: float) -> list[Fault]:
+    """Return the faults of so many seconds, in order; none lasts longer than a third of them."""
+    dice, at, faults = Random(seed), 3.0, list[Fault]()
+    while True:
+        deck = [card[:3] for card in _DECK for _ in range(card[3])]
+        dice.shuffle(deck)
+        for kind, targets, longest in deck:
+            at += dice.uniform(*_PAUSE_SECONDS)
+            if at >= seconds:
+                return faults
+            lasting = dice.uniform(0, min(longest, seconds / 3))
+            faults.append(Fault(at, kind, dice.choice(targets), lasting))
 
 
 class Storm:
-    """Strikes the processes of a fleet, and starts again what ended."""
+    """Strikes the processes of a fleet and their model, and starts again what ended."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self.troubles: list[Trouble] = []
+    def __init__(self, fleet: Fleet, model: PlayedModel) -> None:
         self.done: Counter[str] = Counter()
-        self._fleet = fleet
+        self._fleet, self._model = fleet, model
         self._back_at: dict[str, tuple[float, Callable[[], None]]] = {}
-        self._terminated: dict[str, float] = {}
-        self._open: dict[tuple[str, str], Trouble] = {}
+        self._dice = Random(0)
 
-    def blow(self, faults: Iterable[Fault], seconds: float, tell: Callable[[float], None]) -> None:
-        """Strike by the plan for so many seconds; ``tell`` is called every ten."""
-        began, told, left = time.monotonic(), 0.0, deque(faults)
+    def blow(self, faults: Sequence[Fault], seconds: float) -> None:
+        """Strike by the plan for so many seconds."""
+        began, left = time.monotonic(), deque(faults)
         while (passed := time.monotonic() - began) < seconds:
             while left and left[0].at <= passed:
                 self._strike(left.popleft())
             self.mend()
-            if passed >= told + _TELL_SECONDS:
-                told = passed
-                tell(passed)
             time.sleep(_LOOK_SECONDS)
 
     def abate(self) -> None:
-        """Wake and start everything, and calm the model."""
+        """Bring everything back, whether it is due or not."""
         for _, bring_back in [self._back_at.pop(key) for key in list(self._back_at)]:
             bring_back()
         self.mend()
 
-    # -- strikes ----------------------------------------------------------------------------------
-
-    def _strike(self, fault: Fault) -> None:
-        if fault.target in (POSTGRES, VALKEY):
-            is_done = self._strike_server(fault)
-        elif fault.kind in MOODS:
-            is_done = self._change_mood(fault)
-        else:
-            is_done = self._strike_process(fault)
-        if is_done:
-            self.done[f"{fault.kind} {fault.target.partition('-')[0]}"] += 1
-
-    def _strike_server(self, fault: Fault) -> bool:
-        server, name = self._fleet.servers[fault.target], fault.target
-        if name in self._back_at:
-            return False
-        if fault.kind == "flush":
-            return self._fleet.flush()
-        self._begin(fault)
-        if fault.kind == "freeze":
-            server.send(signal.SIGSTOP)
-            self._later(fault, lambda: server.send(signal.SIGCONT))
-        else:
-            server.stop(_STOPS[fault.kind])
-            self._later(fault, server.start)
-        return True
-
-    def _strike_process(self, fault: Fault) -> bool:
-        fleet, name = self._fleet, fault.target
-        if not fleet.is_running(name):
-            return False
-        if fault.kind == "kill child of":
-            return self._kill_child(fault)
-        if fault.kind == "freeze":
-            if name in self._back_at:
-                return False
-            self._begin(fault)
-            fleet.send(name, signal.SIGSTOP, to_children=True)
-            self._later(fault, lambda: self._thaw(name))
-            return True
-        self._begin(fault)
-        if fault.kind == "terminate":
-            fleet.send(name, signal.SIGTERM, to_children=False)
-            self._terminated[name] = fault.seconds
-        else:
-            fleet.kill(name)
-            self._start_later(name, fault.seconds)
-        return True
-
-    def _kill_child(self, fault: Fault) -> bool:
-        self._begin(fault)
-        is_done = self._fleet.kill_child(fault.target)
-        self._close(fault.target, fault.kind)
-        if not is_done:
-            self.troubles.pop()
-        return is_done
-
-    def _thaw(self, name: str) -> None:
-        if self._fleet.is_running(name):
-            self._fleet.send(name, signal.SIGCONT, to_children=True)
-
-    def _change_mood(self, fault: Fault) -> bool:
-        self._close(fault.target)  # one mood takes the place of the other
-        self._say_mood(fault.kind)
-        self._begin(fault)
-        self._later(fault, lambda: self._say_mood(CALM))
-        return True
-
-    def _say_mood(self, mood: str) -> None:
-        url = f"http://127.0.0.1:{self._fleet.model_port}/mood"
-        request = Request(url, json.dumps({"mood": mood}).encode(), method="POST")
-        try:
-            urlopen(request, timeout=5).close()
-        except (URLError, OSError):
-            return
-
-    # -- what follows -----------------------------------------------------------------------------
-
-    def _begin(self, fault: Fault) -> Trouble:
-        self._close(fault.target, fault.kind)
-        trouble = Trouble(fault.kind, fault.target, time.time())
-        self.troubles.append(trouble)
-        self._open[fault.target, fault.kind] = trouble
-        return trouble
-
-    def _later(self, fault: Fault, bring_back: Callable[[], object]) -> None:
-        def back() -> None:
-            bring_back()
-            self._close(fault.target, fault.kind)
-
-        self._back_at[fault.target] = (time.monotonic() + fault.seconds, back)
-
-    def _start_later(self, name: str, seconds: float) -> None:
-        def start() -> None:
-            self._fleet.start(name)
-            self._close(name)
-
-        self._back_at[name] = (time.monotonic() + seconds, start)
-
-    def _close(self, target: str, kind: str | None = None) -> None:
-        """A trouble is over now: of this kind, or whatever was wrong with the process."""
-        for key in [key for key in self._open if key[0] == target and kind in (None, key[1])]:
-            self._open.pop(key).until = time.time()
-
     def mend(self) -> None:
-        """Bring back what is due, and see to what ended; to be called again and again."""
+        """Bring back what is due, and start what ended; to be called again and again."""
         for name, (at, bring_back) in list(self._back_at.items()):
             if time.monotonic() >= at:
                 del self._back_at[name]
                 bring_back()
         for name in self._fleet.names:
-            if not self._fleet.is_running(name):
-                self._see_to(name)
+            if not self._fleet.is_running(name) and name not in self._back_at:
+                self._later(name, _RESTART_SECONDS, lambda name=name: self._fleet.start(name))
 
-    def _see_to(self, name: str) -> None:
-        """Start what ended again; what nobody terminated has ended by itself."""
-        if name in self._terminated:
-            self._start_later(name, self._terminated.pop(name))
-        elif name not in self._back_at:
-            ended = self._begin(Fault(0.0, "ended by itself", name))
-            ended.last_words = self._fleet.last_words_of(name)
-            self.done[f"ended by itself: {name.partition('-')[0]}"] += 1
-            self._start_later(name, _RESTART_SECONDS)
+    def _later(self, name: str, seconds: float, bring_back: Callable[[], None]) -> None:
+        self._back_at[name] = (time.monotonic() + seconds, bring_back)
+
+    def _strike(self, fault: Fault) -> None:
+        """Break it, unless it is broken already."""
+        target = fault.target
+        if target in self._back_at or not (
+            target in self._fleet.servers or target == MODEL or self._fleet.is_running(target)
+        ):
+            return
+        self.done[fault.kind] += 1
+        if target == MODEL:
+            self._change_mood(fault)
+        elif fault.kind == "flush":
+            self._fleet.flush()
+        elif target in self._fleet.servers:
+            self._strike_server(fault)
+        else:
+            self._strike_process(fault)
+
+    def _strike_server(self, fault: Fault) -> None:
+        server = self._fleet.servers[fault.target]
+        if fault.kind == "freeze":
+            server.send(signal.SIGSTOP)
+            self._later(fault.target, fault.seconds, lambda: server.send(signal.SIGCONT))
+        else:
+            server.stop(_STOPS[fault.kind])
+            self._later(fault.target, fault.seconds, server.start)
+
+    def _strike_process(self, fault: Fault) -> None:
+        fleet, name = self._fleet, fault.target
+        match fault.kind:
+            case "kill children":
+                fleet.kill_children(name)
+            case "freeze":
+                fleet.send(name, signal.SIGSTOP, to_children=True)
+                self._later(
+                    name,
+                    fault.seconds,
+                    lambda: fleet.send(name, signal.SIGCONT, to_children=True),
+                )
+            case "terminate":
+                fleet.send(name, signal.SIGTERM)
+            case _:
+                fleet.kill(name)
+                self._later(name, fault.seconds, lambda: fleet.start(name))
+
+    def _change_mood(self, fault: Fault) -> None:
+        """Let seven of ten answers fail, or come late."""
+
+        def struck(usual: Callable[..., object]) -> Callable[..., object]:
+            if self._dice.random() > 0.7:
+                return usual
+            if fault.kind == "failing":
+                return self._dice.choice(_FAILURES)
+            time.sleep(self._dice.uniform(2, 12))
+            return usual
+
+        def calm() -> None:
+            self._model.instead = lambda usual: usual
+
+        self._model.instead = struck
+        self._later(MODEL, fault.seconds, calm)

@@ -116,7 +116,6 @@ def test_a_full_disk_leaves_nothing_half_done_and_refine_goes_on_when_there_is_r
     assert after.status_code == 201
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a disk of one megabyte")
 def test_nothing_is_half_done_on_a_disk_that_is_really_full(
     desk: Browser, program: Program, agent: Agent, small_disk: Path, note: Note
@@ -136,7 +135,6 @@ def test_nothing_is_half_done_on_a_disk_that_is_really_full(
     note(f"disk full after {saved:,} memories: refused whole, and saved once there was room")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not severed.is_possible(), reason="only root can take a network away")
 def test_a_server_that_vanished_without_a_word_is_given_up_before_a_lease_is_lost(
     environ: dict[str, str], note: Note

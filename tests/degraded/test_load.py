@@ -119,7 +119,6 @@ def hours(app: Flask) -> Iterator[time_machine.Traveller]:
         yield traveller
 
 
-@pytest.mark.slow
 def test_a_provider_that_is_away_for_hours_loses_no_session(
     hours: time_machine.Traveller,
     its_app: Flask,

@@ -107,7 +107,9 @@ def test_every_page_works_within_seconds(
     "fault",
     [
         "frozen",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("down", "full", "copying")),
+        "down",
+        "full",
+        "copying",
     ],
 )
 def test_requested_sessions_wait_and_run_when_redis_is_back(

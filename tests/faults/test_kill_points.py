@@ -26,8 +26,6 @@ from tests.chains import verify_agent
 from tests.factories import EDITS
 from tests.scripted_model import ScriptedModel
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
-
 CHILD = "refine-cut"
 PARTS = 4
 

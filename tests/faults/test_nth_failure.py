@@ -11,14 +11,15 @@ from redis import Redis
 
 from refine.extensions import db
 from refine.models import Agent
-from tests.faults.injecting import DATABASE, HTTP_KINDS, KINDS, REDIS_KINDS, Kind
+from tests.faults.injecting import ANSWER, COMMIT, DATABASE, HTTP_KINDS, KINDS, REDIS_KINDS, Kind
 from tests.faults.nth_failure import Bench, bench, points
 from tests.faults.operations import OPERATIONS, Erasure, Operation
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
-
-# How many failures of each sort an operation is put through here.
-SAMPLES = ((DATABASE, 6), (REDIS_KINDS, 1), (HTTP_KINDS, 2))
+# How many failures of each sort an operation is put through.
+IN_THE_GATE = ((DATABASE, 4), (REDIS_KINDS, 1), (HTTP_KINDS, 1))
+AT_COMMITS = [kind for kind in DATABASE if kind.door in (COMMIT, ANSWER)]
+NIGHTLY = ((AT_COMMITS, 1_000), (DATABASE, 40), (REDIS_KINDS, 10), (HTTP_KINDS, 10))
+Samples = Sequence[tuple[Sequence[Kind], int]]
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +28,22 @@ def benched(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Bench]:
         yield made
 
 
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param(IN_THE_GATE, id="some"),
+        pytest.param(NIGHTLY, id="many", marks=pytest.mark.nightly),
+    ],
+)
 @pytest.mark.parametrize("made", OPERATIONS, ids=lambda made: made.__name__)
 def test_nothing_is_lost_whatever_call_fails(
-    benched: Bench, redis: Redis, made: type[Operation]
+    benched: Bench, redis: Redis, made: type[Operation], samples: Samples
 ) -> None:
     passed = benched.untouched(made)
 
     failures = [
         benched.failed(made, kind, at)
-        for kinds, count in SAMPLES
+        for kinds, count in samples
         for kind, at in spread(points(passed, kinds), count)
     ]
 

@@ -1,11 +1,11 @@
-"""Runs while PostgreSQL is away: none ends, nothing is done twice, no call of a model is repeated.
+"""Runs go on while PostgreSQL is away: none ends, nothing is done twice, no model call is repeated.
 
-The database is taken away at the consent, between tool calls and at the end; and the line to it is
-cut at each commit in turn, before the server hears of it and after it has committed.
+The database is taken away at the consent, between tool calls and at the end, and answers to commits
+are lost. ``test_nth_failure.py`` cuts every call in turn.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,25 +15,22 @@ from flask_migrate import upgrade
 from sqlalchemy import select
 
 from refine import create_app
-from refine.access.asking import run_access_request
 from refine.embedded import database_url, socket_dir
 from refine.embedded.addresses import POSTGRES_SOCKET
 from refine.extensions import db
 from refine.jobs.tick import run_tick
-from refine.models import AccessGrant, Agent, AgentMemory, MemoryTask, RefinementSession
+from refine.models import Agent, AgentMemory, RefinementSession
 from refine.outages import Patience
 from refine.refinement.loop import Event, refine
-from refine.remembering.task_worker import run_task
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from tests import factories
 from tests.chains import verify_agent
 from tests.conftest import emptied
-from tests.outages import Cut, Line, Server, line_to, server_of_its_own
+from tests.outages import Line, Server, line_to, server_of_its_own
 from tests.scripted_model import ScriptedModel
 
 YES = "YES, gladly."
-WHEN: tuple[Cut, ...] = ("before", "after")
 
 
 class World(NamedTuple):
@@ -227,105 +224,6 @@ def test_a_refusal_whose_answer_was_lost_is_given_again(world: World, impatient:
     world.line.mend()
     assert "has changed since you last saw it" in result["error"]
     assert db.session.get_one(AgentMemory, id_).content == said
-
-
-# -- cut at each commit ---------------------------------------------------------------------------
-
-
-PARTS = 3  # an odd number, so that each part has cuts before and after a commit
-part_of_them = pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
-)
-
-
-def each_cut(world: World, part: int, run: Callable[[], None]) -> Iterator[tuple[int, Cut]]:
-    """Yield where the line is to be cut: at the commits that the run makes when left alone."""
-    world.line.mend()
-    run()
-    commits = world.line.commits
-    assert commits > 3
-    cuts = [(number, when) for number in range(1, commits + 1) for when in WHEN]
-    yield from cuts[part::PARTS]
-
-
-@part_of_them
-def test_a_session_cut_off_at_any_commit_does_all_of_it_once(
-    world: World, impatient: None, part: int
-) -> None:
-    whole = scripted(world, an_agent())
-    for number, when in each_cut(world, part, lambda: ran(refine, whole, world)):
-        agent = an_agent()
-        session = scripted(world, agent)
-        world.line.cut(number, when)
-
-        refine(session.id, world.settings)
-
-        world.line.mend()
-        check(session)
-        assert world.model.left == 0, f"cut at commit {number}, {when}"
-
-
-def ran(work: Callable[..., Any], run: Any, world: World) -> None:
-    work(run.id, world.settings)
-
-
-@part_of_them
-def test_a_conversation_cut_off_at_any_commit_is_kept_once(
-    world: World, impatient: None, part: int
-) -> None:
-    world.model.tool = "save_memory"
-
-    def waiting() -> MemoryTask:
-        task = factories.extraction(factories.agent("a core memory"), "I moved to Ghent.")
-        for text in ("They moved.", "They like Ghent."):
-            world.model.calls({"content": text, "memory_type": "journal", "tags": []})
-        world.model.say("Done.")
-        db.session.commit()
-        return task
-
-    whole = waiting()
-    for number, when in each_cut(world, part, lambda: ran(run_task, whole, world)):
-        task = waiting()
-        world.line.cut(number, when)
-
-        run_task(task.id, world.settings)
-
-        world.line.mend()
-        db.session.refresh(task)
-        done = (task.status, task.memories_kept, task.tool_calls, task.llm_calls, task.attempt)
-        assert done == ("completed", 2, 2, 3, 1), f"cut at commit {number}, {when}"
-        assert len(list(db.session.scalars(journal_of(task.agent)))) == 2
-        assert verify_agent(task.agent).problem is None
-
-
-def journal_of(agent: Agent) -> Any:
-    return select(AgentMemory).where(
-        AgentMemory.agent_id == agent.id, AgentMemory.memory_type == "journal"
-    )
-
-
-@part_of_them
-def test_a_request_for_access_cut_off_at_any_commit_is_answered_once(
-    world: World, impatient: None, part: int
-) -> None:
-    def waiting() -> AccessGrant:
-        grant = factories.grant(factories.agent("a core memory"))
-        world.model.say(YES)
-        db.session.commit()
-        return grant
-
-    whole = waiting()
-    for number, when in each_cut(world, part, lambda: ran(run_access_request, whole, world)):
-        grant = waiting()
-        world.line.cut(number, when)
-
-        run_access_request(grant.id, world.settings)
-
-        world.line.mend()
-        db.session.refresh(grant)
-        assert (grant.status, grant.llm_calls) == ("granted", 1), f"at commit {number}, {when}"
-        granted = [each.action for each in factories.records(grant.agent)]
-        assert granted.count("memory_access_granted") == 1
 
 
 # -- the tick -------------------------------------------------------------------------------------

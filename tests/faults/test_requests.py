@@ -11,8 +11,6 @@ from tests.conftest import emptied
 from tests.faults.injecting import ANSWER, COMMIT, DATABASE, Kind, doors, planned
 from tests.web.conftest import browser_of, person, signed_in_browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
-
 
 @pytest.fixture(scope="module")
 def opened(migrated_app: Flask) -> Iterator[Flask]:

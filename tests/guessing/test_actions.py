@@ -8,8 +8,6 @@ from tests.guessing.driving import Fields, Pair, do_everything, live_through, tr
 from tests.guessing.worlds import Worlds
 from tests.web.test_every_route import ACTED, form_of
 
-pytestmark = pytest.mark.slow
-
 # An admin in the gate, all others nightly.
 ACTING = ("admin", pytest.param("site_admin", marks=pytest.mark.nightly))
 REFUSED = (

@@ -12,8 +12,6 @@ from tests.api.test_every_operation import SENT
 from tests.guessing.driving import GUESSING_HEADERS, Pair, paths_of
 from tests.guessing.worlds import GUESS, Worlds
 
-pytestmark = pytest.mark.slow
-
 KINDS = {
     "its platform": "platform",
     "a foreign platform": "platform",

@@ -13,8 +13,6 @@ from refine.models import Agent, AgentMemory, Tally
 from tests.guessing.driving import Pair, paths_of
 from tests.guessing.worlds import GUESS, Worlds
 
-pytestmark = pytest.mark.slow
-
 Leak = Callable[[flask.Response, AgentMemory], object]
 
 

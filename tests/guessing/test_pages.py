@@ -7,8 +7,6 @@ from tests.guessing.driving import Pair, read_everything, use_wrong_methods
 from tests.guessing.worlds import GUESS, Worlds
 from tests.web.test_every_route import READ
 
-pytestmark = pytest.mark.slow
-
 # An admin in the gate, all others nightly.
 OTHERS = ("nobody", "viewer", "site_admin", "stranger")
 WHO = ("admin", *(pytest.param(who, marks=pytest.mark.nightly) for who in OTHERS))

@@ -3,12 +3,13 @@
 import json
 import random
 import re
+import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.factories import text_of
-from tests.scripted_model import ScriptedModel
+from tests.scripted_model import Answer, ScriptedModel
 
 _ID = re.compile(r'"id": ?(\d+)')
 # Messages of a conversation after which a session is completed.
@@ -16,22 +17,28 @@ _LONG = 10
 
 
 class PlayedModel(ScriptedModel):
-    """Answers whatever it is asked; ``dice`` returns those of the actor who asks."""
+    """Answers whatever it is asked; ``dice`` returns those of the actor who asks.
+
+    ``instead`` may answer something else, from the thread of the request.
+    """
 
     def __init__(self, dice: Callable[[], random.Random]) -> None:
         super().__init__()
         self.dice = dice
+        self.instead: Callable[[Answer], Answer] = lambda usual: usual
+        self._lock = threading.Lock()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         played, scripted = self, super()._handler()
 
         class Handler(scripted):  # type: ignore[misc, valid-type]
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                played.forget()
-                played.requests.append(json.loads(body))
-                played._play(played.requests[-1])
-                played._script.popleft()(self)
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with played._lock:
+                    played.requests = [asked]
+                    played._play(asked)
+                    answer = played._script.popleft()
+                played.instead(answer)(self)
 
         return Handler
 

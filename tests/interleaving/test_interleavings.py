@@ -9,8 +9,6 @@ from refine.extensions import db
 from refine.models import Agent
 from tests.interleaving.simulation import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
-
 _IN_THE_GATE = range(12)
 _NIGHTLY = [range(first, first + 100) for first in range(100, 600, 100)]
 

@@ -382,7 +382,6 @@ def grant_of(its: Installation) -> AccessGrant:
     return db.session.scalars(db.select(AccessGrant).filter_by(agent_id=its.agent.id)).one()
 
 
-@pytest.mark.slow
 def test_the_canary_is_in_no_log_of_any_process(installation: Installation) -> None:
     said = "".join(installation.up.said)
 
@@ -392,7 +391,6 @@ def test_the_canary_is_in_no_log_of_any_process(installation: Installation) -> N
     assert CANARY not in said.lower()
 
 
-@pytest.mark.slow
 def test_the_canary_is_in_no_table_no_job_and_no_answer_of_a_command(
     installation: Installation,
 ) -> None:
@@ -400,7 +398,6 @@ def test_the_canary_is_in_no_table_no_job_and_no_answer_of_a_command(
     assert {place.split()[0] for place in installation.seen} == {"table", "redis", "command"}
 
 
-@pytest.mark.slow
 def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
     installation: Installation,
 ) -> None:
@@ -412,7 +409,6 @@ def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
     assert len(crawled) > 50
 
 
-@pytest.mark.slow
 def test_the_canary_is_in_no_answer_of_the_api_but_what_is_the_agents_own_to_read(
     installation: Installation,
 ) -> None:
@@ -422,7 +418,6 @@ def test_the_canary_is_in_no_answer_of_the_api_but_what_is_the_agents_own_to_rea
     assert program.was_read.count(CANARY) > 50
 
 
-@pytest.mark.slow
 def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits(
     installation: Installation,
 ) -> None:
@@ -440,7 +435,6 @@ def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits
     assert waiting == [CONVERSATION["messages"]] * 3
 
 
-@pytest.mark.slow
 def test_the_canary_is_in_no_file_of_the_installation(installation: Installation) -> None:
     installation.up.end()
 

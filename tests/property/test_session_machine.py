@@ -34,9 +34,6 @@ mistakes = st.sampled_from(
 )
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
-
-
 class Sessions(Life):
     """Tool calls and mistakes, in any order, among all that may happen besides."""
 

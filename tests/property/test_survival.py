@@ -14,8 +14,6 @@ from refine.rules.details import Reading, likeness, mentions, read
 from refine.tools import RefinementTool
 from tests import factories
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
-
 PEOPLE = ("Mira", "Tomasz", "Ines", "Олег", "Ελένη")
 PLACES = ("Kastell", "Lagos", "https://example.org/map", "@harbour", "the “Blue Cup”")
 FACTS = (

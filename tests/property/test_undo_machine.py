@@ -32,7 +32,6 @@ copies = st.tuples(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.nightly)])
 def test_every_sequence_of_sessions_toggles_and_undos_leaves_the_expected_memories(
     app: Flask, examples: int
