@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/retry_after.py,refine/llm/wire.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests nightly bench interleavings mutants degraded failures chaos providers prompts screenshots fix lock advisories clean
+.PHONY: help install up test check tests nightly bench interleavings mutants degraded failures chaos prompts screenshots fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,9 +56,6 @@ failures: .venv/.developed ## Inject every fault at every call of every operatio
 chaos: .venv/.developed ## Inject random faults into real processes and check that nothing is lost (MINUTES=10 SEED=7)
 	$(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-providers: .venv/.developed .providers/.installed ## Run sessions through LiteLLM and llama.cpp (a long build first)
-	$(BIN)/python -m tests.real_providers $(ONLY)
-
 prompts: .venv/.developed ## Generate docs/prompts.md, what agents' models read, from the code
 	$(BIN)/python -m tests.printed_prompts
 
@@ -80,7 +77,7 @@ advisories: ## Ask the advisory database about every pinned package (needs uv an
 	  uvx pip-audit --strict --disable-pip --require-hashes -r $$file || exit 1; done
 
 clean: ## Remove the virtual environments and the tools' caches
-	rm -rf .venv .providers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache
 
 .venv/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -95,8 +92,4 @@ clean: ## Remove the virtual environments and the tools' caches
 
 .venv/.developed: .venv/.installed requirements-dev.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	@touch $@
-
-.providers/.installed: tests/real_providers/requirements.txt tests/real_providers/install.sh
-	PYTHON=$(PYTHON) tests/real_providers/install.sh
 	@touch $@

@@ -24,7 +24,6 @@ from refine.rules.prices import parse_price_file
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
 from tests.scripted_model import ScriptedModel
-from tests.time_limit import pytest_runtest_protocol as pytest_runtest_protocol
 
 # A machine that is busy with other tests is no failure.
 settings.register_profile("patient", deadline=None)

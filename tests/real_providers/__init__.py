@@ -1,1 +1,0 @@
-"""Whole sessions through servers that others wrote, run by hand: ``make providers``."""
