@@ -43,8 +43,8 @@ MOST_OF_A_PAGE = 25
 
 # By rule, and what the URL asks for: of an admin who may read a memory, or a site admin.
 PAGES = {
-    "/": 20,
-    "/?account=own": 21,
+    "/": 21,
+    "/?account=own": 22,
     "/access": 10,
     "/access/<uuid:grant_id>": 18,
     "/access/new?agent=<int:agent_id>": 22,

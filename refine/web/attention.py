@@ -12,7 +12,7 @@ from refine.health import clock_check, look_for_workers, queue_check
 from refine.models import Account, Agent
 from refine.models.agent.answered import NO_KEY, unanswered
 from refine.models.attention import Case, Kind, cases
-from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
+from refine.models.runs.spending import accounts_at_cap, cap_in_words
 from refine.models.runs.task.totals import conversations_given_up
 from refine.rules.quantities import in_hours, plural
 from refine.web import scope
@@ -121,20 +121,18 @@ def _installation() -> list[Attention]:
 
 
 def _accounts() -> list[Attention]:
-    at = clock.now()
-    is_late = Account.has_late_slot(at)
-    found = []
-    is_capped = cost_cap_reached(at)
-    for account, late, capped, reached in db.session.execute(
-        select(Account, is_late, is_capped, cap_is_spent(at))
-        .where(scope.owns(Account.id), is_late | is_capped)
-        .order_by(Account.slug)
-        .limit(_ACCOUNTS_SHOWN)
-    ):
-        where = url_for("schedule.page", account=account.slug)
-        if late:
-            found.append(Attention("bad", f"{account.name}: a slot was missed", where))
-        if capped and (cap := account.monthly_cost_cap_usd) is not None:
-            why = cap_in_words(cap, is_reached=reached)
-            found.append(Attention("warn", f"{account.name}: the {why}", where))
+    at, shown = clock.now(), scope.owns(Account.id)
+    late = select(Account).where(shown, Account.has_late_slot(at)).order_by(Account.slug)
+    found = [
+        Attention("bad", f"{account.name}: a slot was missed", _schedule_of(account))
+        for account in db.session.scalars(late.limit(_ACCOUNTS_SHOWN))
+    ]
+    capped = accounts_at_cap(at).where(shown).order_by(Account.slug).limit(_ACCOUNTS_SHOWN)
+    for account, is_spent in db.session.execute(capped):
+        why = cap_in_words(account.monthly_cost_cap_usd, is_reached=is_spent)
+        found.append(Attention("warn", f"{account.name}: the {why}", _schedule_of(account)))
     return found
+
+
+def _schedule_of(account: Account) -> str:
+    return url_for("schedule.page", account=account.slug)

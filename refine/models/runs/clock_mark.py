@@ -3,13 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import BigInteger, Select, Text, bindparam, case, func, select, update
+from sqlalchemy import BigInteger, Text, case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.extensions import Base, db
-from refine.extensions.statements import plain_query
 
 Event = Literal["tick", "budget_check", "pruning"]
 
@@ -55,10 +54,5 @@ class ClockMark(Base):
     @classmethod
     def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
         """Return how long ago the event was; None if it never happened."""
-        found = _last().rows(event=event)
-        return (at or clock.now()) - found[0].at if found else None
-
-
-@plain_query
-def _last() -> Select[datetime]:
-    return select(ClockMark.at).where(ClockMark.event == bindparam("event"))
+        last = db.session.scalar(select(cls.at).where(cls.event == event))
+        return None if last is None else (at or clock.now()) - last

@@ -1,21 +1,19 @@
-"""What agents cost: the calls of their models in all kinds of runs, added up in one place."""
+"""What agents cost: the calls of their models in all kinds of runs, added up in one place.
 
-from collections.abc import Collection, Iterable, Sequence
+A run counts in the month in which it was requested, by the clock of its account.
+"""
+
+from collections.abc import Collection, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Date,
-    Integer,
-    Row,
     Select,
     Subquery,
     Text,
-    and_,
-    bindparam,
     case,
     cast,
     false,
@@ -30,13 +28,11 @@ from sqlalchemy import (
 )
 
 from refine import settings
-from refine.extensions import Base, Instant, UtcDateTime, db, instant
-from refine.extensions.statements import PlainQuery, plain_query
+from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.people import Account
 from refine.rules.model_names import VARIANT
 from refine.rules.prices import ANY_MODEL, Price
-from refine.settings import Settings
 
 # By name, because the models of these tables import this module.
 _SESSIONS, _TASKS, _GRANTS = "refinement_sessions", "memory_tasks", "access_grants"
@@ -73,6 +69,9 @@ class MonthSoFar(NamedTuple):
     is_unknown: bool
 
 
+# -- the cost cap ---------------------------------------------------------------------------------
+
+
 class CostCaps:
     """Why cost caps forbid automatic runs at one moment; read once for each account."""
 
@@ -83,12 +82,12 @@ class CostCaps:
     def look_up(self, accounts: Iterable[Account]) -> None:
         """Read what is not known yet of these accounts, in one statement for all."""
         new = [each for each in accounts if each.id not in self._reasons]
-        caps = {each.id: cap for each in new if (cap := each.monthly_cost_cap_usd) is not None}
-        reasons: dict[int, str | None] = dict.fromkeys(each.id for each in new)
-        for id_, usd, is_unknown in _spent_in_month(list(caps), self._at) if caps else ():
-            if (is_reached := usd >= caps[id_]) or is_unknown:
-                reasons[id_] = f"the account's {cap_in_words(caps[id_], is_reached=is_reached)}"
-        self._reasons |= reasons
+        self._reasons |= dict.fromkeys(each.id for each in new)
+        capped = [each.id for each in new if each.monthly_cost_cap_usd is not None]
+        reached = accounts_at_cap(self._at).where(Account.id.in_(capped))
+        for account, is_spent in db.session.execute(reached) if capped else ():
+            cap = cap_in_words(account.monthly_cost_cap_usd, is_reached=is_spent)
+            self._reasons[account.id] = f"the account's {cap}"
 
     def reason(self, account: Account) -> str | None:
         """Return why the account's cost cap forbids automatic runs; None if it does not.
@@ -100,12 +99,15 @@ class CostCaps:
         return self._reasons[account.id]
 
 
-def _spent_in_month(
-    account_ids: Collection[int], at: datetime
-) -> Sequence[Row[int, Decimal, bool]]:
-    """What each of these accounts spent this month, and whether the cost of a run is unknown."""
-    summed = select(Account.id, spent_usd_of_month(at), has_unpriced_runs_in_month(at))
-    return db.session.execute(summed.where(Account.id.in_(account_ids))).all()
+def accounts_at_cap(at: datetime) -> Select[Account, bool]:
+    """Return a query for the accounts whose cap forbids automatic runs, and whether it is spent."""
+    month = _month(at)
+    is_spent = (month.c.spent_usd >= Account.monthly_cost_cap_usd).label("is_spent")
+    return (
+        select(Account, is_spent)
+        .join(month, true())
+        .where(Account.monthly_cost_cap_usd.is_not(None), or_(is_spent, month.c.is_unknown))
+    )
 
 
 def cost_cap_reason(account: Account, at: datetime) -> str | None:
@@ -113,7 +115,7 @@ def cost_cap_reason(account: Account, at: datetime) -> str | None:
     return CostCaps(at).reason(account)
 
 
-def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
+def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
     """Return the problem with a cost cap: it is reached, or cannot be checked."""
     cap = f"monthly cost cap of ${cap_usd}"
     if is_reached:
@@ -124,130 +126,27 @@ def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
     )
 
 
-def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that the account's cost cap forbids automatic runs."""
-    is_unknown = and_(Account.monthly_cost_cap_usd.is_not(None), has_unpriced_runs_in_month(at))
-    return or_(cap_is_spent(at), is_unknown)
-
-
-def cap_is_spent(at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that this month's runs cost as much as the account's cap."""
-    return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
-
-
-def spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
-    """Return, as a column, what the account's agents cost this month, in the account's time zone.
-
-    If the cost of a run is partly unknown, only the known part is included.
-    """
-    runs = all_runs()
-    usd = func.coalesce(_known_usd(runs), runs.c.cost_usd)
-    return _of_month(runs, func.coalesce(func.sum(usd), 0), at)
-
-
-def has_unpriced_runs_in_month(at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that the account has a run this month whose cost is unknown."""
-    runs = all_runs()
-    return _of_month(runs, func.coalesce(func.bool_or(_known_usd(runs).is_(None)), False), at)
+# -- the month so far -----------------------------------------------------------------------------
 
 
 def month_so_far(account: Account, at: datetime, lately: timedelta) -> MonthSoFar:
     """Return what the account's runs cost this month, and from ``lately`` before ``at`` on."""
-    found = _month_so_far(settings.current())
-    values = {"at": at, "lately_from": at - lately, "account_id": account.id}
-    return MonthSoFar(*found.rows(**values)[0])
+    mine = _months_so_far(at, lately).where(Account.id == account.id)
+    return MonthSoFar(*db.session.execute(mine).one())
 
 
 def months_nearest_caps(at: datetime, lately: timedelta, limit: int) -> list[MonthSoFar]:
     """Return ``month_so_far`` of the accounts that used the most of their cost cap."""
-    found = _months_nearest_caps(settings.current())
-    return [MonthSoFar(*row) for row in found.rows(at=at, lately_from=at - lately, limit=limit)]
-
-
-@lru_cache(maxsize=1)
-def _month_so_far(_prices: Settings) -> PlainQuery:
-    return PlainQuery(_months_so_far().where(Account.id == bindparam("account_id")))
-
-
-@lru_cache(maxsize=1)
-def _months_nearest_caps(_prices: Settings) -> PlainQuery:
-    months = _months_so_far()
+    months = _months_so_far(at, lately).where(Account.monthly_cost_cap_usd.is_not(None))
     share = months.selected_columns.spent_usd / func.nullif(Account.monthly_cost_cap_usd, 0)
-    capped = months.where(Account.monthly_cost_cap_usd.is_not(None))
-    worst = capped.order_by(share.desc().nulls_first(), Account.id)
-    return PlainQuery(worst.limit(bindparam("limit", type_=Integer)))
+    worst = months.order_by(share.desc().nulls_first(), Account.id).limit(limit)
+    return [MonthSoFar(*row) for row in db.session.execute(worst)]
 
 
-def _months_so_far() -> Select[*tuple[Any, ...]]:
-    """Return the query for the months of accounts; it holds the prices of the settings."""
-    runs, at = all_runs(), instant("at")
-    known_usd = _known_usd(runs)
-    usd = func.coalesce(known_usd, runs.c.cost_usd)
-    is_of_month = _is_of_month(runs, at)
-    is_late = runs.c.created_at > instant("lately_from")
-    summed = (
-        select(
-            func.coalesce(func.sum(usd).filter(is_of_month), 0).label("spent_usd"),
-            func.coalesce(func.sum(usd).filter(is_late), 0).label("lately_usd"),
-            func.coalesce(func.bool_or(known_usd.is_(None)).filter(is_of_month), false()).label(
-                "is_unknown"
-            ),
-        )
-        .join(Agent, Agent.id == runs.c.agent_id)
-        .where(Agent.account_id == Account.id, runs.c.created_at > at - _LONGEST_MONTH)
-        .correlate(Account)
-        .lateral()
-    )
+def _months_so_far(at: datetime, lately: timedelta) -> Select[*tuple[Any, ...]]:
     named = (Account.name, Account.slug, Account.time_zone, Account.monthly_cost_cap_usd)
-    return select(*named, *summed.c).select_from(Account).join(summed, true())
-
-
-def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> ColumnElement[Any]:
-    """Return what is summed over the account's runs of this month."""
-    return (
-        select(summed)
-        .join(Agent, Agent.id == runs.c.agent_id)
-        .where(
-            Agent.account_id == Account.id,
-            runs.c.created_at > at - _LONGEST_MONTH,
-            _is_of_month(runs, at),
-        )
-        .correlate(Account)
-        .scalar_subquery()
-    )
-
-
-def _is_of_month(runs: Subquery, at: Instant) -> ColumnElement[bool]:
-    """Return the SQL condition that the account's month has begun when a run was requested."""
-    now = literal(at, UtcDateTime()) if isinstance(at, datetime) else at
-    began_at = func.date_trunc("month", local_time(Account.time_zone, now))
-    # by local time: a midnight that comes twice counts from the first one
-    return local_time(Account.time_zone, runs.c.created_at) >= began_at
-
-
-def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
-    """Return what the agents (of this account) cost since then, by local day."""
-    summed = _by_day(is_of_account=account_id is not None)
-    rows = summed.rows(account_id=account_id, zone=zone, since=since)
-    return [DaySpending(*row) for row in rows]
-
-
-@plain_query
-def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
-    runs = all_runs()
-    day = cast(local_time(bindparam("zone", type_=Text), runs.c.created_at), Date)
-    theirs = select(Agent.id).where(Agent.account_id == bindparam("account_id"))
-    summed = select(
-        day,
-        counted(runs, "reflection"),
-        counted(runs, "extraction"),
-        func.sum(runs.c.cost_usd),
-        func.sum(runs.c.unpriced_calls),
-    ).where(
-        runs.c.created_at >= instant("since"),
-        runs.c.agent_id.in_(theirs) if is_of_account else true(),
-    )
-    return summed.group_by(day)
+    month = _month(at, lately)
+    return select(*named, *month.c).select_from(Account).join(month, true())
 
 
 def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, bool]:
@@ -255,24 +154,62 @@ def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Dec
 
     And whether the cost is partly unknown; only the known part is included.
     """
-    summed = _spent_this_month(settings.current()).where(*conditions)
-    usd, is_unknown = db.session.execute(summed, {"at": at}).one()
+    summed = _summed_month(at).join(Account, Account.id == Agent.account_id).where(*conditions)
+    usd, _, is_unknown = db.session.execute(summed).one()
     return Decimal(usd), is_unknown
 
 
-@lru_cache(maxsize=1)
-def _spent_this_month(_prices: Settings) -> Select[*tuple[Any, ...]]:
-    runs, at = all_runs(), instant("at")
+def _month(at: datetime, lately: timedelta = timedelta(0)) -> Any:
+    """Return, beside each account, what its runs cost this month and ``lately``."""
+    summed = _summed_month(at, lately).where(Agent.account_id == Account.id)
+    return summed.correlate(Account).lateral()
+
+
+def _summed_month(at: datetime, lately: timedelta = timedelta(0)) -> Select[*tuple[Any, ...]]:
+    """Return the query that adds up runs of agents; accounts are joined by the caller."""
+    runs = all_runs()
     known_usd = _known_usd(runs)
+    usd = func.coalesce(known_usd, runs.c.cost_usd)
+    began_at = func.date_trunc("month", local_time(Account.time_zone, literal(at, UtcDateTime())))
+    # by local time: a midnight that comes twice counts from the first one
+    is_of_month = local_time(Account.time_zone, runs.c.created_at) >= began_at
+    is_late = runs.c.created_at > at - lately
+    is_unknown = func.bool_or(known_usd.is_(None)).filter(is_of_month)
     return (
         select(
-            func.coalesce(func.sum(func.coalesce(known_usd, runs.c.cost_usd)), 0),
-            func.coalesce(func.bool_or(known_usd.is_(None)), false()),
+            func.coalesce(func.sum(usd).filter(is_of_month), 0).label("spent_usd"),
+            func.coalesce(func.sum(usd).filter(is_late), 0).label("lately_usd"),
+            func.coalesce(is_unknown, false()).label("is_unknown"),
         )
+        .select_from(runs)
         .join(Agent, Agent.id == runs.c.agent_id)
-        .join(Account, Account.id == Agent.account_id)
-        .where(runs.c.created_at > at - _LONGEST_MONTH, _is_of_month(runs, at))
+        .where(runs.c.created_at > at - _LONGEST_MONTH)
     )
+
+
+def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
+    """Return what the agents (of this account) cost since then, by local day."""
+    runs = all_runs()
+    day = cast(local_time(zone, runs.c.created_at), Date).label("day")
+    theirs = select(Agent.id).where(Agent.account_id == account_id)
+    summed = (
+        select(
+            day,
+            counted(runs, "reflection"),
+            counted(runs, "extraction"),
+            func.sum(runs.c.cost_usd),
+            func.sum(runs.c.unpriced_calls),
+        )
+        .where(
+            runs.c.created_at >= since,
+            true() if account_id is None else runs.c.agent_id.in_(theirs),
+        )
+        .group_by("day")
+    )
+    return [DaySpending(*row) for row in db.session.execute(summed)]
+
+
+# -- runs -----------------------------------------------------------------------------------------
 
 
 def all_runs() -> Subquery:
@@ -306,7 +243,7 @@ def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
     )
 
 
-def _name_in_prices(runs: Subquery, names: list[str]) -> ColumnElement[str]:
+def _name_in_prices(runs: Subquery, names: Collection[str]) -> ColumnElement[str]:
     """Return under which name ``price_of`` (``rules/prices.py``) looks up the price of a model."""
     bare = func.regexp_replace(runs.c.model_id, VARIANT, "")
     return case((runs.c.model_id.in_(names), runs.c.model_id), else_=bare)

@@ -28,10 +28,9 @@ from sqlalchemy import (
     true,
 )
 
-from refine.extensions import instant
-from refine.extensions.statements import plain_query
+from refine.extensions import db
 from refine.models.agent import Agent
-from refine.models.columns import AccountId, account_parameter, one_of_parameter
+from refine.models.columns import AccountId
 from refine.models.people import Account
 from refine.models.runs.spending import SUMMED, all_runs, counted, local_time
 from refine.rules.months import first_of_month
@@ -71,22 +70,6 @@ _NONE = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)
 _TOTALS = {name: Numeric if name == "cost_usd" else BigInteger for name in Used._fields}
 
 
-class AgentMonth(NamedTuple):
-    """One agent's runs of one month, and what they cost."""
-
-    month: str
-    agent_id: int
-    agent: str
-    sessions: int
-    reflections: int
-    conversations: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: Decimal
-    unpriced_calls: int
-
-
 class Months(NamedTuple):
     """Whole months: from the first day of one to the first day of another, exclusive."""
 
@@ -104,32 +87,21 @@ def by_month(
     agent_ids: Sequence[int],
     since: datetime | None = None,
     until: datetime | None = None,
-) -> Sequence[AgentMonth]:
-    """Return what each of these agents of the account used, month by month.
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return what each of these agents of the account used, month by month, as ``Used`` has it.
 
     Of the runs from ``since`` (inclusive) to ``until`` (exclusive).
     """
-    found = _by_month().rows(
-        account_id=account.id, agent_ids=agent_ids, since=since or _FIRST, until=until or _LAST
-    )
-    return [AgentMonth(*row) for row in found]
-
-
-@plain_query
-def _by_month() -> Select[*tuple[Any, ...]]:
     runs = all_runs()
-    month = func.to_char(_requested(runs), "YYYY-MM")
-    return (
-        _summed(runs, month, Agent.id, Agent.name)
-        .where(
-            Account.id == account_parameter(is_of_account=True),
-            runs.c.agent_id == one_of_parameter("agent_ids"),
-            runs.c.created_at >= instant("since"),
-            runs.c.created_at < instant("until"),
-        )
-        .group_by(month, Agent.id)
-        .order_by(month, Agent.id)
+    month = func.to_char(_requested(runs), "YYYY-MM").label("month")
+    summed = _summed(runs, month, Agent.id.label("agent_id"), Agent.name.label("agent"))
+    mine = summed.where(
+        Account.id == account.id,
+        runs.c.agent_id.in_(agent_ids),
+        runs.c.created_at >= (since or _FIRST),
+        runs.c.created_at < (until or _LAST),
     )
+    return db.session.execute(mine.group_by(month, Agent.id).order_by(month, Agent.id)).all()
 
 
 def used_by_month(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:

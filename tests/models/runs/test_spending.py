@@ -13,14 +13,12 @@ from refine import settings
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
+    accounts_at_cap,
     by_day,
-    cap_is_spent,
-    cost_cap_reached,
     cost_cap_reason,
     month_so_far,
     months_nearest_caps,
     spent_by_agents,
-    spent_usd_of_month,
 )
 from refine.rules.prices import price_of
 from tests import factories
@@ -44,7 +42,7 @@ def costly(owner: Agent, usd: str, at: datetime = NOW) -> None:
 
 
 def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
-    return db.session.scalars(select(spent_usd_of_month(at)).where(Account.id == account.id)).one()
+    return month_so_far(account, at, WEEK).spent_usd
 
 
 def everything(owner: Agent, at: datetime = NOW) -> None:
@@ -111,9 +109,9 @@ def test_sums_each_of_many_accounts_separately(agent: Agent) -> None:
     costly(other, "7", at=began_in_tokyo)
     costly(other, "9", at=began_in_tokyo - MOMENT)
 
-    spent = dict(db.session.execute(select(Account.id, spent_usd_of_month(NOW))).all())
+    spent = [cost_usd_of_month(each.account, NOW) for each in (agent, other)]
 
-    assert spent == {agent.account_id: 0, other.account_id: 7}
+    assert spent == [0, 7]
 
 
 @pytest.mark.parametrize(
@@ -177,8 +175,8 @@ def unpriced(owner: Agent, at: datetime = NOW) -> None:
 def is_capped(account: Account) -> tuple[str | None, bool]:
     """Whether the cap stops automatic runs: the reason in Python, and the condition in SQL."""
     db.session.flush()
-    by_sql = db.session.scalar(select(cost_cap_reached(NOW)).where(Account.id == account.id))
-    return cost_cap_reason(account, NOW), bool(by_sql)
+    found = db.session.execute(accounts_at_cap(NOW).where(Account.id == account.id)).first()
+    return cost_cap_reason(account, NOW), found is not None
 
 
 def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None:
@@ -202,9 +200,8 @@ def test_a_cap_that_is_spent_says_so_even_if_some_costs_are_unknown(agent: Agent
 
     reason, by_sql = is_capped(agent.account)
 
-    spent = select(cap_is_spent(NOW)).where(Account.id == agent.account_id)
     assert reason == "the account's monthly cost cap of $100 is reached"
-    assert (by_sql, db.session.scalar(spent)) == (True, True)
+    assert by_sql
 
 
 def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -> None:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, Select, bindparam, false, func, select
+from sqlalchemy import false, func, select
 
-from refine.extensions import instant
-from refine.extensions.statements import plain_query
-from refine.models.columns import one_of_parameter
+from refine.extensions import db
+from refine.models.columns import one_of_ids
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.session import RefinementSession
 
@@ -41,30 +40,24 @@ class Estimate(NamedTuple):
 
 def estimate(at: datetime, agent_ids: Sequence[int]) -> Estimate:
     """Return what a session of each of these agents may cost, in one statement."""
-    return Estimate(*_estimate().rows(since=at - LOOKS_BACK, agent_ids=agent_ids)[0])
-
-
-@plain_query
-def _estimate() -> Select[*tuple[Any, ...]]:
     costs = (
         select(
-            _Session.agent_id,
             func.avg(_Session.cost_usd).label("mean"),
             func.max(_Session.cost_usd).label("most"),
             func.bool_or(_Session.unpriced_calls > 0).label("is_partial"),
         )
         .where(
-            _Session.agent_id == one_of_parameter("agent_ids"),
-            _Session.created_at > instant("since"),
+            _Session.agent_id == one_of_ids(agent_ids),
+            _Session.created_at > at - LOOKS_BACK,
             _Session.llm_calls > 0,
             _Session.status.not_in(LIVE),
         )
         .group_by(_Session.agent_id)
         .subquery()
     )
-    agents = func.cardinality(bindparam("agent_ids", type_=ARRAY(BigInteger)))
-    unknown = agents - func.count()
+    unknown = len(agent_ids) - func.count()
     usd = func.sum(costs.c.mean) + unknown * func.avg(costs.c.mean)
     most_usd = func.sum(costs.c.most) + unknown * func.max(costs.c.most)
     is_partial = func.coalesce(func.bool_or(costs.c.is_partial), false())
-    return select(agents, unknown, usd, most_usd, is_partial).select_from(costs)
+    found = db.session.execute(select(unknown, usd, most_usd, is_partial).select_from(costs))
+    return Estimate(len(agent_ids), *found.one())

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import takewhile
 
-from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, or_, select, true
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, exists, or_, select, true
 from sqlalchemy.orm import aliased
 
 from refine import settings
@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
-from refine.models.columns import one_of_constants, one_of_parameter
+from refine.models.columns import one_of_constants, one_of_ids
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
@@ -241,8 +241,19 @@ class Candidates:
 
     def _latest(self, limit: int, *, only_answered: bool) -> Sequence[RefinementSession]:
         """Up to ``limit`` sessions of each agent, newest first."""
-        values = {"agent_ids": self._ids, "limit": limit}
-        return db.session.scalars(_latest(only_answered=only_answered), values).all()
+        mine = select(_Session).where(_Session.agent_id == Agent.id)
+        if only_answered:
+            mine = mine.where(one_of_constants(_Session.status, ANSWERED))
+        newest_first = mine.order_by(_Session.created_at.desc()).limit(limit)
+        latest = newest_first.correlate(Agent).lateral()
+        found = aliased(_Session, latest)
+        return db.session.scalars(
+            select(found)
+            .select_from(Agent)
+            .join(latest, true())
+            .where(Agent.id == one_of_ids(self._ids))
+            .order_by(found.created_at.desc())
+        ).all()
 
     @cached_property
     def _live(self) -> dict[int, RefinementSession]:
@@ -278,24 +289,6 @@ class Candidates:
             and session.batch_through_id is None
             and _slots_between(session.agent.account, session.ended_at, self._at) <= MAX_QUIET_SLOTS
         )
-
-
-@cache
-def _latest(*, only_answered: bool) -> Select[RefinementSession]:
-    mine = select(_Session).where(
-        _Session.agent_id == Agent.id,
-        one_of_constants(_Session.status, ANSWERED) if only_answered else true(),
-    )
-    newest_first = mine.order_by(_Session.created_at.desc()).limit(bindparam("limit"))
-    latest = newest_first.correlate(Agent).lateral()
-    found = aliased(_Session, latest)
-    return (
-        select(found)
-        .select_from(Agent)
-        .join(latest, true())
-        .where(Agent.id == one_of_parameter("agent_ids"))
-        .order_by(found.created_at.desc())
-    )
 
 
 def _changed_since() -> ColumnElement[bool]:

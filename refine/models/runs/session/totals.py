@@ -1,25 +1,12 @@
 """Sums over many sessions, for pages."""
 
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Date,
-    Select,
-    Text,
-    bindparam,
-    case,
-    cast,
-    func,
-    select,
-)
+from sqlalchemy import ColumnElement, Date, case, cast, func, select
 
-from refine.extensions import instant
-from refine.extensions.statements import plain_query
-from refine.models.columns import account_parameter
+from refine.extensions import db
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import CONSENTED_ENDS
@@ -46,9 +33,19 @@ class DayTotals(NamedTuple):
 
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals]:
     """Return the sessions (of this account) since then, by local day and status."""
-    counted = _by_day(is_of_account=account_id is not None)
-    rows = counted.rows(account_id=account_id, zone=zone, since=since)
-    return [DayTotals(*row) for row in rows]
+    day = cast(func.timezone(zone, _Session.created_at), Date).label("day")
+    totals = (
+        select(
+            day,
+            _Session.status,
+            func.count(),
+            func.sum(_removed()),
+            func.count().filter(_Session.error_kind == WORKER_LOST),
+        )
+        .where(_Session.in_account(account_id), _Session.created_at >= since)
+        .group_by("day", _Session.status)
+    )
+    return [DayTotals(*row) for row in db.session.execute(totals)]
 
 
 class SlotTotals(NamedTuple):
@@ -62,35 +59,12 @@ class SlotTotals(NamedTuple):
 
 def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
     """Return the sessions of this account for its slots since then, by slot and status."""
-    rows = _by_slot().rows(account_id=account_id, since=since)
-    return [SlotTotals(*row) for row in rows]
-
-
-@plain_query
-def _by_slot() -> Select[*tuple[Any, ...]]:
-    account_id = account_parameter(is_of_account=True)
-    return (
+    totals = (
         select(_Session.slot_at, _Session.status, func.count(), func.min(_Session.created_at))
-        .where(_Session.in_account(account_id), _Session.slot_at >= instant("since"))
+        .where(_Session.in_account(account_id), _Session.slot_at >= since)
         .group_by(_Session.slot_at, _Session.status)
     )
-
-
-@plain_query
-def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
-    account_id = account_parameter(is_of_account=is_of_account)
-    day = cast(func.timezone(bindparam("zone", type_=Text), _Session.created_at), Date)
-    return (
-        select(
-            day,
-            _Session.status,
-            func.count(),
-            func.sum(_removed()),
-            func.count().filter(_Session.error_kind == WORKER_LOST),
-        )
-        .where(_Session.in_account(account_id), _Session.created_at >= instant("since"))
-        .group_by(day, _Session.status)
-    )
+    return [SlotTotals._make(row) for row in db.session.execute(totals)]
 
 
 class Left(NamedTuple):
@@ -107,13 +81,7 @@ def left_by_sessions(agent_id: int, since: datetime) -> tuple[int, list[Left]]:
 
     Undone sessions removed nothing.
     """
-    rows = _left_by_sessions().rows(agent_id=agent_id, since=since)
-    return rows[0][0] if rows else 0, [Left(*row[1:]) for row in reversed(rows)]
-
-
-@plain_query
-def _left_by_sessions() -> Select[*tuple[Any, ...]]:
-    return (
+    left = (
         select(
             func.sum(_removed()).over(),
             _Session.ended_at,
@@ -122,15 +90,17 @@ def _left_by_sessions() -> Select[*tuple[Any, ...]]:
             _Session.status != "rolled_back",
         )
         .where(
-            _Session.agent_id == bindparam("agent_id", type_=BigInteger),
-            _Session.created_at > instant("since") - _LONGEST,
-            _Session.ended_at > instant("since"),
+            _Session.agent_id == agent_id,
+            _Session.created_at > since - _LONGEST,
+            _Session.ended_at > since,
             _Session.status.in_(CONSENTED_ENDS),
             _Session.mass_after.is_not(None),
         )
         .order_by(_Session.created_at.desc())
         .limit(_LATEST)
     )
+    rows = db.session.execute(left).all()
+    return rows[0][0] if rows else 0, [Left._make(row[1:]) for row in reversed(rows)]
 
 
 def _removed() -> ColumnElement[int]:

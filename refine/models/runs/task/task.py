@@ -7,14 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, cast, get_args
 
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     ColumnElement,
     Index,
-    Select,
     Text,
     and_,
-    bindparam,
     case,
     func,
     select,
@@ -25,7 +22,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.errors import Refused, TooMany
 from refine.extensions import Base, UtcDateTime, db
-from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
@@ -171,7 +167,10 @@ class MemoryTask(RetriableRun, Base):
     @classmethod
     def conversations_waiting(cls, agent: Agent) -> int:
         """Return how many conversations of the agent are waiting."""
-        return int(_conversations_waiting().rows(agent_id=agent.id)[0][0])
+        waiting = select(func.count()).where(
+            cls.agent_id == agent.id, cls.kind == "extraction", cls.is_waiting
+        )
+        return db.session.scalars(waiting).one()
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the conversation's messages; none if there is no conversation."""
@@ -306,12 +305,3 @@ class MemoryTask(RetriableRun, Base):
 def _refuse_unavailable(agent: Agent) -> None:
     if (reason := agent.unavailable_reason(automatic=False)) is not None:
         raise Refused(f"{reason}, so its model is not asked")
-
-
-@plain_query
-def _conversations_waiting() -> Select[int]:
-    return select(func.count()).where(
-        MemoryTask.agent_id == bindparam("agent_id", type_=BigInteger),
-        MemoryTask.kind == "extraction",
-        MemoryTask.is_waiting,
-    )
