@@ -9,7 +9,6 @@ import click
 from sqlalchemy.exc import DBAPIError
 
 from refine import __version__, core_dumps
-from refine.cli.access import access
 from refine.cli.accounts import account, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
@@ -19,9 +18,8 @@ from refine.cli.keys import keys
 from refine.cli.laboratory import WithLaboratory
 from refine.cli.running import reflect, run, sweep
 from refine.cli.services import clock, tick, worker
-from refine.cli.sessions import session
-from refine.cli.time_machine import restore, undo
-from refine.cli.tokens import token
+from refine.cli.sessions import restore, session, undo
+from refine.cli.tokens import access, token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
 from refine.database_errors import NO_ANSWER, TROUBLES, trouble_of

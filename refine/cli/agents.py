@@ -1,6 +1,5 @@
 """Agents, managed on the server's command line."""
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -9,7 +8,7 @@ from sqlalchemy.orm import joinedload
 
 from refine import settings
 from refine.cli.context import application
-from refine.cli.output import Field, console, print_list, print_one
+from refine.cli.output import console, print_list, print_one
 from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
 from refine.extensions import db
 from refine.llm.clients import require_one_model, warning_about
@@ -27,26 +26,18 @@ def _state(agent: Agent) -> str:
     return ", ".join(STATES[each] for each in shown if each in states) or "within budget"
 
 
-_LISTED = (
-    Field("id", lambda row: row.id, "id"),
-    Field("name", lambda row: row.name, "name"),
-    Field("account", lambda agent: agent.account.slug, "account"),
-    Field("model_id", lambda agent: masked_id(agent.model_id), "model"),
-    Field("core_memories", lambda agent: agent.core_count, "memories"),
-    Field("core_tokens", lambda row: row.core_tokens, "tokens"),
-    Field("core_token_budget", lambda row: row.core_token_budget, "budget"),
-    Field("over_budget", lambda agent: agent.exceeds_budget(agent.core_tokens)),
-    Field("refinement_threshold", lambda agent: agent.effective_refinement_threshold),
-    Field("active", lambda row: row.active),
-    Field("paused", lambda row: row.paused),
-    Field("state", _state, "state"),
-    Field("last_session_id", lambda row: row.last_session_id),
-    Field("last_session_status", lambda row: row.last_session_status),
-    Field("last_session_at", lambda row: row.last_session_at),
-    Field("created_at", lambda row: row.created_at),
-)
-
-_HEADINGS = {
+_LISTED = {
+    "id": "id",
+    "name": "name",
+    "account": "account",
+    "model_id": "model",
+    "core_memories": "memories",
+    "core_tokens": "tokens",
+    "core_token_budget": "budget",
+    "state": "state",
+}
+_SHOWN = {
+    **_LISTED,
     "refinement_threshold": "threshold",
     "active": "active",
     "paused": "paused",
@@ -54,13 +45,40 @@ _HEADINGS = {
     "last_session_status": "ended as",
     "last_session_at": "on (UTC)",
     "created_at": "created (UTC)",
+    "next_session_at": "next session (UTC)",
+    "reflects_daily": "reflects daily",
+    "erased": "erased",
 }
-_SHOWN = (
-    *(replace(field, heading=_HEADINGS.get(field.name, field.heading)) for field in _LISTED),
-    Field("next_session_at", lambda row: row.next_session_at, "next session (UTC)"),
-    Field("reflects_daily", lambda row: row.reflects_daily, "reflects daily"),
-    Field("erased", lambda agent: agent.is_erased, "erased"),
-)
+
+
+def _row(agent: Agent) -> dict[str, Any]:
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "account": agent.account.slug,
+        "model_id": masked_id(agent.model_id),
+        "core_memories": agent.core_count,
+        "core_tokens": agent.core_tokens,
+        "core_token_budget": agent.core_token_budget,
+        "over_budget": agent.exceeds_budget(agent.core_tokens),
+        "refinement_threshold": agent.effective_refinement_threshold,
+        "active": agent.active,
+        "paused": agent.paused,
+        "state": _state(agent),
+        "last_session_id": agent.last_session_id,
+        "last_session_status": agent.last_session_status,
+        "last_session_at": agent.last_session_at,
+        "created_at": agent.created_at,
+    }
+
+
+def _full_row(agent: Agent) -> dict[str, Any]:
+    return {
+        **_row(agent),
+        "next_session_at": agent.next_session_at,
+        "reflects_daily": agent.reflects_daily,
+        "erased": agent.is_erased,
+    }
 
 
 @click.group()
@@ -125,8 +143,8 @@ def agent_list(
             wanted = wanted.where(is_in(state))
         found = db.session.scalars(wanted.order_by(Agent.id).limit(limit + 1)).all()
         print_list(
+            [_row(each) for each in found],
             _LISTED,
-            found,
             as_json=as_json,
             limit=limit,
             empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
@@ -140,7 +158,7 @@ def agent_list(
 def agent_show(reference: str, as_json: bool) -> None:
     """Show AGENT (id or name): its settings and figures, no memory and no prompt."""
     with application("agent show"):
-        print_one(_SHOWN, Agent.named(reference), as_json=as_json)
+        print_one(_full_row(Agent.named(reference)), _SHOWN, as_json=as_json)
 
 
 @agent.command("set")

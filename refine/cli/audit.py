@@ -6,13 +6,14 @@ from itertools import islice
 from typing import Any, TextIO
 
 import click
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import joinedload
 
 from refine import clock
+from refine.cli.completion import actors_like
 from refine.cli.context import application
-from refine.cli.output import Field, console, print_list
-from refine.cli.parameters import Narrowing, actors_like, narrowed
+from refine.cli.output import console
+from refine.cli.parameters import Columns, lists
 from refine.errors import NotFound
 from refine.extensions import db, is_read_only
 from refine.jobs.verifying import verify_in_processes
@@ -29,32 +30,24 @@ _NOTED_AT_ONCE = 200
 _NOT_STORED = "refine: the outcome could not be stored: the database is read-only"
 
 
-def _actor(record: AuditLog) -> str | None:
-    return record.user.email if record.user is not None else record.data.get("by")
-
-
-# What people read of the exported fields.
 _HEADINGS = {
     "id": "id",
     "at": "at (UTC)",
     "action": "action",
+    "agent": "agent",
+    "by": "by",
     "subject_type": "about",
     "subject_id": "its id",
 }
-# as the dashboard exports them, with names
-_EXPORTED = {name: Field(name, of, _HEADINGS.get(name)) for name, of in EXPORTED.items()}
-_NAMES = {
-    "agent_id": Field(
-        "agent", lambda row: row.agent.name if row.agent is not None else None, "agent"
-    ),
-    "user_id": Field("by", _actor, "by"),
-}
-_LISTED = [
-    field
-    for name, exported in _EXPORTED.items()
-    for field in (exported, _NAMES.get(name))
-    if field is not None
-]
+
+
+def _row(record: AuditLog) -> dict[str, Any]:
+    """Return a record as the dashboard exports it, with names."""
+    return {
+        **{name: value_of(record) for name, value_of in EXPORTED.items()},
+        "agent": record.agent.name if record.agent is not None else None,
+        "by": record.user.email if record.user is not None else record.data.get("by"),
+    }
 
 
 @click.group()
@@ -75,44 +68,31 @@ def audit() -> None:
     help=f"Only records by this user (e-mail address), or by: {', '.join(OTHER_ACTORS)}.",
 )
 @click.option("--session", "session_id", type=click.UUID, help="Only records of this session.")
-@narrowed
+@lists(
+    Columns(AuditLog.account_id, AuditLog.agent_id, AuditLog.created_at, AuditLog.id),
+    _row,
+    _HEADINGS,
+    empty="no records",
+)
 def audit_list(
-    narrowing: Narrowing,
-    limit: int,
-    as_json: bool,
-    kind: str | None,
-    action: str | None,
-    who: str | None,
-    session_id: uuid.UUID | None,
-) -> None:
+    kind: str | None, action: str | None, who: str | None, session_id: uuid.UUID | None
+) -> Select[Any]:
     """List records, newest first: what was done, when, and who did it. Contents stay sealed.
 
     The dashboard's *Audit* exports all records; this lists at most 10,000.
 
     Example: refine audit list --kind settings --who ada@example.org --since 2026-03-01 --json
     """
-    with application("audit list"):
-        named = joinedload(AuditLog.agent), joinedload(AuditLog.user)
-        records = select(AuditLog).options(*named)
-        records = records.where(
-            *narrowing.conditions(AuditLog.account_id, AuditLog.agent_id, AuditLog.created_at)
-        )
-        if kind is not None:
-            records = records.where(AuditLog.action.in_(ACTIONS_OF_KIND[kind]))
-        if who is not None:
-            records = records.where(_is_by(who))
-        if action is not None:
-            records = records.where(AuditLog.action == action)
-        if session_id is not None:
-            records = records.where(AuditLog.session_id == session_id)
-        newest = records.order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
-        print_list(
-            _LISTED,
-            db.session.scalars(newest.limit(limit + 1)).all(),
-            as_json=as_json,
-            limit=limit,
-            empty="no records",
-        )
+    records = select(AuditLog).options(joinedload(AuditLog.agent), joinedload(AuditLog.user))
+    if kind is not None:
+        records = records.where(AuditLog.action.in_(ACTIONS_OF_KIND[kind]))
+    if who is not None:
+        records = records.where(_is_by(who))
+    if action is not None:
+        records = records.where(AuditLog.action == action)
+    if session_id is not None:
+        records = records.where(AuditLog.session_id == session_id)
+    return records
 
 
 def _is_by(who: str) -> ColumnElement[bool]:

@@ -1,7 +1,7 @@
 """Output of commands: figures, ids and names, never memory content."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,29 +18,22 @@ console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 _ANY_WIDTH = 100_000
 
+# What a command lists: for programs all fields of a row; for people those that have a heading.
+Row = Mapping[str, Any]
+Headings = Mapping[str, str]
+
 
 @dataclass(frozen=True)
-class Field:
-    """A field of what a command lists: ``name`` for programs; for people a ``heading``, or none.
+class Worded:
+    """A value for programs that people read in other words."""
 
-    ``of`` gives its value, which ``words`` says to people.
-    """
-
-    name: str
-    of: Callable[[Any], Any]
-    heading: str | None = None
-    words: Callable[[Any], str] | None = None
-
-    def cell(self, row: Any) -> str:
-        """Return what people read."""
-        if self.words is not None:
-            return self.words(row)
-        return _in_words(self.of(row), is_id=self.name == "id" or self.name.endswith("_id"))
+    value: Any
+    words: str
 
 
 def print_list(
-    fields: Sequence[Field],
-    rows: Sequence[Any],
+    rows: Sequence[Row],
+    headings: Headings,
     *,
     as_json: bool,
     empty: str,
@@ -54,24 +47,22 @@ def print_list(
     """
     shown = rows[:limit]
     if as_json:
-        click.echo(json.dumps([_as_json(fields, row) for row in shown], indent=1, default=_plain))
+        click.echo(_as_json(list(shown)))
     else:
-        headed = [field for field in fields if field.heading is not None]
-        cells = [[field.cell(row) for field in headed] for row in shown]
-        table([field.heading or "" for field in headed], cells, empty=empty)
+        cells = [[_cell(name, row[name]) for name in headings] for row in shown]
+        table(list(headings.values()), cells, empty=empty)
     if len(shown) < len(rows):
         click.echo(f"refine: these are the first {limit}; {more}", err=True)
 
 
-def print_one(fields: Sequence[Field], row: Any, *, as_json: bool) -> None:
+def print_one(row: Row, headings: Headings, *, as_json: bool) -> None:
     """Print one row as a JSON object, or each of its fields on a line."""
     if as_json:
-        click.echo(json.dumps(_as_json(fields, row), indent=1, default=_plain))
+        click.echo(_as_json(row))
         return
-    headed = [field for field in fields if field.heading is not None]
-    width = max(len(field.heading or "") for field in headed)
-    for field in headed:
-        console.print(f"{field.heading:<{width}}  {field.cell(row)}".rstrip())
+    width = max(map(len, headings.values()))
+    for name, heading in headings.items():
+        console.print(f"{heading:<{width}}  {_cell(name, row[name])}".rstrip())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
@@ -91,22 +82,26 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
     console.print(drawn)
 
 
-def _as_json(fields: Sequence[Field], row: Any) -> dict[str, Any]:
-    return {field.name: field.of(row) for field in fields}
+def _as_json(value: object) -> str:
+    return json.dumps(value, indent=1, default=_plain)
 
 
 def _plain(value: object) -> object:
     """Return a value that JSON lacks: times with their zone, amounts and ids as text."""
+    if isinstance(value, Worded):
+        return value.value if value.value is None else str(value.value)
     return clock.iso(value) if isinstance(value, datetime) else str(value)
 
 
-def _in_words(value: object, *, is_id: bool) -> str:
+def _cell(name: str, value: object) -> str:
     match value:
         case None:
             return ""
+        case Worded():
+            return value.words
         case bool():
             return "yes" if value else "no"
-        case int() if not is_id:
+        case int() if not (name == "id" or name.endswith("_id")):
             return f"{value:,}"
         case datetime():
             return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"

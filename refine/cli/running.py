@@ -8,7 +8,7 @@ from rich.status import Status
 
 from refine import settings
 from refine.cli.context import application
-from refine.cli.output import Field, console, print_list
+from refine.cli.output import console, print_list
 from refine.cli.parameters import agent_argument, json_option
 from refine.jobs import runs, stopping
 from refine.jobs.dispatch import REDIS_AWAY
@@ -46,11 +46,7 @@ def queued_in_words(session: RefinementSession) -> str:
     return f"{said}; a worker will run it"
 
 
-_SWEPT = (
-    Field("account", lambda row: row.account.slug, "account"),
-    Field("outcome", lambda row: row.outcome, "outcome"),
-    Field("agents", lambda row: row.agents, "agents"),
-)
+_SWEPT = {"account": "account", "outcome": "outcome", "agents": "agents"}
 
 
 @click.command()
@@ -63,7 +59,8 @@ def sweep(as_json: bool) -> None:
     """
     with application("sweep"):
         swept, is_dispatched = sweep_all()
-        print_list(_SWEPT, swept, as_json=as_json, empty="no agents")
+        rows = [{**each._asdict(), "account": each.account.slug} for each in swept]
+        print_list(rows, _SWEPT, as_json=as_json, empty="no agents")
         if not is_dispatched:
             click.echo(f"refine: {REDIS_AWAY}", err=True)
 

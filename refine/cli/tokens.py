@@ -1,43 +1,82 @@
-"""Tokens of the HTTP API, managed on the server's command line."""
+"""Tokens of the HTTP API, and requests of users for access to memories."""
 
 import sys
+from typing import Any
 
 import click
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import joinedload
 
+from refine.cli.completion import agents_like
 from refine.cli.context import application
-from refine.cli.output import Field, console, print_list
-from refine.cli.parameters import Narrowing, agents_like, narrowed
+from refine.cli.output import console
+from refine.cli.parameters import Columns, lists
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken
+from refine.models import AccessGrant, Account, Agent, ApiToken
+from refine.models.runs.access import STATUSES
+
+_TOKENS = {
+    "id": "id",
+    "hint": "starts with",
+    "kind": "kind",
+    "agent": "agent",
+    "account": "account",
+    "created_at": "created (UTC)",
+    "created_by": "by",
+    "last_used_at": "last used (UTC)",
+    "expires_at": "expires (UTC)",
+    "state": "state",
+}
+_GRANTS = {
+    "id": "id",
+    "created_at": "requested (UTC)",
+    "user": "user",
+    "agent": "agent",
+    "account": "account",
+    "reason": "reason",
+    "duration_minutes": "minutes",
+    "status": "status",
+    "end_reason": "ended as",
+    "granted_at": "from (UTC)",
+    "ended_at": "until (UTC)",
+}
 
 
-def _creator(token: ApiToken) -> str:
-    return f"{token.minted_by.hint}…" if token.minted_by is not None else "command line"
+def _token_row(token: ApiToken) -> dict[str, Any]:
+    state = "revoked" if token.is_revoked else "expired"
+    return {
+        "id": token.id,
+        "hint": token.hint,
+        "kind": token.kind,
+        "agent_id": token.agent_id,
+        "agent": token.agent.name if token.agent is not None else None,
+        "account": token.account.slug,
+        "created_at": token.created_at,
+        "created_by": f"{token.minted_by.hint}…" if token.minted_by is not None else "command line",
+        "last_used_at": token.last_used_at,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+        "state": "valid" if token.is_valid else state,
+    }
 
 
-def _state(token: ApiToken) -> str:
-    if token.is_valid:
-        return "valid"
-    return "revoked" if token.is_revoked else "expired"
-
-
-_LISTED = (
-    Field("id", lambda row: row.id, "id"),
-    Field("hint", lambda row: row.hint, "starts with"),
-    Field("kind", lambda row: row.kind, "kind"),
-    Field("agent_id", lambda row: row.agent_id),
-    Field("agent", lambda token: token.agent.name if token.agent is not None else None, "agent"),
-    Field("account", lambda token: token.account.slug, "account"),
-    Field("created_at", lambda row: row.created_at, "created (UTC)"),
-    Field("created_by", _creator, "by"),
-    Field("last_used_at", lambda row: row.last_used_at, "last used (UTC)"),
-    Field("expires_at", lambda row: row.expires_at, "expires (UTC)"),
-    Field("revoked_at", lambda row: row.revoked_at),
-    Field("state", _state, "state"),
-)
+def _grant_row(grant: AccessGrant) -> dict[str, Any]:
+    return {
+        "id": grant.id,
+        "created_at": grant.created_at,
+        "user": grant.user.email,
+        "agent_id": grant.agent_id,
+        "agent": grant.agent.name,
+        "account": grant.account.slug,
+        "reason": grant.reason,
+        "duration_minutes": grant.duration_minutes,
+        "status": grant.current_status,
+        "end_reason": grant.current_end_reason,
+        "granted_at": grant.granted_at,
+        "expires_at": grant.expires_at,
+        "ended_at": grant.current_ended_at,
+    }
 
 
 @click.group()
@@ -86,25 +125,43 @@ def token_revoke(secret: str) -> None:
 
 
 @token.command("list")
-@narrowed
-def token_list(narrowing: Narrowing, limit: int, as_json: bool) -> None:
+@lists(
+    Columns(ApiToken.account_id, ApiToken.agent_id, ApiToken.created_at, ApiToken.id),
+    _token_row,
+    _TOKENS,
+    empty="no tokens; `refine token add --agent NAME` creates one",
+)
+def token_list() -> Select[Any]:
     """List tokens, newest first: prefix, owner, last use.
 
     The tokens themselves are not stored, only keyed hashes.
 
     Example: refine token list --agent Wren
     """
-    with application("token list"):
-        tokens = select(ApiToken).options(
-            *(joinedload(each) for each in (ApiToken.agent, ApiToken.account, ApiToken.minted_by))
-        )
-        tokens = tokens.where(
-            *narrowing.conditions(ApiToken.account_id, ApiToken.agent_id, ApiToken.created_at)
-        )
-        print_list(
-            _LISTED,
-            db.session.scalars(tokens.order_by(ApiToken.id.desc()).limit(limit + 1)).all(),
-            as_json=as_json,
-            limit=limit,
-            empty="no tokens; `refine token add --agent NAME` creates one",
-        )
+    with_names = (ApiToken.agent, ApiToken.account, ApiToken.minted_by)
+    return select(ApiToken).options(*map(joinedload, with_names))
+
+
+@click.group()
+def access() -> None:
+    """List requests for access to memories; only agents grant them."""
+
+
+@access.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only requests with this status.")
+@lists(
+    Columns(AccessGrant.account_id, AccessGrant.agent_id, AccessGrant.created_at, AccessGrant.id),
+    _grant_row,
+    _GRANTS,
+    empty="no requests",
+)
+def access_list(status: str | None) -> Select[Any]:
+    """List requests for access, newest first: who asked which agent, and how it answered.
+
+    Purposes and answers are not shown: they are content.
+
+    Example: refine access list --agent Wren --status granted
+    """
+    with_names = (AccessGrant.user, AccessGrant.agent, AccessGrant.account)
+    asked = select(AccessGrant).options(*map(joinedload, with_names))
+    return asked if status is None else asked.where(AccessGrant.current_status == status)
