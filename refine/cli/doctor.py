@@ -10,15 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from refine import health
-from refine.cli.asking import (
-    Finding,
-    Trial,
-    about_answers,
-    about_provider,
-    prompt_tokens_of_one_request,
-)
 from refine.cli.context import application, settings_without_installation
+from refine.cli.findings import Finding, about_answers, about_provider
 from refine.cli.output import console
+from refine.cli.trial import Trial
 from refine.llm.clients import client_for, configured_provider, is_rehearsed
 from refine.llm.provider import Provider
 from refine.rules.quantities import plural
@@ -28,10 +23,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red", "ask": "cyan"}
 
 _CAN_WORK = "Sessions can work with it; `refine evaluate {}` shows how well."
 _CANNOT_WORK = "Sessions cannot work like this. Fix what is marked, then ask again."
-_REQUESTS = (
-    "three requests or more of some {:,} tokens each, "
-    "a dozen or more if the server refuses some, {}"
-)
+_REQUESTS = "three short requests or more, a dozen if the server refuses some"
 
 
 @click.command()
@@ -92,11 +84,8 @@ def _findings(provider: Provider, model_id: str, settings: Settings) -> Iterator
         yield from about_provider(provider, model_id, settings)
         if (warning := health.https_check(settings).warning) is not None:
             yield Finding("https", "warn", warning)
-    tokens = round(prompt_tokens_of_one_request(provider, model_id), -2)
     price = "free of charge" if is_free else "which the provider charges"
-    _print_line(
-        "ask", "model", f"{model_id}, about made-up memories: {_REQUESTS.format(tokens, price)}"
-    )
+    _print_line("ask", "model", f"{model_id}, about made-up memories: {_REQUESTS}, {price}")
     room = provider.catalogue.room(model_id, settings.context_tokens)
     with Console(stderr=True).status("waiting for the model"):
         trial = Trial(provider, model_id, room, settings.max_seconds).run()

@@ -7,9 +7,8 @@ import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
 
-from refine.cli.asking import Trial, about_answers, about_provider
-from refine.cli.asking.other_dialects import may_help
-from refine.cli.asking.trial import made_up_entries, opening
+from refine.cli.findings import about_answers, about_provider
+from refine.cli.trial import Trial, made_up_entries, may_be_a_dialect, opening
 from refine.errors import ProviderError
 from refine.llm import dialects
 from refine.llm.catalogue import Catalogue
@@ -111,7 +110,7 @@ def test_asks_a_host_with_a_known_dialect_in_no_other(
 
     trial = Trial(provider(base_url, dialect), MODEL, room, 1, fault=REFUSED)
 
-    assert may_help(trial) == is_asked
+    assert may_be_a_dialect(trial) == is_asked
 
 
 def test_without_time_it_says_what_to_set() -> None:

@@ -6,11 +6,14 @@ is needed, nothing is stored, and no tool is carried out.
 
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from refine import prompts
 from refine.errors import InvalidValue, ProviderError
+from refine.llm import dialects
+from refine.llm.dialects import Dialect
 from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
 from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
@@ -27,6 +30,10 @@ from refine.tools.results import error, without_echo
 Step = Literal["consent", "tool call", "result"]
 
 SEARCHED_WORD: Final = "harbour"
+
+# Both names of the output limit, with and without "" beside tool calls, with and without the
+# reasoning of earlier answers; none has fields of its own.
+_COMMON_DIALECTS: Final = ("plain", "alibaba", "openai", "groq")
 
 _SYSTEM_PROMPT = (
     "You are taking part in a trial of the connection to you. The memories that you are shown are "
@@ -121,10 +128,6 @@ class Trial:
             self._messages += [called.message, *map(_result_of, called.tool_calls)]
             ask(1, False)
 
-    def last(self, step: Step) -> Reply | None:
-        """Return the last reply of a step, or None if there is none."""
-        return self.replies[step][-1] if self.replies.get(step) else None
-
     @property
     def all_replies(self) -> list[Reply]:
         """Every reply, in order."""
@@ -160,11 +163,6 @@ def opening(provider: Provider, model_id: str) -> list[Message]:
     return first_messages(_SYSTEM_PROMPT, ledger, question, is_marked=is_marked)
 
 
-def prompt_tokens_of_one_request(provider: Provider, model_id: str) -> int:
-    """Return about how many tokens the model reads in each request."""
-    return token_estimate(as_line([*opening(provider, model_id), DEFINITION]))
-
-
 def problem_of(call: ToolCall) -> str | None:
     """Return why a session would refuse the call as it is written; None if it would not."""
     if (problem := problem_with(call, DEFINITION)) is not None:
@@ -193,3 +191,40 @@ def _outcome(call: ToolCall) -> dict[str, Any]:
     found = [entry for entry in made_up_entries() if SEARCHED_WORD in entry["content"]]
     listed = {"count": len(found), "results": found}
     return {"type": "search_results", "query": call.arguments.get("query"), **listed, **left}
+
+
+# -- what a server refused ------------------------------------------------------------------------
+
+
+def dialect_of_host(provider: Provider) -> Dialect | None:
+    """Return the dialect of the provider's own host; None if the host is nobody's."""
+    return dialects.of_known_host(urlsplit(provider.base_url).hostname or "")
+
+
+def may_be_a_dialect(trial: Trial) -> bool:
+    """Tell whether another dialect could help after the trial's fault."""
+    was_refused = trial.fault is not None and trial.fault.kind == "invalid_request"
+    return was_refused and dialect_of_host(trial.provider) is not trial.provider.dialect
+
+
+def accepted_dialect(trial: Trial) -> Dialect | None:
+    """Ask again in other dialects; return the first in which nothing is refused, or None."""
+    known = dialect_of_host(trial.provider)
+    # a known host's alone: another could leave out the privacy terms that this provider takes
+    others = [known] if known is not None else map(dialects.named, _COMMON_DIALECTS)
+    for dialect in others:
+        if dialect is not trial.provider.dialect:
+            again = _again(trial, dialect)
+            if again.fault is None or again.fault.kind == "no_answer":
+                return dialect
+    return None
+
+
+def refuses_tools(trial: Trial) -> bool:
+    """Ask the consent question again without a tool; tell whether that is accepted."""
+    return bool(_again(trial, trial.provider.dialect, offers_tool=False).replies)
+
+
+def _again(trial: Trial, dialect: Dialect, *, offers_tool: bool = True) -> Trial:
+    provider = replace(trial.provider, dialect=dialect)
+    return Trial(provider, trial.model_id, trial.room, trial.seconds, offers_tool).run()
