@@ -30,8 +30,8 @@ settings.register_profile("patient", deadline=None)
 settings.register_profile("quick", parent=settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
 
-# Folders of proofs at length, of whole systems and of the laboratory: every test there is slow.
-_SLOW_FOLDERS = {
+# Proofs at length, whole systems and the laboratory: every test in these folders is slow.
+_FOLDERS_OF_PROOFS = {
     *("bench", "browser", "chaos", "degraded", "faults", "guessing", "interleaving"),
     *("privacy", "property"),
 }
@@ -40,27 +40,25 @@ _SLOW_FOLDERS = {
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Slow tests wait a third of their time: one more process than cores uses it."""
-    return (os.cpu_count() or 1) + (config.option.markexpr != "not slow")
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for PostgreSQL and for processes: one more process than cores uses that time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with slow tests, so that none is left to run alone, and measure no coverage of them.
+    """Begin with slow tests, so that none is left to run alone.
 
-    Quick tests cover the same lines, and measuring costs half as much again.
-    Nightly tests are slow too.
+    Coverage of proofs and nightly tests is not measured: it costs half as much again, and they go
+    through lines that other tests cover.
     """
     tests = Path(__file__).parent
     for item in items:
         folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
-        if folder in _SLOW_FOLDERS or item.get_closest_marker("nightly"):
+        if folder in _FOLDERS_OF_PROOFS or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=_is_quick)
-    for item in items:
-        if not _is_quick(item):
             item.add_marker(pytest.mark.no_cover)
+    items.sort(key=_is_quick)
 
 
 def _is_quick(item: pytest.Item) -> bool:
@@ -69,6 +67,7 @@ def _is_quick(item: pytest.Item) -> bool:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # thousands of tests, which live to the end, are not the collector's to look at
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,12 @@
 """Asking an agent, reading what it grants, and what is left in the browser afterwards."""
 
-import re
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
-from refine.models import AccessGrant, Agent, AuditLog, User
+from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
 from tests.browser.visiting import button, heading, rows, sign_in, state
 from tests.scripted_model import ScriptedModel
@@ -77,12 +76,6 @@ def kept_in_browser(page: Page) -> str:
     )
 
 
-def reads_nothing(page: Page, agent: Agent) -> None:
-    page.goto(f"/agents/{agent.id}/ledger")
-    expect(page.get_by_text("Contents are sealed")).to_be_visible()
-    expect(page.get_by_text(CANARY)).to_have_count(0)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_grant_is_requested_given_used_and_ended(
@@ -112,104 +105,6 @@ def test_a_grant_is_requested_given_used_and_ended(
     expect(banner(desk)).to_have_count(0)
     asked = model.requests[0]["messages"][1]["content"]
     assert PURPOSE in asked
-
-
-@pytest.mark.usefixtures("worker")
-def test_a_no_shows_nothing(desk: Page, agent: Agent, model: ScriptedModel) -> None:
-    model.say("NO, YES is not what I say.")
-
-    ask(desk, agent)
-
-    expect(state(desk, "declined")).to_be_visible()
-    expect(desk.get_by_role("link", name="Ask again…")).to_have_count(0)  # for seven days
-    reads_nothing(desk, agent)
-
-
-@pytest.mark.usefixtures("worker")
-def test_another_models_answer_grants_nothing(
-    desk: Page, agent: Agent, model: ScriptedModel
-) -> None:
-    model.say("YES", model="usurper/one")
-
-    ask(desk, agent)
-
-    expect(state(desk, "failed")).to_be_visible()
-    expect(rows(desk, "Records of this access").last).to_contain_text("another model answered")
-    desk.goto(f"/agents/{agent.id}/ledger")
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
-
-
-@pytest.mark.usefixtures("worker")
-def test_an_unreachable_model_grants_nothing(
-    desk: Page, agent: Agent, model: ScriptedModel
-) -> None:
-    model.http(401)
-
-    ask(desk, agent)
-
-    expect(state(desk, "failed")).to_be_visible()
-    reads_nothing(desk, agent)
-
-
-def test_no_access_can_be_requested_after_a_model_change(desk: Page, agent: Agent) -> None:
-    desk.goto(f"/agents/{agent.id}/settings")
-    desk.get_by_label("Model").fill("test/another-model")
-    button(desk, "Save").click()
-    expect(desk.get_by_text("Saved.")).to_be_visible()
-
-    ask(desk, agent)
-
-    expect(desk.get_by_role("alert")).to_contain_text("The name, the model or a prompt of")
-    expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
-    reads_nothing(desk, agent)
-
-
-def test_a_short_purpose_is_refused_and_kept_in_the_form(desk: Page, agent: Agent) -> None:
-    desk.goto(f"/access/new?agent={agent.id}")
-    desk.get_by_label("Reason").select_option("legal_duty")
-    desk.get_by_label("Purpose").fill("just curious")
-    desk.evaluate("document.querySelector('main form').noValidate = true")
-
-    button(desk, "Ask Wren").click()
-
-    expect(desk.get_by_role("alert")).to_contain_text("Purpose must have at least 20 characters")
-    expect(desk.get_by_label("Purpose")).to_have_value("just curious")
-
-
-def test_the_request_form_links_to_an_open_grant(
-    desk: Page, agent: Agent, grant: AccessGrant
-) -> None:
-    desk.goto(f"/access/new?agent={agent.id}")
-
-    desk.get_by_role("link", name="View it.").click()
-
-    expect(state(desk, "granted")).to_be_visible()
-
-
-def test_a_viewer_cannot_request_access(page: Page, agent: Agent) -> None:
-    factories.user(account=agent.account, email="viewer@example.org", role="viewer")
-    db.session.commit()
-    sign_in(page, "viewer@example.org")
-
-    page.goto(f"/agents/{agent.id}/ledger")
-    expect(page.get_by_text("Contents are sealed")).to_be_visible()
-    expect(page.get_by_role("link", name="Read memories…")).to_have_count(0)
-    page.goto(f"/access/new?agent={agent.id}")
-
-    expect(heading(page, "Not allowed")).to_be_visible()
-
-
-def test_the_preview_shows_the_question_without_asking(desk: Page, agent: Agent) -> None:
-    desk.goto(f"/access/new?agent={agent.id}")
-    desk.get_by_label("Reason").select_option("legal_duty")
-    desk.get_by_label("Purpose").fill(PURPOSE)
-    button(desk, "Preview").click()
-
-    expect(desk.locator("pre.asked")).to_contain_text(f'"purpose":"{PURPOSE}"')
-    expect(desk.locator("pre.asked")).to_contain_text('"why":"the law requires it"')
-    expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
-    assert PURPOSE.replace(" ", "+") not in desk.evaluate("location.href")
-    assert db.session.scalars(db.select(AccessGrant)).all() == []
 
 
 @pytest.mark.slow
@@ -333,32 +228,6 @@ def test_the_browser_stores_no_content_after_access_ended(
     assert CANARY not in kept
     from_cache = "async (path) => (await fetch(path, {cache: 'force-cache'})).text()"
     assert CANARY not in desk.evaluate(from_cache, f"/agents/{agent.id}/ledger")
-
-
-def test_a_grant_belongs_to_a_user_in_any_browser(
-    desk: Page, new_context: Callable[..., object], admin: User, agent: Agent, grant: AccessGrant
-) -> None:
-    colleague = factories.user(account=admin.account)
-    db.session.commit()
-    seen = {}
-    for email in (admin.email, colleague.email):
-        page: Page = new_context().new_page()  # type: ignore[attr-defined]
-        sign_in(page, email)
-        page.goto(f"/agents/{agent.id}/ledger")
-        seen[email] = page.get_by_text(CANARY).count()
-
-    assert seen == {admin.email: 1, colleague.email: 0}
-    db.session.rollback()
-    looks = db.select(AuditLog.user_id).where(AuditLog.action == "memory_access_viewed")
-    assert set(db.session.scalars(looks)) == {admin.id}
-
-
-def test_every_page_shows_the_access_banner_with_its_end(
-    desk: Page, agent: Agent, grant: AccessGrant
-) -> None:
-    for path in ("/", "/agents", "/audit", "/schedule", "/nowhere"):
-        desk.goto(path)
-        expect(banner(desk)).to_contain_text(re.compile(r"You may read .*\d\d:\d\d", re.DOTALL))
 
 
 def test_the_banner_counts_down_and_warns_at_five_minutes_and_at_one(

@@ -115,14 +115,6 @@ def test_polling_stops_when_the_session_ends(desk: Page, watched: Watched) -> No
     assert looked_after_it == 0
 
 
-def test_the_page_of_an_ended_session_does_not_poll(desk: Page, watched: Watched) -> None:
-    watched.complete()
-    desk.goto(watched.path)
-    expect(state(desk, "completed")).to_be_visible()
-
-    assert watched.looks_within_a_minute() == 0
-
-
 @pytest.mark.parametrize("name", ["Stop", "Pause updates"])
 def test_the_focus_survives_a_refresh(desk: Page, watched: Watched, name: str) -> None:
     button(desk, name).focus()

@@ -90,10 +90,10 @@ def _options() -> argparse.Namespace:
 
 
 def _learn_reach(tests: str) -> None:
-    """Run the quick tests once with a coverage context each."""
+    """Run the tests of the gate whose coverage is measured, with a context each."""
     command = [
         *PYTEST,
-        *("-n", "auto", "-m", "not slow", "--hypothesis-profile=quick"),
+        *("-n", "auto", "-m", "not no_cover", "--hypothesis-profile=quick"),
         *(
             "--cov=refine",
             "--cov-context=test",
@@ -116,7 +116,7 @@ def _run_shard(options: argparse.Namespace) -> int:
     # a fork leaves its parent's connections open, which is no fault of a test
     arguments = ["-q", "--no-cov"]
     arguments += [*("-p", "no:cacheprovider", "-p", "no:unraisableexception")]
-    arguments += [*("-m", "not slow", "--hypothesis-profile=quick"), *options.tests.split()]
+    arguments += [*("-m", "not no_cover", "--hypothesis-profile=quick"), *options.tests.split()]
     return 0 if pytest.main(arguments, plugins=[runner]) in (0, 5) else 1
 
 
