@@ -161,12 +161,12 @@ def queue_check(
     return Check("queue", None, said)
 
 
-def look_for_workers(*, with_runs: bool = False) -> WorkerList | Unreachable:
-    """Return the workers, ``with_runs``: also what each works on; or that Redis cannot be used."""
+def look_for_workers() -> WorkerList | Unreachable:
+    """Return the workers; or that Redis cannot be used."""
     try:
         with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
             connection.set("refine:check", "1", ex=_CHECK_SECONDS)  # a full one can still be read
-            return known_workers(connection, with_runs=with_runs)
+            return known_workers(connection)
     except Unreachable as error:
         return error
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rq.timeouts import BaseTimeoutException
 from sqlalchemy.exc import DBAPIError
 
 from refine.database_errors import trouble_of
@@ -49,10 +48,7 @@ class Patience:
         return True
 
     def _must_hurry(self) -> bool:
-        try:
-            return self._is_stopping()
-        except BaseTimeoutException:  # the job's time is up
-            return True
+        return self._is_stopping()
 
 
 NO_PATIENCE = Patience(until=-math.inf)

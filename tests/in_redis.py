@@ -1,5 +1,6 @@
 """What stands in Redis, and what Redis takes."""
 
+import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from datetime import timedelta
 
 from redis import Redis
 
-from refine.jobs.workers import REMEMBERED_FOR
+from refine.jobs.workers import KEY, known_workers
 
 
 def everything_in(redis: Redis) -> bytes:
@@ -28,20 +29,18 @@ def everything_in(redis: Redis) -> bytes:
     return b"\n".join(found)
 
 
-def started_jobs(redis: Redis) -> list[bytes]:
-    """What RQ's registries say is being worked on."""
-    return [job for key in redis.keys("rq:wip:*") for job in redis.zrange(key, 0, -1)]
+def let_pass(redis: Redis, time: timedelta, only: str = "") -> None:
+    """Make the last heartbeats of all workers, or of this one, so old."""
+    found = redis.hgetall(KEY).items()
+    for name, stored in [each for each in found if only in each[0].decode()]:
+        about = json.loads(stored)
+        about["seen_at"] = redis.time()[0] - int(time.total_seconds())
+        redis.hset(KEY, name, json.dumps(about))
 
 
-def let_pass(redis: Redis, worker_key: str, time: timedelta) -> None:
-    """Make a worker's last heartbeat so old."""
-    redis.pexpire(worker_key, REMEMBERED_FOR - time)
-
-
-def is_idle(redis: Redis, count: int = 1) -> bool:
-    """Whether so many workers are there, and all of them wait for jobs."""
-    states = [redis.hget(key, "state") for key in redis.smembers("rq:workers")]
-    return states == [b"idle"] * count
+def is_ready(redis: Redis, count: int = 1) -> bool:
+    """Whether so many workers and clocks have begun."""
+    return len(known_workers(redis).workers) == count
 
 
 @contextmanager

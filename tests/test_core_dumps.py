@@ -15,7 +15,7 @@ from redis import Redis
 from refine.supervisor import read_procfile
 from tests.browser.serving import free_port
 from tests.commands import children_of, environment, eventually
-from tests.in_redis import is_idle
+from tests.in_redis import is_ready
 
 ROOT = Path(__file__).parent.parent
 HARD_LIMIT = resource.getrlimit(resource.RLIMIT_CORE)[1]
@@ -66,7 +66,7 @@ def limits_of(pid: int) -> list[str]:
 @pytest.mark.parametrize("name", ["worker", "clock"])
 def test_workers_and_clock_may_not_dump_core(start: Start, redis: Redis, name: str) -> None:
     pid = start(name)
-    eventually(lambda: is_idle(redis))
+    eventually(lambda: is_ready(redis))
 
     assert limits_of(pid) == ["0", "0"]
 

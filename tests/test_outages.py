@@ -2,7 +2,6 @@
 
 import pytest
 from flask import Flask
-from rq.timeouts import JobTimeoutException
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
@@ -89,14 +88,3 @@ def test_patience_is_short_once_the_process_is_stopping(monkeypatch: pytest.Monk
     monkeypatch.setattr(outages, "STOPPING_SECONDS", 0.0)
 
     assert not Patience(is_stopping=lambda: True).is_left()
-
-
-def test_a_job_whose_time_is_up_is_treated_as_one_that_stops(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(outages, "STOPPING_SECONDS", 0.0)
-
-    def is_stopping() -> bool:
-        raise JobTimeoutException
-
-    assert not Patience(is_stopping=is_stopping).is_left()

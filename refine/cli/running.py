@@ -11,7 +11,6 @@ from refine.cli.context import application
 from refine.cli.output import console, print_list
 from refine.cli.parameters import agent_argument, json_option
 from refine.jobs import runs, stopping
-from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.tick import sweep_all
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
@@ -39,11 +38,8 @@ def run(reference: str, enqueue: bool) -> int:
 
 
 def queued_in_words(session: RefinementSession) -> str:
-    """Return that a session is queued, and what becomes of it."""
-    said = f"queued session {session.id} for {session.agent.name}"
-    if session.dispatched_at is None:
-        return f"{said}. {REDIS_AWAY}"
-    return f"{said}; a worker will run it"
+    """Return that a session is queued."""
+    return f"queued session {session.id} for {session.agent.name}; a worker will run it"
 
 
 _SWEPT = {"account": "account", "outcome": "outcome", "agents": "agents"}
@@ -58,11 +54,8 @@ def sweep(as_json: bool) -> None:
     each account are asked, and how many are skipped, and why.
     """
     with application("sweep"):
-        swept, is_dispatched = sweep_all()
-        rows = [{**each._asdict(), "account": each.account.slug} for each in swept]
+        rows = [{**each._asdict(), "account": each.account.slug} for each in sweep_all()]
         print_list(rows, _SWEPT, as_json=as_json, empty="no agents")
-        if not is_dispatched:
-            click.echo(f"refine: {REDIS_AWAY}", err=True)
 
 
 @click.command()

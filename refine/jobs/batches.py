@@ -7,7 +7,6 @@ failure stops no other. A single agent is served again if it was the database th
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from rq.timeouts import BaseTimeoutException
 from sqlalchemy.exc import DBAPIError
 
 from refine.database_errors import trouble_of
@@ -51,9 +50,6 @@ def in_parts(
     try:
         served = serve(ids)
         db.session.commit()
-    except BaseTimeoutException:
-        safe_rollback()
-        raise
     except Exception as fault:
         safe_rollback()
         db.session.connection()  # fails if the database is away: then nobody can be served

@@ -1,8 +1,14 @@
-"""The queues: Redis carries only ids, and is never the source of truth."""
+"""The queues in Redis: they carry only ids, and wake the workers.
 
+PostgreSQL alone knows what waits, so nothing that Redis holds, loses or is made to hold matters: a
+worker that takes an id from it asks the database what to do.
+"""
+
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cache
 from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple
@@ -10,114 +16,71 @@ from typing import Any, NamedTuple
 from redis import ConnectionPool, Redis
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from rq import Queue
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import DequeueTimeout
 from rq.job import Job
 from rq.queue import EnqueueData
 from rq.serializers import JSONSerializer
 from rq.utils import as_text
 
 from refine import settings
-from refine.access.asking import ASKING_SECONDS
-from refine.errors import Refused, Unreachable
+from refine.errors import Unreachable
+from refine.extensions import db
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
+from refine.models.runs.task import scheduling as task_scheduling
 
-# Workers serve them in this order: what somebody waits for comes first.
 REQUESTED = "refine-asked"
 AUTOMATIC = "refine-swept"
 MEMORY_TASKS = "refine-memory"
 TICKS = "refine-ticks"
-QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS, TICKS)
 RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
+QUEUES = (*RUN_QUEUES, TICKS)
 
-# RQ's own time limit comes after the run's, which ends it in order.
-GRACE_SECONDS = 120
-FAILURE_TTL_SECONDS = 3_600
-
-# How long Redis may take for an answer.
-PATIENCE_SECONDS = 5.0
-
-
-class RunJob(NamedTuple):
-    """The job that works on one kind of run."""
-
-    function: str
-    description: str
-
-
-RUN_JOBS: dict[type[Run], RunJob] = {
-    RefinementSession: RunJob("refine.jobs.runs.refine_session", "refinement session"),
-    MemoryTask: RunJob("refine.jobs.runs.work_on_task", "memory task"),
-    AccessGrant: RunJob("refine.jobs.runs.ask_for_access", "access request"),
+# The function that the job of each kind of run names.
+RUN_JOBS: dict[type[Run], str] = {
+    RefinementSession: "refine.jobs.runs.refine_session",
+    MemoryTask: "refine.jobs.runs.work_on_task",
+    AccessGrant: "refine.jobs.runs.ask_for_access",
 }
-TICK = "refine.jobs.tick.tick"
-# Anybody who can write to Redis can run these, with any arguments, and nothing else.
-JOBS = frozenset({TICK, *(job.function for job in RUN_JOBS.values())})
 
+# How long Redis may take for an answer: to the clock, and to a request, whose process then leaves
+# Redis alone for a while.
+PATIENCE_SECONDS = 5.0
+_SHORT_PATIENCE_SECONDS = 2.0
+_PAUSE_SECONDS = 10.0
+_silent_until: dict[str, float] = {}
 
-# The fields of a job of ours. Others name callbacks and webhooks, or repeat, retry or chain a job.
-_FIELDS = frozenset(
-    {
-        *(b"data", b"description", b"origin", b"timeout", b"result_ttl", b"failure_ttl", b"ttl"),
-        *(b"meta", b"status", b"created_at", b"enqueued_at", b"started_at", b"ended_at"),
-        *(b"last_heartbeat", b"worker_name", b"enqueue_at_front"),
-    }
-)
+# The tick adds no more ids than this to what Redis holds.
+_MOST_WAITING = 1_000
+
+Jobs = dict[str, list[EnqueueData]]
 
 
 class JsonJob(Job):
-    """One of ``JOBS``, with a JSON payload and nothing more than ``_FIELDS``.
-
-    A pickle, the name of any function or callback, or the address of a webhook would let whoever
-    can write to Redis run code here.
-    """
-
-    has_unknown_fields = False
+    """RQ's job with a payload in JSON: rq-scheduler takes the class, but no serializer."""
 
     def __init__(self, id: Any = None, connection: Any = None, serializer: Any = None) -> None:
         super().__init__(id, connection, JSONSerializer)
 
-    def restore(self, raw_data: dict[bytes, bytes]) -> None:
-        """Take over the known fields; a job that cannot be read counts as missing."""
-        known = {name: value for name, value in raw_data.items() if name in _FIELDS}
-        self.has_unknown_fields = any(raw_data[name] for name in raw_data.keys() - known.keys())
-        try:
-            super().restore(known)
-        except Exception as fault:  # whatever RQ meets there: it must not end the worker
-            raise NoSuchJobError(f"unreadable job ({type(fault).__name__})") from None
-        # rq-scheduler would also import a class of any name that it finds here
-        interval = self.meta.get("interval") if isinstance(self.meta, dict) else None
-        self.meta = {"interval": interval} if isinstance(interval, int) else {}
 
-    @property
-    def func(self) -> Any:
-        """The function that the payload names, if it is allowed."""
-        if self.func_name not in JOBS:
-            raise Refused(f"not a job of Refine: {self.func_name}")
-        if self.has_unknown_fields or self.instance is not None:
-            raise Refused("not a job of Refine: it has callbacks or other fields of its own")
-        return super().func
+# -- the connection --------------------------------------------------------------------------------
 
 
 @contextmanager
-def redis_connection(
-    *, is_kept: bool = True, patience_seconds: float = PATIENCE_SECONDS
-) -> Iterator[Redis]:
-    """Yield a connection, which stays open for the next one; Unreachable if Redis does not answer.
-
-    One that is not kept belongs to its caller, who may wait on it without a limit.
-    """
-    url = settings.current().redis_url
-    if is_kept:
-        connection = Redis(connection_pool=_pool(url, patience_seconds))
-    else:
-        connection = Redis.from_url(url, socket_connect_timeout=PATIENCE_SECONDS)
+def redis_connection(*, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[Redis]:
+    """Yield a connection; Unreachable if Redis does not answer."""
+    pool = _pool(settings.current().redis_url, patience_seconds)
     try:
-        yield connection
+        yield Redis(connection_pool=pool)
     except (RedisError, OSError) as error:
         raise Unreachable(_trouble(error)) from None
-    finally:
-        connection.close()
+
+
+@cache
+def _pool(url: str, patience_seconds: float) -> ConnectionPool:
+    """Return the connections of this process; a fork has its own."""
+    limits = {"socket_connect_timeout": patience_seconds, "socket_timeout": patience_seconds}
+    return ConnectionPool.from_url(url, **limits)
 
 
 def _trouble(error: BaseException) -> str:
@@ -139,72 +102,122 @@ def _trouble(error: BaseException) -> str:
     return f"Redis does not answer at REDIS_URL; start it, or fix REDIS_URL ({name})"
 
 
-@cache
-def _pool(url: str, patience_seconds: float) -> ConnectionPool:
-    """Return the connections of this process; a fork has its own."""
-    limits = {"socket_connect_timeout": patience_seconds, "socket_timeout": patience_seconds}
-    return ConnectionPool.from_url(url, **limits)
-
-
 def queue(name: str, connection: Redis) -> Queue:
     """Return the queue of that name on that connection."""
     return Queue(name, connection=connection, serializer=JSONSerializer, job_class=JsonJob)
 
 
-def waiting_ids(connection: Redis) -> list[uuid.UUID]:
-    """Return the ids of the runs that Redis holds for the workers."""
-    keys = [queue(name, connection).key for name in RUN_QUEUES]
-    stored = [_id_of(id_) for key in keys for id_ in connection.lrange(key, 0, -1)]
-    return [id_ for id_ in stored if id_ is not None]
+# -- what waits ------------------------------------------------------------------------------------
 
 
-# Anybody who can write to Redis can write anything: what cannot be read counts as missing.
+class Waiting(NamedTuple):
+    """A run that a worker may begin."""
+
+    kind: type[Run]
+    id: uuid.UUID
+    is_automatic: bool
+
+    @property
+    def queue_name(self) -> str:
+        """The queue that announces it."""
+        if self.kind is MemoryTask:
+            return MEMORY_TASKS
+        return AUTOMATIC if self.is_automatic else REQUESTED
 
 
-def _id_of(stored: bytes | str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(as_text(stored))
-    except ValueError:
-        return None
+def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[Waiting]:
+    """Yield the runs that may begin now: those that somebody asked for first, memory tasks last.
 
-
-Jobs = dict[str, list[EnqueueData]]
-
-
-def jobs_of(runs: Iterable[Run]) -> Jobs:
-    """Return the jobs of these runs by queue: only ids, which stay usable after the transaction."""
-    jobs: Jobs = {}
-    for run in runs:
-        jobs.setdefault(_queue_name(run), []).append(_job_of(run))
-    return jobs
-
-
-def enqueue(jobs: Jobs, connection: Redis) -> None:
-    """Push the jobs of committed runs to the workers, all at once.
-
-    Enqueuing twice is harmless: the second job finds nothing to claim.
+    Skips runs that another process is claiming. The caller ends the transaction.
     """
+    is_automatic = RefinementSession.is_automatic
+    for id_ in db.session.scalars(AccessGrant.select_waiting(limit)):
+        yield Waiting(AccessGrant, id_, is_automatic=False)
+    for id_ in db.session.scalars(RefinementSession.select_waiting(limit).where(~is_automatic)):
+        yield Waiting(RefinementSession, id_, is_automatic=False)
+    if automatic_limit > 0:
+        swept = RefinementSession.select_waiting(automatic_limit).where(is_automatic)
+        for id_ in db.session.scalars(swept):
+            yield Waiting(RefinementSession, id_, is_automatic=True)
+        for id_ in task_scheduling.due(automatic_limit, at):
+            yield Waiting(MemoryTask, id_, is_automatic=True)
+
+
+# -- announcing it ---------------------------------------------------------------------------------
+
+
+def announced(run: Run) -> Jobs:
+    """Return the job that announces a run; it stays usable after the transaction."""
+    return _jobs_of([Waiting(type(run), run.id, run.is_automatic)])
+
+
+def announce_waiting(at: datetime) -> int:
+    """Announce the waiting runs whose ids Redis does not hold; return how many.
+
+    Call it with no transaction open. Raises Unreachable.
+    """
+    waiting = list(waiting_runs(at, _MOST_WAITING, automatic_limit=_MOST_WAITING))
+    db.session.commit()
+    if not waiting:
+        return 0
+    with redis_connection() as connection:
+        known = _ids_in(connection)
+        missing = [run for run in waiting if str(run.id) not in known]
+        announce(_jobs_of(missing), connection)
+    return len(missing)
+
+
+def announce(jobs: Jobs, connection: Redis) -> None:
+    """Push the jobs of committed runs, all at once."""
     with connection.pipeline() as pipeline:
         for name, listed in jobs.items():
             queue(name, connection).enqueue_many(listed, pipeline=pipeline)
         pipeline.execute()
 
 
-def _job_of(run: Run) -> EnqueueData:
-    job = RUN_JOBS[type(run)]
-    seconds = ASKING_SECONDS if isinstance(run, AccessGrant) else settings.current().max_seconds
-    return Queue.prepare_data(
-        job.function,
-        args=(str(run.id),),
-        job_id=str(run.id),
-        description=f"{job.description} {run.id}",
-        timeout=seconds + GRACE_SECONDS,
-        result_ttl=0,
-        failure_ttl=FAILURE_TTL_SECONDS,
-    )
+def announce_soon(jobs: Jobs) -> None:
+    """Announce the committed runs, without waiting for long; workers find them anyway."""
+    url = settings.current().redis_url
+    if time.monotonic() < _silent_until.get(url, 0.0):
+        return
+    try:
+        with redis_connection(patience_seconds=_SHORT_PATIENCE_SECONDS) as connection:
+            announce(jobs, connection)
+    except Unreachable:
+        _silent_until[url] = time.monotonic() + _PAUSE_SECONDS
 
 
-def _queue_name(run: Run) -> str:
-    if isinstance(run, MemoryTask):
-        return MEMORY_TASKS
-    return AUTOMATIC if run.is_automatic else REQUESTED
+def _jobs_of(waiting: Iterable[Waiting]) -> Jobs:
+    jobs: Jobs = {}
+    for run in waiting:
+        id_ = str(run.id)
+        data = Queue.prepare_data(
+            RUN_JOBS[run.kind], args=(id_,), job_id=id_, description=f"run {id_}", result_ttl=0
+        )
+        jobs.setdefault(run.queue_name, []).append(data)
+    return jobs
+
+
+def _ids_in(connection: Redis) -> set[str]:
+    keys = [queue(name, connection).key for name in RUN_QUEUES]
+    return {as_text(id_) for key in keys for id_ in connection.lrange(key, 0, -1)}
+
+
+def take(names: Sequence[str], seconds: int | None) -> str | None:
+    """Take the next id from these queues; return the queue's name, or None if there is none.
+
+    Waits for up to ``seconds``; None: not at all. Raises Unreachable.
+    """
+    patience = PATIENCE_SECONDS + (seconds or 0)
+    with redis_connection(patience_seconds=patience) as connection:
+        by_key = {queue(name, connection).key: name for name in names}
+        try:
+            taken = Queue.lpop(list(by_key), seconds, connection=connection)
+        except DequeueTimeout:
+            return None
+        if taken is None:
+            return None
+        key, id_ = map(as_text, taken)
+        if by_key[key] != TICKS:  # rq-scheduler keeps its own
+            connection.delete(Job.key_for(id_))
+        return by_key[key]

@@ -8,20 +8,20 @@ import operator
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
 import structlog
-from rq.timeouts import BaseTimeoutException
 from sqlalchemy import Select, select
 
 from refine import clock
+from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
-from refine.jobs.dispatch import dispatch, dispatch_if_possible
-from refine.jobs.queue import RUN_JOBS
+from refine.jobs.queue import RUN_JOBS, announce_waiting
 from refine.jobs.verifying import verify_slice
 from refine.models import (
     AccessGrant,
@@ -63,7 +63,7 @@ class TickResult:
     queued: int = 0
     skipped: int = 0
     retried: int = 0
-    dispatched: int = 0
+    announced: int = 0
     keys_deleted: int = 0
     pruned: int = 0
     tasks_lapsed: int = 0
@@ -106,13 +106,12 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.end_lost,
         running.end_lapsed_tasks,
         running.end_access,
-        running.dispatch,
         running.queue_slots,
         running.retry_failed,
         running.check_budgets,
         running.serve_sweeps,
         running.queue_reflections,
-        running.dispatch,
+        running.announce,
         running.delete_expired_keys,
         running.prune,
         running.mark,
@@ -132,8 +131,8 @@ class SweepOutcome(NamedTuple):
     agents: int
 
 
-def sweep_all() -> tuple[list[SweepOutcome], bool]:
-    """Sweep every account now, and say what becomes of its agents, and whether it was dispatched.
+def sweep_all() -> list[SweepOutcome]:
+    """Sweep every account now, and say what becomes of its agents.
 
     What does not fit into one step is left to the clock.
     """
@@ -149,7 +148,9 @@ def sweep_all() -> tuple[list[SweepOutcome], bool]:
         db.session.commit()
     running = _Tick(at)
     running.run_step(running.serve_sweeps)
-    return outcomes, dispatch_if_possible()
+    with suppress(Unreachable):  # workers find the sessions anyway
+        announce_waiting(at)
+    return outcomes
 
 
 class _Tick:
@@ -186,9 +187,9 @@ class _Tick:
             else:
                 failed.append(grant_id)
 
-    def dispatch(self) -> None:
-        """Hand waiting runs to the workers."""
-        self.done.dispatched += dispatch(self.at)
+    def announce(self) -> None:
+        """Announce the waiting runs to the workers."""
+        self.done.announced += announce_waiting(self.at)
 
     def queue_slots(self) -> None:
         """Queue the sessions that are due for each account's slot."""
@@ -366,9 +367,6 @@ class _Tick:
         try:
             work()
             db.session.commit()
-        except BaseTimeoutException:
-            safe_rollback()
-            raise
         except Exception as fault:
             safe_rollback()  # the database may be away: the next tick does it then
             self._note(fault, **about)

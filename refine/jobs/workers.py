@@ -1,52 +1,97 @@
-"""The workers as Redis knows them: their names, hosts, jobs, and their last heartbeat.
+"""The processes that work and tick, as they announce themselves in Redis.
 
-How old a heartbeat is follows from when Redis will forget the worker: by the clock of Redis alone,
-because those of the workers' hosts may differ. Anybody who can write to Redis can write anything:
-what cannot be read counts as missing.
+How old a heartbeat is follows from the clock of Redis alone, because those of the hosts may differ.
+Anybody who can write to Redis can write anything: what cannot be read counts as missing.
 """
 
+import json
+import os
+import secrets
+import socket
+import time
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import structlog
 from redis import Redis
-from rq.job import Job
-from rq.registry import StartedJobRegistry
-from rq.utils import as_text, utcparse
-from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
 from refine import clock
-from refine.jobs.queue import AUTOMATIC, RUN_QUEUES, TICKS
+from refine.errors import Unreachable
+from refine.jobs.queue import redis_connection
 
-# Workers send a heartbeat to Redis at least every 45 seconds.
+# One hash holds all of them, by name.
+KEY = "refine:workers"
+HEARTBEAT_SECONDS = 15.0
 SILENT_AFTER = timedelta(seconds=60)
-# How long Redis remembers a worker that was frozen or killed.
+# How long a process is remembered that was frozen or killed.
 REMEMBERED_FOR = timedelta(hours=1)
 
-_KEY = "rq:worker:"
-_FIELDS = ("birth", "hostname", "pid", "current_job")
 _LONGEST_NAME = 100
-# No page needs more of what Redis holds.
-_MOST = 200
+# No page shows more runs of one worker.
+_MOST_RUNS = 100
+
+_log = structlog.get_logger(__name__)
+
+
+class Presence:
+    """The heartbeats of this process in Redis."""
+
+    def __init__(self, *, serves_runs: bool, name: str | None = None) -> None:
+        self._name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._serves_runs = serves_runs
+        self._since = clock.now().timestamp()
+        self._next_at = 0.0
+
+    def announce(self, run_ids: Iterable[uuid.UUID] = ()) -> None:
+        """Send a heartbeat with the runs in hand; raises Unreachable."""
+        about = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": self._since,
+            "serves_runs": self._serves_runs,
+            "runs": [str(id_) for id_ in run_ids],
+        }
+        with redis_connection() as connection:
+            about["seen_at"] = connection.time()[0]
+            connection.hset(KEY, self._name, json.dumps(about))
+        self._next_at = time.monotonic() + HEARTBEAT_SECONDS
+
+    def announce_if_due(self, run_ids: Iterable[uuid.UUID] = ()) -> None:
+        """Send the next heartbeat if it is time; not while Redis is away."""
+        if time.monotonic() < self._next_at:
+            return
+        try:
+            self.announce(run_ids)
+        except Unreachable as fault:
+            self._next_at = time.monotonic() + HEARTBEAT_SECONDS
+            _log.warning("no heartbeat in Redis", fault=str(fault))
+
+    def withdraw(self) -> None:
+        """Take the process off the list, when it ends."""
+        try:
+            with redis_connection() as connection:
+                connection.hdel(KEY, self._name)
+        except Unreachable:
+            return
 
 
 class WorkerInfo(NamedTuple):
-    """A worker, and when it was last heard of; ``run_ids`` are the runs that it has in hand."""
+    """A process, and when it was last heard of; ``run_ids`` are the runs that it has in hand."""
 
     name: str
     host: str
     pid: str
     serves_runs: bool
-    since: datetime | None
+    since: datetime
     last_seen_at: datetime
     is_live: bool
-    run_ids: Sequence[uuid.UUID] = ()
+    run_ids: Sequence[uuid.UUID]
 
 
 class WorkerList(NamedTuple):
-    """All workers that Redis remembers, the most recently seen first."""
+    """All processes that Redis remembers, the most recently seen first."""
 
     workers: list[WorkerInfo]
 
@@ -61,7 +106,7 @@ class WorkerList(NamedTuple):
 
         Not those that were replaced: a worker was started after their last heartbeat.
         """
-        started = max((each.since for each in self.live if each.since is not None), default=None)
+        started = max((each.since for each in self.live), default=None)
         return [
             each
             for each in self.workers
@@ -71,97 +116,37 @@ class WorkerList(NamedTuple):
         ]
 
 
-def known_workers(connection: Redis, *, with_runs: bool = False) -> WorkerList:
-    """Return the workers; with the ids of their runs if a page shows them."""
+def known_workers(connection: Redis) -> WorkerList:
+    """Return the processes that announced themselves; forget those that are long gone."""
     with connection.pipeline(transaction=False) as pipeline:
-        for name in (AUTOMATIC, TICKS):
-            pipeline.smembers(WORKERS_BY_QUEUE_KEY % name)
-        run_keys, clock_keys = (set(keys) for keys in pipeline.execute())
-        keys = sorted(run_keys) + sorted(clock_keys - run_keys)
-        for key in keys:
-            pipeline.pttl(key)
-            pipeline.hmget(key, _FIELDS)
-        known = pipeline.execute(raise_on_error=False)
-    runs = _runs_in_hand(connection) if with_runs else {}
-    seen = [
-        _seen(key, left, fields, runs, serves_runs=key in run_keys)
-        for key, left, fields in zip(keys, known[::2], known[1::2], strict=True)
-    ]
-    found = [each for each in seen if each is not None]
+        pipeline.time()
+        pipeline.hgetall(KEY)
+        (seconds, _), stored = pipeline.execute()
+    found, gone = [], []
+    for name, about in stored.items():
+        info = _read(name, about, seconds)
+        if info is None or clock.now() - info.last_seen_at > REMEMBERED_FOR:
+            gone.append(name)
+        else:
+            found.append(info)
+    if gone:
+        connection.hdel(KEY, *gone)
     return WorkerList(sorted(found, key=lambda each: each.last_seen_at, reverse=True))
 
 
-def live_workers(connection: Redis) -> int:
-    """Return how many workers of runs sent a heartbeat recently."""
-    return len(known_workers(connection).live)
-
-
-def _seen(
-    key: bytes,
-    left_milliseconds: Any,
-    fields: Any,
-    runs: Mapping[str, Sequence[uuid.UUID]],
-    *,
-    serves_runs: bool,
-) -> WorkerInfo | None:
-    # Redis says -1 for an entry that never expires: no worker wrote it
-    if not isinstance(fields, list) or not isinstance(left_milliseconds, int):
-        return None
-    if left_milliseconds < 0:
-        return None
-    name = _text_of(key).removeprefix(_KEY)
-    birth, host, pid, current = fields
-    age = max(timedelta(0), REMEMBERED_FOR - timedelta(milliseconds=left_milliseconds))
-    in_hand = {*runs.get(name, ()), *_ids_of([current])}
-    return WorkerInfo(
-        name,
-        _text_of(host),
-        _text_of(pid),
-        serves_runs,
-        _time_of(birth),
-        clock.now() - age,
-        is_live=age < SILENT_AFTER,
-        run_ids=sorted(in_hand),
-    )
-
-
-def _runs_in_hand(connection: Redis) -> dict[str, list[uuid.UUID]]:
-    """Return the runs that workers began and have not ended, by the worker's name."""
-    with connection.pipeline(transaction=False) as pipeline:
-        for name in RUN_QUEUES:
-            registry = StartedJobRegistry(name, connection=connection)
-            pipeline.zrange(registry.key, 0, _MOST)
-        started = pipeline.execute(raise_on_error=False)
-        entries = [each for listed in started if isinstance(listed, list) for each in listed]
-        ids = _ids_of(entry.partition(b":")[0] for entry in entries)
-        for id_ in ids:
-            pipeline.hget(Job.key_for(str(id_)), "worker_name")
-        names = pipeline.execute(raise_on_error=False)
-    in_hand = defaultdict(list)
-    for id_, name in zip(ids, names, strict=True):
-        in_hand[_text_of(name)].append(id_)
-    return in_hand
-
-
-def _ids_of(stored: Iterable[Any]) -> list[uuid.UUID]:
-    found = []
-    for each in stored:
-        try:
-            found.append(uuid.UUID(as_text(each)))
-        except (ValueError, AttributeError):
-            continue
-    return found
-
-
-def _time_of(stored: Any) -> datetime | None:
+def _read(name: bytes, stored: bytes, redis_seconds: int) -> WorkerInfo | None:
     try:
-        return utcparse(as_text(stored))
-    except (ValueError, AttributeError):
+        about: Any = json.loads(stored)
+        age = timedelta(seconds=max(0, redis_seconds - int(about["seen_at"])))
+        return WorkerInfo(
+            name.decode(errors="replace")[:_LONGEST_NAME],
+            str(about["host"])[:_LONGEST_NAME],
+            str(int(about["pid"])),
+            about["serves_runs"] is True,
+            datetime.fromtimestamp(float(about["since"]), UTC),
+            clock.now() - age,
+            is_live=age < SILENT_AFTER,
+            run_ids=sorted(uuid.UUID(id_) for id_ in about["runs"][:_MOST_RUNS]),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, AttributeError, OSError):
         return None
-
-
-def _text_of(stored: Any) -> str:
-    """Return a name as a page may show it; empty if there is none."""
-    if not isinstance(stored, bytes):
-        return ""
-    return stored.decode(errors="replace")[:_LONGEST_NAME]

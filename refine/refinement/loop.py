@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, cast
 
 import structlog
-from rq.timeouts import BaseTimeoutException
 
 from refine import clock, prompts
 from refine.extensions import safe_rollback
@@ -254,8 +253,6 @@ class SessionWorker(ModelWorker[RefinementSession]):
         """Notify the observer; one that raises is dropped, and the session continues."""
         try:
             self._observe(Event(kind, self._run, facts))
-        except BaseTimeoutException:
-            raise
         except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
             safe_rollback()
             if may_pass(fault):

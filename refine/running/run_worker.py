@@ -11,8 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from rq.timeouts import BaseTimeoutException
-
 from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
@@ -236,8 +234,6 @@ class RunWorker(Generic[AnyRun]):
 
 def _ending_of(fault: BaseException) -> RunEnded:
     """Return the end of a run after a fault of ours, or of the process."""
-    if isinstance(fault, BaseTimeoutException):
-        return RunEnded(None, "the job's time limit was reached", "timeout")
     if isinstance(fault, KeyboardInterrupt):
         return RunEnded(None, "interrupted", "interrupted")
     return RunEnded(None, f"internal error ({type(fault).__name__})", "internal")

@@ -11,7 +11,6 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import as_sentence
-from refine.jobs.dispatch import REDIS_AWAY
 from refine.jobs.runs import refine_later
 from refine.models import (
     Agent,
@@ -88,8 +87,6 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
     try:
         session = refine_later(agent, "manual", user=scope.user())
         session_id = session.id
-        if session.dispatched_at is None:
-            flash(f"Session queued. {REDIS_AWAY}")
     except SessionAlreadyLive as live:
         db.session.rollback()
         flash("This agent already has a live session, which is shown here.")

@@ -14,7 +14,6 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.faults import status_of
 from refine.jobs.bulk_actions import BulkOutcome, Work, act_on
-from refine.jobs.dispatch import REDIS_AWAY, dispatch_if_possible
 from refine.models import Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
@@ -136,8 +135,6 @@ def act() -> ResponseReturnValue:
     if request.form.get("digest") != chosen.digest:
         return _page(chosen, _CHANGED), _CONFLICT
     outcome = act_on(chosen.touched, chosen.work, scope.user(), value)
-    if chosen.work == "refine" and not dispatch_if_possible():
-        flash(REDIS_AWAY, "error")
     flash(_in_words(chosen.work, outcome))
     return redirect(_list_of(chosen), 303)
 

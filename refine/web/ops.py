@@ -67,7 +67,7 @@ class Failures(NamedTuple):
 def page() -> str:
     """Show health, running work and failures; what is the installation's only to site admins."""
     is_of_site = scope.user().site_admin
-    found, at = look_for_workers(with_runs=is_of_site), clock.now()
+    found, at = look_for_workers(), clock.now()
     error, since = request.args.get("error", "").strip(), _since()
     live = latest(RefinementSession, _SHOWN, state="live")
     live_tasks = latest(MemoryTask, _SHOWN, state="live")

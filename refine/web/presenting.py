@@ -194,8 +194,7 @@ def user_badge(user: User) -> Badge:
 def progress(session: RefinementSession) -> str:
     name = session.agent.name
     if not session.is_running:
-        handover = "" if session.dispatched_at else " The clock dispatches it at its next tick."
-        return f"Waiting for a worker.{handover}"
+        return "Waiting for a worker."
     if session.mass_before is None:
         return "Removing exact duplicates."
     if session.consented_at is None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from rq.timeouts import JobTimeoutException
 
 from refine import clock
 from refine.access import asking
@@ -295,29 +294,6 @@ def test_a_worker_that_is_asked_to_stop_leaves_the_request_to_the_next(world: Wo
 
     assert (grant.status, grant.lease_token) == ("requested", None)
     assert not world.model.requests
-
-
-def test_a_job_that_took_too_long_leaves_no_request_open(world: World) -> None:
-    world.model.say("YES")
-    grant = world.request()
-
-    asked = iter([False])
-
-    def too_late() -> bool:
-        for answer in asked:
-            return answer
-        raise JobTimeoutException
-
-    with pytest.raises(JobTimeoutException):
-        world.ask(grant, is_stopping=too_late)
-
-    db.session.refresh(grant)
-    assert grant.status == "failed"
-    (record,) = world.records("memory_access_failed")
-    assert (record.data["kind"], record.data["why"]) == (
-        "timeout",
-        "the job's time limit was reached",
-    )
 
 
 def test_asking_has_a_time_limit_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,7 @@ from sqlalchemy import make_url
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.clock import ClockWorker
-from refine.jobs.queue import AUTOMATIC, TICKS, queue, redis_connection
-from refine.jobs.worker import RefineWorker
+from refine.jobs.workers import Presence
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run
@@ -92,11 +90,11 @@ def has_a_session_that_waits(agent: Agent) -> None:
     ("state", "did"),
     [
         (is_not_due, "nothing was due"),
-        (is_due, "1 queued, 1 dispatched"),
+        (is_due, "1 queued, 1 announced"),
         (is_due_but_may_not_be_asked, "1 skipped"),
         (has_a_session_that_was_lost, "1 lost"),
-        (has_a_session_that_failed, "1 retried, 1 dispatched"),
-        (has_a_session_that_waits, "1 dispatched"),
+        (has_a_session_that_failed, "1 retried, 1 announced"),
+        (has_a_session_that_waits, "1 announced"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -133,16 +131,18 @@ def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) ->
         "Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionRefusedError)"
     }
     assert session is not None
-    assert (session.status, session.dispatched_at) == ("queued", None)
+    assert session.status == "queued"
 
 
-def test_next_tick_dispatches_what_the_last_could_not(agent: Agent, redis: Redis, run: Run) -> None:
+def test_the_next_tick_announces_what_the_last_could_not(
+    agent: Agent, redis: Redis, run: Run
+) -> None:
     is_due(agent)
     run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
 
     done = run("tick")
 
-    assert (done.returncode, done.stdout) == (0, "tick: 1 dispatched\n")
+    assert (done.returncode, done.stdout) == (0, "tick: 1 announced\n")
     assert redis.llen("rq:queue:refine-swept") == 1
 
 
@@ -197,8 +197,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
 
 
 def register_worker() -> None:
-    with redis_connection() as connection:
-        RefineWorker([queue(AUTOMATIC, connection)], connection=connection).register_birth()
+    Presence(serves_runs=True).announce()
 
 
 def never_ticked(_agent: Agent) -> None:
@@ -303,7 +302,7 @@ def test_doctor_accepts_what_is_in_time(
 
 def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis, run: Run) -> None:
     register_worker()
-    ClockWorker([queue(TICKS, redis)], connection=redis).register_birth()
+    Presence(serves_runs=False).announce()
     for agent in (healthy, factories.agent("a memory", account=healthy.account)):
         session_waits(agent, seconds=1)
 

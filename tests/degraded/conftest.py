@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine import create_app
 from refine.extensions import db
-from refine.jobs import dispatch
+from refine.jobs import queue
 from refine.models import Account, User
 from refine.models.people import user
 from refine.settings import Settings
@@ -54,9 +54,9 @@ def breakable(app: Flask, own_redis: BreakableRedis) -> Iterator[BreakableRedis]
     """A Redis that works, is empty, and that nobody has found silent."""
     with own_redis.connection() as connection:
         connection.flushall()
-    dispatch._silent_until.clear()
+    queue._silent_until.clear()
     yield own_redis
-    dispatch._silent_until.clear()
+    queue._silent_until.clear()
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from refine.cli.keys import keys_rotate
 from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs import runs
-from refine.jobs.dispatch import dispatch_if_possible
 from refine.jobs.tick import run_tick
 from refine.models import (
     AccessGrant,
@@ -166,7 +165,6 @@ class RunOperation(Operation):
             self.model.forget()
             self.script()
             with self.app.app_context():
-                dispatch_if_possible()
                 self.work_on(run_id)
 
     def make_due(self) -> None:
@@ -311,7 +309,6 @@ class Reflection(Task):
     def ask(self) -> uuid.UUID:
         task = MemoryTask.reflect(db.session.get_one(Agent, self.agent_id), "daily")
         db.session.commit()
-        dispatch_if_possible()
         return task.id
 
 
@@ -610,20 +607,14 @@ class Tick(Operation):
             assert run_tick().faults == 0
 
     def summary(self) -> Any:
-        """What became of each agent, and how many runs were handed to the workers."""
-        became = [list(self.became(owner.id)) for owner in self.agents]
-        handed = sum(self.is_handed_on(kind) for kind in (RefinementSession, MemoryTask))
-        return became, handed
+        """What became of each agent."""
+        return [list(self.became(owner.id)) for owner in self.agents]
 
     def became(self, agent_id: int) -> Iterator[tuple[str, str]]:
         for kind in (RefinementSession, MemoryTask, AccessGrant):
             mine = select(kind).where(kind.agent_id == agent_id).order_by(kind.created_at)
             for run in db.session.scalars(mine.execution_options(populate_existing=True)):
                 yield kind.__name__, run.status
-
-    def is_handed_on(self, kind: type[Any]) -> int:
-        waiting = select(func.count()).where(kind.is_waiting, kind.dispatched_at.is_not(None))
-        return db.session.scalar(waiting) or 0
 
     def outcome(self, kind: Kind) -> Iterator[str]:
         if self.fault is not None:

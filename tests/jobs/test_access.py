@@ -1,9 +1,6 @@
 """The job that asks an agent for access, and the tick that ends grants and requests."""
 
-import json
 import threading
-import uuid
-import zlib
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,11 +9,9 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import REQUESTED, queue
-from refine.jobs.runs import RunFault, ask_for_access, request_access_later
+from refine.jobs.runs import ask_for_access, request_access_later
 from refine.jobs.tick import run_tick
-from refine.models import AccessAlreadyRequested, AccessGrant, Agent, User
+from refine.models import AccessGrant, Agent, User
 from refine.models.runs.access import AccessTerms
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -51,10 +46,6 @@ def without_redis(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(app.extensions, "refine.settings", away)
 
 
-def waiting(redis: Redis) -> list[str]:
-    return queue(REQUESTED, redis).job_ids
-
-
 def aged(grant: AccessGrant, **span: float) -> None:
     db.session.commit()
     seconds = timedelta(**span).total_seconds()
@@ -64,7 +55,7 @@ def aged(grant: AccessGrant, **span: float) -> None:
             f"WHERE id = '{grant.id}'"
             for column in (
                 *("created_at", "asked_at", "granted_at", "expires_at"),
-                *("dispatched_at", "heartbeat_at"),
+                "heartbeat_at",
             )
         )
     )
@@ -74,21 +65,6 @@ def aged(grant: AccessGrant, **span: float) -> None:
 def actions(agent: Agent) -> list[str]:
     db.session.rollback()
     return [record.action for record in factories.records(agent)]
-
-
-def test_a_request_is_committed_and_dispatched_by_its_id_alone(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
-    grant = request_access_later(agent, reader, TERMS)
-
-    db.session.rollback()
-    assert grant.status == "requested"
-    assert waiting(redis) == [str(grant.id)]
-    job = redis.hgetall(f"rq:job:{grant.id}")
-    payload = json.loads(zlib.decompress(job[b"data"]))
-    assert payload == ["refine.jobs.runs.ask_for_access", None, [str(grant.id)], {}]
-    assert job[b"description"].decode() == f"access request {grant.id}"
-    assert not [value for value in job.values() if b"canary" in value or b"Ada" in value]
 
 
 def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: User) -> None:
@@ -110,32 +86,6 @@ def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: Us
     assert db.session.get_one(AccessGrant, grant_id).status == "granted"
 
 
-def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(app: Flask) -> None:
-    unknown = uuid.uuid4()
-
-    with pytest.raises(RunFault) as fault:
-        ask_for_access(str(unknown))
-
-    assert str(fault.value) == f"run {unknown}: NoResultFound"
-    assert fault.value.__suppress_context__
-
-
-def test_a_second_request_dispatches_nothing(redis: Redis, agent: Agent, reader: User) -> None:
-    first = request_access_later(agent, reader, TERMS)
-
-    with pytest.raises(AccessAlreadyRequested):
-        request_access_later(agent, reader, TERMS)
-
-    assert waiting(redis) == [str(first.id)]
-
-
-def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader: User) -> None:
-    grant = request_access_later(agent, reader, TERMS)
-
-    db.session.rollback()
-    assert (grant.status, grant.dispatched_at) == ("requested", None)
-
-
 def test_a_tick_of_a_later_time_ends_what_will_have_expired(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
@@ -148,33 +98,6 @@ def test_a_tick_of_a_later_time_ends_what_will_have_expired(
     run_tick(grant.expires_at + timedelta(seconds=1))
 
     assert (before, grant.status, grant.end_reason) == ("granted", "ended", "expired")
-
-
-def test_a_request_that_redis_lost_is_dispatched_again(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
-    grant = request_access_later(agent, reader, TERMS)
-    aged(grant, seconds=29)
-    counts = [dispatch()]
-    aged(grant, seconds=60)
-    counts.append(dispatch())
-    redis.flushall()
-
-    done = run_tick()
-
-    assert counts == [0, 0]
-    assert (done.dispatched, done.faults) == (1, 0)
-    assert waiting(redis) == [str(grant.id)]
-
-
-def test_a_request_that_was_asked_is_not_dispatched(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
-    grant = factories.grant(agent, user_id=reader.id)
-    assert grant.claim()
-    aged(grant, minutes=1)
-
-    assert dispatch() == 0
 
 
 def test_the_tick_ends_grants_and_requests_in_time(

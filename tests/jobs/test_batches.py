@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 from flask import Flask
-from rq.timeouts import JobTimeoutException
 from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 
@@ -94,18 +93,3 @@ def test_without_the_database_nobody_else_is_tried(environ: dict[str, str]) -> N
         db.session.remove()
 
     assert asked == [[1, 2, 3]]
-
-
-def test_a_job_whose_time_is_up_serves_nobody_else(ids: list[int]) -> None:
-    asked = []
-
-    def take_too_long(some: Sequence[int]) -> None:
-        asked.append(some)
-        pause(some)
-        raise JobTimeoutException
-
-    with pytest.raises(JobTimeoutException):
-        list(in_parts(ids, take_too_long))
-
-    assert asked == [ids]
-    assert paused() == []

@@ -1,12 +1,8 @@
 """Memory tasks as jobs: dispatched by id, after all sessions, run once and never lost."""
 
-import json
-import os
 import signal
 import threading
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,14 +13,13 @@ from redis import Redis
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import AUTOMATIC, MEMORY_TASKS, RUN_JOBS, queue
-from refine.jobs.runs import RunFault, extract_later, work_on_task
+from refine.jobs.queue import MEMORY_TASKS, queue
+from refine.jobs.runs import extract_later, work_on_task
 from refine.jobs.tick import TickResult, run_tick
-from refine.models import Agent, MemoryTask, RefinementSession
+from refine.models import Agent, MemoryTask
 from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
-from tests.commands import UNUSED_PORT, children_of, eventually, is_alive
+from tests.commands import eventually
 from tests.forked import Service, services
 from tests.in_redis import everything_in
 from tests.scripted_model import ScriptedModel
@@ -51,17 +46,6 @@ def journal(agent: Agent) -> list[str]:
     return [memory.content for memory in factories.journal(agent)]
 
 
-def test_a_conversation_is_dispatched_by_its_id_alone(redis: Redis, agent: Agent) -> None:
-    task = extract_later(agent, SAID)
-
-    assert waiting(redis) == [str(task.id)]
-    job = redis.hgetall(f"rq:job:{task.id}")
-    payload = json.loads(zlib.decompress(job[b"data"]))
-    assert payload == [RUN_JOBS[MemoryTask].function, None, [str(task.id)], {}]
-    assert (job[b"timeout"], job[b"failure_ttl"]) == (b"1020", b"3600")
-    assert b"canary" not in everything_in(redis)
-
-
 def test_an_invalid_conversation_stores_nothing(redis: Redis, agent: Agent) -> None:
     with pytest.raises(InvalidValue):
         extract_later(agent, [{"role": "user"}])
@@ -77,60 +61,6 @@ def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
 
     assert journal(agent) == ["remember the canary"]
     assert (task.status, task.sealed_conversation) == ("completed", None)
-
-
-def test_without_redis_a_conversation_waits(
-    app: Flask, monkeypatch: pytest.MonkeyPatch, agent: Agent
-) -> None:
-    settings = app.extensions["refine.settings"]
-    away = replace(settings, redis_url=f"redis://127.0.0.1:{UNUSED_PORT}/0")
-    monkeypatch.setitem(app.extensions, "refine.settings", away)
-
-    task = extract_later(agent, SAID)
-
-    db.session.rollback()
-    assert (task.status, task.dispatched_at) == ("queued", None)
-
-
-def test_a_flushed_redis_loses_no_conversation(redis: Redis, agent: Agent) -> None:
-    task = extract_later(agent, SAID)
-    redis.flushall()
-
-    dispatch(clock.now() + timedelta(seconds=31))
-
-    assert waiting(redis) == [str(task.id)]
-
-
-def test_an_agents_conversations_are_dispatched_one_after_another(
-    redis: Redis, agent: Agent
-) -> None:
-    first, second = extract_later(agent, SAID), extract_later(agent, SAID)
-    assert waiting(redis) == [str(first.id)]
-    redis.delete(f"rq:queue:{MEMORY_TASKS}")
-
-    work_on_task(str(first.id))
-
-    assert waiting(redis) == [str(second.id)]
-
-
-def test_automatic_sessions_come_before_conversations(redis: Redis, agent: Agent) -> None:
-    RefinementSession.queue(factories.agent("x"), "weekly")
-    factories.extraction(agent)
-    db.session.commit()
-
-    assert dispatch() == 1
-
-    assert (len(queue(AUTOMATIC, redis).job_ids), waiting(redis)) == (1, [])
-
-
-def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(
-    redis: Redis, app: Flask
-) -> None:
-    with pytest.raises(RunFault) as fault:
-        work_on_task("00000000-0000-4000-8000-000000000000")
-
-    said = "run 00000000-0000-4000-8000-000000000000: NoResultFound"
-    assert (str(fault.value), fault.value.__suppress_context__) == (said, True)
 
 
 # -- the tick -------------------------------------------------------------------------------------
@@ -279,10 +209,8 @@ def at_work(start: Callable[..., Service], model: ScriptedModel) -> tuple[Servic
 
 
 def lose(worker: Service, task: MemoryTask) -> list[TickResult]:
-    """Kill a whole worker; what ticks did at once, and twice after it was silent for long."""
-    (horse,) = children_of(worker.pid)
+    """Kill a worker; what ticks did at once, and twice after it was silent for long."""
     worker.kill()
-    eventually(lambda: not is_alive(horse), seconds=5)
     at_once = run_tick()
     grow_silent(task)
     return [at_once, run_tick(), run_tick()]
@@ -322,18 +250,6 @@ def test_a_stopped_worker_postpones_its_task(
     assert "canary" not in worker.said
 
 
-def test_a_killed_jobs_conversation_is_tried_again(
-    working: tuple[Service, MemoryTask],
-) -> None:
-    worker, task = working
-    (horse,) = children_of(worker.pid)
-    os.kill(horse, signal.SIGKILL)
-
-    eventually(lambda: refreshed(task).status == "queued", seconds=20)
-    assert (task.error_kind, task.attempt) == ("worker_lost", 2)
-    assert task.messages() == SAID
-
-
 def test_a_lost_workers_conversation_stays_sealed_and_is_read_once_by_another(
     redis: Redis,
     model: ScriptedModel,
@@ -346,7 +262,7 @@ def test_a_lost_workers_conversation_stays_sealed_and_is_read_once_by_another(
 
     assert [ticked.lost for ticked in ticks] == [0, 1, 0]
     assert (refreshed(task).status, task.attempt) == ("queued", 2)
-    assert (task.error_kind, task.messages(), waiting(redis)) == ("worker_lost", SAID, [])
+    assert (task.error_kind, task.messages()) == ("worker_lost", SAID)
     assert b"canary" not in task.sealed_conversation + everything_in(redis)
 
     model.calls({"content": "heard"}).say("Nothing more.")
@@ -373,7 +289,7 @@ def test_memories_saved_by_a_lost_worker_stay_and_its_conversation_is_not_read_a
 
     assert [ticked.lost for ticked in ticks] == [0, 1, 0]
     assert (refreshed(task).status, task.error_kind) == ("incomplete", "worker_lost")
-    assert (task.sealed_conversation, waiting(redis)) == (None, [])
+    assert task.sealed_conversation is None
     assert journal(task.agent) == ["heard"]
 
 
@@ -384,8 +300,7 @@ def test_a_worker_that_lost_its_task_saves_nothing(
     held_back: threading.Event,
 ) -> None:
     worker, task = working
-    (horse,) = children_of(worker.pid)
-    os.kill(horse, signal.SIGSTOP)
+    worker.signal(signal.SIGSTOP)
     grow_silent(task)
     run_tick()
     model.calls({"content": "heard"}).say("Nothing more.")
@@ -395,32 +310,13 @@ def test_a_worker_that_lost_its_task_saves_nothing(
     completed = refreshed(task).status
 
     held_back.set()
-    os.kill(horse, signal.SIGCONT)
-    eventually(lambda: not children_of(worker.pid))
+    worker.signal(signal.SIGCONT)
+    worker.signal(signal.SIGTERM)
+    worker.wait()
 
     assert (completed, refreshed(task).status) == ("completed", "completed")
     assert (task.memories_kept, journal(task.agent)) == (1, ["heard"])
     assert len(model.requests) == 3
-
-
-def test_two_workers_given_the_same_task_work_on_it_once(
-    redis: Redis,
-    model: ScriptedModel,
-    start: Callable[..., Service],
-    working: tuple[Service, MemoryTask],
-    held_back: threading.Event,
-) -> None:
-    _, task = working
-    redis.rpush(f"rq:queue:{MEMORY_TASKS}", str(task.id).encode())
-    model.say("Nothing more.")
-
-    other = start("worker", "--burst")
-    other.wait()
-    held_back.set()
-    eventually(lambda: refreshed(task).status == "completed")
-
-    assert waiting(redis) == []
-    assert (journal(task.agent), len(model.requests)) == (["too late"], 2)
 
 
 @pytest.mark.slow
@@ -433,9 +329,7 @@ def test_conversations_survive_a_flushed_redis_and_are_read_once(
     for _ in tasks:
         model.calls({"content": "heard"}).say("Nothing more.")
     redis.flushall()
-    sql.run("UPDATE memory_tasks SET dispatched_at = dispatched_at - interval '31 seconds'")
 
-    run_tick()
     worker = start("worker", "--burst")
     worker.wait()
 

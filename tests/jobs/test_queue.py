@@ -1,14 +1,15 @@
-"""Jobs in Redis: ids and nothing else."""
+"""Redis holds ids and nothing else; the database says what waits, and in which order."""
 
 import json
 import zlib
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from flask import Flask
 from redis import Redis
 
-from refine import create_app
+from refine import clock, create_app
 from refine.extensions import db
 from refine.jobs.queue import (
     AUTOMATIC,
@@ -16,25 +17,26 @@ from refine.jobs.queue import (
     QUEUES,
     REQUESTED,
     TICKS,
-    enqueue,
-    jobs_of,
+    announce_waiting,
     queue,
-    redis_connection,
+    take,
+    waiting_runs,
 )
-from refine.jobs.runs import refine_later
-from refine.models import Agent, AuditLog, RefinementSession, SessionAlreadyLive
-from refine.models.runs.session import Trigger
+from refine.jobs.runs import extract_later, refine_later, request_access_later
+from refine.models import Agent, AuditLog, SessionAlreadyLive
+from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.in_redis import everything_in
 
+SAID = [{"role": "user", "content": "remember the canary"}]
+TERMS = AccessTerms("failed_session", "the canary fell silent, and I wonder why", 30)
+
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
-    owner = factories.agent(
-        "the canary sings at dawn", "another canary", system_prompt="You are a canary."
-    )
+    owner = factories.agent("the canary sings at dawn", system_prompt="You are a canary.")
     db.session.commit()
     return owner
 
@@ -51,26 +53,31 @@ def without_redis(agent: Agent, environ: dict[str, str]) -> Iterator[Agent]:
         db.engine.dispose()
 
 
-def test_redis_holds_the_id_of_a_session_and_nothing_else(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-
-    job, stored = redis.hgetall(f"rq:job:{session.id}"), everything_in(redis)
-    payload = json.loads(zlib.decompress(job[b"data"]))
-    assert payload == ["refine.jobs.runs.refine_session", None, [str(session.id)], {}]
-    assert job[b"description"].decode() == f"refinement session {session.id}"
-    assert (job[b"timeout"], job[b"result_ttl"], job[b"failure_ttl"]) == (b"1020", b"0", b"3600")
-    assert b"canary" not in stored
-    assert agent.name.encode() not in stored
+def ids_in(redis: Redis) -> dict[str, list[str]]:
+    """What each queue holds, if it holds anything."""
+    return {name: ids for name in QUEUES if (ids := queue(name, redis).job_ids)}
 
 
-def test_a_session_is_committed_before_it_is_dispatched(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "api")
+def waiting(limit: int = 9, automatic_limit: int = 9) -> list[str]:
+    found = waiting_runs(clock.now(), limit, automatic_limit=automatic_limit)
+    return [str(run.id) for run in found]
 
-    db.session.rollback()
 
-    assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
-    assert (session.status, session.trigger) == ("queued", "api")
-    assert session.dispatched_at is not None
+def test_each_kind_of_run_is_announced_by_its_id_alone(redis: Redis, agent: Agent) -> None:
+    reader = factories.user(account=agent.account)
+    runs = {
+        "refine_session": refine_later(agent, "cli"),
+        "work_on_task": extract_later(agent, SAID),
+        "ask_for_access": request_access_later(agent, reader, TERMS),
+    }
+
+    for function, run in runs.items():
+        job = redis.hgetall(f"rq:job:{run.id}")
+        payload = json.loads(zlib.decompress(job[b"data"]))
+        assert payload == [f"refine.jobs.runs.{function}", None, [str(run.id)], {}]
+        assert job[b"description"].decode() == f"run {run.id}"
+    stored = everything_in(redis)
+    assert not any(word in stored for word in (b"canary", agent.name.encode(), b"failed_session"))
 
 
 def test_a_second_request_names_the_live_session_and_queues_nothing(
@@ -82,54 +89,80 @@ def test_a_second_request_names_the_live_session_and_queues_nothing(
         refine_later(agent, "cli")
 
     assert refusal.value.session_id == session.id
-    assert redis.llen(f"rq:queue:{REQUESTED}") == 1
+    assert ids_in(redis) == {REQUESTED: [str(session.id)]}
 
 
 def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:
     session = refine_later(without_redis, "cli")
 
     db.session.rollback()
-    assert (session.status, session.dispatched_at) == ("queued", None)
+    assert session.status == "queued"
     assert [record.action for record in db.session.scalars(db.select(AuditLog))] == [
         "refinement_queued"
     ]
 
 
-def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
+def test_what_a_flushed_redis_lost_is_announced_again_once(redis: Redis, agent: Agent) -> None:
+    sessions = [
+        refine_later(agent, "api"),
+        refine_later(factories.agent("a memory"), "weekly"),
+    ]
+    task = extract_later(agent, SAID)
     redis.flushall()
 
-    with redis_connection() as connection:
-        enqueue(jobs_of([session]), connection)
-
-        assert queue(REQUESTED, connection).job_ids == [str(session.id)]
-
-
-def test_connections_are_kept_unless_they_are_the_callers_own(redis: Redis, app: Flask) -> None:
-    def client_id(*, is_kept: bool = True) -> int:
-        with redis_connection(is_kept=is_kept) as connection:
-            return int(connection.client_id())
-
-    kept = client_id()
-
-    assert client_id() == kept
-    assert client_id(is_kept=False) != kept
-
-
-def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> None:
-    queues: dict[Trigger, str] = {
-        **dict.fromkeys(("manual", "api", "cli"), REQUESTED),
-        **dict.fromkeys(("weekly", "over_budget"), AUTOMATIC),
+    assert [announce_waiting(clock.now()) for _ in range(2)] == [3, 0]
+    assert ids_in(redis) == {
+        REQUESTED: [str(sessions[0].id)],
+        AUTOMATIC: [str(sessions[1].id)],
+        MEMORY_TASKS: [str(task.id)],
     }
-    for trigger, name in queues.items():
-        session = RefinementSession.queue(factories.agent("a memory"), trigger)
-        enqueue(jobs_of([session]), redis)
-
-        waiting = {each: queue(each, redis).job_ids for each in QUEUES}
-
-        assert waiting == {**dict.fromkeys(QUEUES, []), name: [str(session.id)]}, trigger
-        redis.flushall()
 
 
-def test_workers_serve_requested_sessions_first() -> None:
-    assert QUEUES == (REQUESTED, AUTOMATIC, MEMORY_TASKS, TICKS)
+def test_what_somebody_asked_for_waits_first_and_automatic_runs_only_where_there_is_room(
+    redis: Redis, agent: Agent
+) -> None:
+    task = extract_later(agent, SAID)
+    swept = refine_later(factories.agent("a memory"), "over_budget")
+    asked = refine_later(agent, "manual")
+    grant = request_access_later(agent, factories.user(account=agent.account), TERMS)
+
+    assert waiting() == [str(run.id) for run in (grant, asked, swept, task)]
+    assert waiting(automatic_limit=0) == [str(run.id) for run in (grant, asked)]
+
+
+def test_what_another_process_claims_or_holds_does_not_wait(redis: Redis, agent: Agent) -> None:
+    held = factories.session(agent)
+    claimed = refine_later(factories.agent("a memory"), "cli")
+    db.session.commit()
+
+    with db.engine.begin() as elsewhere:
+        lock = f"SELECT FROM refinement_sessions WHERE id = '{claimed.id}' FOR UPDATE"
+        elsewhere.exec_driver_sql(lock)
+        assert waiting() == []
+    assert waiting() == [str(claimed.id)]
+    assert held.is_held
+
+
+def test_conversations_of_an_agent_wait_one_after_another_and_for_their_time(
+    redis: Redis, agent: Agent
+) -> None:
+    first, second = extract_later(agent, SAID), extract_later(agent, SAID)
+    assert waiting() == [str(first.id)]
+
+    first.claim()
+    db.session.commit()
+    assert waiting() == []
+    first.finish("completed")
+    second.put_off(clock.now() + timedelta(minutes=5))
+    db.session.commit()
+
+    assert waiting() == []
+
+
+def test_taking_an_id_leaves_nothing_of_its_job(redis: Redis, agent: Agent) -> None:
+    refine_later(agent, "cli")
+    redis.rpush(f"rq:queue:{TICKS}", "tick", "\xff no id of ours")
+    redis.hset("rq:job:tick", "data", "rq-scheduler's own")
+
+    assert [take(QUEUES, None) for _ in range(4)] == [REQUESTED, TICKS, TICKS, None]
+    assert redis.keys("rq:job:*") == [b"rq:job:tick"]

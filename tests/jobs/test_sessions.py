@@ -1,6 +1,5 @@
 """The job that runs one session."""
 
-import uuid
 from decimal import Decimal
 
 import pytest
@@ -8,7 +7,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.runs import RunFault, refine_later, refine_session
+from refine.jobs.runs import refine_later, refine_session
 from refine.models import Agent
 from refine.models.runs.session import Trigger
 from tests import factories
@@ -34,16 +33,6 @@ def test_the_job_runs_its_session_once(redis: Redis, agent: Agent) -> None:
     db.session.refresh(session)
     assert session.ended_at == ended_at
     assert len(factories.journal(agent)) == 1
-
-
-def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(app: Flask) -> None:
-    unknown = uuid.uuid4()
-
-    with pytest.raises(RunFault) as fault:
-        refine_session(str(unknown))
-
-    assert str(fault.value) == f"run {unknown}: NoResultFound"
-    assert fault.value.__suppress_context__
 
 
 def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(

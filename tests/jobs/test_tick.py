@@ -1,6 +1,5 @@
 """The tick: every due agent gets one session a slot, whatever clocks and servers do."""
 
-import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,13 +11,13 @@ import pytest
 import time_machine
 from flask import Flask
 from redis import Redis
-from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 from sqlalchemy import event, false, select
 
 from bench.measuring import statements_of
 from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
+from refine.jobs.queue import AUTOMATIC, queue
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import (
     Account,
@@ -200,7 +199,7 @@ def test_every_agent_gets_a_session_at_its_slot(time: Clock, account: Account) -
 
     sessions = [session_of(agent) for agent in agents]
     (record,) = factories.records(agents[0])
-    assert (first, second) == (TickResult(queued=3, dispatched=1), TickResult())
+    assert (first, second) == (TickResult(queued=3, announced=3), TickResult())
     assert {
         (each.trigger, each.status, each.slot_at, each.attempt, each.created_at)
         for each in sessions
@@ -681,22 +680,6 @@ def test_a_failing_account_affects_no_other(time: Clock) -> None:
     assert ClockMark.age("tick") == timedelta(0)
 
 
-def test_the_job_timeout_ends_the_tick(
-    time: Clock, agent: Agent, app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = app.extensions["refine.settings"]
-    time.move_to(SLOT)
-
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        url = f"redis://127.0.0.1:{mute.getsockname()[1]}/0"
-        monkeypatch.setitem(app.extensions, "refine.settings", replace(settings, redis_url=url))
-        with pytest.raises(JobTimeoutException), UnixSignalDeathPenalty(1, JobTimeoutException):
-            run_tick()
-
-    assert sessions_of(agent) == []
-    assert ClockMark.age("tick") is None
-
-
 def test_a_failing_step_stops_no_other(
     time: Clock, account: Account, over_budget: Agent, refused_accounts: None
 ) -> None:
@@ -707,25 +690,23 @@ def test_a_failing_step_stops_no_other(
     done = run_tick()
 
     db.session.refresh(lost)
-    assert (done.lost, done.queued, done.dispatched) == (1, 1, 1)
+    assert (done.lost, done.queued, done.announced) == (1, 1, 1)
     assert done.faults > 0
     assert lost.status == "failed"
-    assert session_of(over_budget).dispatched_at is not None
+    assert session_of(over_budget).status == "queued"
     assert ClockMark.age("tick") == timedelta(0)
 
 
-def test_without_redis_sessions_are_queued_and_dispatched_later(
-    time: Clock, agent: Agent, redis_away: pytest.MonkeyPatch
+def test_without_redis_sessions_are_queued_and_announced_later(
+    time: Clock, agent: Agent, redis: Redis, redis_away: pytest.MonkeyPatch
 ) -> None:
     (first,) = tick_at(time, SLOT)
-    was_dispatched_at = session_of(agent).dispatched_at
     redis_away.undo()
     (second,) = tick_at(time, SLOT + MINUTE)
 
-    assert first == TickResult(queued=1, faults=2)
-    assert was_dispatched_at is None
-    assert second == TickResult(dispatched=1)
-    assert session_of(agent).dispatched_at == SLOT + MINUTE
+    assert first == TickResult(queued=1, faults=1)
+    assert second == TickResult(announced=1)
+    assert queue(AUTOMATIC, redis).job_ids == [str(session_of(agent).id)]
 
 
 # -- skipped at a slot ----------------------------------------------------------------------------

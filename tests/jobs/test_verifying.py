@@ -5,14 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from flask import Flask
-from rq.timeouts import JobTimeoutException
-from sqlalchemy import event, select
+from sqlalchemy import select
 
 from refine.extensions import db
-from refine.jobs import tick
 from refine.jobs.tick import run_tick
 from refine.jobs.verifying import verify_slice
-from refine.models import Agent, AuditLog, ClockMark, Verification, WrappedKey
+from refine.models import Agent, AuditLog, Verification, WrappedKey
 from refine.models.audit import PLATFORM
 from tests import factories, sql
 
@@ -76,38 +74,6 @@ def test_counts_only_one_of_two_clocks_that_verify_the_same_chains(agent: Agent)
         found = verify(NOW, seconds=0)
 
     assert (found.after_chain_id, found.chains) == (9, 7)
-
-
-def test_a_job_that_takes_too_long_is_no_failed_verification(agent: Agent) -> None:
-    def take_too_long(*_loaded: object) -> None:
-        raise JobTimeoutException
-
-    db.session.expunge_all()
-    for name in ("load", "refresh"):
-        event.listen(Agent, name, take_too_long)
-    try:
-        with pytest.raises(JobTimeoutException):
-            verify(NOW)
-    finally:
-        for name in ("load", "refresh"):
-            event.remove(Agent, name, take_too_long)
-
-    db.session.rollback()
-    assert db.session.scalars(select(Verification)).one().problems == 0
-
-
-def test_a_tick_whose_verification_takes_too_long_has_ticked(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def take_too_long(*_args: object) -> None:
-        raise JobTimeoutException
-
-    monkeypatch.setattr(tick, "verify_slice", take_too_long)
-
-    with pytest.raises(JobTimeoutException):
-        run_tick()
-
-    assert ClockMark.age("tick") is not None
 
 
 def test_chains_are_stamped_as_far_as_they_were_verified(agent: Agent) -> None:

@@ -1,7 +1,6 @@
 """The loop of a session: every ending, and what is true of each."""
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rq.timeouts import JobTimeoutException
 from sqlalchemy import text
 
 from refine.errors import RowAltered
@@ -1487,29 +1485,6 @@ def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
     db.session.refresh(session)
     assert (session.status, session.error_kind) == (status, "internal")
     assert session.end_reason == "internal error (LookupError)"
-
-
-def test_a_job_timeout_during_a_statement_ends_the_session_properly(world: World) -> None:
-    def out_of_time(*_: object) -> None:
-        raise JobTimeoutException("the time is over")
-
-    def observe(event: Event) -> None:
-        if event.kind == "snapshot":
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            db.session.execute(text("SELECT pg_sleep(5)"))
-
-    session = world.queue()
-    session_id = session.id
-    before = signal.signal(signal.SIGALRM, out_of_time)
-    try:
-        with pytest.raises(JobTimeoutException):
-            world.refine(session, observe=observe)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-    ended = db.session.get_one(RefinementSession, session_id)
-    assert (ended.status, ended.error_kind) == ("failed", "timeout")
-    assert ended.end_reason == "the job's time limit was reached"
 
 
 def test_a_stopping_process_starts_no_session(world: World) -> None:

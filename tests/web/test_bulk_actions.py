@@ -1,13 +1,11 @@
 """Bulk actions on agents: the page that asks for confirmation, and what comes of it."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import urlencode
 
 import pytest
-from flask import Flask
 from sqlalchemy import select
 
 from refine import clock
@@ -17,8 +15,7 @@ from refine.jobs.bulk_actions import Work
 from refine.models import Account, Agent, RefinementSession, User
 from refine.web.agents import BULK_ACTIONS
 from tests import factories
-from tests.commands import UNUSED_PORT
-from tests.web.conftest import Browser, SignedIn, browser_of, person, records, words_of
+from tests.web.conftest import Browser, SignedIn, person, records, words_of
 
 
 @pytest.fixture
@@ -330,18 +327,6 @@ def test_all_of_a_list_are_those_of_one_account(agents: list[Agent], signed_in: 
 
     assert browser.get("/agents/many?work=pause&who=all").status_code == 400
     assert browser.get(f"/agents/many?work=pause&who=all&account={slug}").status_code == 200
-
-
-def test_a_queue_that_is_away_is_told(
-    admin: User, agents: list[Agent], with_settings: Callable[..., Flask]
-) -> None:
-    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
-    browser.sign_in(admin.email)
-
-    said = done(browser, "refine", agents[0])
-
-    assert "Redis is unreachable" in said
-    assert sessions_of(agents[0]) == ["manual"]
 
 
 def test_more_than_a_page_can_be_chosen_at_once(dashboard: Browser, account: Account) -> None:

@@ -1,8 +1,10 @@
 """Operations: what Refine stands on, what waits and runs, what failed and why."""
 
+import json
 import re
 import socket
 import time
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -13,8 +15,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import AUTOMATIC, TICKS, queue
-from refine.jobs.worker import RefineWorker
+from refine.jobs.workers import KEY, Presence
 from refine.models import Account, ClockMark, MemoryTask, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -164,13 +165,11 @@ def test_failures_can_be_filtered_by_kind_of_error(dashboard: Browser, account: 
 # -- workers and clock -----------------------------------------------------------------------------
 
 
-def worker(redis: Redis, name: str, *, seen: timedelta = timedelta(0)) -> RefineWorker:
+def worker(redis: Redis, name: str, *runs: uuid.UUID, seen: timedelta = timedelta(0)) -> None:
     """A worker that was started, and last heard of, so long ago."""
     with time_machine.travel(clock.now() - seen, tick=False):
-        made = RefineWorker([queue(AUTOMATIC, redis)], name=name, connection=redis)
-        made.register_birth()
-    let_pass(redis, made.key, seen)
-    return made
+        Presence(serves_runs=True, name=name).announce(runs)
+    let_pass(redis, seen, only=name)
 
 
 def row_of(page: str, name: str) -> str:
@@ -178,15 +177,16 @@ def row_of(page: str, name: str) -> str:
 
 
 def test_a_site_admin_sees_the_workers_by_name_and_a_frozen_one_as_such(
-    site_admins: Browser, redis: Redis
+    site_admins: Browser, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker(redis, "ada-1")
     worker(redis, "old-1", seen=timedelta(minutes=9))
-    frozen = worker(redis, "frozen-1", seen=timedelta(minutes=4))
-    redis.hset(frozen.key, "hostname", "<b>host</b>")
-    redis.hset("rq:worker:ada-1", "birth", "2020-01-01T00:00:00.000000Z")
-    clock_worker = RefineWorker([queue(TICKS, redis)], name="clock-1", connection=redis)
-    clock_worker.register_birth()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: "<b>host</b>")
+        worker(redis, "frozen-1", seen=timedelta(minutes=4))
+    ada = json.loads(redis.hget(KEY, "ada-1"))
+    redis.hset(KEY, "ada-1", json.dumps({**ada, "since": 0}))
+    Presence(serves_runs=False, name="clock-1").announce()
 
     page = site_admins.get("/ops").text
 
@@ -217,7 +217,7 @@ def test_the_run_of_a_worker_is_named(site_admins: Browser, redis: Redis, accoun
     task = MemoryTask.reflect(factories.agent(account=account, name="Bea"), "daily")
     db.session.commit()
     for name, run in (("a-1", session), ("b-1", task)):
-        redis.hset(worker(redis, name).key, "current_job", str(run.id))
+        worker(redis, name, run.id)
 
     page = site_admins.get("/ops").text
 
@@ -309,7 +309,7 @@ def test_conversations_waiting_over_a_day_call_for_more_workers(
     at = clock.now() - timedelta(hours=hours)
     factories.extraction(factories.agent(account=account), at=at)
     db.session.commit()
-    RefineWorker([queue(AUTOMATIC, redis)], connection=redis).register_birth()
+    Presence(serves_runs=True).announce()
 
     words = said(dashboard)
 

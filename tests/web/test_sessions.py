@@ -66,7 +66,7 @@ def test_a_queued_session_waits_for_a_worker(dashboard: Browser, agent: Agent) -
 
     page = shown(dashboard, session)
 
-    assert "Waiting for a worker. The clock dispatches it at its next tick." in words_of(page)
+    assert "Waiting for a worker." in words_of(page)
     assert actions_of(page) == [f"/sessions/{session.id}/stop"]
 
 

@@ -22,7 +22,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
-    or_,
     select,
     text,
     true,
@@ -105,7 +104,6 @@ class Run:
     running_status: ClassVar[str] = "running"
     unsigned: ClassVar[Mapping[str, str]] = {
         "heartbeat_at": "written by heartbeats",
-        "dispatched_at": "written for many runs at once",
     }
 
     id: Mapped[Uuid]
@@ -127,7 +125,6 @@ class Run:
 
     lease_token: Mapped[uuid.UUID | None]
     heartbeat_at: Mapped[datetime | None]
-    dispatched_at: Mapped[datetime | None]
     created_at: Mapped[Created]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
@@ -191,20 +188,17 @@ class Run:
         return and_(cls.status == cls.waiting_status, ~cls.is_held)
 
     @classmethod
-    def is_at_workers(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that a worker holds the run, or that it was dispatched."""
-        return or_(cls.is_held, and_(cls.is_waiting, cls.dispatched_at.is_not(None)))
+    def select_waiting(cls, limit: int) -> Select[uuid.UUID]:
+        """Return a query for the ids of the waiting runs, the oldest first.
 
-    @classmethod
-    def select_dispatchable(cls, limit: int | None = None) -> Select[Self]:
-        """Return a query for the waiting runs that are not dispatched yet, the oldest first."""
+        Skips those that another transaction has locked, to claim or end them.
+        """
         return (
-            select(cls)
-            .where(cls.is_waiting, cls.dispatched_at.is_(None))
+            select(cls.id)
+            .where(cls.is_waiting)
             .order_by(cls.created_at, cls.id)
             .limit(limit)
             .with_for_update(skip_locked=True, key_share=True, of=cls)
-            .execution_options(populate_existing=True)
         )
 
     # -- the lease -------------------------------------------------------------------------------

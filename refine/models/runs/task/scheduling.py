@@ -1,5 +1,6 @@
 """Which agents a reflection is due for, and which tasks may be worked on now."""
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -60,14 +61,14 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
     )
 
 
-def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
-    """Return the tasks that a worker may be given, locked: the oldest first, one per agent."""
+def due(limit: int, at: datetime) -> Sequence[uuid.UUID]:
+    """Return the ids of the tasks that a worker may begin: the oldest first, one per agent."""
     other = aliased(MemoryTask)
     earlier = exists().where(
         other.agent_id == MemoryTask.agent_id,
         other.id != MemoryTask.id,
         or_(
-            other.is_at_workers(),
+            other.is_held,
             and_(
                 other.is_waiting,
                 other.due_at <= at,
@@ -79,7 +80,7 @@ def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
         ),
     )
     return db.session.scalars(
-        MemoryTask.select_dispatchable(limit)
+        MemoryTask.select_waiting(limit)
         .join(Agent, Agent.id == MemoryTask.agent_id)
         .where(MemoryTask.due_at <= at, Agent.is_available(automatic=True), ~earlier)
     ).all()

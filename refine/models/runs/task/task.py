@@ -202,7 +202,7 @@ class MemoryTask(RetriableRun, Base):
 
     def put_off(self, due_at: datetime) -> None:
         """Keep the task queued; no worker gets it before ``due_at``."""
-        self.due_at, self.dispatched_at = due_at, None
+        self.due_at = due_at
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class MemoryTask(RetriableRun, Base):
         """End the locked task with a record of figures, and delete the conversation."""
         at = at or clock.now()
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
-        self.lease_token = self.dispatched_at = None
+        self.lease_token = None
         self.sealed_conversation, self.ended_at = None, at
         self.agent.record(
             _END_ACTION[self.kind],

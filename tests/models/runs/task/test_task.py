@@ -34,11 +34,6 @@ NIGHT = datetime(2026, 3, 10, 3, tzinfo=UTC)
 DAY, HOUR, MOMENT = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 
 
-def with_workers() -> int:
-    """How many tasks workers hold or were handed."""
-    return db.session.scalar(select(func.count()).where(MemoryTask.is_at_workers())) or 0
-
-
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     return factories.agent("a core memory")
@@ -155,10 +150,9 @@ def test_a_task_that_was_put_off_cannot_be_claimed(agent: Agent) -> None:
 def test_two_tasks_of_an_agent_never_run_at_once(agent: Agent) -> None:
     running(factories.extraction(agent))
     second = factories.extraction(agent)
-    second.dispatched_at = clock.now()
 
     assert second.claim() is None
-    assert (second.status, second.dispatched_at) == ("queued", None)
+    assert second.status == "queued"
 
 
 REASONS = {
@@ -575,30 +569,27 @@ def test_an_agent_without_reflections_or_a_live_one_is_not_due(
             assert due() == []
 
 
-def test_waiting_tasks_are_dispatched_oldest_first_one_for_each_agent(agent: Agent) -> None:
+def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
     first = factories.extraction(agent, at=NIGHT)
-    factories.extraction(agent, at=NIGHT + MOMENT)
+    second = factories.extraction(agent, at=NIGHT + MOMENT)
     other = factories.extraction(factories.agent(), at=NIGHT + 2 * MOMENT)
     paused = factories.extraction(factories.agent(), at=NIGHT)
     paused.agent.paused = True
     db.session.flush()
 
-    assert list(task_scheduling.dispatchable(9, clock.now())) == [first, other]
-    assert list(task_scheduling.dispatchable(1, clock.now())) == [first]
+    assert list(task_scheduling.due(9, clock.now())) == [first.id, other.id]
+    assert list(task_scheduling.due(1, clock.now())) == [first.id]
 
     first.put_off(clock.now() + HOUR)
     db.session.flush()
-    assert [task.created_at for task in task_scheduling.dispatchable(9, clock.now())] == [
-        NIGHT + MOMENT,
-        NIGHT + 2 * MOMENT,
-    ]
+    assert list(task_scheduling.due(9, clock.now())) == [second.id, other.id]
 
 
-def test_dispatches_one_of_several_tasks_queued_at_the_same_instant(agent: Agent) -> None:
+def test_one_of_several_tasks_is_due_that_were_queued_at_the_same_instant(agent: Agent) -> None:
     for _ in range(3):
         factories.extraction(agent, at=NIGHT)
 
-    assert len(task_scheduling.dispatchable(9, NIGHT)) == 1
+    assert len(task_scheduling.due(9, NIGHT)) == 1
 
 
 def test_agents_whose_tasks_waited_too_long_are_found_with_their_own_tasks(agent: Agent) -> None:
@@ -615,22 +606,13 @@ def test_agents_whose_tasks_waited_too_long_are_found_with_their_own_tasks(agent
     assert set(task_scheduling.waiting_of(agent)) == {task, conversation}
 
 
-def test_nothing_is_dispatched_for_an_agent_whose_task_a_worker_has(agent: Agent) -> None:
+def test_nothing_is_due_for_an_agent_whose_task_a_worker_has(agent: Agent) -> None:
     first = factories.extraction(agent, at=NIGHT)
     factories.extraction(agent, at=NIGHT + MOMENT)
 
-    first.dispatched_at = NIGHT
-    db.session.flush()
-    assert (list(task_scheduling.dispatchable(9, clock.now())), with_workers()) == (
-        [],
-        1,
-    )
-
     first.claim(NIGHT)
-    assert (list(task_scheduling.dispatchable(9, clock.now())), with_workers()) == (
-        [],
-        1,
-    )
+
+    assert list(task_scheduling.due(9, clock.now())) == []
 
 
 def test_the_backlog_counts_tasks_that_wait_only_for_a_worker(agent: Agent) -> None:
