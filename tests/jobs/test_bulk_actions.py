@@ -6,7 +6,6 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from bench.measuring import statements_of
 from refine.extensions import db
 from refine.jobs.bulk_actions import Work, act_on
 from refine.models import Account, Agent, RefinementSession, User
@@ -99,13 +98,3 @@ def test_an_altered_agent_keeps_no_other_from_being_changed(
     db.session.rollback()
     assert outcome.done == 2
     assert [agents[0].paused, agents[2].paused] == [True, True]
-
-
-def test_more_agents_take_no_more_statements(user: User, agents: list[Agent]) -> None:
-    few_ids = ids_of(agents)
-    more_ids = ids_of([factories.agent("a memory", account=user.account) for _ in range(20)])
-    db.session.commit()
-
-    few = statements_of(lambda: act_on(few_ids, "pause", user))
-
-    assert statements_of(lambda: act_on(more_ids, "pause", user)) == few
