@@ -50,7 +50,7 @@ from tests.faults.injecting import FaultyModel, Kind
 from tests.faults.invariants import Before, breaches, sweep
 
 # What may come out of an operation that failed; anything else is a fault in Refine.
-EXPECTED = (OperationalError, RefineError, runs.RunFault)
+EXPECTED = (OperationalError, RefineError)
 
 
 class Operation:
