@@ -41,7 +41,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
     (
         ([asking_rules.IDENTITY_CHANGE_WAIT], DAY),
         "[Ff]or 24 hours after",
-        ["docs/guide.md", "docs/api.md", "refine/api/agents.py"],
+        ["docs/guide.md", "docs/api.md", "refine/api/platform.py"],
     ),
     (
         ([asking_rules.DECLINE_WAIT], WEEK),
@@ -80,7 +80,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
             "docs/glossary.md",
             "docs/guide.md",
             "docs/api.md",
-            "refine/api/context.py",
+            "refine/api/memories.py",
             "refine/api/memories.py",
             "refine/cli/running.py",
             "refine/models/ledger/ledger.py",
@@ -112,11 +112,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
     (([MAX_KEPT["reflection"]], 10), "at most ten, unchanged", ["docs/guide.md"]),
     (([MAX_KEPT["extraction"]], 20), "at most 20 journal memories", ["docs/guide.md"]),
     (([MAX_TOOL_CALLS], 60), "60 tool calls", ["docs/guide.md"]),
-    (
-        ([verification.IS_LATE_AFTER], timedelta(days=3)),
-        "three days",
-        ["docs/operations.md", "docs/security.md"],
-    ),
+    (([verification.IS_LATE_AFTER], timedelta(days=3)), "three days", ["docs/operations.md"]),
     (([MAX_CONTENT_CHARACTERS], 10_000), "10,000 characters", ["docs/glossary.md"]),
     (
         ([terms.MIN_PURPOSE_CHARACTERS, terms.MAX_PURPOSE_CHARACTERS], [20, 500]),

@@ -32,9 +32,8 @@ _TEXTS = ("str", "str | None", "Image", "dict[str, Any]", "tuple[Any, bool]")
 # What the agent itself is given, by the bearer of its own token: in these modules, and no more.
 _THE_AGENTS_OWN = {
     "api/memories.py": {"content"},
-    "api/audit.py": {"sealed"},
+    "api/oversight.py": {"sealed", "purpose"},
     "api/sessions.py": {"summary"},
-    "api/grants.py": {"purpose"},
 }
 _OPENING = {"open", "content_under", "sealed_under"}
 # Reads attributes by the names of a class's fields: see the test of those fields.

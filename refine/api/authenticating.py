@@ -1,31 +1,41 @@
-"""Bearer tokens of requests; cookies are ignored."""
+"""Bearer tokens of requests, and how many requests each may send; cookies are ignored.
 
-from flask import request
+Reads and writes are counted by the minute, in Redis for all processes together. While Redis is
+unavailable, each process counts separately: the API keeps working, and stays limited.
+"""
+
+import math
+import time
+
+import structlog
+from flask import Flask, current_app, request
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage, RedisStorage, Storage
+from limits.strategies import SlidingWindowCounterRateLimiter
+from redis.exceptions import RedisError
 
 from refine.api.problems import Problem
-from refine.errors import NotFound, RowAltered
+from refine.errors import NotFound, RowAltered, TooMany
 from refine.extensions import db
 from refine.models import ApiToken, schema_version
 from refine.models.clients.api_token import TokenKind, is_well_formed
+from refine.settings import Settings
+
+READS = ("GET", "HEAD")
 
 _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platform token"}
+_RETRY_REDIS_AFTER_SECONDS = 10.0
+_KEY = "refine.limits"
+_log = structlog.get_logger(__name__)
 
 
-def authenticate(kind: TokenKind) -> ApiToken:
-    """Return the request's token and commit its use; raise Problem 401 or 403 otherwise."""
-    token = _valid_token()
-    if token.kind != kind:
-        raise Problem(403, f"This operation needs {_KINDS[kind]}.")
-    if token.agent is not None and not token.agent.active:
-        raise Problem(403, "The agent is not active; its platform can activate it.")
-    if token.agent is not None and token.agent.is_erased:
-        raise Problem(403, "The agent's content was permanently erased.")
-    if token.note_use():
-        db.session.commit()
-    return token
+def register(app: Flask, settings: Settings) -> None:
+    """Set up the counters without connecting to Redis."""
+    app.extensions[_KEY] = _Limits(settings)
 
 
-def _valid_token() -> ApiToken:
+def require_form() -> str:
+    """Return the request's secret; Problem 401 for one that cannot be a token, without a query."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret:
@@ -34,9 +44,32 @@ def _valid_token() -> ApiToken:
             "Send a token as `Authorization: Bearer …`.",
             headers={"WWW-Authenticate": 'Bearer realm="refine"'},
         )
-    if not is_well_formed(secret):  # saves the database a query
+    if not is_well_formed(secret):
         raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
+    return secret
+
+
+def authenticate(kind: TokenKind) -> ApiToken:
+    """Return the request's token, and count and commit its use.
+
+    Raises Problem 401 or 403, or TooMany if the token is over its limit.
+    """
     schema_version.require_compatible()
+    token = _valid_token(require_form())
+    if token.kind != kind:
+        raise Problem(403, f"This operation needs {_KINDS[kind]}.")
+    if token.agent is not None and not token.agent.active:
+        raise Problem(403, "The agent is not active; its platform can activate it.")
+    if token.agent is not None and token.agent.is_erased:
+        raise Problem(403, "The agent's content was permanently erased.")
+    if token.note_use():
+        db.session.commit()
+    limits: _Limits = current_app.extensions[_KEY]
+    limits.count(token.id, is_read=request.method in READS)
+    return token
+
+
+def _valid_token(secret: str) -> ApiToken:
     try:
         token = ApiToken.of_secret(secret)
     except (NotFound, RowAltered):
@@ -57,3 +90,43 @@ def _valid_token() -> ApiToken:
 def _invalid(detail: str) -> Problem:
     challenge = 'Bearer realm="refine", error="invalid_token"'
     return Problem(401, detail, headers={"WWW-Authenticate": challenge})
+
+
+class _Limits:
+    def __init__(self, settings: Settings) -> None:
+        self._reads = RateLimitItemPerMinute(settings.api_reads_per_minute)
+        self._writes = RateLimitItemPerMinute(settings.api_writes_per_minute)
+        url = settings.redis_url
+        self._shared: Storage = RedisStorage(
+            f"redis+{url}" if url.startswith("unix:") else url,
+            key_prefix="refine-limits",
+            socket_connect_timeout=1,
+            socket_timeout=1,
+        )
+        self._local: Storage = MemoryStorage()
+        self._local_until = 0.0
+
+    def count(self, token_id: int, *, is_read: bool) -> None:
+        item = self._reads if is_read else self._writes
+        kind = "reads" if is_read else "writes"
+        if time.monotonic() >= self._local_until:
+            try:
+                self._hit(self._shared, item, kind, token_id)
+                return
+            except (RedisError, OSError) as fault:
+                self._local_until = time.monotonic() + _RETRY_REDIS_AFTER_SECONDS
+                _log.warning("rate limits are counted without Redis", fault=type(fault).__name__)
+        self._hit(self._local, item, kind, token_id)
+
+    def _hit(
+        self, storage: Storage, item: RateLimitItemPerMinute, kind: str, token_id: int
+    ) -> None:
+        limiter = SlidingWindowCounterRateLimiter(storage)
+        key = f"{kind}-{token_id}"
+        if limiter.hit(item, key):
+            return
+        free_at = limiter.get_window_stats(item, key).reset_time
+        raise TooMany(
+            f"more than {item.amount:,} {kind} per minute",
+            retry_after_seconds=max(1, math.ceil(free_at - time.time())),
+        )

@@ -3,14 +3,13 @@
 import uuid
 from typing import Annotated, Any, Literal, get_args
 
-from flask import Response
 from pydantic import Field, WithJsonSchema
 
 from refine import clock
 from refine.api.problems import Problem
-from refine.api.routing import ResponseSpec, json_response, operation
+from refine.api.routing import operation
+from refine.api.rows import agent_row_or_404
 from refine.api.schemas import Body, Omittable, OneOf, Resource, Time
-from refine.api.scope import agent_row_or_404
 from refine.jobs.runs import extract_later
 from refine.models import Agent, MemoryTask
 from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
@@ -103,36 +102,25 @@ class Conversation(Resource):
     "/conversations",
     bearer="agent",
     max_bytes=_MAX_BYTES,
-    responses={
-        202: ResponseSpec(
-            "Queued. The conversation is encrypted, and deleted once the agent has read it. If it "
-            "cannot be read, it is tried again for seven days.",
-            Conversation,
-        ),
-        409: ResponseSpec("Extraction is not possible for this agent."),
-    },
+    status=202,
+    conflict="Extraction is not possible for this agent.",
 )
-def hand_over(agent: Agent, body: NewConversation) -> Response:
-    """Send a finished conversation, from which the agent's model saves journal memories."""
-    messages = body.model_dump(exclude_unset=True)["messages"]
-    return json_response(_conversation(extract_later(agent, messages)), 202)
+def hand_over(agent: Agent, body: NewConversation) -> Conversation:
+    """Send a finished conversation, from which the agent's model saves journal memories.
+
+    It is encrypted, and deleted once the agent has read it. If it cannot be read, it is tried again
+    for seven days.
+    """
+    return _conversation(extract_later(agent, body.model_dump(exclude_unset=True)["messages"]))
 
 
-@operation(
-    "GET",
-    "/conversations/<uuid:conversation_id>",
-    bearer="agent",
-    responses={
-        200: ResponseSpec("How the conversation stands.", Conversation),
-        404: ResponseSpec("You have handed over no such conversation."),
-    },
-)
-def conversation(agent: Agent, conversation_id: uuid.UUID) -> Response:
+@operation("GET", "/conversations/<uuid:conversation_id>", bearer="agent")
+def conversation(agent: Agent, conversation_id: uuid.UUID) -> Conversation:
     """Tell how a conversation stands that was handed over; never what was said in it."""
     task = agent_row_or_404(agent, MemoryTask, conversation_id, "conversation")
     if task.kind != "extraction":
         raise Problem(404, "You have no such conversation.")
-    return json_response(_conversation(task))
+    return _conversation(task)
 
 
 def _conversation(task: MemoryTask) -> Conversation:

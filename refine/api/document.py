@@ -5,23 +5,15 @@ import re
 from functools import cache
 from typing import Any
 
-from flask import Response, request
-from pydantic import BaseModel
+from flask import request
+from pydantic import BaseModel, RootModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core import core_schema
 
 from refine import __version__
 from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARACTERS, REPLAYED
 from refine.api.problems import MEDIA_TYPE, ProblemDetails
-from refine.api.routing import (
-    JSON,
-    OPERATIONS,
-    Operation,
-    ResponseSpec,
-    api,
-    json_response,
-    operation,
-)
+from refine.api.routing import JSON, OPERATIONS, Operation, api, operation
 from refine.api.schemas import Body, Query
 from refine.rules.ids import MAX_ID
 from refine.rules.keeping import ANSWERS_KEPT_FOR
@@ -58,7 +50,6 @@ _HEADERS = {
         "schema": _TEXT,
     },
 }
-_HEADERS_OF = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
 
 
 def _parameter(name: str, place: str, schema: Any, **described: Any) -> dict[str, Any]:
@@ -99,11 +90,14 @@ class _ParameterSchemas(_Schemas):
         return {key: value for key, value in made.items() if (key, value) != ("default", None)}
 
 
-@operation("GET", "/openapi.json", bearer=None, responses={200: ResponseSpec("The document.")})
-def openapi() -> Response:
+class Document(RootModel[dict[str, Any]]):
+    """The OpenAPI document."""
+
+
+@operation("GET", "/openapi.json", bearer=None)
+def openapi() -> Document:
     """Return this document."""
-    here = {"servers": [{"url": f"{request.script_root}{api.url_prefix}"}]}
-    return json_response(document() | here)
+    return Document(document() | {"servers": [{"url": f"{request.script_root}{api.url_prefix}"}]})
 
 
 @cache
@@ -133,10 +127,10 @@ def document() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    sent = {each.body for each in OPERATIONS if each.body is not None}
-    answered = {answer.schema for each in OPERATIONS for answer in each.responses.values()}
+    sent = {each.body for each in OPERATIONS if each.body}
+    answered = {each.returns for each in OPERATIONS if each.returns and each.bearer}
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in sent]
-    modes += [(model, "serialization") for model in answered | {ProblemDetails} if model]
+    modes += [(model, "serialization") for model in answered | {ProblemDetails}]
     _, schemas = models_json_schema(
         sorted(modes, key=lambda each: each[0].__name__),
         ref_template="#/components/schemas/{model}",
@@ -151,12 +145,11 @@ def _reference(model: type[BaseModel]) -> dict[str, str]:
 
 def _operation(each: Operation) -> dict[str, Any]:
     summary, _, description = (inspect.getdoc(each.view) or "").partition("\n\n")
-    responses = {str(status): made for status, made in sorted(_responses(each).items())}
     described: dict[str, Any] = {
         "operationId": each.name,
         "summary": summary.rstrip("."),
         "security": [{each.bearer: []}] if each.bearer is not None else [],
-        "responses": responses,
+        "responses": {str(status): made for status, made in sorted(_responses(each).items())},
     }
     if each.bearer is not None:
         described["tags"] = [each.bearer]
@@ -182,39 +175,59 @@ def _parameters(each: Operation) -> list[dict[str, Any]]:
         _parameter(name, "query", schema) for name, schema in query.get("properties", {}).items()
     ]
     in_header = [_KEY] if each.method == "POST" else []
-    in_header += [_MATCH] if 304 in each.responses else []
+    in_header += [_MATCH] if each.media_type else []
     return in_path + in_query + in_header
 
 
 def _responses(each: Operation) -> dict[int, Any]:
     if each.bearer is None:
         content = {JSON: {"schema": {"type": "object"}}}
-        return {200: {"description": each.responses[200].description, "content": content}}
-    descriptions = dict(_ALWAYS)
+        return {200: {"description": "The document.", "content": content}}
+    answers = {status: _problem(status, said) for status, said in _problems(each).items()}
+    answers[each.status] = _answer(each, (inspect.getdoc(each.returns) or "Done.").split("\n")[0])
+    if each.other is not None:
+        answers[each.other[0]] = _answer(each, each.other[1])
+    if each.media_type is not None:
+        answers[304] = {"description": "Not modified.", "headers": _headers("ETag")}
+    return answers
+
+
+def _problems(each: Operation) -> dict[int, str]:
+    described = dict(_ALWAYS)
     if each.body is not None:
-        descriptions[413] = f"The body is longer than {each.max_bytes:,} bytes."
-        descriptions |= _WITH_JSON if issubclass(each.body, Body) else {}
-    descriptions |= _WITH_KEY if each.method == "POST" else {}
+        described[413] = f"The body is longer than {each.max_bytes:,} bytes."
+        described |= _WITH_JSON if issubclass(each.body, Body) else {}
+    if each.method == "POST":
+        described |= _WITH_KEY
     if "<" in each.rule:
-        descriptions[404] = "Not found."
-    answers = {status: ResponseSpec(description) for status, description in descriptions.items()}
-    answers |= each.responses
-    return {status: _response(each, status, answer) for status, answer in answers.items()}
-
-
-def _response(each: Operation, status: int, answer: ResponseSpec) -> dict[str, Any]:
-    headers = [*answer.headers, *_HEADERS_OF.get(status, ())]
-    if each.method == "POST" and status < 300:
-        headers.append(REPLAYED)
-    content = {}
-    if status >= 400:
-        content = {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}
-    elif answer.schema is not None:
-        content = {JSON: {"schema": _reference(answer.schema)}}
-        content |= {kind: {"schema": {"type": "string"}} for kind in answer.other_media_types}
-    described: dict[str, Any] = {"description": answer.description}
-    if headers:
-        described["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
-    if content:
-        described["content"] = content
+        described[404] = "Not found."
+    if each.media_type is not None:
+        described[406] = f"Only {JSON} and {each.media_type} are available."
+    if each.conflict is not None:
+        described[409] = each.conflict
     return described
+
+
+def _problem(status: int, description: str) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": description}
+    if status == 401:
+        described["headers"] = _headers("WWW-Authenticate")
+    elif status in (429, 503):
+        described["headers"] = _headers("Retry-After")
+    return described | {"content": {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}}
+
+
+def _answer(each: Operation, description: str) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": description}
+    names = [REPLAYED] if each.method == "POST" else ["ETag"] if each.media_type else []
+    if names:
+        described["headers"] = _headers(*names)
+    if each.returns is not None:
+        described["content"] = {JSON: {"schema": _reference(each.returns)}}
+        if each.media_type is not None:
+            described["content"][each.media_type] = {"schema": _TEXT}
+    return described
+
+
+def _headers(*names: str) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

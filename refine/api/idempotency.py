@@ -1,8 +1,9 @@
 """The header ``Idempotency-Key``: a repeated request is carried out only once.
 
-A key belongs to a token. Its response is repeated for ``ANSWERS_KEPT_FOR``. A request that is
-refused, or fails before anything is committed, frees its key. If a process dies in between, the
-outcome is unknown and the key stays in use: the client has to check, and then use another one.
+A key belongs to a token. Its answer is repeated for ``ANSWERS_KEPT_FOR``. Key, changes and answer
+are one transaction, so a request that is refused, or fails, frees its key. An operation that
+commits on its way stores its answer afterwards: if its process dies in between, the outcome is
+unknown and the key stays in use. The client has to check, and then use another one.
 """
 
 import re
@@ -10,12 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy import delete, event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
 
 from refine.api.problems import Problem, problem
-from refine.extensions import canonical_json, db, safe_rollback
+from refine.extensions import canonical_json
 from refine.faults import RETRY_AFTER_SECONDS
 from refine.models import ApiToken, IdempotencyKey
 from refine.models.clients.idempotency_key import StoredResponse
@@ -28,49 +26,22 @@ KEY_PATTERN = f"^[!-~]([ -~]{{0,{MAX_KEY_CHARACTERS - 2}}}[!-~])?$"
 KEY_RULE = f"1 to {MAX_KEY_CHARACTERS} printable ASCII characters"
 
 
-def respond_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
-    """Return the view's response, or the stored one if the key was used before."""
+def respond_once(token: ApiToken, answer: Callable[[], Response], *, is_secret: bool) -> Response:
+    """Return the answer, or the stored one if the key of this POST was used before."""
     key = request.headers.get(HEADER)
-    if key is None:
-        return view()
+    if key is None or request.method != "POST":
+        return answer()
     if not re.fullmatch(KEY_PATTERN, key):
         raise Problem(400, f"{HEADER} must be {KEY_RULE}.")
     query, body = request.query_string.decode(), request.get_data().hex()
     sent = canonical_json([request.method, request.path, query, body])
     taken, is_new = IdempotencyKey.reserve(token, key, sent)
-    db.session.commit()
     if not is_new:
         return _replay(taken)
-    key_id = taken.id
-    watch = _CommitWatch()
-    try:
-        answer = view()
-    except Exception as error:
-        # if the connection broke during a commit, the commit may have succeeded
-        is_in_doubt = isinstance(error, DBAPIError) and error.connection_invalidated
-        if not (watch.has_committed or is_in_doubt):
-            safe_rollback()
-            db.session.execute(delete(IdempotencyKey).where(IdempotencyKey.id == key_id))
-            db.session.commit()
-        raise
-    kept = _without_secret(answer) if is_secret else answer
-    row = db.session.get(IdempotencyKey, key_id)
-    if row is not None:  # deleted meanwhile: the request took longer than answers are kept
-        row.store(StoredResponse(kept.status_code, kept.get_data(as_text=True), kept.mimetype))
-    db.session.commit()
-    return answer
-
-
-class _CommitWatch:
-    """Notices whether anything was committed since, until the request ends."""
-
-    def __init__(self) -> None:
-        self.has_committed = False
-        event.listen(db.session(), "after_commit", self._note)  # the session ends with the request
-
-    def _note(self, session: Session) -> None:
-        if not session.in_nested_transaction():
-            self.has_committed = True
+    answered = answer()
+    kept = _without_secret(answered) if is_secret else answered
+    taken.store(StoredResponse(kept.status_code, kept.get_data(as_text=True), kept.mimetype))
+    return answered
 
 
 def _replay(taken: IdempotencyKey) -> Response:

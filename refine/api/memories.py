@@ -1,18 +1,20 @@
-"""The agent's memories: listing and saving."""
+"""The agent's memories: listing and saving, and what it sees of them in conversation."""
 
+from hashlib import sha256
 from typing import Annotated
 
-from flask import Response
+from flask import Response, request
 from pydantic import Field
 
-from refine.api.paging import Page, PageQuery, page_response
-from refine.api.routing import ResponseSpec, json_response, operation
+from refine.api.problems import Problem
+from refine.api.routing import JSON, json_response, operation
+from refine.api.rows import Page, PageQuery, page_of, rows_of_agent
 from refine.api.schemas import Body, OneOf, QueryBoolean, Resource, Time
-from refine.api.scope import rows_of_agent
-from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
 from refine.rules.content import MAX_CONTENT_CHARACTERS, TAGS
+
+MARKDOWN = "text/markdown"
 
 MemoryType = Annotated[str, OneOf(MEMORY_TYPES)]
 Tag = Annotated[str, OneOf(TAGS)]
@@ -64,13 +66,17 @@ class Memories(Page):
     memories: list[Memory]
 
 
-@operation(
-    "GET",
-    "/memories",
-    bearer="agent",
-    responses={200: ResponseSpec("A page of memories.", Memories)},
-)
-def memories(agent: Agent, query: MemoryQuery) -> Response:
+class Context(Resource):
+    """The memory context, with its size."""
+
+    context: str | None
+    """Markdown for the agent's prompts; null if there are no memories."""
+    core_tokens: int
+    budget: int
+
+
+@operation("GET", "/memories", bearer="agent")
+def memories(agent: Agent, query: MemoryQuery) -> Memories:
     """List the agent's memories, most recently recorded first.
 
     Expired journal memories are included, although they are not part of the context.
@@ -82,21 +88,38 @@ def memories(agent: Agent, query: MemoryQuery) -> Response:
         rows = rows.where(AgentMemory.memory_type == query.type)
     if query.tag is not None:
         rows = rows.where(AgentMemory.tags.contains([query.tag]))
-    rows = rows.order_by(AgentMemory.id.desc())
-    return page_response(Memories, rows, query, Memory.of)
+    return page_of(Memories, rows.order_by(AgentMemory.id.desc()), query, Memory.of)
 
 
-@operation(
-    "POST",
-    "/memories",
-    bearer="agent",
-    responses={
-        201: ResponseSpec("Memory saved.", Memory),
-        200: ResponseSpec("The existing core memory that the new one duplicates exactly.", Memory),
-    },
-)
-def save(agent: Agent, body: NewMemory) -> Response:
+_EXISTING = "The existing core memory that the new one duplicates exactly."
+
+
+@operation("POST", "/memories", bearer="agent", returns=Memory, status=201, other=(200, _EXISTING))
+def save(agent: Agent, body: NewMemory) -> tuple[Memory, int]:
     """Save a memory."""
     memory, already_present = agent.ledger.remember(body.content, body.memory_type, body.tags)
-    db.session.commit()
-    return json_response(Memory.of(memory), 200 if already_present else 201)
+    return Memory.of(memory), 200 if already_present else 201
+
+
+@operation("GET", "/context", bearer="agent", returns=Context, media_type=MARKDOWN)
+def context(agent: Agent) -> Response:
+    """Return the memory context for the next prompt.
+
+    It contains the core memories and the journal of the last week, as Markdown; with `Accept:
+    text/markdown`, without JSON around it. Send the ETag as `If-None-Match` to get 304 if nothing
+    has changed.
+    """
+    media_type = request.accept_mimetypes.best_match([JSON, MARKDOWN], default=JSON)
+    if request.accept_mimetypes and not request.accept_mimetypes[media_type]:
+        raise Problem(406, "Available media types: application/json and text/markdown.")
+    markdown = agent.memory_context()
+    if media_type == MARKDOWN:
+        answer = Response(markdown or "", mimetype=MARKDOWN)
+    else:
+        tokens, budget = agent.core_token_usage, agent.core_token_budget
+        answer = json_response(Context(context=markdown, core_tokens=tokens, budget=budget))
+    answer.set_etag(sha256(media_type.encode() + b"\n" + answer.get_data()).hexdigest())
+    answer.headers["Cache-Control"] = "private, no-cache"
+    answer.vary.update(("Accept", "Authorization"))
+    answer.make_conditional(request)
+    return answer

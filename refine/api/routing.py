@@ -1,4 +1,4 @@
-"""Operations: each declares the kind of token it needs, its input and its responses.
+"""Operations: each declares the kind of token it needs, its input and its answer.
 
 The same classes validate requests and generate the OpenAPI document, so the two cannot disagree. An
 operation without a kind of token is public; nothing else is routed.
@@ -6,7 +6,7 @@ operation without a kind of token is public; nothing else is routed.
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -14,8 +14,8 @@ from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from refine.api import idempotency, limiting
-from refine.api.authenticating import authenticate
+from refine.api import idempotency
+from refine.api.authenticating import authenticate, require_form
 from refine.api.problems import Problem
 from refine.api.schemas import Body, Query, field_errors
 from refine.errors import InvalidValue
@@ -26,7 +26,7 @@ from refine.models.clients.api_token import TokenKind
 from refine.rules.strict_json import strict_json
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
-View = Callable[..., Response]
+View = TypeVar("View", bound=Callable[..., Any])
 Sent = TypeVar("Sent", Body, Query)
 
 JSON = "application/json"
@@ -36,30 +36,27 @@ MAX_BODY_BYTES = 256 * 1024
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
 
-@dataclass(frozen=True)
-class ResponseSpec:
-    """One answer of an operation: its schema, the headers and other media types it may have."""
-
-    description: str
-    schema: type[BaseModel] | None = None
-    headers: tuple[str, ...] = ()
-    other_media_types: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """One method of one path.
 
-    A response that ``is_secret`` is sent only once, even for the same idempotency key.
+    ``returns`` is the class of the answer, None for an answer without a body. ``status`` is what it
+    usually has, ``other`` and ``conflict`` say when it has another one. ``media_type`` is a second
+    one to choose by Accept, with an ETag. An answer that ``is_secret`` is sent only once, even for
+    the same idempotency key.
     """
 
     method: Method
     rule: str
-    view: View
+    view: Callable[..., Any]
     bearer: TokenKind | None
-    responses: Mapping[int, ResponseSpec]
-    query: type[Query] | None = None
-    body: type[BaseModel] | None = None
+    query: type[Query] | None
+    body: type[BaseModel] | None
+    returns: type[BaseModel] | None
+    status: int = 200
+    other: tuple[int, str] | None = None
+    conflict: str | None = None
+    media_type: str | None = None
     max_bytes: int = MAX_BODY_BYTES
     is_secret: bool = False
 
@@ -82,22 +79,24 @@ def operation(
 
     The view gets the agent (of an agent token) or the token (of a platform), the values of the
     path, and the ``query`` and ``body`` that it has parameters for: their annotations are the
-    classes that check them. A ``body`` declared here instead is passed on unread, as text.
+    classes that check them, and that of the view the class of its answer, unless ``declared``
+    otherwise. A ``body`` that is no ``Body`` is passed on unread, as text. The view returns the
+    answer, or the answer and its status; what it changed is committed after that.
     """
 
     def declare(view: View) -> View:
-        sent = {name: view.__annotations__.get(name) for name in ("query", "body")}
+        found = {name: view.__annotations__.get(name) for name in ("query", "body")}
+        found["returns"] = view.__annotations__["return"]
         called = Operation(
-            method=method, rule=rule, view=view, bearer=bearer, **{**sent, **declared}
+            method=method, rule=rule, view=view, bearer=bearer, **{**found, **declared}
         )
         OPERATIONS.append(called)
-
-        @functools.wraps(view)
-        def dispatch(**values: Any) -> Response:
-            return _dispatch(called, values)
-
         api.add_url_rule(
-            rule, called.name, dispatch, methods=[method], provide_automatic_options=False
+            rule,
+            called.name,
+            functools.partial(_dispatch, called),
+            methods=[method],
+            provide_automatic_options=False,
         )
         return view
 
@@ -110,31 +109,41 @@ def json_response(payload: object, status: int = 200) -> Response:
     return Response(canonical_json(plain), status, mimetype=JSON)
 
 
-def no_content() -> Response:
-    """Return an empty answer, which has no media type."""
-    response = Response(status=204)
-    del response.headers["Content-Type"]
-    return response
+def _dispatch(called: Operation, **values: Any) -> Response:
+    """Check the token, then the limits, then the request: unauthenticated callers learn nothing.
 
-
-def _dispatch(called: Operation, values: dict[str, Any]) -> Response:
-    """Check the token, then the limits, then the request: unauthenticated callers learn nothing."""
+    The body is read first, so that no transaction is open meanwhile, and no token is revoked.
+    """
     if called.bearer is None:
-        return called.view(**values)
+        return json_response(called.view(**values))
+    require_form()
+    raw = _read(called.max_bytes) if called.body is not None else b""
     token = authenticate(called.bearer)
-    limiting.count(token)
     query = _query(called.query or Query)
     if called.query is not None:
         values["query"] = query
     if called.body is not None:
-        db.session.rollback()  # no transaction is held open while the body is read
-        values["body"] = _body(called.body, called.max_bytes)
-        token = authenticate(called.bearer)  # it may have been revoked meanwhile
-    view = functools.partial(called.view, token.agent or token, **values)
+        values["body"] = _body(called.body, raw, called.max_bytes)
+    answer = functools.partial(_answer, called, token.agent or token, values)
     with only_key_of(token.agent_id):
-        if called.method != "POST":
-            return view()
-        return idempotency.respond_once(token, view, is_secret=called.is_secret)
+        if called.method == "GET":
+            return answer()
+        answered = idempotency.respond_once(token, answer, is_secret=called.is_secret)
+        db.session.commit()
+        return answered
+
+
+def _answer(called: Operation, owner: Any, values: dict[str, Any]) -> Response:
+    answer, status = called.view(owner, **values), called.status
+    if isinstance(answer, tuple):
+        answer, status = answer
+    if isinstance(answer, Response):
+        return answer
+    if status != 204:
+        return json_response(answer, status)
+    response = Response(status=status)
+    del response.headers["Content-Type"]
+    return response
 
 
 def _query(model: type[Query]) -> Query:
@@ -146,8 +155,7 @@ def _query(model: type[Query]) -> Query:
     return query
 
 
-def _body(model: type[BaseModel], max_bytes: int) -> BaseModel | str:
-    raw = _read(max_bytes)
+def _body(model: type[BaseModel], raw: bytes, max_bytes: int) -> BaseModel | str:
     if not issubclass(model, Body):
         # the code that parses the text refuses invalid UTF-8
         return raw.decode(errors="surrogateescape")

@@ -3,14 +3,11 @@
 import uuid
 from typing import Annotated, get_args
 
-from flask import Response
 from sqlalchemy.orm import undefer
 
-from refine.api.paging import Page, PageQuery, page_response
-from refine.api.routing import ResponseSpec, json_response, operation
+from refine.api.routing import operation
+from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
 from refine.api.schemas import EmptyBody, OneOf, Resource, Time, Usd
-from refine.api.scope import agent_row_or_404, rows_of_agent
-from refine.extensions import db
 from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.runs.run import LIVE
@@ -83,13 +80,8 @@ class Undone(Resource):
     effect: time_machine.Effect
 
 
-@operation(
-    "GET",
-    "/sessions",
-    bearer="agent",
-    responses={200: ResponseSpec("A page of sessions.", Sessions)},
-)
-def sessions(agent: Agent, query: SessionQuery) -> Response:
+@operation("GET", "/sessions", bearer="agent")
+def sessions(agent: Agent, query: SessionQuery) -> Sessions:
     """List the agent's sessions, newest first."""
     rows = (
         rows_of_agent(agent, RefinementSession)
@@ -98,56 +90,39 @@ def sessions(agent: Agent, query: SessionQuery) -> Response:
     )
     if query.status is not None:
         rows = rows.where(RefinementSession.status == query.status)
-    return page_response(Sessions, rows, query, Session.of)
+    return page_of(Sessions, rows, query, Session.of)
 
 
 @operation(
     "POST",
     "/sessions",
     bearer="agent",
-    responses={
-        202: ResponseSpec("Queued; the agent will be asked for its consent.", Session),
-        409: ResponseSpec("A session is already live (`session_id`), or none may run."),
-    },
+    status=202,
+    conflict="A session is already live (`session_id`), or none may run.",
 )
-def ask(agent: Agent, body: EmptyBody) -> Response:
-    """Request a session."""
-    return json_response(Session.of(refine_later(agent, "api")), 202)
+def ask(agent: Agent, body: EmptyBody) -> Session:
+    """Request a session; the agent will be asked for its consent."""
+    return Session.of(refine_later(agent, "api"))
 
 
-@operation(
-    "GET",
-    "/sessions/<uuid:session_id>",
-    bearer="agent",
-    responses={
-        200: ResponseSpec("The session.", Session),
-        404: ResponseSpec("The agent has no such session."),
-    },
-)
-def session(agent: Agent, session_id: uuid.UUID) -> Response:
+@operation("GET", "/sessions/<uuid:session_id>", bearer="agent")
+def session(agent: Agent, session_id: uuid.UUID) -> Session:
     """Return one of the agent's sessions, such as one that it requested."""
-    return json_response(Session.of(_own(agent, session_id)))
+    return Session.of(_own(agent, session_id))
 
 
 @operation(
     "POST",
     "/sessions/<uuid:session_id>/undo",
     bearer="agent",
-    responses={
-        200: ResponseSpec("The session is undone, now or by an earlier request.", Undone),
-        404: ResponseSpec("The agent has no such session."),
-        409: ResponseSpec(
-            "It is not the agent's last session, or its memories were changed since."
-        ),
-    },
+    conflict="It is not the agent's last session, or its memories were changed since.",
 )
-def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
+def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Undone:
     """Undo the agent's last session, including the removal of duplicates."""
     session = _own(agent, session_id)
     done = time_machine.undo_own_last(session)
-    db.session.commit()
     shown = Session.of(session)
-    return json_response(Undone(session=shown, undone_before=done.is_done, effect=done.effect))
+    return Undone(session=shown, undone_before=done.is_done, effect=done.effect)
 
 
 def _own(agent: Agent, session_id: uuid.UUID) -> RefinementSession:

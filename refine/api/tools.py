@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from flask import Response
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from refine.api.problems import Problem
-from refine.api.routing import ResponseSpec, json_response, operation
+from refine.api.routing import operation
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.tool_arguments import parse_arguments
@@ -43,25 +42,14 @@ class ToolResult(BaseModel):
     type: str
 
 
-@operation(
-    "GET", "/tools", bearer="agent", responses={200: ResponseSpec("The definitions.", Tools)}
-)
-def tools(_agent: Agent) -> Response:
+@operation("GET", "/tools", bearer="agent")
+def tools(_agent: Agent) -> Tools:
     """List the function definitions to pass as `tools` of a chat completion."""
-    return json_response([save_memory.DEFINITION, self_authoring.DEFINITION])
+    return Tools([save_memory.DEFINITION, self_authoring.DEFINITION])
 
 
-@operation(
-    "POST",
-    "/tools/<name>/calls",
-    bearer="agent",
-    body=ToolArguments,
-    responses={
-        200: ResponseSpec("The result to pass back to the model; it may be an error.", ToolResult),
-        404: ResponseSpec("There is no such tool."),
-    },
-)
-def call(agent: Agent, name: str, body: str) -> Response:
+@operation("POST", "/tools/<name>/calls", bearer="agent", body=ToolArguments)
+def call(agent: Agent, name: str, body: str) -> ToolResult:
     """Run a tool call of the model.
 
     The body is `function.arguments` exactly as the model wrote it. It is parsed strictly and never
@@ -72,5 +60,5 @@ def call(agent: Agent, name: str, body: str) -> Response:
     try:
         arguments = parse_arguments(body)
     except InvalidValue as refusal:
-        return json_response(error(str(refusal)))
-    return json_response(_TOOLS[name](agent).execute(**arguments))
+        return ToolResult(**error(str(refusal)))
+    return ToolResult(**_TOOLS[name](agent).execute(**arguments))

@@ -130,7 +130,7 @@ class Attested:
     def lock(self) -> None:
         """Lock and reload this row until the transaction ends."""
         db.session.flush()  # a refresh drops what was not written yet
-        db.session.refresh(self, with_for_update={"key_share": True})
+        db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
 
     def digest_of_row(self) -> str:
         """Return the digest that the row must carry with its present values."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from refine.access import reading
-from refine.api import audit
+from refine.api import oversight
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.models.people.recording import Client
@@ -116,10 +116,10 @@ def test_a_page_of_records_with_much_content_has_fewer_of_them(
     for letter in "abc":
         world.agent.ledger.remember(letter * 10_000, "core")
     db.session.commit()
-    monkeypatch.setattr(audit, "MAX_PAGE_BYTES", 25_000)
+    monkeypatch.setattr(oversight, "MAX_PAGE_BYTES", 25_000)
 
     first = world.own.get("/audit").json
-    monkeypatch.setattr(audit, "MAX_PAGE_BYTES", 1)
+    monkeypatch.setattr(oversight, "MAX_PAGE_BYTES", 1)
     second = world.own.get("/audit", query_string={"cursor": first["next_cursor"]}).json
 
     # the first use of the token is a record, too

@@ -58,17 +58,6 @@ def test_rejects_the_token_of_an_agent_whose_row_was_changed(world: World) -> No
     assert world.own.get("/tools").status_code == 401
 
 
-def test_rejects_a_revoked_token_whose_row_is_put_back(world: World) -> None:
-    token = token_of(world.own)
-    put_back = sql.copied(token)
-    token.revoke()
-    db.session.commit()
-
-    put_back()
-
-    assert world.own.get("/tools").status_code == 401
-
-
 def test_rejects_the_token_of_another_accounts_agent(world: World) -> None:
     elsewhere = factories.account()
     db.session.commit()

@@ -146,7 +146,7 @@ def test_blames_a_cursor_for_its_own_errors_alone(
         raise OperationalError("SELECT", {}, Exception("the connection broke"))
 
     without_cursor = world.own.get("/audit?action=%00")
-    monkeypatch.setattr("refine.api.paging.select_page", lose_connection)
+    monkeypatch.setattr("refine.api.rows.select_page", lose_connection)
     lost = world.own.get("/memories?cursor=%3Ei~1")
 
     assert (without_cursor.status_code, lost.status_code) == (422, 503)

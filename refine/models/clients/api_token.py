@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from sqlalchemy import CheckConstraint, ForeignKey, Text, select, update
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
@@ -115,7 +115,8 @@ class ApiToken(Attested, Base):
     def of_secret(cls, secret: str) -> "ApiToken":
         """Return the token with this secret; NotFound, or RowAltered."""
         hashed = keyed_hash(secret, "api_tokens.token_hash")
-        found = select(cls).where(cls.token_hash == hashed)
+        whole_agent = joinedload(cls.agent).undefer("*")  # its digest covers all
+        found = select(cls).where(cls.token_hash == hashed).options(whole_agent)
         token = db.session.scalar(found.execution_options(populate_existing=True))
         if token is None:
             raise NotFound("no such token: it was never created here, or it was mistyped")

@@ -5,13 +5,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import (
-    Boolean,
     CheckConstraint,
     ForeignKey,
     Text,
     UniqueConstraint,
     delete,
-    literal_column,
+    select,
 )
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -73,23 +72,29 @@ class IdempotencyKey(Base):
         """
         at = at or clock.now()
         hashed = _data_key(token).mac(request, _REQUEST_CONTEXT)
-        mine = (cls.token_id == token.id) & (cls.key == key)
-        db.session.execute(delete(cls).where(mine, cls.created_at <= at - ANSWERS_KEPT_FOR))
-        # one statement, so that a key released meanwhile is either taken or found
+        new = {"request_hash": hashed, "created_at": at, "answer": None, "answered_at": None}
+        # an expired row is taken over; any other one is locked, so that it cannot go meanwhile
         taken = (
             insert(cls)
-            .values(token_id=token.id, key=key, request_hash=hashed, created_at=at)
-            .on_conflict_do_update(index_elements=[cls.token_id, cls.key], set_={"key": key})
-            .returning(cls.id, literal_column("xmax = 0", Boolean))  # no row was there before
+            .values(token_id=token.id, key=key, **new)
+            .on_conflict_do_update(
+                index_elements=[cls.token_id, cls.key],
+                set_=new,
+                where=cls.created_at <= at - ANSWERS_KEPT_FOR,
+            )
+            .returning(cls)
         )
-        id_, is_new = db.session.execute(taken).one()
-        row = db.session.get_one(cls, id_, populate_existing=True)
+        row = db.session.scalar(taken, execution_options={"populate_existing": True})
+        if row is not None:
+            return row, True
+        mine = select(cls).where(cls.token_id == token.id, cls.key == key)
+        row = db.session.scalars(mine.execution_options(populate_existing=True)).one()
         # whatever SQL found: an answer is repeated to its own token alone
         if (row.token_id, row.key, row.request_hash) != (token.id, key, hashed):
             raise InvalidValue(
                 "the Idempotency-Key was used for a different request; use another key"
             )
-        return row, is_new
+        return row, False
 
     def store(self, answer: StoredResponse, at: datetime | None = None) -> None:
         """Store the answer to the request."""

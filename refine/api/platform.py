@@ -1,0 +1,275 @@
+"""What a platform manages: its account's agents, their tokens, and what they cost; no content."""
+
+from datetime import date, datetime
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+from sqlalchemy import select
+
+from refine import clock, settings
+from refine.api.routing import operation
+from refine.api.rows import (
+    Page,
+    PageQuery,
+    account_row_or_404,
+    found_page,
+    page_of,
+    rows_of_account,
+)
+from refine.api.schemas import Body, Instant, Omittable, QueryDay, Resource, Time, Usd
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.faults import as_sentence
+from refine.llm.clients import require_one_model, warning_about
+from refine.models import Account, Agent, ApiToken
+from refine.models.agent import MAX_CORE_TOKEN_BUDGET
+from refine.models.runs.usage import by_month
+from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
+from refine.rules.threshold import (
+    DEFAULT_THRESHOLD,
+    MAX_THRESHOLD,
+    THRESHOLD_ABOVE,
+    THRESHOLD_DECIMALS,
+)
+
+_NAME = f"At most {MAX_AGENT_NAME_CHARACTERS} characters."
+Name = Annotated[str, Field(min_length=1, description=_NAME, examples=["Wren"])]
+ModelId = Annotated[str, Field(min_length=1, examples=["rehearsal/wren"])]
+_PROMPT = f"At most {MAX_PROMPT_CHARACTERS:,} characters; null for the default. Write-only."
+Prompt = Annotated[str | None, Field(description=_PROMPT)]
+
+
+class AgentChanges(Body):
+    """The settings to change; the others stay as they are."""
+
+    name: Annotated[Name, Omittable]
+    model_id: Annotated[ModelId, Omittable]
+    system_prompt: Annotated[Prompt, Omittable]
+    reflection_prompt: Annotated[
+        Prompt,
+        Omittable,
+        Field(description=f"What to keep of a conversation. {_PROMPT}"),
+    ]
+    memory_reflection_prompt: Annotated[
+        Prompt,
+        Omittable,
+        Field(
+            description=f"How to look back over the journal. {_PROMPT} Does not turn on daily "
+            "reflection, which only the agent can turn on; null turns it off."
+        ),
+    ]
+    refinement_prompt: Annotated[Prompt, Omittable]
+    refinement_threshold: Annotated[
+        float | None,
+        Omittable,
+        Field(
+            gt=THRESHOLD_ABOVE,
+            le=MAX_THRESHOLD,
+            description="The share of its ledger that a session must leave; at most "
+            f"{THRESHOLD_DECIMALS} decimals; null for {DEFAULT_THRESHOLD}.",
+        ),
+    ]
+    core_token_budget: Annotated[int, Field(ge=1, le=MAX_CORE_TOKEN_BUDGET), Omittable]
+    """How many tokens of core memory the agent should stay under."""
+    active: Annotated[bool, Omittable]
+    paused: Annotated[bool, Omittable]
+
+
+class NewAgent(AgentChanges):
+    """An agent to add."""
+
+    name: Name
+    model_id: ModelId
+
+
+class AgentSummary(Resource):
+    """An agent's settings and figures, without its prompts."""
+
+    id: int
+    name: str
+    model_id: str
+    refinement_threshold: float | None
+    core_token_budget: int
+    core_memories: int
+    core_tokens: int
+    active: bool
+    paused: bool
+    last_refinement_at: Time | None
+    created_at: Time
+
+
+class SavedAgent(AgentSummary):
+    """An agent that was just added or changed."""
+
+    warnings: list[str]
+    """Why sessions with its new model may fail, as far as the provider's list of models tells.
+    Empty if there is nothing to say."""
+
+
+class Agents(Page):
+    """A page of agents."""
+
+    agents: list[AgentSummary]
+
+
+@operation("GET", "/agents", bearer="platform")
+def agents(token: ApiToken, query: PageQuery) -> Agents:
+    """List the account's agents, newest first."""
+    rows = rows_of_account(token, Agent).order_by(Agent.id.desc())
+    return page_of(Agents, rows, query, _summary)
+
+
+@operation("POST", "/agents", bearer="platform", status=201)
+def add(token: ApiToken, body: NewAgent) -> SavedAgent:
+    """Add an agent to the account."""
+    agent = token.add_agent(**body.model_dump(exclude_unset=True))
+    return _saved(agent, is_new_model=True)
+
+
+@operation("GET", "/agents/<int:agent_id>", bearer="platform")
+def agent(token: ApiToken, agent_id: int) -> AgentSummary:
+    """Return one agent of the account."""
+    return _summary(account_row_or_404(token, Agent, agent_id, "agent"))
+
+
+@operation(
+    "PATCH",
+    "/agents/<int:agent_id>",
+    bearer="platform",
+    conflict="The agent's content was permanently erased.",
+)
+def change(token: ApiToken, agent_id: int, body: AgentChanges) -> SavedAgent:
+    """Change an agent. Each change is recorded, and the agent is told in its journal.
+
+    For 24 hours after a change of its name, model or a prompt, nobody may ask the agent for
+    access. A prompt that somebody else wrote last, such as the agent, counts as changed even by
+    the same words.
+    """
+    agent = account_row_or_404(token, Agent, agent_id, "agent")
+    changed = token.change_agent(agent, **body.model_dump(exclude_unset=True))
+    return _saved(agent, is_new_model="model_id" in changed)
+
+
+def _saved(agent: Agent, *, is_new_model: bool) -> SavedAgent:
+    """Commit and answer; the provider is asked about a new model, with no transaction open."""
+    if is_new_model:
+        require_one_model(agent.model_id, settings.current())
+    saved, is_demo = SavedAgent.of(agent, **_totals(agent), warnings=[]), agent.account.is_demo
+    if is_new_model:
+        db.session.commit()
+        warning = warning_about(saved.model_id, settings.current(), is_demo=is_demo)
+        saved.warnings = [as_sentence(warning)] if warning is not None else []
+    return saved
+
+
+def _summary(agent: Agent) -> AgentSummary:
+    return AgentSummary.of(agent, **_totals(agent))
+
+
+def _totals(agent: Agent) -> dict[str, int]:
+    memories, tokens = agent.ledger.core_totals()
+    return {"core_memories": memories, "core_tokens": tokens}
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+class NewToken(Body):
+    """A token to create."""
+
+    expires_at: Annotated[Instant | None, Omittable]
+    """When it expires; null for never."""
+
+
+class Token(Resource):
+    """A new token, shown only once."""
+
+    id: int
+    agent_id: int
+    token: str
+    """The token itself."""
+    hint: str
+    """Its first characters, as shown in lists."""
+    created_at: Time
+    expires_at: Time | None
+
+
+@operation(
+    "POST",
+    "/agents/<int:agent_id>/tokens",
+    bearer="platform",
+    is_secret=True,
+    status=201,
+    conflict="A token was already created with this Idempotency-Key.",
+)
+def mint(token: ApiToken, agent_id: int, body: NewToken) -> Token:
+    """Create a token that acts as the agent, and note it in the agent's journal."""
+    agent = account_row_or_404(token, Agent, agent_id, "agent")
+    if body.expires_at is not None and body.expires_at <= clock.now():
+        raise InvalidValue("expires_at must be in the future")
+    minted, secret = token.mint_for(agent, expires_at=body.expires_at)
+    return Token.of(minted, token=secret)
+
+
+@operation("DELETE", "/tokens/<int:token_id>", bearer="platform", status=204)
+def revoke_token(token: ApiToken, token_id: int) -> None:
+    """Revoke a token of the account, immediately and permanently."""
+    account_row_or_404(token, ApiToken, token_id, "token").revoke(by=token)
+
+
+# -- usage ---------------------------------------------------------------------------------------
+
+
+class UsageQuery(PageQuery):
+    """Which agents, and which days, in the account's time zone."""
+
+    since: Annotated[QueryDay | None, Field(alias="from")] = None
+    """The first day, inclusive."""
+    until: Annotated[QueryDay | None, Field(alias="to")] = None
+    """The last day, exclusive."""
+
+
+class UsageOfMonth(Resource):
+    """One agent's usage in one month; tokens and cost include all kinds of runs."""
+
+    month: Annotated[str, Field(examples=["2026-11"])]
+    agent_id: int
+    agent: str
+    sessions: int
+    """Refinement sessions requested in that month, regardless of outcome."""
+    reflections: int
+    conversations: int
+    """Conversations handed over in that month."""
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Usd
+    unpriced_calls: int
+    """Calls of models whose cost is unknown, and not part of `cost_usd`."""
+
+
+class Usage(Page):
+    """Usage of as many agents as `limit` says, by month, then by agent."""
+
+    time_zone: str
+    """The account's time zone, in which months are counted."""
+    usage: list[UsageOfMonth]
+
+
+@operation("GET", "/usage", bearer="platform")
+def usage(token: ApiToken, query: UsageQuery) -> Usage:
+    """Return sessions, reflections and conversations with their cost, by agent and month."""
+    account = token.account
+    since, until = _midnight(account, query.since), _midnight(account, query.until)
+    newest_first = select(Agent.id).where(Agent.account_id == account.id).order_by(Agent.id.desc())
+    agents = found_page(newest_first, query)
+    months = by_month(account, [row.id for row in agents.rows], since=since, until=until)
+    usage = [UsageOfMonth.of(month) for month in months]
+    return Usage(time_zone=account.time_zone, usage=usage, next_cursor=agents.after)
+
+
+def _midnight(account: Account, day: date | None) -> datetime | None:
+    if day is None:
+        return None
+    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(account.time_zone))
