@@ -23,6 +23,7 @@ from refine.extensions import db
 from refine.rules.prices import parse_price_file
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
+from tests.costly import costly_tests, function_of
 from tests.scripted_model import ScriptedModel
 
 # A machine that is busy with other tests is no failure.
@@ -47,17 +48,19 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with slow tests, so that none is left to run alone.
+    """Mark proofs and costly tests as slow, and begin with those: none is left to run alone.
 
     Coverage of proofs and nightly tests is not measured: it costs half as much again, and they go
     through lines that other tests cover.
     """
-    tests = Path(__file__).parent
+    tests, costly = Path(__file__).parent, costly_tests()
     for item in items:
         folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
         if folder in _FOLDERS_OF_PROOFS or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.no_cover)
+        elif function_of(item) in costly:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=_is_quick)
 
 
