@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/retry_after.py,refine/llm/wire.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests nightly bench costly interleavings mutants degraded failures chaos prompts screenshots fix lock advisories clean
+.PHONY: help install up test check tests nightly bench budget costly interleavings mutants degraded failures chaos prompts screenshots fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ bench: .venv/.installed ## Measure speed against floors, in under ten minutes (S
 
 interleavings: .venv/.developed ## Run concurrent actors in seed-determined interleavings (SEEDS=10000, SEED=17)
 	$(BIN)/python -m tests.interleaving $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),400))
+
+budget: .venv/.developed ## Compare lines, terms and the CPU time of the last run of all tests with pyproject.toml
+	$(BIN)/python -m tests.budget
 
 costly: .venv/.developed ## Measure every test, and list in tests/costly.txt those that are not for the quick run
 	$(BIN)/python -m tests.costly

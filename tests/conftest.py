@@ -23,7 +23,7 @@ from refine.extensions import db
 from refine.rules.prices import parse_price_file
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
-from tests.costly import costly_tests, function_of
+from tests.costly import Meter, costly_tests, function_of
 from tests.scripted_model import ScriptedModel
 
 # A machine that is busy with other tests is no failure.
@@ -39,6 +39,10 @@ _FOLDERS_OF_PROOFS = {
 
 # For speed: nothing here outlives the test run.
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Meter())
 
 
 def pytest_xdist_auto_num_workers() -> int:

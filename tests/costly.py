@@ -1,7 +1,8 @@
-"""Which tests cost too much for the quick run: `make costly` measures, and writes costly.txt.
+"""What tests cost: `make costly` writes costly.txt, the tests that are too much for the quick run.
 
 A test costs the CPU time of its process and of those that it started; what PostgreSQL takes is left
 out. The list is data, so that a test that has become cheap is quick again without an edit of it.
+Every run notes what its quick tests cost together, for `make budget`.
 """
 
 import os
@@ -10,19 +11,22 @@ import time
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 LIST = Path(__file__).parent / "costly.txt"
+SPENT = Path(__file__).parents[1] / "build" / "cpu-seconds-of-quick-tests"
 # Of one test; and of all cases of one test together.
 _MOST_SECONDS, _MOST_SECONDS_TOGETHER = 0.2, 1.5
 
 
 class Meter:
-    """A plugin that adds up what the tests of each function cost."""
+    """A plugin that adds up what the tests of each function cost, and all quick ones."""
 
     def __init__(self) -> None:
         self.costs: dict[str, list[float]] = defaultdict(list)
+        self.quick = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -30,7 +34,21 @@ class Meter:
         try:
             return (yield)
         finally:
-            self.costs[function_of(item)].append(_spent() - before)
+            cost = _spent() - before
+            self.costs[function_of(item)].append(cost)
+            self.quick += cost if item.get_closest_marker("slow") is None else 0.0
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A process of several has ended its share."""
+        self.quick += getattr(node, "workeroutput", {}).get("quick", 0.0)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output["quick"] = self.quick
+        elif self.quick and session.config.args_source == pytest.Config.ArgsSource.TESTPATHS:
+            SPENT.parent.mkdir(exist_ok=True)
+            SPENT.write_text(f"{self.quick:.0f}\n", encoding="utf-8")
 
     def costly(self) -> list[str]:
         return sorted(
