@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.measuring import Benchmark, Figure, plain_connection, timed
 from bench.world import CONTENT, World, add_agent, texts
-from refine import garbage, settings
+from refine import settings
 from refine.extensions import columns_json, db
 from refine.models import Agent, RefinementSession
 from refine.refinement.loop import Event, refine
@@ -76,7 +76,7 @@ def _until(agent_id: int, step: str) -> tuple[float, dict[str, Any]]:
         if event.kind == step:
             reached.append((time.perf_counter(), event.facts))
 
-    garbage.settle()  # as a worker does before it works
+    gc.freeze()  # as a worker does before it works
     began = time.perf_counter()
     refine(session_id, settings.current(), observe=observe, is_stopping=lambda: bool(reached))
     if not reached:

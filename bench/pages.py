@@ -1,5 +1,6 @@
 """The speed of pages and API, compared with bare routes and their main query in the same run."""
 
+import gc
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,7 +24,6 @@ from bench.measuring import (
 )
 from bench.operations import FLAT_TIMES, Operations
 from bench.world import DEFAULT, Size, World, seeded
-from refine import garbage
 
 
 class Pages:
@@ -52,7 +52,7 @@ class Pages:
         if asked.has_main_query:
             query = main_query(asked.ask, asked.bare)
             with_query = self._bare_routes.with_query(asked.bare, query)
-        garbage.settle()  # as gunicorn does before it forks
+        gc.freeze()  # as gunicorn does before it forks
         works = map(timed, (asked.ask, with_query, asked.bare))
         ours, floor, bare = interleaved(self._world.size.times_asked, *works, typical=p95)
         yield Figure(f"{asked.name}{suffix}", ours, floor, at_most_times=asked.at_most_times)

@@ -12,7 +12,6 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from refine.supervisor import read_procfile
 from tests.browser.serving import free_port
 from tests.commands import children_of, environment, eventually
 from tests.in_redis import is_ready
@@ -32,6 +31,12 @@ _ALLOWED = 'ulimit -S -c "$(ulimit -H -c)";'
 Start = Callable[[str], int]
 
 
+def command_of(name: str) -> str:
+    """What the Procfile says."""
+    lines = (ROOT / "Procfile").read_text().splitlines()
+    return dict(line.split(": ", 1) for line in lines)[name]
+
+
 @pytest.fixture
 def start(environ: dict[str, str], app: Flask, redis: Redis) -> Iterator[Start]:
     """Start a command of the Procfile, allowed to dump core."""
@@ -42,7 +47,7 @@ def start(environ: dict[str, str], app: Flask, redis: Redis) -> Iterator[Start]:
     def start(name: str) -> int:
         started.append(
             subprocess.Popen(
-                f"{_ALLOWED} exec {read_procfile(ROOT / 'Procfile')[name]}",
+                f"{_ALLOWED} exec {command_of(name)}",
                 shell=True,
                 cwd=ROOT,
                 env=own,

@@ -1,11 +1,13 @@
 """Starts everything: servers, migrations, a first admin, a demo account, the processes."""
 
+import gc
 import os
 import secrets
 import socket
 import sys
-import threading
+import time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -15,12 +17,11 @@ from sqlalchemy import select
 from refine import application, create_app, demo
 from refine.cli.database import upgrade_database
 from refine.embedded import kept_secret, owned_servers
-from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
 from refine.models import Account, User, schema_version
 from refine.settings import Settings
-from refine.supervisor import read_procfile, supervise
+from refine.supervisor import Program, supervise
 
 _ROOT = Path(__file__).parent.parent.parent
 _HOST = "127.0.0.1"
@@ -45,17 +46,12 @@ def up() -> int:
             _refuse_taken_port(settings.port)
             sign_in = _prepare(settings)
             (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
-            announce = threading.Thread(target=_announce, args=(settings, sign_in), daemon=True)
-            commands = read_procfile(_ROOT / "Procfile")
-            commands.pop("release", None)
             application.build_for_forks(settings)
-            return supervise(
-                commands,
-                environ=_environ(settings),
-                cwd=_ROOT,
-                servers=servers,
-                on_started=announce.start,
-            )
+            os.environ.update(_variables(settings))
+            os.chdir(_ROOT)
+            gc.freeze()
+            announcement = _Announcement(settings, sign_in)
+            return supervise(_PROGRAMS, servers=servers, look_in=announcement.make_if_ready)
     except AlreadyRunning as running:
         kept = settings.data_dir / _ADDRESS_FILE
         url = f"; it answers at {kept.read_text()}" if kept.is_file() else ""
@@ -104,22 +100,53 @@ def _register_first_admin(settings: Settings) -> None:
     User.register(account, _FIRST_ADMIN, password, site_admin=True, by="first start")
 
 
-def _environ(settings: Settings) -> dict[str, str]:
+def _variables(settings: Settings) -> dict[str, str]:
+    """Return what the programs read from their environment besides what is there."""
     return {
-        "WEB_CONCURRENCY": "1",  # for the sake of memory
-        **os.environ,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        "WEB_CONCURRENCY": os.environ.get("WEB_CONCURRENCY", "1"),  # for the sake of memory
         "REFINE_DATA_DIR": str(settings.data_dir),
         "PORT": str(settings.port),
         "HOST": _HOST,
     }
 
 
-def _announce(settings: Settings, sign_in: str) -> None:
-    if wait_until(lambda: _is_ready(settings.port), _READY_SECONDS):
-        click.echo(f"refine is ready: {settings.public_url} - {sign_in}")
-    else:
-        click.echo(f"refine is not ready after {_READY_SECONDS} s; see the output above", err=True)
+def _serve_web() -> None:
+    sys.argv = ["gunicorn", "app:app"]
+    import_module("gunicorn.app.wsgiapp").run()
+
+
+def _run_command(name: str) -> None:
+    # the whole command: it logs, and reports faults, as it does by itself
+    sys.argv = ["refine", name]
+    import_module("refine.cli").main()
+
+
+_PROGRAMS: dict[str, Program] = {
+    "web": _serve_web,
+    "worker": partial(_run_command, "worker"),
+    "clock": partial(_run_command, "clock"),
+}
+
+
+class _Announcement:
+    """Says once that everything is ready, or that it takes too long."""
+
+    def __init__(self, settings: Settings, sign_in: str) -> None:
+        self._settings, self._sign_in = settings, sign_in
+        self._deadline = time.monotonic() + _READY_SECONDS
+        self._is_made = False
+
+    def make_if_ready(self) -> None:
+        """Look whether everything is ready, and say so."""
+        if self._is_made:
+            return
+        if _is_ready(self._settings.port):
+            self._is_made = True
+            click.echo(f"refine is ready: {self._settings.public_url} - {self._sign_in}")
+        elif time.monotonic() > self._deadline:
+            self._is_made = True
+            said = f"refine is not ready after {_READY_SECONDS} s; see the output above"
+            click.echo(said, err=True)
 
 
 def _is_ready(port: int) -> bool:
