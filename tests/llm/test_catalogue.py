@@ -39,13 +39,6 @@ def test_the_context_is_found_wherever_a_provider_keeps_it(entry: dict[str, Any]
     assert listed(**entry).context_tokens == 8_000
 
 
-@pytest.mark.parametrize(
-    "length", [None, 0, -1, "0", "-1", "8k", "8000.5", "9" * 5_000, 8_000.5, True, [200_000]]
-)
-def test_a_context_that_is_no_count_is_not_known(length: object) -> None:
-    assert listed(context_length=length).context_tokens is None
-
-
 def test_the_models_own_output_limit_is_read() -> None:
     assert listed(top_provider={"max_completion_tokens": 4_096}).max_output_tokens == 4_096
     assert listed(model_info={"max_output_tokens": 4_096}).max_output_tokens == 4_096
@@ -65,15 +58,6 @@ def test_prices_are_read_from_openrouters_list_and_from_litellms() -> None:
     assert listed(model_info=info).price == price
     assert listed(pricing={"prompt": "free"}).price is None
     assert listed(model_info={"input_cost_per_token": None}).price is None
-
-
-def test_a_price_of_0_is_none_in_litellms_list_and_one_in_openrouters() -> None:
-    unknown = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
-    free = Price(*[Decimal(0)] * 3)
-
-    assert listed(model_info=unknown).price is None
-    assert listed(model_info={**unknown, "output_cost_per_token": 3e-06}).price is not None
-    assert listed(pricing={"prompt": "0", "completion": "0"}).price == free
 
 
 def test_a_model_takes_tools_unless_its_parameters_say_otherwise() -> None:

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-import requests
 from cryptography.fernet import Fernet
 
 from refine.errors import InvalidValue, ProviderError, SettingsError
@@ -14,9 +13,8 @@ from refine.llm.clients import (
     require_one_model,
     warning_about,
 )
-from refine.llm.dialects import DIALECTS, OPENROUTER, PLAIN
+from refine.llm.dialects import DIALECTS
 from refine.llm.messages import Privacy, user_message
-from refine.llm.provider import Provider
 from refine.settings import Settings
 
 _OTHER_HOST = {"OPENROUTER_BASE_URL": "https://llm.example/v1"}
@@ -31,20 +29,6 @@ def settings(**variables: str) -> Settings:
             **variables,
         }
     )
-
-
-def test_the_configured_provider_is_the_default() -> None:
-    configured = settings(OPENROUTER_API_KEY="sk-1", OPENROUTER_BASE_URL="https://llm.example/v1")
-
-    with client_for("test/model", configured, is_demo=True) as client:
-        assert client == Provider("https://llm.example/v1", "sk-1", OPENROUTER)
-
-
-def test_a_plain_server_gets_a_plain_client() -> None:
-    configured = settings(OPENROUTER_API_KEY="sk-1", REFINE_PLAIN_OPENAI="1")
-
-    with client_for("test/model", configured, is_demo=False) as client:
-        assert client.dialect is PLAIN
 
 
 @pytest.mark.parametrize(
@@ -78,17 +62,6 @@ def test_a_name_that_is_not_of_one_model_is_not_sent_to_openrouter(
             assert fault.value.kind == "model_name"
 
     assert found == refused
-
-
-@pytest.mark.parametrize("model_id", ["test/model", "rehearsal", "my/rehearsal/model"])
-def test_a_provider_needs_a_key(model_id: str) -> None:
-    with (
-        pytest.raises(ProviderError, match="OPENROUTER_API_KEY is missing") as fault,
-        client_for(model_id, settings(REFINE_REHEARSAL="1"), is_demo=True),
-    ):
-        pass
-
-    assert fault.value.kind == "no_key"
 
 
 def test_the_rehearsal_model_stands_in_for_the_demo_account_or_where_nothing_else_can() -> None:
@@ -142,14 +115,6 @@ def test_rehearsal_models_need_no_key(key: str) -> None:
 
     assert reply.text is not None
     assert client.api_key == "rehearsal"
-
-
-def test_the_rehearsal_server_stops_afterwards() -> None:
-    with client_for("rehearsal/wren", settings(), is_demo=True) as client:
-        base_url = client.base_url
-
-    with pytest.raises(requests.ConnectionError):
-        requests.post(f"{base_url}/chat/completions", json={}, timeout=5)
 
 
 @pytest.mark.parametrize(

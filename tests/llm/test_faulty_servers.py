@@ -97,20 +97,6 @@ def test_no_answer_takes_much_memory(model: ScriptedModel, name: str) -> None:
     assert peak < 16 * 1024 * 1024
 
 
-def test_reading_an_answer_counts_against_the_deadline(
-    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = threading.Event()
-    monkeypatch.setattr(provider, "parse_reply", lambda *_: done.wait(60))
-    model.say("YES")
-
-    with pytest.raises(ProviderError) as fault:
-        ask(model, seconds=0.4)
-    done.set()
-
-    assert fault.value.kind == "timeout"
-
-
 def test_nothing_is_sent_once_nobody_waits(
     model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,15 +115,6 @@ def test_nothing_is_sent_once_nobody_waits(
     eventually(lambda: not waiting(), seconds=20)
 
     assert (fault.value.kind, model.requests) == ("timeout", [])
-
-
-def test_a_server_without_tls_is_named_where_tls_is_configured(model: ScriptedModel) -> None:
-    client = Provider(model.base_url.replace("http:", "https:"), "key", PLAIN)
-
-    with pytest.raises(ProviderError) as fault:
-        client.generate("a/model", MESSAGES, [], PRIVACY, deadline=time.monotonic() + 60)
-
-    assert (fault.value.kind, model.requests) == ("connection", [])
 
 
 def test_a_handshake_that_drips_ends_with_the_deadline() -> None:

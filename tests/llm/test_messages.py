@@ -2,16 +2,8 @@
 
 from decimal import Decimal
 
-from refine.llm.messages import Reply, ToolCall, Usage, tool_message, user_message
+from refine.llm.messages import Reply, ToolCall, Usage
 from refine.rules.prices import Price
-
-
-def test_messages_have_the_wire_format() -> None:
-    call = ToolCall(id="call-7", name="refinement")
-
-    assert user_message("Do you consent?") == {"role": "user", "content": "Do you consent?"}
-    result = {"role": "tool", "tool_call_id": "call-7", "content": "done"}
-    assert tool_message(call, "done") == result
 
 
 def test_content_does_not_appear_in_the_repr() -> None:

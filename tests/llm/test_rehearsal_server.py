@@ -30,23 +30,6 @@ def test_serves_chat_completions_on_loopback_and_logs_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_keeps_every_character() -> None:
-    content = "Ça ira, Bożena 🐟\u2028\ud83d"
-    entries = [{"id": 1, "content": content}, {"id": 2, "content": content.upper()}]
-    ledger = "\n".join(json.dumps(each, ensure_ascii=False) for each in entries)
-    messages = [
-        {"role": "user", "content": ledger},
-        {"role": "assistant", "content": "YES."},
-        {"role": "user", "content": "Begin."},
-    ]
-
-    with serving() as url:
-        response = ask(url, json.dumps({**BODY, "messages": messages}))
-
-    call = response.json()["choices"][0]["message"]["tool_calls"][0]
-    assert json.loads(call["function"]["arguments"])["content"] == content
-
-
 def test_refuses_in_the_shape_of_openrouter() -> None:
     completions = "/chat/completions"
     with serving() as url:
@@ -61,21 +44,6 @@ def test_refuses_in_the_shape_of_openrouter() -> None:
             error = response.json()["error"]
             assert (response.status_code, error["code"]) == (status, status), (method, path)
             assert error["message"]
-
-
-def test_answers_many_requests_at_once() -> None:
-    statuses: list[int] = []
-    with serving() as url:
-        clients = [
-            threading.Thread(target=lambda: statuses.append(ask(url).status_code))
-            for _ in range(20)
-        ]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
-
-    assert statuses == [200] * 20
 
 
 def test_stops_when_the_block_ends_or_fails() -> None:

@@ -71,21 +71,6 @@ def test_an_answer_in_words_is_a_reply() -> None:
         assert (reply.model, reply.generation_id) == ("", None), odd
 
 
-def test_text_is_joined_from_parts_and_storable() -> None:
-    for content, text in (
-        *(("", ""), (None, None), (7, None), ({"text": "YES"}, None), ([], None)),
-        ([{"type": "text", "text": "YES"}], "YES"),
-        ([{"type": "reasoning", "text": "YES?"}, {"type": "output_text", "text": "NO"}], "NO"),
-        ([{"type": "text", "text": "YES?", "thought": True}, {"text": "NO"}], "NO"),
-        ([{"type": "text", "text": "Y"}, {"type": "text", "text": "ES"}], "YES"),
-        ([{"type": "image_url"}, "NO", None, {"text": 7}, {"text": "YES"}], "YES"),
-        *(("cut \ud83d", "cut \ufffd"), ("a\x00b", "a\ufffdb"), ("intact 🦉", "intact 🦉")),
-        ([{"text": "\ud83d"}], "\ufffd"),
-    ):
-        assert parsed({"content": content}).text == text, content
-    assert parsed({"role": "assistant"}).text is None
-
-
 # -- unusable answers -----------------------------------------------------------------------------
 
 
@@ -96,15 +81,6 @@ def test_invalid_json_is_unusable() -> None:
         *(b"[]", b"null", b"7", b'"canary"'),
     ):
         assert fault_of(answer) == "invalid_reply", answer[:40]
-
-
-def test_an_answer_without_a_message_is_unusable() -> None:
-    for choices in (
-        *(None, [], {}, "canary", [None], ["canary"], [{}], [{"message": None}]),
-        *([{"message": "canary"}], [{"message": ["canary"]}]),
-    ):
-        assert fault_of(json.dumps({"choices": choices}).encode()) == "empty_reply", choices
-    assert fault_of(b"{}") == "empty_reply"
 
 
 FAILURES = ("error", "network_error", "insufficient_system_resource")
@@ -176,17 +152,6 @@ def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
 # -- tool calls -----------------------------------------------------------------------------------
 
 
-def test_calls_count_in_their_order_whatever_their_normal_end() -> None:
-    for reason in ("tool_calls", "stop", None, "end_turn"):
-        written = call('{"action": "delete", "id": 7}')
-        expected = ToolCall("call-7", "refinement", {"action": "delete", "id": 7})
-        assert parsed_call(written, finish_reason=reason) == expected, reason
-    written = [call('{"n": 1}', id="b"), call('{"n": 2}', id="a"), call('{"n": 3}', id="c")]
-    reply = parsed({"content": "I will look.", "tool_calls": written})
-    calls = [(each.id, each.arguments["n"]) for each in reply.tool_calls]
-    assert (reply.text, calls) == ("I will look.", [("b", 1), ("a", 2), ("c", 3)])
-
-
 def test_a_flood_of_calls_is_refused_before_it_is_read() -> None:
     assert len(parsed({"tool_calls": [call()] * 100}).tool_calls) == 100
     began = time.monotonic()
@@ -250,14 +215,6 @@ def test_a_call_without_an_id_is_given_a_free_one() -> None:
         ]
     first, second = parsed({"tool_calls": [call(id="call00001"), call(id=None)]}).tool_calls
     assert (first.id != second.id, second.problem) == (True, None)
-
-
-def test_a_repeated_id_is_a_problem_of_the_second_call() -> None:
-    first, second = parsed({"tool_calls": [call('{"n": 1}'), call('{"n": 2}')]}).tool_calls
-
-    assert (first.id, first.problem) == ("call-7", None)
-    assert second.id != "call-7"
-    assert "already used" in (second.problem or "")
 
 
 @given(st.lists(st.sampled_from([None, "a", "a_1", "a_2", "a_2_2", "call00001", "call00002"])))
@@ -361,15 +318,6 @@ def test_history_keeps_the_signature_of_a_thought_beside_a_call_that_is_mended()
     signed = {"extra_content": {"google": {"thought_signature": "s=="}}}
 
     assert repeated_call(call('{"id": 7', **signed)) == call("{}", **signed)
-
-
-def test_history_drops_other_fields() -> None:
-    for field in (
-        *({"role": "system"}, {"refusal": "no"}, {"annotations": []}, {"reasoning": None}),
-        *({"reasoning_details": None}, {"audio": {}}),
-    ):
-        history = parsed({"content": "YES", **field}).message
-        assert history == {"role": "assistant", "content": "YES"}, field
 
 
 def test_history_holds_only_valid_calls() -> None:

@@ -1,10 +1,9 @@
 """The heartbeat of a session's worker: what must not stop it, and what must."""
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -83,20 +82,6 @@ def hearts() -> list[int]:
 
 
 # -- what does not stop it ------------------------------------------------------------------------
-
-
-def test_a_locked_session_is_stamped_as_soon_as_it_is_free(
-    session: RefinementSession, beats: list[int]
-) -> None:
-    with beating_for(session):
-        eventually(lambda: beats)
-        with db.engine.connect() as another:
-            another.execute(text("SELECT 1 FROM refinement_sessions FOR UPDATE"))
-            eventually(beats_on(beats))
-            while_locked = beaten_at(session)
-        eventually(lambda: beaten_at(session) > while_locked, seconds=3)
-
-    assert set(beats) == {0, 1}
 
 
 def test_a_locked_session_delays_the_beats_of_no_other(
@@ -200,24 +185,6 @@ def test_one_session_that_ends_leaves_the_others_their_heartbeat(
     assert beats[-1] == 1
 
 
-def test_a_session_beyond_its_limit_gets_no_more_beats(
-    session: RefinementSession, beats: list[int]
-) -> None:
-    other, hanging = session, factories.session()
-    assert hanging.lease_token is not None
-    soon = time.monotonic() + 0.5
-
-    with beating_for(other), beating(hanging.id, hanging.lease_token, until=soon):
-        eventually(lambda: 2 in beats)
-        eventually(lambda: beats[-2:] == [1, 1])
-        last = beaten_at(hanging)
-        more = beats_on(beats)
-        eventually(more)
-
-    assert beaten_at(hanging) == last
-    assert beaten_at(other) > last
-
-
 # -- what it does not touch -----------------------------------------------------------------------
 
 
@@ -247,17 +214,6 @@ def test_a_session_that_ended_is_not_stamped_any_more(
     assert set(beats[1:]) == {0}
 
 
-def test_another_session_is_left_alone(session: RefinementSession, beats: list[int]) -> None:
-    other = factories.session()
-    before = beaten_at(other)
-
-    with beating_for(session):
-        eventually(beats_on(beats))
-
-    assert beaten_at(other) == before
-    assert beaten_at(session) > before
-
-
 # -- its end --------------------------------------------------------------------------------------
 
 
@@ -269,14 +225,6 @@ def test_it_stops_with_the_session_and_closes_its_connection(
 
     assert [each for each in threading.enumerate() if each.name == "refine-heartbeat"] == []
     eventually(lambda: hearts() == [])
-
-
-def test_it_stops_where_the_session_fails(session: RefinementSession, beats: list[int]) -> None:
-    with suppress(LookupError), beating_for(session):
-        eventually(lambda: beats)
-        raise LookupError
-
-    assert [each for each in threading.enumerate() if each.name == "refine-heartbeat"] == []
 
 
 def test_a_lost_worker_has_missed_three_beats_and_is_found_within_two_minutes(

@@ -16,19 +16,13 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import RefinementSession, User
 from refine.models.integrity import verify_all
-from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.spending import month_so_far
 from refine.refinement.loop import Event, refine
 from refine.rules.consent import Answer
-from refine.rules.content import MAX_REPLY_CHARACTERS
-from refine.rules.context import request_tokens_at_most
 from refine.rules.forecast import PACE_SPAN
-from refine.running import heartbeat
-from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World
 from tests.replies import CASES
-from tests.scripted_model import send
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
@@ -423,18 +417,6 @@ def test_a_session_ends_without_a_fault_if_the_agent_is_erased_before_it_answers
     assert session.end_reason == "the agent was erased"
 
 
-def test_a_session_ends_without_a_fault_if_the_agent_is_erased_after_a_change(
-    world: World,
-) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0])
-    world.model.call("delete", id=world.ids[1]).meanwhile(world.elsewhere(erase))
-
-    session = world.refine()
-
-    assert (session.status, session.error_kind) == ("incomplete", None)
-    assert (session.end_reason, session.mutation_count) == ("the agent was erased", 1)
-
-
 # -- what the endings leave -----------------------------------------------------------------------
 
 
@@ -514,33 +496,6 @@ def test_a_stop_before_consent_skips_the_session_and_records_who_asked_for_it(wo
     assert session.consented_at is None
 
 
-def test_a_stop_does_not_wait_for_the_model(world: World) -> None:
-    answered = threading.Event()
-    asks_to_stop = world.elsewhere(stop)
-    world.model.say(YES).call("delete", id=world.ids[0])
-    world.model.meanwhile(lambda: (asks_to_stop(), answered.wait(10)))
-    began = time.monotonic()
-
-    session = world.refine()
-    answered.set()
-
-    assert time.monotonic() - began < 5
-    assert (session.status, session.end_reason) == ("incomplete", "stopped on the command line")
-
-
-def test_a_stopping_worker_does_not_wait_for_the_model(world: World) -> None:
-    answered, asked = threading.Event(), threading.Event()
-    world.model.say(YES).meanwhile(lambda: (asked.set(), answered.wait(10)))
-    world.is_stopping = asked.is_set
-    began = time.monotonic()
-
-    session = world.refine()
-    answered.set()
-
-    assert time.monotonic() - began < 5
-    assert session.error_kind == "worker_stopped"
-
-
 def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: World) -> None:
     world.model.say(YES).calls(*deletions(world.ids[:3]))
 
@@ -551,23 +506,6 @@ def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: Wor
     session = world.refine(observe=stop_after_the_first)
 
     assert session.status == "incomplete"
-    assert world.kept() == world.ids[1:]
-
-
-def test_the_time_limit_is_checked_between_the_calls_of_one_reply(world: World) -> None:
-    world.variables = {"REFINE_MAX_SECONDS": "1"}
-    world.model.say(YES).calls(*deletions(world.ids[:3]))
-
-    def dawdle(event: Event) -> None:
-        if event.kind == "tool_call":
-            time.sleep(1.1)
-
-    session = world.refine(observe=dawdle)
-
-    assert (session.status, session.end_reason) == (
-        "incomplete",
-        "the limit of 1 seconds was reached",
-    )
     assert world.kept() == world.ids[1:]
 
 
@@ -638,21 +576,6 @@ def test_an_unclear_reply_is_asked_back_with_room_for_twice_the_output(
     assert (back["role"], "Conditions cannot be kept" in back["content"]) == ("user", True)
     assert limits == [8192, 16384, 8192]
     assert session.consent_reply == YES
-
-
-def test_a_call_instead_of_an_answer_is_asked_back(world: World) -> None:
-    world.model.calls(*deletions(world.ids[:2]))
-    completes_without_change(world)
-
-    session = world.refine()
-
-    *asked, called, first, second = world.asked(1)
-    assert session.status == "completed"
-    assert asked == world.asked(0)
-    assert len(called["tool_calls"]) == 2
-    assert [answer["role"] for answer in (first, second)] == ["tool", "tool"]
-    assert "the model called the tool instead" in json.loads(first["content"])["error"]
-    assert (world.kept(), session.tool_calls) == (world.ids, 1)
 
 
 def test_the_answer_that_is_asked_back_for_may_not_be_a_call(world: World) -> None:
@@ -744,17 +667,6 @@ def test_duplicates_stay_removed_after_a_rollback(world: World) -> None:
     assert world.kept() == world.ids
 
 
-def test_duplicates_are_neither_shown_nor_part_of_the_snapshot(world: World) -> None:
-    twin = factories.memory(world.agent, world.memories[0].content)
-    db.session.commit()
-    says_no(world)
-
-    session = world.refine()
-
-    assert (session.memories_before, session.mass_before) == (20, 500)
-    assert f'{{"id":{twin.id},' not in world.asked(0)[1]["content"]
-
-
 def test_a_session_is_told_step_by_step_and_without_content(world: World) -> None:
     world.model.say(YES).calls({"action": ["canary"], "id": "canary"})
     world.model.call("complete", summary="canary")
@@ -782,14 +694,6 @@ def test_each_request_starts_with_the_one_before_verbatim(world: World) -> None:
     for earlier, later in zip(requests, requests[1:], strict=False):
         assert later[: len(earlier)] == earlier
         assert len(later) > len(earlier)
-
-
-def test_every_request_includes_the_definition_of_the_tool(world: World) -> None:
-    completes_after_a_change(world)
-
-    world.refine()
-
-    assert [request["tools"] for request in world.model.requests] == [[DEFINITION]] * 3
 
 
 def test_the_agents_own_model_is_asked_under_the_terms_of_its_account(world: World) -> None:
@@ -925,21 +829,6 @@ def test_usage_is_summed_over_all_calls(world: World) -> None:
     assert world.records(session)[-1].data["prompt_tokens"] == 3000
 
 
-@pytest.mark.parametrize("cost", ["1e9999999", "1e-99999", 99_999.99])
-def test_a_session_survives_a_cost_that_is_no_amount_of_money(world: World, cost: Any) -> None:
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "cost": cost}
-    world.model.say(YES, usage=usage)
-    for query in "abcdefghijk":
-        world.model.calls({"action": "search", "query": query}, usage=usage)
-    world.model.calls({"action": "complete", "summary": "All is well."}, usage=usage)
-
-    session = world.refine()
-
-    is_known = cost == "1e-99999"
-    assert (session.status, session.llm_calls, session.cost_usd) == ("completed", 13, 0)
-    assert session.unpriced_calls == (0 if is_known else 13)
-
-
 PRICING = {"prompt": "0.000003", "completion": "0.000015"}
 FREE = {"prompt": "0", "completion": "0"}
 PRICES = {"test/model": PRICING}
@@ -980,30 +869,6 @@ def test_a_cost_that_no_answer_names_is_calculated_or_unknown(
     assert world.records(session)[-1].data["unpriced_calls"] == unpriced_calls
 
 
-def test_thoughts_that_only_the_total_counts_are_paid_for(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
-    usage = {"prompt_tokens": 20, "completion_tokens": 151, "total_tokens": 553}
-    world.model.say("NO", usage=usage)
-
-    session = world.refine()
-
-    assert session.completion_tokens == 533
-    assert session.cost_usd == Decimal("0.008055")
-
-
-def test_where_litellm_lists_0_the_price_file_counts(world: World, tmp_path: Path) -> None:
-    unknown = {"input_cost_per_token": 0, "output_cost_per_token": 0}
-    world.model.catalogue = [{"model_name": "test/model", "model_info": unknown}]
-    prices = tmp_path / "prices.json"
-    prices.write_text(json.dumps(PRICES))
-    world.variables = {"REFINE_PRICES": str(prices)}
-    world.model.say(YES).call("search", query="a").call("complete", summary="All is well.")
-
-    session = world.refine()
-
-    assert (session.cost_usd, session.unpriced_calls) == (RECKONED, 0)
-
-
 @pytest.mark.parametrize("usage", [{"total_tokens": 0}, {"prompt_tokens": "100"}])
 def test_assumes_as_many_tokens_as_possible_if_none_were_counted(world: World, usage: Any) -> None:
     world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
@@ -1038,16 +903,6 @@ def test_a_cap_counts_calls_without_tokens_when_prices_are_named_later(
     assert Decimal("4.12288") < month.spent_usd < Decimal("4.14")
 
 
-def test_an_alias_that_the_providers_list_confirms_is_the_agents_model(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model", "aliases": ["test/renamed"]}]
-    world.model.say(YES, model="test/renamed")
-    world.model.calls({"action": "complete", "summary": "All is well."}, model="test/renamed")
-
-    session = world.refine()
-
-    assert (session.status, session.answered_model_id) == ("completed", None)
-
-
 def test_another_models_name_is_kept_with_the_session(world: World) -> None:
     world.model.catalogue = [{"id": "test/model"}, {"id": "test/usurper"}]
     world.model.say(YES, model="test/usurper")
@@ -1074,31 +929,7 @@ def test_no_name_that_an_admin_typed_for_the_model_reaches_the_agents_words(worl
     assert typed not in f"{world.journal()} {asked}"
 
 
-def test_a_sibling_that_the_list_tells_apart_is_another_model(world: World) -> None:
-    names = ("test/model", "test/model-0528")
-    world.model.catalogue = [{"id": name, "canonical_slug": name} for name in names]
-    world.model.say(YES, model="test/model-0528")
-
-    session = world.refine()
-
-    assert (session.status, session.error_kind) == ("failed", "other_model")
-    assert session.answered_model_id == "test/model-0528"
-
-
 UNLISTED = "a model that the provider does not list"
-
-
-def test_a_name_that_is_not_text_is_that_of_another_model(world: World) -> None:
-    answer = {
-        "model": {"id": "test/model"},
-        "choices": [{"finish_reason": "stop", "message": {"content": YES}}],
-    }
-    world.model.answer(lambda handler: send(handler, 200, answer))
-
-    session = world.refine()
-
-    assert (session.status, session.error_kind) == ("failed", "other_model")
-    assert session.answered_model_id == UNLISTED
 
 
 @pytest.mark.parametrize("remembered", ["The canary sings at dawn", "Tea at four"])
@@ -1115,25 +946,6 @@ def test_a_name_that_is_not_in_the_list_is_not_repeated_whatever_was_sent(
     assert session.end_reason == "another model answered"
 
 
-def test_a_name_in_the_list_that_could_hold_anything_is_not_repeated(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model"}, {"id": "canary <b>\n"}]
-    world.model.say(YES, model="canary <b>\n")
-
-    assert world.refine().answered_model_id == "a model with an unreadable name"
-
-
-def test_carries_out_all_calls_of_a_truncated_reply_except_the_last(world: World) -> None:
-    cut = [{"action": "protect", "id": id_} for id_ in world.ids[:3]]
-    world.model.say(YES).calls(*cut, finish_reason="length")
-    world.model.call("complete", summary="All is well.")
-
-    session = world.refine()
-
-    results = [json.loads(result)["type"] for result in world.results()]
-    assert results[:3] == ["protected", "protected", "error"]
-    assert (session.status, session.stats["protected"]) == ("completed", 2)
-
-
 def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
     text = world.memories[0].content
     world.model.say(YES).call("update", id=world.ids[0], content=f"{text}!")
@@ -1145,43 +957,6 @@ def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
     assert updated.keys() == {"type", "id", "operations_left", "tokens_left"}
     assert "query" not in searched
     assert searched["results"]
-
-
-@pytest.mark.parametrize(
-    ("context_tokens", "limits"), [("8192", [2048, 4096, 2048]), ("6000", [1500, 3000, 1500])]
-)
-def test_the_room_for_output_fits_a_small_context(
-    world: World, context_tokens: str, limits: list[int]
-) -> None:
-    world.variables = {"REFINE_CONTEXT_TOKENS": context_tokens}
-    world.model.say("", finish_reason="length").say(YES)
-    world.model.call("complete", summary="All is well.")
-
-    world.refine()
-
-    assert [each["max_completion_tokens"] for each in world.model.requests] == limits
-
-
-def test_no_question_asks_for_more_output_than_the_model_has(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model", "max_completion_tokens": 4_096}]
-    world.model.say("", finish_reason="length").say("NO")
-
-    world.refine()
-
-    assert [each["max_completion_tokens"] for each in world.model.requests] == [4_096, 4_096]
-
-
-@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
-def test_a_number_that_no_request_can_repeat_is_left_out(world: World, number: bytes) -> None:
-    details = b'[{"type": "reasoning.text", "text": "Hm.", "score": ' + number + b"}]"
-    message = b'{"role": "assistant", "content": "YES", "reasoning_details": ' + details + b"}"
-    answer = b'{"choices": [{"finish_reason": "stop", "message": ' + message + b"}]}"
-    world.model.answer(lambda handler: send(handler, 200, answer))
-    world.model.call("complete", summary="All is well.")
-
-    assert world.refine().status == "completed"
-    (repeated,) = world.asked(1)[2]["reasoning_details"]
-    assert repeated == {"type": "reasoning.text", "text": "Hm.", "score": None}
 
 
 # -- what does not fit -----------------------------------------------------------------------------
@@ -1254,30 +1029,6 @@ def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> Non
     assert world.kept() == world.ids[1:]
 
 
-def test_searches_never_exceed_the_context_and_say_what_they_leave_out(world: World) -> None:
-    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
-    world.use(factories.agent())
-    world.memories = factories.ledger(world.agent, *[300] * 25)
-    db.session.commit()
-    world.model.say(YES)
-    for year in ("2020", "2019"):
-        world.model.call("search", after=year + "-01-01")
-    world.model.call("complete", summary="All is well.")
-
-    session = world.refine()
-
-    first, second = [json.loads(result) for result in world.results()]
-    shown = len(first["results"])
-    assert session.status == "completed"
-    assert 0 < shown < 20
-    assert first["count"] == second["count"] == 25
-    assert first["hint"].startswith(f"{shown} of 25 are shown, because no more fit;")
-    assert len(second["results"]) < shown
-    for asked in world.model.requests:
-        prompt_tokens = request_tokens_at_most(asked["messages"], asked["tools"])
-        assert prompt_tokens + asked["max_completion_tokens"] <= 8_192
-
-
 def test_memories_that_a_search_left_out_cannot_be_changed(world: World) -> None:
     world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
     world.use(factories.agent())
@@ -1295,45 +1046,6 @@ def test_memories_that_a_search_left_out_cannot_be_changed(world: World) -> None
     assert last in world.kept()
 
 
-def test_a_refusal_is_explained_by_its_codes(world: World) -> None:
-    error = {"type": "invalid_request_error", "code": "unsupported_value", "param": "tools"}
-    world.model.http(400, {"error": {**error, "message": "canary"}})
-
-    session = world.refine()
-
-    assert session.end_reason == (
-        "the model's server answered HTTP 400 (invalid_request; code unsupported_value, "
-        "type invalid_request_error, param tools)"
-    )
-
-
-def test_a_refusal_cannot_quote_a_memory_whatever_joins_its_words(world: World) -> None:
-    for code in ("abcdefg-abcdefg-abcdefg", "AbcdefgAbcdefg", "error_abcdefg"):
-        world.model.http(400, {"error": {"code": code}})
-
-        assert "bcdefg" not in str(world.refine().end_reason)
-
-
-def test_a_failed_session_counts_its_calls(world: World) -> None:
-    is_answered_by_another_model(world)
-
-    session = world.refine()
-
-    assert (session.llm_calls, session.prompt_tokens) == (1, 100)
-
-
-def test_keeps_the_beginning_of_a_long_consent_reply(world: World) -> None:
-    world.model.say(f"NO. {'never ' * 10_000}")
-
-    session = world.refine()
-
-    kept = world.records(session)[-1].sealed["consent_reply"]
-    assert kept == session.consent_reply
-    assert len(kept) == MAX_REPLY_CHARACTERS
-    assert kept.startswith("NO. never")
-    assert kept.endswith(" … [cut here]")
-
-
 def test_the_consent_reply_is_kept_sealed(world: World) -> None:
     world.model.say("NO, the canary sings.")
 
@@ -1349,26 +1061,6 @@ def test_the_consent_reply_is_kept_sealed(world: World) -> None:
     assert b"canary" not in session.sealed_consent_reply
 
 
-def test_the_snapshot_has_entries_while_the_session_runs(world: World) -> None:
-    entries = db.select(SessionEntry.memory_id, SessionEntry.ceiling_tokens)
-    seen: list[tuple[int, int]] = []
-    engine = db.engine
-
-    def look() -> None:
-        with engine.connect() as connection:
-            found = connection.execute(entries.order_by(SessionEntry.memory_id))
-            seen.extend((id_, ceiling) for id_, ceiling in found)
-
-    world.model.say(YES).meanwhile(look).call("delete", id=world.ids[0])
-    world.model.call("complete", summary="Done.")
-    session = world.refine()
-
-    assert seen == [(id_, 25) for id_ in world.ids]
-    assert db.session.execute(entries).all() == []
-    assert (session.mass_before, session.mass_after, session.removable_tokens) == (500, 475, 125)
-    assert session.prompt_version is not None
-
-
 # -- once, by one worker --------------------------------------------------------------------------
 
 
@@ -1382,16 +1074,6 @@ def test_a_session_runs_once(world: World) -> None:
     assert again is None
     assert len(world.model.requests) == asked
     assert len(world.journal()) == 1
-
-
-def test_the_run_session_is_returned_as_it_ended(world: World) -> None:
-    completes_without_change(world)
-    session = world.queue()
-
-    ended = refine(session.id, world.settings())
-
-    assert ended is not None
-    assert ended.status == "completed"
 
 
 @pytest.mark.parametrize("before_its_answer", [True, False])
@@ -1430,29 +1112,6 @@ def test_a_session_taken_away_between_two_calls_refuses_the_late_one(world: Worl
     assert (session.status, session.end_reason) == ("incomplete", "the worker was lost")
     assert world.kept() == world.ids[1:]
     assert world.records(session)[-1].action == "memory_refinement_incomplete"
-
-
-def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
-    def take_over(session: RefinementSession) -> None:
-        db.session.execute(text("UPDATE refinement_sessions SET lease_token = gen_random_uuid()"))
-
-    world.model.say(YES).calls(*deletions(world.ids[:1]))
-    world.model.meanwhile(world.elsewhere(take_over))
-
-    session = world.refine()
-
-    assert (session.status, session.end_reason) == ("running", None)
-    assert world.kept() == world.ids
-    assert world.journal() == []
-
-
-def test_a_session_taken_away_keeps_the_end_that_it_was_given(world: World) -> None:
-    world.model.say(YES).http(401).meanwhile(world.elsewhere(lose))
-
-    session = world.refine()
-
-    assert (session.status, session.end_reason) == ("failed", "the worker was lost")
-    assert session.error_kind == "worker_lost"
 
 
 # -- faults of ours -------------------------------------------------------------------------------
@@ -1498,18 +1157,6 @@ def test_a_stopping_process_starts_no_session(world: World) -> None:
     assert world.model.requests == []
 
 
-def test_an_interruption_is_not_reported_as_a_fault(world: World) -> None:
-    completes_after_a_change(world)
-    session = world.queue()
-    stopping = failing(session, KeyboardInterrupt(), after_changes=0)
-
-    with pytest.raises(KeyboardInterrupt):
-        world.refine(session, is_stopping=stopping)
-
-    db.session.refresh(session)
-    assert (session.status, session.end_reason) == ("failed", "interrupted")
-
-
 def test_a_broken_display_does_not_affect_the_session(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -1543,51 +1190,6 @@ def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> N
 
 
 # -- the heartbeat --------------------------------------------------------------------------------
-
-
-def test_a_session_sends_heartbeats_while_the_model_is_asked(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
-    monkeypatch.setattr(heartbeat, "RETRY_SECONDS", 0.02)  # while its row is locked
-    seen: list[Any] = []
-
-    def look(session: RefinementSession) -> None:
-        seen.append(session.heartbeat_at)
-
-    world.model.say(YES)
-    world.model.call("complete", summary="All is well.")
-    looks = world.elsewhere(look)
-    world.model.meanwhile(lambda: (looks(), time.sleep(0.2), looks()))
-
-    world.refine()
-
-    assert seen[0] < seen[1]
-
-
-def test_a_failed_heartbeat_is_harmless(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
-    beats_fail = (
-        "CREATE FUNCTION no_beat() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'no beat'; END $$; "
-        "CREATE TRIGGER no_beat BEFORE UPDATE OF heartbeat_at ON refinement_sessions "
-        "FOR EACH ROW WHEN (OLD.heartbeat_at IS NOT NULL) EXECUTE FUNCTION no_beat()"
-    )
-    with db.engine.begin() as connection:
-        connection.exec_driver_sql(beats_fail)
-    completes_without_change(world)
-    claimed_at: list[Any] = []
-    look = world.elsewhere(lambda session: claimed_at.append(session.heartbeat_at))
-    world.model.meanwhile(lambda: (look(), time.sleep(0.2)))
-
-    try:
-        session = world.refine()
-    finally:
-        with db.engine.begin() as connection:
-            connection.exec_driver_sql("DROP FUNCTION no_beat CASCADE")
-
-    assert session.status == "completed"
-    assert session.heartbeat_at == claimed_at[0]
 
 
 def test_a_ledger_that_changes_while_it_is_read_is_read_again(world: World) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock
-from refine.errors import RefineError, Refused, RowAltered, SealingError
+from refine.errors import RefineError, Refused, RowAltered
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.integrity import verify_all
@@ -292,17 +292,6 @@ def test_an_undo_restores_every_row_exactly(agent: Agent, subtests: pytest.Subte
     assert problems() == []
 
 
-def test_an_undone_merge_keeps_its_row_and_content(agent: Agent) -> None:
-    session = refined(agent, merges)
-    merged = db.session.scalars(select(AgentMemory).filter_by(session_id=session.id)).first()
-    assert merged is not None
-    before = merged.image()
-
-    undo(session, at=NOW)
-
-    assert rows(agent)[merged.id] == {**before, "discarded_at": "2026-03-04T12:00:00.000000+00:00"}
-
-
 def test_duplicates_come_back_and_the_survivor_gets_its_tags_back(agent: Agent) -> None:
     survivor, duplicate = duplicated(agent, "relational")
     before = rows(agent)
@@ -314,21 +303,6 @@ def test_duplicates_come_back_and_the_survivor_gets_its_tags_back(agent: Agent) 
     undo(session)
 
     assert (memory(survivor.id).tags, memory(duplicate.id).discarded) == ([], False)
-    assert among(rows(agent), before) == before
-
-
-def test_a_rewritten_and_merged_survivor_comes_back_with_its_duplicates(agent: Agent) -> None:
-    survivor, _ = duplicated(agent, "relational")
-    factories.memory(agent, f" {survivor.content} ")
-    db.session.commit()
-    before = rows(agent)
-    session = begun(agent)
-    editing.update(session, survivor.id, text_of(20))
-    editing.consolidate(session, [survivor.id, changeable(agent)[0]], text_of(45))
-    editing.complete(session, "Done.")
-
-    undo(session)
-
     assert among(rows(agent), before) == before
 
 
@@ -363,19 +337,6 @@ def test_only_a_session_that_left_changes_can_be_undone(agent: Agent) -> None:
         assert not session.can_undo
 
 
-def test_a_wider_undo_takes_back_the_flag_of_a_discarded_memory(agent: Agent) -> None:
-    discarded = memory(changeable(agent)[0])
-    discarded.discard()
-    session = refined(agent, does_nothing)
-    discarded.set_constitutional(True)
-    db.session.commit()
-
-    undo(session, and_after=True)
-
-    assert not memory(discarded.id).constitutional
-    assert memory(discarded.id).discarded
-
-
 def test_sessions_that_ended_in_any_way_can_be_undone(
     agent: Agent, subtests: pytest.Subtests
 ) -> None:
@@ -395,31 +356,6 @@ def test_sessions_that_ended_in_any_way_can_be_undone(
             assert session.status == status
 
 
-def test_a_rolled_back_session_can_be_undone_for_its_duplicates(agent: Agent) -> None:
-    _, duplicate = duplicated(agent, "relational")
-    before = rows(agent)
-    session = begun(agent)
-    does_everything(session, changeable(agent))
-    for id_ in changeable(agent)[5:8]:
-        editing.delete(session, id_)
-    db.session.commit()
-    assert (session.status, memory(duplicate.id).discarded) == ("rolled_back", True)
-
-    undo(session)
-
-    assert among(rows(agent), before) == before
-    assert kept_core(made_since(rows(agent), before)) == []
-
-
-def test_fields_outside_the_recorded_state_keep_later_changes(agent: Agent) -> None:
-    session = refined(agent, updates)
-    memory(changeable(agent)[0]).extra = "noted since"
-
-    undo(session)
-
-    assert memory(changeable(agent)[0]).extra == "noted since"
-
-
 # -- twice is once ---------------------------------------------------------------------------------
 
 
@@ -437,13 +373,6 @@ def test_memories_saved_since_stay_even_in_the_words_of_the_session(
 
     assert not existing
     assert memory(saved.id).is_kept_core
-
-
-def test_what_an_undo_brought_back_is_not_saved_again(agent: Agent) -> None:
-    gone = memory(changeable(agent)[0])
-    undo(refined(agent, deletes))
-
-    assert agent.ledger.remember(gone.content, "core") == (gone, True)
 
 
 @pytest.mark.parametrize("first_and_after", [False, True])
@@ -568,32 +497,6 @@ def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate
     assert text in {memory.content for memory in db.session.scalars(agent.ledger.core())}
 
 
-@pytest.mark.parametrize("merges", [False, True])
-def test_refuses_an_undo_that_would_leave_a_removed_duplicate_in_other_words(
-    app: Flask, merges: bool
-) -> None:
-    agent = factories.agent("Mira and Tomasz planted pear trees", "Mira planted pear trees")
-    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
-    factories.ledger(agent, 400)
-    text = "Tomasz and Mira planted pear trees"
-    earlier = factories.session(agent)
-    if merges:
-        editing.consolidate(earlier, ids, text)
-    else:
-        editing.update(earlier, ids[0], text)
-    editing.complete(earlier, "Done.")
-    saved, existing = agent.ledger.remember(text, "core")
-    later = begun(agent)
-    later.finish("declined", "the agent declined")
-    db.session.commit()
-
-    (obstacle,) = conflict(earlier).obstacles
-
-    assert not existing
-    assert memory(saved.id).discarded
-    assert (obstacle.memory_id, obstacle.session_id) == (saved.id, later.id)
-
-
 def test_where_details_are_only_counted_an_undo_looks_at_none(
     app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -611,23 +514,6 @@ def test_where_details_are_only_counted_an_undo_looks_at_none(
     db.session.commit()
 
     assert undo(earlier).sessions == [earlier]
-
-
-def test_a_later_merge_of_a_merge_is_undone_first(agent: Agent) -> None:
-    before = rows(agent)
-    earlier = refined(agent, merges)
-    (merged,) = db.session.scalars(agent.ledger.core().filter_by(session_id=earlier.id)).all()
-    merged_id = merged.id
-    later = begun(agent)
-    editing.consolidate(later, [merged_id, changeable(agent)[1]], text_of(73))
-    editing.complete(later, "Done.")
-
-    obstacles = conflict(earlier).obstacles
-    undo(later)
-    undo(earlier)
-
-    assert [(each.memory_id, each.session_id) for each in obstacles] == [(merged_id, later.id)]
-    assert among(rows(agent), before) == before
 
 
 def test_sessions_on_different_memories_are_undone_in_any_order(agent: Agent) -> None:
@@ -678,23 +564,6 @@ def restores(memory_id: int) -> None:
     memory(memory_id).restore()
 
 
-def test_only_changes_after_the_sessions_own_edit_are_named(agent: Agent) -> None:
-    session = begun(agent)
-    ids = changeable(agent)
-    editing.update(session, ids[0], text_of(24))
-    memory(ids[1]).discard()
-    memory(ids[1]).restore()
-    editing.update(session, ids[1], text_of(24))
-    editing.complete(session, "Done.")
-    memory(ids[1]).set_constitutional(True)
-
-    found = conflict(session)
-
-    assert [(each.memory_id, each.action) for each in found.obstacles] == [
-        (ids[1], "memory_constitutional_toggle")
-    ]
-
-
 def test_a_later_change_by_an_admin_is_a_conflict(agent: Agent, subtests: pytest.Subtests) -> None:
     ids = changeable(agent)
     cases = [
@@ -715,33 +584,6 @@ def test_a_later_change_by_an_admin_is_a_conflict(agent: Agent, subtests: pytest
             assert memory(ids[position]).constitutional == is_constitutional
 
 
-def test_later_changes_of_other_memories_are_kept(agent: Agent) -> None:
-    session = refined(agent, deletes)
-    toggled, discarded = changeable(agent)[9:11]
-    toggles(toggled)
-    discards(discarded)
-    saved, _ = agent.ledger.remember("abcdefg anew", "core")
-    others = (toggled, discarded, saved.id)
-    before = [memory(id_).image() for id_ in others]
-
-    undo(session)
-
-    assert [memory(id_).image() for id_ in others] == before
-    assert not memory(changeable(agent)[0]).discarded
-
-
-def test_later_changes_that_were_reverted_are_no_conflict(agent: Agent) -> None:
-    before = rows(agent)
-    for there, back in ((toggles, toggles), (discards, restores)):
-        session = refined(agent, updates)
-        there(changeable(agent)[0])
-        back(changeable(agent)[0])
-
-        undo(session)
-
-        assert among(rows(agent), before) == before, there.__name__
-
-
 def test_a_toggle_between_two_edits_is_a_conflict_and_goes_with_everything_after(
     agent: Agent,
 ) -> None:
@@ -757,19 +599,6 @@ def test_a_toggle_between_two_edits_is_a_conflict_and_goes_with_everything_after
 
     assert [each.action for each in found.obstacles] == ["memory_constitutional_toggle"]
     assert among(rows(agent), before) == before
-
-
-def test_deleted_content_saved_again_is_there_twice_after_an_undo(agent: Agent) -> None:
-    id_ = changeable(agent)[0]
-    content = memory(id_).content
-    session = refined(agent, deletes)
-    saved, existed = agent.ledger.remember(content, "core")
-
-    undo(session)
-
-    assert not existed
-    assert not memory(id_).discarded
-    assert not memory(saved.id).discarded
 
 
 # -- changes outside the application ---------------------------------------------------------------
@@ -816,15 +645,6 @@ def test_a_session_whose_memory_was_altered_by_sql_cannot_be_undone(
         assert f"memory {id_} was changed outside the application" in str(error)
 
 
-def test_sessions_of_an_erased_agent_cannot_be_undone(agent: Agent) -> None:
-    session = refined(agent, deletes)
-    factories.erase(agent)
-    db.session.commit()
-
-    with pytest.raises(SealingError, match="erased for good"):
-        time_machine.undo(session, through="dashboard")
-
-
 # -- and everything after it -----------------------------------------------------------------------
 
 
@@ -851,18 +671,6 @@ def test_and_after_takes_back_sessions_toggles_discards_and_restores(agent: Agen
     assert problems() == []
 
 
-def test_a_flag_that_was_lifted_since_is_part_of_the_effect(agent: Agent) -> None:
-    session = refined(agent, does_nothing)
-    flagged = next(id_ for id_, image in rows(agent).items() if image["constitutional"])
-    memory(flagged).set_constitutional(False)
-    db.session.commit()
-
-    done = undo(session, and_after=True)
-
-    assert str(done.effect).startswith("1 made constitutional; ")
-    assert memory(flagged).constitutional
-
-
 def test_and_after_takes_back_whatever_two_sessions_did(
     agent: Agent, subtests: pytest.Subtests
 ) -> None:
@@ -882,20 +690,6 @@ def test_and_after_takes_back_whatever_two_sessions_did(
             assert among(rows(agent), before) == before
             assert kept_core(made_since(rows(agent), before)) == []
     assert problems() == []
-
-
-def test_and_after_keeps_what_came_before_the_session(agent: Agent) -> None:
-    ids = changeable(agent)
-    earlier = refined(agent, deletes)
-    memory(ids[5]).set_constitutional(True)
-    memory(ids[6]).discard()
-    before = rows(agent)
-    session = refined(agent, lambda session, _: editing.update(session, ids[1], text_of(24)))
-
-    done = undo(session, and_after=True)
-
-    assert among(rows(agent), before) == before
-    assert (list(done.sessions), earlier.undone_at) == ([session], None)
 
 
 def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent: Agent) -> None:
@@ -955,34 +749,6 @@ def test_and_after_goes_back_through_earlier_undos(agent: Agent) -> None:
     assert problems() == []
 
 
-def test_and_after_leaves_an_earlier_undone_session_undone(agent: Agent) -> None:
-    ids = changeable(agent)
-    before = rows(agent)
-    earlier = refined(agent, updates)
-    later = refined(agent, lambda session, _: editing.delete(session, ids[5]))
-    undo(earlier, at=NOW)
-    last = refined(agent, rewrites)
-
-    done = undo(later, and_after=True)
-
-    assert among(rows(agent), before) == before
-    assert (list(done.sessions), earlier.undone_at) == ([later, last], NOW)
-    assert RefinementSession.removed_recently(agent) == 0
-
-
-def test_and_after_touches_no_other_agent(agent: Agent) -> None:
-    session = refined(agent, deletes)
-    other = factories.agent(*(text_of(25) for _ in range(8)))
-    refined(other, updates, protects)
-    RefinementSession.start(other)  # a live session of another agent is no conflict either
-    before, records = rows(other), len(factories.records(other))
-
-    undo(session, and_after=True)
-
-    assert rows(other) == before
-    assert len(factories.records(other)) == records
-
-
 # -- live sessions ---------------------------------------------------------------------------------
 
 
@@ -1032,25 +798,6 @@ def test_the_second_of_two_concurrent_undos_waits_and_finds_it_done(
     assert len(undone) == 1
 
 
-def test_a_session_started_during_an_undo_waits_for_it(app: Flask, agent: Agent) -> None:
-    agent_id, session = agent.id, refined(agent, deletes)
-
-    def begins() -> int | None:
-        with app.app_context():
-            begun = RefinementSession.start(db.session.get_one(Agent, agent_id))
-            db.session.commit()
-            return begun.mass_before
-
-    time_machine.undo(session, through="dashboard")
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(begins)
-        eventually(waits_for_a_lock)
-        db.session.commit()
-        mass = other.result(10)
-
-    assert mass == 350
-
-
 # -- constitutional memories -----------------------------------------------------------------------
 
 
@@ -1074,17 +821,6 @@ def test_and_after_restores_a_deleted_memory_that_was_protected_since(agent: Age
     undo(session, and_after=True)
 
     assert among(rows(agent), before) == before
-
-
-def test_without_its_record_the_database_refuses_the_changes_of_an_undo(agent: Agent) -> None:
-    session = refined(agent, protects)
-    plan = time_machine.preview(session)
-    (change,) = plan.changes
-
-    memory(change.memory_id).apply(change.after, clock.now())
-
-    with pytest.raises(DBAPIError, match="is constitutional"):
-        db.session.commit()
 
 
 # -- the record ------------------------------------------------------------------------------------
@@ -1141,22 +877,6 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
     assert "canary" in str(record.sealed)
 
 
-def test_the_record_leaves_out_unchanged_memories(agent: Agent) -> None:
-    session = begun(agent)
-    id_ = changeable(agent)[0]
-    text = memory(id_).content
-    editing.update(session, id_, text_of(24))
-    editing.update(session, id_, text)
-    editing.complete(session, "Done.")
-
-    undo(session)
-
-    told = factories.journal(agent)[-1]
-    (only,) = images_in(last_record(agent).data)
-    assert (only["id"], only["before"]) == (told.id, None)
-    assert (only["after"]["digest"], told.session_id) == (told.state_digest, session.id)
-
-
 def test_the_agent_reads_of_each_undo_in_its_journal(agent: Agent) -> None:
     first = refined(agent, deletes)
     second = refined(agent, lambda session, ids: editing.delete(session, ids[1]))
@@ -1177,23 +897,6 @@ def test_the_agent_reads_of_each_undo_in_its_journal(agent: Agent) -> None:
     assert told[1].endswith(": 1 brought back; 13 → 14 memories, 325 → 350 tokens.")
 
 
-def test_and_after_keeps_what_the_agent_was_told_of_earlier_undos(agent: Agent) -> None:
-    sessions = [
-        refined(agent, deletes),
-        refined(agent, lambda session, ids: editing.delete(session, ids[1])),
-    ]
-    removed = [RefinementSession.removed_recently(agent)]
-    undo(sessions[1])
-    removed.append(RefinementSession.removed_recently(agent))
-    before = journal(agent)
-
-    undo(sessions[0], and_after=True)
-
-    assert set(before) < set(journal(agent))
-    # tokens of an undone session count as removed no more
-    assert [*removed, RefinementSession.removed_recently(agent)] == [50, 25, 0]
-
-
 def test_an_undo_that_fails_halfway_changes_nothing(
     agent: Agent, broken_row: Callable[[int], None]
 ) -> None:
@@ -1207,16 +910,6 @@ def test_an_undo_that_fails_halfway_changes_nothing(
 
     assert sql.snapshot() == before
     assert session.undone_at is None
-
-
-def test_an_undo_leaves_the_commit_to_its_caller(agent: Agent) -> None:
-    session = refined(agent, does_everything)
-    before = sql.snapshot()
-
-    time_machine.undo(session, through="dashboard")
-    db.session.rollback()
-
-    assert sql.snapshot() == before
 
 
 # -- preview ---------------------------------------------------------------------------------------
@@ -1315,21 +1008,3 @@ def test_an_agent_may_undo_the_session_before_one_without_changes(
     time_machine.undo_own_last(session)
 
     assert session.undone_at is not None
-
-
-@pytest.mark.parametrize("status", ["declined", "skipped", "failed"])
-def test_an_agent_may_bring_back_duplicates_removed_before_it_declined(
-    agent: Agent, status: Any
-) -> None:
-    refined(agent, deletes)
-    factories.memory(agent, "twice said")
-    twice = factories.memory(agent, "Twice said ")
-    session = RefinementSession.queue(agent, "api")
-    session.claim()
-    remove_duplicates(session)
-    session.finish(status, "a test")
-
-    time_machine.undo_own_last(session)
-
-    assert session.undone_at is not None
-    assert not twice.discarded

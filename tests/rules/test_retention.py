@@ -85,19 +85,5 @@ def test_a_higher_threshold_never_allows_more(mass: int, one: Decimal, other: De
     assert by_threshold(mass, max(one, other)) <= by_threshold(mass, min(one, other))
 
 
-@given(masses, shares, masses, masses)
-def test_earlier_removals_never_allow_more(mass: int, floor: Decimal, one: int, other: int) -> None:
-    less, more = sorted([one, other])
-
-    assert removable_under_floor(mass, floor, more) <= removable_under_floor(mass, floor, less)
-
-
-@given(masses, masses, thresholds)
-def test_a_larger_ledger_never_allows_less(one: int, other: int, threshold: Decimal) -> None:
-    smaller, larger = sorted([one, other])
-
-    assert by_threshold(smaller, threshold) <= by_threshold(larger, threshold)
-
-
 def test_growth_counts_nothing() -> None:
     assert [retained_tokens(10, now) for now in (7, 10, 900)] == [7, 10, 10]

@@ -1,7 +1,5 @@
 from decimal import Decimal
 
-import pytest
-
 from refine.rules.details import read
 from refine.rules.limits import longest_update
 from refine.rules.survival import Loss, Original, losses, refusal
@@ -99,28 +97,6 @@ def test_an_update_may_lengthen_by_a_tenth_or_eight_tokens():
     ]
 
 
-def test_a_refusal_is_short_however_many_memories_one_memory_stands_in_for():
-    facts = [
-        f"Person{n} Surname{n} lives at Street{n} {n}, and likes tea no. {1000 + n}"
-        for n in range(200)
-    ]
-    hub = read("; ".join(facts))
-    lost = losses([Original(n, read(fact)) for n, fact in enumerate(facts)], [hub], [], share=HALF)
-
-    assert len(refusal(lost, HALF)) < 5_000
-
-
 def is_refused(text, *others, by):
     originals = [Original(number, read(each)) for number, each in enumerate((text, *others))]
     return bool(losses(originals, [each.reading for each in originals], [read(by)], share=HALF))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("Choir practice Sat morning", "We sing in the choir and the hall is warm"),
-        ("Gym class Mon evening", "I like the gym and my trainer is kind to me"),
-    ],
-)
-def test_texts_with_an_abbreviated_weekday_may_be_joined_word_for_word(one, other):
-    assert not is_refused(one, other, by=f"{one}. {other}")

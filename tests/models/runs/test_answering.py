@@ -39,13 +39,6 @@ def test_the_model_that_answered_last_in_its_place_is_named(agent: Agent) -> Non
     assert (before, other_model_of(agent)) == (None, OTHER)
 
 
-def test_an_unanswered_session_since_changes_nothing(agent: Agent) -> None:
-    answered(agent, OTHER, ago=2 * AGO)
-    answered(agent, None, calls=0)
-
-    assert other_model_of(agent) == OTHER
-
-
 def test_no_other_model_answers_once_its_own_has_answered_a_session(agent: Agent) -> None:
     answered(agent, OTHER, ago=2 * AGO)
     answered(agent, None)
@@ -83,28 +76,10 @@ def test_a_later_task_that_its_own_model_answered_withdraws_the_name(
     assert (other_model_of(agent) is None) == is_withdrawn
 
 
-def test_a_later_request_that_its_own_model_answered_withdraws_the_name(agent: Agent) -> None:
-    answered(agent, OTHER)
-    grant = factories.declined_grant(agent, factories.user(account=agent.account))
-    before = other_model_of(agent)
-
-    grant.llm_calls = 1
-    db.session.commit()
-
-    assert (before, other_model_of(agent)) == (OTHER, None)
-
-
 def test_tasks_alone_name_no_other_model(agent: Agent) -> None:
     factories.ended_task(agent, llm_calls=1, answered_model_id=OTHER)
 
     assert other_model_of(agent) is None
-
-
-def test_the_runs_of_other_agents_do_not_count(agent: Agent) -> None:
-    other = factories.agent("one", account=agent.account, model_id=agent.model_id)
-    answered(other, OTHER)
-
-    assert (other_model_of(agent), other_model_of(other)) == (None, OTHER)
 
 
 def test_a_session_that_was_changed_outside_the_application_names_no_model(

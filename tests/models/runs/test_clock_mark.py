@@ -1,4 +1,3 @@
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -69,59 +68,16 @@ def test_an_interrupted_round_continues_and_keeps_its_start(app):
     assert marked() == NOW
 
 
-def test_the_time_passes_from_the_beginning_of_a_round(app):
-    begin()
-    reached(17)
-    begin(NOW + timedelta(minutes=30))
-    reached(None)
-
-    assert begin(NOW + timedelta(minutes=59)) is None
-    assert begin(NOW + HOUR) == 0
-
-
 def test_a_mark_in_the_future_counts_as_due(app):
     whole_round(NOW + timedelta(days=1))
 
     assert whole_round(NOW)
 
 
-def test_events_are_marked_apart(app):
-    begin()
-
-    assert begin(event="tick") == 0
-    reached(17)
-    assert begin(event="tick") == 0
-
-
-def test_a_round_counts_when_it_is_committed(app):
-    ClockMark.begin("budget_check", every=HOUR, at=NOW)
-    db.session.rollback()
-
-    assert begin() == 0
-
-
 def test_noting_an_event_replaces_the_mark(app):
     for at in (NOW, NOW + HOUR, NOW):
         ClockMark.note("tick", at)
     db.session.commit()
-
-    assert marked("tick") == NOW
-
-
-def test_notes_at_once_do_no_harm(app):
-    together = threading.Barrier(4)
-
-    def race():
-        with app.app_context():
-            together.wait(10)
-            ClockMark.note("tick", NOW)
-            db.session.commit()
-
-    threads = [threading.Thread(target=race) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
     assert marked("tick") == NOW
 

@@ -71,11 +71,3 @@ def test_calls_of_unknown_cost_are_told(account: Account) -> None:
 
 def test_the_cost_of_no_agents_is_unknown(account: Account) -> None:
     assert of(account) == Estimate(0, 0, None, None, is_partial=False)
-
-
-def test_a_session_that_has_not_ended_does_not_count(account: Account) -> None:
-    session = RefinementSession.queue(factories.agent(account=account), "manual", at=AT)
-    session.llm_calls, session.cost_usd = 1, Decimal(5)
-    db.session.flush()
-
-    assert of(account).usd is None

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -10,7 +9,6 @@ from refine.models import RefinementSession
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
 from refine.models.runs.session.scheduling import Candidates
-from refine.models.runs.spending import cost_cap_reason
 from tests import factories
 from tests.models.cases import case, set_fields
 
@@ -110,14 +108,6 @@ def lock_all(agent):
         memory.constitutional = True
 
 
-@pytest.fixture
-def set_cooldown(app, monkeypatch):
-    settings = app.extensions["refine.settings"]
-    return lambda hours: monkeypatch.setitem(
-        app.extensions, "refine.settings", replace(settings, cooldown_hours=hours)
-    )
-
-
 # -- all automatic sessions ------------------------------------------------------------------------
 
 
@@ -151,13 +141,6 @@ def test_an_agent_that_was_not_refined_since_the_slot_is_due(agent, subtests):
         with subtests.test(refined_at=refined_at):
             agent.last_refinement_at = refined_at
             assert due_for_slot(agent) == is_due
-
-
-def test_a_slot_concerns_the_agents_of_its_account_only(agent):
-    other = factories.agent("a memory")
-
-    assert due_for_slot(agent)
-    assert due_for_slot(other)
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
@@ -195,14 +178,6 @@ def test_other_sessions_serve_the_slot_only_where_they_count_for_it(agent, subte
             assert due_for_slot(agent) == is_due
 
 
-def test_another_agents_session_serves_nothing(agent):
-    other = factories.agent("a memory", account=agent.account, paused=True)
-    past(other, "declined", slot_at=SLOT)
-    live(other, "running")
-
-    assert due_for_slot(agent)
-
-
 # -- over the budget -------------------------------------------------------------------------------
 
 
@@ -213,30 +188,11 @@ def test_an_agent_with_more_tokens_than_its_budget_is_over_it(agent, subtests):
             assert is_over_budget(agent) == is_over
 
 
-def test_kept_core_memories_weigh_whether_locked_or_not(agent, subtests):
-    for is_over, fields in [
-        (False, {"memory_type": "journal"}),
-        (False, {"discarded_at": NOW}),
-        (True, {"constitutional": True}),
-    ]:
-        with case(subtests, memory=fields):
-            factories.ledger(agent, 500, **fields)
-            assert is_over_budget(agent) == is_over
-
-
 @pytest.mark.parametrize("status", ["queued", "running"])
 def test_an_agent_with_a_live_session_is_not_chosen_for_its_budget(over_budget, status):
     live(over_budget, status)
 
     assert not is_over_budget(over_budget)
-
-
-def test_another_agents_session_does_not_keep_an_agent_from_being_chosen(over_budget):
-    other = factories.agent("a memory")
-    past(other, "declined", at=NOW)
-    live(other, "running")
-
-    assert is_over_budget(over_budget)
 
 
 def test_only_an_answer_within_the_shortest_cooldown_keeps_an_agent_from_being_chosen(
@@ -249,14 +205,6 @@ def test_only_an_answer_within_the_shortest_cooldown_keeps_an_agent_from_being_c
                 assert is_over_budget(over_budget) == (is_past or status not in ANSWERED)
 
 
-def test_the_shortest_cooldown_is_the_setting(over_budget, set_cooldown):
-    past(over_budget, at=NOW - 3 * HOUR)
-
-    set_cooldown(3)
-
-    assert is_over_budget(over_budget)
-
-
 # -- cooling down ----------------------------------------------------------------------------------
 
 
@@ -264,14 +212,6 @@ def test_an_agent_that_was_never_asked_does_not_cool_down(over_budget):
     past(factories.agent(), "declined", at=NOW)
 
     assert cools_down_until(over_budget) is None
-    assert not must_wait(over_budget)
-
-
-def test_after_something_was_removed_the_cooldown_lasts_a_day_from_the_end(over_budget):
-    past(over_budget, at=NOW - 2 * DAY, ended_at=NOW - DAY, **removed(5))
-
-    assert cools_down_until(over_budget) == NOW
-    assert must_wait(over_budget, NOW - MOMENT)
     assert not must_wait(over_budget)
 
 
@@ -307,23 +247,6 @@ def test_the_last_answer_sets_the_cooldown(over_budget, subtests):
         with case(subtests, status=status, fields=fields):
             past(over_budget, status, at=NOW, **fields)
             assert cools_down_until(over_budget) == NOW + until
-
-
-def test_the_first_cooldown_is_a_setting(over_budget, set_cooldown, subtests):
-    for setting, fruitless, hours in [(1, 0, 1), (1, 3, 8), (1, 10, 168), (168, 0, 168)]:
-        with case(subtests, setting=setting, fruitless=fruitless):
-            past(over_budget, at=NOW - 60 * DAY, ended_at=NOW, **removed(5))
-            for days in range(fruitless):
-                past(over_budget, "declined", at=NOW - days * DAY)
-            set_cooldown(setting)
-            assert cools_down_until(over_budget) == NOW + timedelta(hours=hours)
-
-
-def test_an_agent_whose_session_could_remove_nothing_cools_down(over_budget, subtests):
-    for threshold, is_waiting in [(1, True), (0.995, True), (0.99, False)]:
-        with subtests.test(threshold=threshold):
-            over_budget.refinement_threshold = threshold
-            assert must_wait(over_budget) == is_waiting
 
 
 def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, subtests):
@@ -404,15 +327,6 @@ def test_sessions_after_which_an_agent_is_asked_again(agent, subtests):
             assert skip_reason(agent) is None
 
 
-@pytest.mark.parametrize("status", ["failed", "skipped"])
-def test_a_session_without_an_answer_makes_no_difference(agent, status):
-    past(agent, status)
-    before = skip_reason(agent)
-    past(agent, at=NOW - 2 * DAY)
-
-    assert (before, skip_reason(agent)) == (None, UNCHANGED)
-
-
 def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
     first, second, *_ = db.session.scalars(agent.ledger.core()).all()
     second.discarded_at = NOW - 3 * DAY
@@ -434,30 +348,6 @@ def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
             assert skip_reason(agent) is None
 
 
-def test_a_memory_as_old_as_the_session_that_did_not_see_it_ends_the_skipping(agent):
-    session = RefinementSession.start(agent, "weekly")
-    session.finish("completed", "the agent completed it")
-    quiet = skip_reason(agent)
-
-    factories.memory(agent)
-
-    assert (quiet, skip_reason(agent)) == (UNCHANGED, None)
-
-
-def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subtests):
-    past(agent)
-    for name, event in {
-        "a journal memory": lambda: agent.ledger.remember("it rained", "journal"),
-        "another record": lambda: agent.record("memory_access_viewed"),
-        "another agent's memory": lambda: factories.agent("new", account=agent.account),
-        "another agent's settings": lambda: factories.agent().author("name", "Bo"),
-        "a setting kept": lambda: agent.author("name", agent.name),
-    }.items():
-        with case(subtests, event=name):
-            event()
-            assert skip_reason(agent) == UNCHANGED
-
-
 def test_changes_by_others_during_the_session_count_as_a_change(agent, subtests):
     long_ago = dict.fromkeys(("recorded_at", "updated_at"), NOW - 3 * DAY)
     kept = db.session.scalars(agent.ledger.core()).first()
@@ -476,27 +366,6 @@ def test_changes_by_others_during_the_session_count_as_a_change(agent, subtests)
             assert skip_reason(agent, later) == UNCHANGED
             change()
             assert skip_reason(agent, later) is None
-
-
-def test_the_sessions_own_changes_do_not_count(agent):
-    last = past(agent, at=NOW - DAY, ended_at=NOW)
-    meanwhile = dict.fromkeys(("recorded_at", "updated_at"), NOW - HOUR)
-    factories.memory(agent, session_id=last.id, **meanwhile)
-    protected = factories.memory(agent, updated_at=NOW - HOUR)
-    agent.record(
-        "memory_refinement_protect", subject=("AgentMemory", protected.id), session_id=last.id
-    )
-
-    assert skip_reason(agent) == UNCHANGED
-
-
-def test_changes_before_the_end_of_the_session_do_not_count(agent):
-    agent.record("agent_settings_update", at=NOW - DAY)
-    factories.memory(agent, recorded_at=NOW - DAY, updated_at=NOW - DAY)
-
-    past(agent, at=NOW - DAY)
-
-    assert skip_reason(agent) == UNCHANGED
 
 
 RULES = (
@@ -545,17 +414,6 @@ def capped(agent):
     return agent
 
 
-def test_the_sessions_of_all_of_the_accounts_agents_count_towards_the_cap(agent, subtests):
-    costly(agent, "1.00")
-    costly(factories.agent(account=agent.account), "0.50", trigger="manual")
-
-    for cap, is_reached in [(None, False), ("0", True), ("1.49", True), ("1.50", True),
-                            ("1.51", False)]:  # fmt: skip
-        with subtests.test(cap=cap):
-            agent.account.monthly_cost_cap_usd = Decimal(cap) if cap is not None else None
-            assert (cost_cap_reason(agent.account, NOW) is not None) == is_reached
-
-
 def test_an_agent_is_skipped_for_the_rest_of_the_month_once_the_cap_is_reached(capped):
     costly(capped, "1.50")
 
@@ -575,15 +433,6 @@ def test_a_queued_session_is_skipped_if_the_cap_was_reached_meanwhile(capped, su
                     reason = "the account's monthly cost cap of $1.50 is reached"
                     assert (session.end_reason, session.llm_calls) == (reason, 0)
                     assert factories.records(capped)[-1].action == "memory_refinement_skipped"
-
-
-@pytest.mark.parametrize("trigger", AUTOMATIC)
-def test_a_queued_session_is_skipped_if_the_account_was_paused_meanwhile(agent, trigger):
-    session = RefinementSession.queue(agent, trigger, at=NOW)
-    agent.account.paused = True
-
-    assert session.claim(NOW) is None
-    assert (session.status, session.end_reason) == ("skipped", "its account is paused")
 
 
 # -- retries ---------------------------------------------------------------------------------------
@@ -676,12 +525,3 @@ def test_a_running_session_is_lost_after_too_long_a_silence(agent, subtests):
             assert chosen(RefinementSession.select_agents_with_lost()) == (
                 [agent.id] if is_lost else []
             )
-
-
-def test_a_session_without_a_worker_is_not_lost(agent, subtests):
-    session = live(agent, "running")
-    for status, ended_at in [("queued", None), ("completed", NOW), ("failed", NOW)]:
-        with case(subtests, status=status):
-            set_fields(session, status=status, ended_at=ended_at)
-            set_fields(session, heartbeat_at=NOW - DAY, lease_token=None)
-            assert chosen(RefinementSession.select_agents_with_lost()) == []

@@ -1,6 +1,5 @@
 """Memory tasks: queueing, claiming, keeping, ending, and who is due."""
 
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,16 +16,13 @@ from refine.extensions import db
 from refine.models import (
     Agent,
     AgentMemory,
-    LeaseLost,
     MemoryTask,
     ReflectionAlreadyLive,
 )
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.spending import cost_cap_reason
 from refine.models.runs.task import ENDED, MAX_WAITING, saving
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.models.runs.task.totals import conversations_given_up
-from refine.models.runs.workload import Workload
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -77,15 +73,6 @@ def test_an_empty_conversation_is_refused(agent: Agent) -> None:
         MemoryTask.extract(agent, [])
 
 
-def test_nothing_is_queued_for_an_inactive_agent(agent: Agent) -> None:
-    agent.active = False
-
-    with pytest.raises(Refused, match="is not active"):
-        factories.extraction(agent)
-    with pytest.raises(Refused, match="is not active"):
-        MemoryTask.reflect(agent, "cli")
-
-
 def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
     factories.extraction(agent, at=clock.now() - HOUR)
     task = MemoryTask.reflect(agent, "daily")
@@ -94,15 +81,6 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
         MemoryTask.reflect(agent, "cli")
 
     assert refusal.value.task_id == task.id
-
-
-def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
-    lost = running(MemoryTask.reflect(agent, "cli"))
-
-    factories.fall_silent(lost)
-    later = MemoryTask.reflect(agent, "cli")
-
-    assert (lost.status, later.status) == ("failed", "queued")
 
 
 def test_the_database_refuses_a_second_live_reflection(agent: Agent) -> None:
@@ -180,30 +158,6 @@ def test_an_unavailable_agent_skips_its_reflection_and_puts_off_its_conversation
             assert conversation.due_at > clock.now() + HOUR - MOMENT
 
 
-def test_a_paused_agent_over_its_cap_reflects_when_asked_by_hand(agent: Agent) -> None:
-    agent.paused = agent.account.paused = True
-    agent.account.monthly_cost_cap_usd = Decimal(0)
-
-    assert MemoryTask.reflect(agent, "cli").claim() is not None
-
-
-def test_the_cost_of_tasks_counts_towards_the_cap(agent: Agent) -> None:
-    agent.account.monthly_cost_cap_usd = Decimal(2)
-    task = factories.extraction(agent)
-    task.cost_usd = Decimal(2)
-    db.session.flush()
-
-    assert cost_cap_reason(agent.account, clock.now())
-
-
-def test_only_the_lease_holds_a_task(agent: Agent) -> None:
-    task = reflection(agent)
-
-    assert MemoryTask.held(task.id, task.lease_token) is task
-    with pytest.raises(LeaseLost):
-        MemoryTask.held(task.id, uuid.uuid4())
-
-
 # -- promoting ------------------------------------------------------------------------------------
 
 
@@ -219,15 +173,6 @@ def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
     assert record.data["mass_after"] == agent.core_token_usage
 
 
-def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> None:
-    core = db.session.scalars(agent.ledger.core()).one()
-    entry = factories.entry(agent, " A core  Memory ")
-    task = reflection(agent)
-
-    assert saving.promote(task, [entry.id]) == ([], {entry.id: core.id})
-    assert (entry.memory_type, task.memories_kept) == ("journal", 0)
-
-
 def test_an_entry_is_promoted_if_no_copy_in_core_has_all_its_tags(agent: Agent) -> None:
     core = db.session.scalars(agent.ledger.core()).one()
     plain, spoken, sung = (
@@ -237,14 +182,6 @@ def test_an_entry_is_promoted_if_no_copy_in_core_has_all_its_tags(agent: Agent) 
     promoted = saving.promote(reflection(agent), [spoken.id, plain.id, sung.id])
 
     assert promoted == ([spoken.id], {plain.id: core.id, sung.id: spoken.id})
-
-
-def test_the_first_of_two_equal_entries_is_promoted(agent: Agent) -> None:
-    first, second = factories.entry(agent, "twice"), factories.entry(agent, "Twice")
-
-    promoted = saving.promote(reflection(agent), [second.id, first.id])
-
-    assert promoted == ([second.id], {first.id: second.id})
 
 
 def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agent: Agent) -> None:
@@ -270,13 +207,6 @@ def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agen
     with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
         saving.promote(task, [core.id, foreign.id])
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
-
-
-def test_a_constitutional_entry_is_not_promoted(agent: Agent) -> None:
-    entry = factories.entry(agent, constitutional=True)
-
-    with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
-        saving.promote(reflection(agent), [entry.id])
 
 
 def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
@@ -350,14 +280,6 @@ def test_the_end_is_recorded_with_figures(agent: Agent) -> None:
     assert record.data["status"] == "completed"
 
 
-def test_the_facts_of_an_ended_task_tell_how_long_it_worked(agent: Agent) -> None:
-    task = factories.extraction(agent, at=NIGHT)
-    task.claim(NIGHT + HOUR)
-    task.finish("completed", at=NIGHT + HOUR + 5 * MOMENT)
-
-    assert task.facts()["seconds"] == 5
-
-
 def test_a_conversation_is_kept_and_tried_again_for_a_week(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
     pauses = []
@@ -401,29 +323,6 @@ def test_a_task_whose_worker_was_lost_is_put_off(agent: Agent) -> None:
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
-def test_a_task_whose_process_was_killed_is_put_off(agent: Agent) -> None:
-    task = running(factories.extraction(agent))
-
-    lease_token = task.lease_token
-
-    assert task.end_if_killed(lease_token)
-    assert not task.end_if_killed(lease_token)
-
-    assert (task.status, task.error_kind) == ("queued", "worker_lost")
-
-
-def test_a_killed_process_ends_no_task_that_another_worker_has_claimed_since(agent: Agent) -> None:
-    task = factories.extraction(agent)
-    before = task.claim()
-    assert before is not None
-    task.give_up("the provider failed", "timeout")
-    task.claim(task.due_at)
-
-    assert not task.end_if_killed(before)
-
-    assert (task.status, task.attempt) == ("running", 2)
-
-
 def test_a_conversation_lapses_after_a_week(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
 
@@ -445,15 +344,6 @@ def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent
 
     said = "it waited for 1 day; the last attempt: the provider failed"
     assert (task.status, task.end_reason) == ("skipped", said)
-
-
-def test_the_conversation_of_an_erased_agent_lapses_too(agent: Agent) -> None:
-    task = factories.extraction(agent, at=NIGHT)
-    factories.erase(agent)
-
-    assert task.end_if_lapsed(NIGHT + 7 * DAY)
-    assert (task.status, task.sealed_conversation) == ("skipped", None)
-    assert factories.records(agent)[-1].action == "memory_extraction_ended"
 
 
 def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent: Agent) -> None:
@@ -532,22 +422,6 @@ def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
     assert due() == [reflecting.id]
 
 
-def test_entries_that_a_failed_reflection_read_are_due_again(reflecting: Agent) -> None:
-    reflected(reflecting).status = "failed"
-    db.session.flush()
-
-    assert due(NIGHT + DAY) == [reflecting.id]
-
-
-def test_entries_written_after_the_slot_are_for_the_next_one(agent: Agent) -> None:
-    agent.author("memory_reflection_prompt", "Keep what rhymes.")
-    factories.entry(agent, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
-
-    assert due() == []
-    assert due(NIGHT + DAY) == [agent.id]
-    assert due(NIGHT + 8 * DAY) == []
-
-
 def test_an_agent_without_reflections_or_a_live_one_is_not_due(
     reflecting: Agent, subtests: Any
 ) -> None:
@@ -585,27 +459,6 @@ def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
     assert list(task_scheduling.due(9, clock.now())) == [second.id, other.id]
 
 
-def test_one_of_several_tasks_is_due_that_were_queued_at_the_same_instant(agent: Agent) -> None:
-    for _ in range(3):
-        factories.extraction(agent, at=NIGHT)
-
-    assert len(task_scheduling.due(9, NIGHT)) == 1
-
-
-def test_agents_whose_tasks_waited_too_long_are_found_with_their_own_tasks(agent: Agent) -> None:
-    task = MemoryTask.reflect(agent, "cli", at=NIGHT)
-    conversation = factories.extraction(agent, at=NIGHT)
-    assert factories.extraction(agent, at=NIGHT - 6 * DAY).claim(NIGHT)
-    factories.extraction(factories.agent(), at=NIGHT)
-
-    def lapsed(at: datetime) -> list[int]:
-        return list(db.session.scalars(task_scheduling.lapsed(at)))
-
-    assert (lapsed(NIGHT + DAY - MOMENT), lapsed(NIGHT + DAY)) == ([], [agent.id])
-    assert len(lapsed(NIGHT + 7 * DAY)) == 2
-    assert set(task_scheduling.waiting_of(agent)) == {task, conversation}
-
-
 def test_nothing_is_due_for_an_agent_whose_task_a_worker_has(agent: Agent) -> None:
     first = factories.extraction(agent, at=NIGHT)
     factories.extraction(agent, at=NIGHT + MOMENT)
@@ -613,24 +466,6 @@ def test_nothing_is_due_for_an_agent_whose_task_a_worker_has(agent: Agent) -> No
     first.claim(NIGHT)
 
     assert list(task_scheduling.due(9, clock.now())) == []
-
-
-def test_the_backlog_counts_tasks_that_wait_only_for_a_worker(agent: Agent) -> None:
-    factories.extraction(agent, at=NIGHT)
-    factories.extraction(agent, at=NIGHT + HOUR)
-    MemoryTask.reflect(agent, "daily", at=NIGHT + HOUR)
-    factories.extraction(agent, at=NIGHT + HOUR).put_off(NIGHT + 3 * HOUR)
-    running(factories.extraction(factories.agent()))
-    paused = factories.extraction(factories.agent(), at=NIGHT)
-    paused.agent.paused = True
-    other = factories.extraction(factories.agent(), at=NIGHT - HOUR)
-    mine = agent.account_id
-    db.session.flush()
-
-    assert Workload.at(NIGHT + 2 * HOUR, mine)[3:] == (1, 2, NIGHT, 0)
-    assert Workload.at(NIGHT + 2 * HOUR)[3:] == (1, 3, other.due_at, 1)
-    assert Workload.at(NIGHT - HOUR)[3:] == (0, 1, other.due_at, 1)
-    assert Workload.at(NIGHT - 2 * HOUR)[3:] == (0, 0, None, 1)
 
 
 def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
