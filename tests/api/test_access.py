@@ -1,7 +1,6 @@
 """An agent sees and revokes grants, and reads its own records."""
 
 import uuid
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -56,18 +55,6 @@ def test_revokes_at_once_and_is_idempotent(world: World, reader: User, grant: Ac
     assert (shown["status"], shown["end_reason"]) == ("ended", "revoked_by_agent")
     with pytest.raises(reading.NoAccess):
         reading.prompts(grant.id, reader)
-
-
-def test_an_expired_grant_is_listed_as_ended_before_that_is_written_down(
-    world: World, grant: AccessGrant
-) -> None:
-    grant.expires_at = datetime.now(UTC) - timedelta(seconds=1)
-    db.session.commit()
-
-    shown = world.own.get("/grants").json["grants"][0]
-
-    assert (shown["status"], shown["end_reason"]) == ("ended", "expired")
-    assert shown["ended_at"] == shown["expires_at"]
 
 
 def test_refuses_to_revoke_a_pending_or_missing_grant(world: World, reader: User) -> None:

@@ -50,10 +50,11 @@ def test_refuses_a_body_that_is_not_an_object(world: World, path: str, body: byt
     assert answer.json["detail"] == "The body must be an object."
 
 
-def test_refuses_a_body_of_another_media_type(world: World) -> None:
-    answer = world.own.post("/memories", data={"content": "said", "memory_type": "core"})
+def test_refuses_a_body_of_another_media_type_but_not_a_blank_one(world: World) -> None:
+    form = world.own.post("/memories", data={"content": "said", "memory_type": "core"})
+    blank = world.own.post("/tools/self_authoring/calls", data=b" \n")
 
-    assert answer.status_code == 415
+    assert (form.status_code, blank.status_code) == (415, 200)
 
 
 class RevokingBody(BytesIO):
@@ -91,15 +92,6 @@ def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(
     )
 
     assert answer.status_code == 401
-
-
-def test_refuses_a_body_that_is_too_long(world: World) -> None:
-    body = b" " * (MAX_BODY_BYTES + 1)
-
-    answer = world.own.post("/memories", data=body, content_type="application/json")
-
-    assert answer.status_code == 413
-    assert answer.mimetype == "application/problem+json"
 
 
 @pytest.mark.parametrize("path", ["/memories", "/tools/save_memory/calls"])
@@ -161,26 +153,6 @@ def test_names_every_wrong_field_at_once(world: World) -> None:
     ]
 
 
-def test_a_blank_body_is_an_empty_one(world: World) -> None:
-    answer = world.own.post("/tools/self_authoring/calls", data=b" \n")
-    platform = world.platform.post(
-        f"/agents/{world.agent.id}/tokens", data=b" \n", content_type="application/json"
-    )
-
-    assert (answer.status_code, platform.status_code) == (200, 201)
-
-
-def test_does_not_capitalize_a_field_name(world: World) -> None:
-    agent = f"/agents/{world.agent.id}"
-
-    for body in ({"refinement_threshold": 2}, {"refinement_threshold": 0.33333}):
-        answer = world.platform.patch(agent, json=body)
-
-        assert answer.status_code == 422
-        assert answer.json["detail"].startswith("refinement_threshold must ")
-        assert answer.json["errors"][0]["field"] == "refinement_threshold"
-
-
 def test_refusals_repeat_nothing_that_was_sent(world: World) -> None:
     for body in (
         {"content": SECRET, "memory_type": SECRET},
@@ -204,14 +176,3 @@ def test_lists_the_first_invalid_fields_and_counts_the_others(world: World) -> N
     assert [error["field"] for error in answer.json["errors"]] == [f"tags[{n}]" for n in range(20)]
     assert answer.json["detail"].endswith("; and 980 more.")
     assert len(answer.data) < 5_000
-
-
-@pytest.mark.parametrize("message", ['{"x":1}', "{}", "1", "[[]]"])
-def test_refuses_a_million_wrong_messages_briefly(world: World, message: str) -> None:
-    body = '{"messages": [' + ",".join([message] * (3_900_000 // (len(message) + 1))) + "]}"
-
-    answer = world.own.post("/conversations", data=body, content_type="application/json")
-
-    assert answer.status_code == 422
-    assert answer.json["detail"] == "messages must have at most 2,000 items."
-    assert len(answer.data) < 1_000

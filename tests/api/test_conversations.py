@@ -14,8 +14,6 @@ from refine.models import MemoryTask
 from refine.rules.conversation import (
     FIELDS,
     IGNORED,
-    MAX_CONVERSATION_CHARACTERS,
-    MAX_MESSAGE_CHARACTERS,
 )
 from tests.api.conftest import World
 from tests.in_redis import everything_in
@@ -52,16 +50,6 @@ def test_accepts_messages_of_chat_completions_unchanged(world: World, redis: Red
     (task,) = db.session.scalars(db.select(MemoryTask)).all()
     assert answer.status_code == 202
     assert [each["role"] for each in task.messages()] == ["system", "user", "tool", "assistant"]
-
-
-def test_accepts_a_conversation_of_maximum_length(world: World, redis: Redis) -> None:
-    messages = [{"role": "user", "content": "ü" * MAX_MESSAGE_CHARACTERS}] * (
-        MAX_CONVERSATION_CHARACTERS // MAX_MESSAGE_CHARACTERS
-    )
-
-    answer = world.own.post("/conversations", json={"messages": messages})
-
-    assert answer.status_code == 202
 
 
 @pytest.mark.parametrize(
@@ -170,15 +158,3 @@ def test_a_conversation_is_shown_to_its_own_agent_alone(world: World, redis: Red
 
 def test_a_message_has_the_fields_that_the_rules_know() -> None:
     assert set(Message.model_fields) == {*FIELDS, *IGNORED}
-
-
-def test_limits_how_many_conversations_wait(
-    world: World, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("refine.models.runs.task.task.MAX_WAITING", 1)
-    world.own.post("/conversations", json={"messages": SAID})
-
-    answer = world.own.post("/conversations", json={"messages": SAID})
-
-    assert answer.status_code == 429
-    assert int(answer.headers["Retry-After"]) > 0

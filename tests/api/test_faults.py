@@ -1,11 +1,8 @@
 """Faults are problems that reveal no content, and classified in one place."""
 
-from contextlib import ExitStack, suppress
-
 import pytest
 from flask import Flask
 from sqlalchemy import select, text
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import MethodNotAllowed
 
 from refine import create_app, faults
@@ -75,21 +72,6 @@ def test_answers_503_without_the_database(app: Flask, environ: dict[str, str]) -
     assert answer.status_code == 503
     assert is_problem(answer)
     assert int(answer.headers["Retry-After"]) > 0
-
-
-def test_answers_503_when_no_connection_is_free(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(db.engine.pool, "_timeout", 0.1)
-
-    with ExitStack() as connections:
-        with suppress(PoolTimeout):
-            while True:
-                connections.enter_context(db.engine.connect())
-        answer = world.own.get("/context")
-
-    assert answer.status_code == 503
-    assert is_problem(answer)
 
 
 def test_names_the_column_that_cannot_be_opened(world: World) -> None:

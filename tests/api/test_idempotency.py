@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 
 import jsonschema
 import pytest
-import time_machine
 from redis import Redis
 from sqlalchemy import Connection, event, select, text
 
-from refine import clock
 from refine.api.document import document
 from refine.extensions import db
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
@@ -51,15 +48,6 @@ def test_only_a_post_with_a_key_is_repeated(world: World) -> None:
     assert journals() == 2
 
 
-def test_runs_a_tool_call_once(world: World) -> None:
-    call = '{"content": "said once", "memory_type": "journal"}'
-
-    answers = [world.own.post("/tools/save_memory/calls", data=call, headers=KEY) for _ in range(2)]
-
-    assert answers[0].json == answers[1].json
-    assert journals() == 1
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [("/memories", {**NEW, "content": "another"}), ("/sessions", NEW), ("/memories?x=1", NEW)],
@@ -73,14 +61,6 @@ def test_refuses_another_request_with_the_same_key(
 
     assert answer.status_code == 422
     assert journals() == 1
-
-
-def test_a_key_belongs_to_its_token(world: World) -> None:
-    for program in (world.own, world.sibling):
-        answer = program.post("/memories", json=NEW, headers=KEY)
-
-        assert answer.status_code == 201
-        assert "Idempotency-Replayed" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -136,26 +116,6 @@ def test_frees_the_key_if_the_database_refused(world: World) -> None:
 
     assert (failed.status_code, again.status_code) == (503, 201)
     assert failed.mimetype == "application/problem+json"
-
-
-def test_a_key_can_be_used_again_after_a_day_without_the_clock(world: World) -> None:
-    world.own.post("/memories", json=NEW, headers=KEY)
-    with time_machine.travel(clock.now() + timedelta(hours=24, seconds=1)):
-        answer = world.own.post("/memories", json=NEW, headers=KEY)
-
-    assert answer.status_code == 201
-    assert "Idempotency-Replayed" not in answer.headers
-    assert journals() == 2
-
-
-def test_stores_answers_sealed(world: World) -> None:
-    world.own.post("/memories", json=NEW, headers=KEY)
-
-    row = db.session.execute(text("SELECT idempotency_keys::text FROM idempotency_keys")).scalar()
-
-    assert row is not None
-    assert b"said once".hex() not in row
-    assert "said once" not in row
 
 
 def test_shows_a_minted_token_once(world: World) -> None:

@@ -1,6 +1,5 @@
 """Platforms are told where sessions with a new model may fail."""
 
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 
@@ -84,19 +83,6 @@ def test_nothing_is_said_where_the_list_cannot_be_had(
     model.catalogue = catalogue
 
     assert warnings_about("test/none", platform) == []
-
-
-@pytest.mark.slow
-def test_a_provider_that_does_not_answer_delays_the_answer_by_five_seconds_at_most(
-    platform: Program, model: ScriptedModel
-) -> None:
-    model.catalogue = lambda _handler: time.sleep(30)
-    began = time.monotonic()
-
-    said = warnings_about("test/none", platform)
-
-    assert said == []
-    assert 4 < time.monotonic() - began < 8
 
 
 def test_no_transaction_is_open_while_the_provider_is_asked(

@@ -1,15 +1,11 @@
 """An agent requests and undoes its own sessions."""
 
-from dataclasses import replace
-
-import pytest
-from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from tests import factories
-from tests.api.conftest import World, program_of, refreshed
+from tests.api.conftest import World, refreshed
 from tests.web.conftest import ended_session
 
 
@@ -40,16 +36,6 @@ def test_names_the_live_session_when_another_is_requested(world: World, redis: R
     assert second.json["session_id"] == first["id"]
     live = f"The agent already has a live session, queued: {first['id']}."
     assert second.json["detail"] == live
-
-
-def test_queues_a_session_without_redis(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = program_of(app, factories.agent("a memory"))
-    settings = replace(app.extensions["refine.settings"], redis_url="redis://127.0.0.1:1")
-    monkeypatch.setitem(app.extensions, "refine.settings", settings)
-
-    answer = own.post("/sessions")
-
-    assert (answer.status_code, answer.json["status"]) == (202, "queued")
 
 
 def test_lists_sessions_with_their_outcome(world: World) -> None:
@@ -103,13 +89,3 @@ def test_names_the_records_that_prevent_an_undo(world: World) -> None:
     assert [each["memory_id"] for each in answer.json["obstacles"]] == [gone["id"]]
     assert answer.json["obstacles"][0]["action"] == "memory_restored"
     assert gone["content"] not in answer.text
-
-
-def test_refuses_to_undo_an_earlier_session(world: World) -> None:
-    first = ended(world.agent)
-    ended(world.agent)
-
-    answer = world.own.post(f"/sessions/{first.id}/undo")
-
-    assert answer.status_code == 409
-    assert "only its last session with changes" in answer.json["detail"]
