@@ -1,11 +1,11 @@
-"""`make bench`: one table of what was promised about speed."""
+"""`make bench`: one table of what was promised about speed and memory."""
 
 import click
 
-from bench import at_rest, beginnings, edits, growing, imports, sweeps, verifying
-from bench.measuring import Benchmark, Broken, Figure, print_goals, run
-from bench.pages import Pages
-from bench.world import DEFAULT, LARGER, TINY, World, grow, seeded
+from bench import edits, imports, memory, starts, verifying
+from bench.measuring import print_goals, run
+from bench.pages import all_pages
+from bench.world import DEFAULT, TINY, seeded
 
 _SIZES = {"default": DEFAULT, "large": DEFAULT, "tiny": TINY}
 
@@ -16,29 +16,20 @@ _SIZES = {"default": DEFAULT, "large": DEFAULT, "tiny": TINY}
     type=click.Choice(list(_SIZES)),
     default="default",
     show_default=True,
-    help="large: then also with ten times as many agents and records; tiny: only a try.",
+    help="large: pages also with ten times as many agents and records; tiny: only a try.",
 )
 def main(size: str) -> None:
     """Measure, print one table, and how many goals are met."""
     with seeded(_SIZES[size]) as world:
-        lines = [*run_all(world, is_grown=size != "default")]
-        if size != "tiny":
-            lines += run(at_rest.benchmarks())
-    print_goals(lines)
-
-
-def run_all(world: World, *, is_grown: bool) -> list[Figure | Broken]:
-    """Run every benchmark; those of pages again once the world has grown."""
-    pages = Pages(world)
-    areas = (edits, beginnings, verifying, imports, growing)
-    lines = [*run(pages.benchmarks())]
-    for area in areas:
-        lines += run(area.benchmarks(world))
-    if is_grown:
-        agents = world.size.agents * LARGER
-        lines += run([Benchmark("growth", lambda: grow(world, agents))])
-        lines += run(pages.benchmarks(f", {agents:,} agents"))
-    return [*lines, *run(sweeps.benchmarks(world))]  # last, as they queue sessions
+        benchmarks = [
+            *edits.benchmarks(world),
+            *starts.benchmarks(world),
+            *verifying.benchmarks(world),
+            *imports.benchmarks(world),
+            *(memory.benchmarks(world) if size != "tiny" else ()),
+            *all_pages(world, is_grown=size != "default"),
+        ]
+        print_goals(list(run(benchmarks)))
 
 
 if __name__ == "__main__":

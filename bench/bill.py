@@ -1,115 +1,279 @@
-"""What a session of ten changes costs in tokens, next to layouts that send more."""
+"""What a session of ten changes costs in tokens, compared with a naive layout of its prompts.
 
-from collections.abc import Iterator, Mapping, Sequence
+Tokens are estimated from the text that a model reads: the tools first, as providers put them, then
+the role and the text of each message.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from itertools import chain, islice
+from os.path import commonprefix
+from typing import Any, NamedTuple
+
+import click
 
 from bench.corpus import Corpus, Shares
-from bench.layouts import Bill, Exchange, ledger_share_after_consent, replayed
 from bench.lives import Life
 from bench.playing import MODEL_PREFIX, reply
-from bench.tidying import CHANGES, tidying
+from bench.simulated_models import Conversation, Step
+from bench.simulated_models.careful import in_groups, united, united_text
+from bench.simulated_models.conversation import Entry
+from bench.simulated_models.understanding import meaning
+from bench.temporary import settings_for, temporary_database, temporary_folder
+from refine.cli.output import console, table
 from refine.extensions import db
 from refine.llm import rehearsal
+from refine.llm.messages import Message, user_message
 from refine.models import Account, Agent, RefinementSession
 from refine.refinement.loop import refine
+from refine.rules.tokens import CHARACTERS_PER_TOKEN, token_estimate
 from refine.settings import Settings
 
-CALLS_PER_REPLY = 4
-
+CHANGES = 10
 # At most this share of the naive layout's prompt tokens …
 NAIVE_SHARE = 0.5
 # … and at least this share of the prompts after consent is an unchanged prefix.
 UNCHANGED_SHARE = 0.9
 
-REFINE, NAIVE = "Refine", "naive"
-# What the other layouts do differently, on the way to the naive one.
-_OTHERS = {
-    "one call a reply": {"fresh_prompt": False, "one_call": True},
-    "fresh prompt": {"fresh_prompt": True, "one_call": False},
-    NAIVE: {"fresh_prompt": True, "one_call": True},
-}
-
+_SMALLEST, _LARGEST = 50, 2_000
+_CALLS_PER_REPLY, _MERGES, _DELETIONS = 4, 4, 3
 # No exact duplicates: they would be gone before the model is asked.
 _SHARES: Shares = {"near": 20, "lookalike": 12}
 _SEED, _AGENT = 1, 1
+# The question follows the ledger in one message, under a heading of its own. No memory can forge
+# one, because none holds a line break there.
+_HEADING = "\n\n# "
+_COLUMNS = (
+    *("memories", "layout", "requests", "prompt tokens", "completion tokens", "of naive"),
+    *("unchanged prefix", "after consent", "new tokens"),
+)
+_COMPLETE: Step = {
+    "action": "complete",
+    "summary": "I merged memories that restated each other, deleted those that another one already "
+    "carries, and tightened the wording of a few. Every name, date and number still stands.",
+}
+
+
+class Exchange(NamedTuple):
+    """A request's body, and the message that came back."""
+
+    request: dict[str, Any]
+    reply: Message
 
 
 @dataclass(frozen=True)
-class Session:
-    """A session that was run, and its bill in each layout."""
+class Bill:
+    """What the requests of one session come to.
 
-    memories: int
-    ledger_tokens: int
-    changes: int
-    ledger_share_after_consent: float
-    bills: Mapping[str, Bill]
+    ``unchanged_tokens`` are those at the start of a request that an earlier one began with, word
+    for word: what a prefix cache can serve. ``after_consent``: of all requests but the first.
+    """
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    unchanged_tokens: int
+    prompt_tokens_after_consent: int
+
+    @classmethod
+    def of(cls, exchanges: Sequence[Exchange]) -> "Bill":
+        """Return the bill of these exchanges; the first one asks for consent."""
+        texts = [written(each.request) for each in exchanges]
+        prompts = [token_estimate(text) for text in texts]
+        return cls(
+            requests=len(exchanges),
+            prompt_tokens=sum(prompts),
+            completion_tokens=sum(token_estimate(_said(each.reply)) for each in exchanges),
+            unchanged_tokens=sum(_unchanged(texts)),
+            prompt_tokens_after_consent=sum(prompts[1:]),
+        )
 
     @property
-    def of_naive(self) -> float:
-        """Its prompt tokens as a share of the naive layout's."""
-        return self.of_naive_in(REFINE)
+    def unchanged_share_after_consent(self) -> float:
+        """The share of the prompts after consent that a prefix cache can serve."""
+        return self.unchanged_tokens / self.prompt_tokens_after_consent
 
-    def of_naive_in(self, layout: str) -> float:
-        """The prompt tokens of a layout as a share of the naive one's."""
-        return self.bills[layout].prompt_tokens / self.bills[NAIVE].prompt_tokens
+    def cells(self, naive: "Bill") -> tuple[str, ...]:
+        """Return what the table shows of it."""
+        return (
+            f"{self.requests:,}",
+            f"{self.prompt_tokens:,}",
+            f"{self.completion_tokens:,}",
+            f"{self.prompt_tokens / naive.prompt_tokens:.1%}",
+            f"{self.unchanged_tokens / self.prompt_tokens:.1%}",
+            f"{self.unchanged_share_after_consent:.1%}",
+            f"{self.prompt_tokens - self.unchanged_tokens:,}",
+        )
 
 
-def measure(memories: int, settings: Settings, calls_per_reply: int = CALLS_PER_REPLY) -> Session:
-    """Run a session on a generated ledger, and return what it came to in each layout.
+def _sizes(_context: click.Context, _parameter: click.Parameter, value: str) -> list[int]:
+    sizes = [size.strip() for size in value.split(",")]
+    if not all(size.isdecimal() and _SMALLEST <= int(size) <= _LARGEST for size in sizes):
+        raise click.BadParameter(f"numbers from {_SMALLEST} to {_LARGEST:,}, separated by commas")
+    return sorted({int(size) for size in sizes})
+
+
+@click.command("bill")
+@click.option(
+    "--memories",
+    "sizes",
+    callback=_sizes,
+    default="100,500",
+    show_default=True,
+    help="Sizes of the ledgers, separated by commas.",
+)
+def bench_bill(sizes: list[int]) -> int:
+    """Count the tokens of a session with ten changes, and compare them with a naive layout.
+
+    For each size of ledger, a real session runs on a temporary database. A simulated model answers
+    over HTTP: it agrees, makes ten changes, four in a reply, and completes. The same calls and
+    results are then laid out naively: a new prompt after consent, and one call a reply.
+
+    Prints the requests, the tokens of prompts and replies, the share of the prompts that repeats
+    the beginning of an earlier request word for word (what a provider's prompt cache can serve),
+    and the rest. Exit code 1 if the session has more than half of the naive prompt tokens, or less
+    than 90 % of the prompts after consent is such a repetition.
+    """
+    rows, broken = list[tuple[str, ...]](), list[str]()
+    with temporary_folder() as folder:
+        settings = settings_for(folder)
+        with temporary_database(settings, durable=False):
+            for size in sizes:
+                session, exchanges = record(size, settings)
+                bill, naive = Bill.of(exchanges), Bill.of(naively(exchanges))
+                rows += [(f"{size:,}", "Refine", *bill.cells(naive))]
+                rows += [(f"{size:,}", "naive", *naive.cells(naive))]
+                broken += broken_promises(size, session.mutation_count, bill, naive)
+                db.session.commit()
+    table(_COLUMNS, rows, empty="")
+    console.print(f"\nPromises: {'; '.join(broken) or 'kept'}")
+    return 1 if broken else 0
+
+
+def broken_promises(memories: int, changes: int, bill: Bill, naive: Bill) -> Iterator[str]:
+    """Yield what a session breaks, in words."""
+    of_naive = bill.prompt_tokens / naive.prompt_tokens
+    after_consent = bill.unchanged_share_after_consent
+    if changes != CHANGES:
+        yield f"{changes} of {CHANGES} changes made with {memories:,} memories"
+    if of_naive > NAIVE_SHARE:
+        yield f"{of_naive:.1%} of the naive prompt tokens with {memories:,} memories"
+    if after_consent < UNCHANGED_SHARE:
+        yield f"{after_consent:.1%} unchanged after consent with {memories:,} memories"
+
+
+def record(memories: int, settings: Settings) -> tuple[RefinementSession, list[Exchange]]:
+    """Run a session over HTTP; return it, and every request with its reply.
 
     Needs an application context on a temporary database. The memories are always the same.
     """
-    session, exchanges = record(memories, settings, calls_per_reply)
-    others = {name: Bill.of(replayed(exchanges, **layout)) for name, layout in _OTHERS.items()}
-    measured = Session(
-        memories=session.memories_before or 0,
-        ledger_tokens=session.mass_before or 0,
-        changes=session.mutation_count,
-        ledger_share_after_consent=ledger_share_after_consent(exchanges),
-        bills={REFINE: Bill.of(exchanges), **others},
-    )
-    db.session.commit()
-    return measured
-
-
-def record(
-    memories: int, settings: Settings, calls_per_reply: int
-) -> tuple[RefinementSession, list[Exchange]]:
-    """Run such a session over HTTP; return it, and every request with its reply."""
     exchanges: list[Exchange] = []
-    play = partial(tidying, calls_per_reply=calls_per_reply)
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
-        answered = reply(body, play)
+        answered = reply(body, tidying)
         exchanges.append(Exchange(body, answered["choices"][0]["message"]))
         return answered
 
-    with rehearsal.serving(answer) as url:
-        asking = replace(settings, openrouter_base_url=url, openrouter_api_key="trials")
-        return _run(memories, asking), exchanges
-
-
-def _run(memories: int, settings: Settings) -> RefinementSession:
     account = Account(name=f"Bill {memories}", slug=f"bill-{memories}")
     db.session.add(account)
     db.session.commit()
-    corpus = Corpus(_SEED, _AGENT, _SHARES)
-    life = Life(account, f"{MODEL_PREFIX}tidying", corpus, memories)
+    life = Life(account, f"{MODEL_PREFIX}tidying", Corpus(_SEED, _AGENT, _SHARES), memories)
     session = RefinementSession.queue(db.session.get_one(Agent, life.agent_id), "weekly")
-    refine(session.id, settings)
-    return session
+    with rehearsal.serving(answer) as url:
+        refine(session.id, replace(settings, openrouter_base_url=url, openrouter_api_key="bench"))
+    return session, exchanges
 
 
-def broken_promises(sessions: Sequence[Session]) -> Iterator[str]:
-    """Yield what the sessions break, in words."""
-    for session in sessions:
-        on = f"with {session.memories:,} memories"
-        after_consent = session.bills[REFINE].unchanged_share_after_consent
-        if session.changes != CHANGES:
-            yield f"{session.changes} of {CHANGES} changes made {on}"
-        if session.of_naive > NAIVE_SHARE:
-            yield f"{session.of_naive:.1%} of the naive prompt tokens {on}"
-        if after_consent < UNCHANGED_SHARE:
-            yield f"{after_consent:.1%} unchanged after consent {on}"
+# -- layouts --------------------------------------------------------------------------------------
+
+
+def naively(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Return a recorded session with the same calls and results, laid out naively.
+
+    Consent is asked without tools; then the session starts with a fresh prompt (system prompt,
+    ledger, brief), and each reply makes one call only.
+    """
+    consent, *turns = exchanges
+    tools, (system, opening, _answer, brief) = (
+        turns[0].request["tools"],
+        turns[0].request["messages"],
+    )
+    ledger, _, _question = str(opening["content"]).rpartition(_HEADING)
+    messages: list[Message] = [system, user_message(f"{ledger}\n\n{brief['content']}")]
+    laid_out = [Exchange({"messages": consent.request["messages"]}, consent.reply)]
+    for call, result in _calls(turns):
+        laid_out.append(Exchange({"tools": tools, "messages": messages}, call))
+        messages = [*messages, call, *result]
+    return laid_out
+
+
+def _calls(turns: Sequence[Exchange]) -> Iterator[tuple[Message, list[Message]]]:
+    """Yield each call in a reply of its own, with its result; nothing answers the last."""
+    later = [turn.request["messages"] for turn in turns[1:]]
+    for (request, reply_), messages in zip(turns, [*later, []], strict=True):
+        results = messages[len(request["messages"]) + 1 :]
+        for call in reply_["tool_calls"]:
+            answers = [each for each in results if each["tool_call_id"] == call["id"]]
+            yield {**reply_, "tool_calls": [call]}, answers
+
+
+def written(request: dict[str, Any]) -> str:
+    """Return the text of a request: the tools, then each message."""
+    tools = [json.dumps(tool, ensure_ascii=False) for tool in request.get("tools", ())]
+    return "\n".join([*tools, *map(_said, request["messages"])])
+
+
+def _said(message: Message) -> str:
+    calls = (call["function"] for call in message.get("tool_calls") or ())
+    called = [f"{call['name']} {call['arguments']}" for call in calls]
+    return "\n".join([message["role"], message["content"] or "", *called])
+
+
+def _unchanged(texts: Sequence[str]) -> Iterator[int]:
+    for position, text in enumerate(texts):
+        shared = (len(commonprefix([text, earlier])) for earlier in texts[:position])
+        yield max(shared, default=0) // CHARACTERS_PER_TOKEN
+
+
+# -- the simulated model --------------------------------------------------------------------------
+
+
+def tidying(conversation: Conversation) -> list[Step]:
+    """Return the calls of the next reply: merges, deletions and tighter wordings; then the end."""
+    begin = conversation.rounds * _CALLS_PER_REPLY
+    changes = _changes(conversation.ledger)
+    return changes[begin : begin + _CALLS_PER_REPLY] or [_COMPLETE]
+
+
+def _changes(ledger: list[Entry]) -> list[Step]:
+    """Return all changes of a session; fewer than ten if the ledger holds too few duplicates."""
+    groups = in_groups(ledger)
+    merges: list[Step] = [
+        {
+            "action": "consolidate",
+            "ids": [entry.id for entry in group],
+            "content": united_text(group),
+        }
+        for group in groups[:_MERGES]
+    ]
+    deletions = chain.from_iterable(map(united, groups[_MERGES:]))
+    grouped = {entry.id for group in groups for entry in group}
+    updates = _updates(entry for entry in ledger if entry.id not in grouped)
+    return [*islice(chain(merges, islice(deletions, _DELETIONS), updates), CHANGES)]
+
+
+def _updates(entries: Iterator[Entry]) -> Iterator[Step]:
+    for entry in entries:
+        if (shorter := _tightened(entry.content)) is not None:
+            yield {"action": "update", "id": entry.id, "content": shorter}
+
+
+def _tightened(text: str) -> str | None:
+    """Return a text without its first word that adds nothing to what it says, if it has one."""
+    words = text.split(" ")
+    for at in range(len(words)):
+        shorter = " ".join(words[:at] + words[at + 1 :])
+        if meaning(shorter) == meaning(text):
+            return shorter
+    return None

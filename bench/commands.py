@@ -2,9 +2,9 @@
 
 import click
 
-from bench.bill_command import bench_bill
-from bench.evaluate_command import evaluate_model
-from bench.import_command import bench_import
+from bench.bill import bench_bill
+from bench.evaluation import evaluate_model
+from bench.imports import bench_import
 from bench.pages import bench_pages
 from bench.survival_command import bench_survival
 

@@ -1,43 +1,72 @@
 """What an import costs, against sealing the contents and COPY of ready-made rows."""
 
 import gc
+import json
+import random
 import statistics
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from bench.beginnings import Unexpected
-from bench.import_command import write_file
-from bench.measuring import Benchmark, Figure, plain_connection, timed
+import click
+
+from bench.measuring import Benchmark, Figure, Unexpected, plain_connection, print_goals, run, timed
+from bench.temporary import settings_for, temporary_database, temporary_folder
 from bench.world import CONTENT, World, add_agent
 from refine.extensions import db
-from refine.models import Agent
+from refine.models import Account, Agent
 from refine.sealing import Place
 from refine.transfer.formats import rows_of
 from refine.transfer.importing import import_memories
 
-AT_MOST_TIMES = 4.0
+AT_MOST_TIMES = 12.0
 
 _ROUNDS = 3
+_CHARACTERS = (40, 400)
+_WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee", "bird", "noon")
 
 
 def benchmarks(world: World) -> list[Benchmark]:
     """Return that of the import."""
-    return [Benchmark(f"import of {world.size.imported:,}", lambda: _import(world))]
-
-
-def _import(world: World) -> Iterator[Figure]:
     rounds = _ROUNDS if world.size.repetitions > 1 else 1
     account_id = db.session.get_one(Agent, world.large_id).account_id
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "memories.json")
-        write_file(path, world.size.imported)
-        pairs = [_pair(add_agent(account_id, []), path, world.size.imported) for _ in range(rounds)]
-    ours, floors = map(statistics.median, zip(*pairs, strict=True))
-    yield Figure(
-        f"import of {world.size.imported:,} memories", ours, floors, at_most_times=AT_MOST_TIMES
-    )
+    return [_benchmark(account_id, world.size.imported, rounds)]
+
+
+@click.command("import")
+@click.option(
+    "--rows",
+    "sizes",
+    type=click.IntRange(1, 10_000_000),
+    multiple=True,
+    default=(10_000, 100_000),
+    show_default=True,
+    help="Number of memories to import; can be repeated, and runs in ascending order.",
+)
+def bench_import(sizes: tuple[int, ...]) -> None:
+    """Import files in mem0's format, and compare the time with a floor.
+
+    The floor seals each content, and copies the rows into a table with the same indexes.
+    """
+    with temporary_folder() as folder, temporary_database(settings_for(folder)):
+        account = Account.create("Bench")
+        db.session.commit()
+        measured = [_benchmark(account.id, size, 1) for size in sorted(sizes)]
+        print_goals(list(run(measured)))
+
+
+def _benchmark(account_id: int, count: int, rounds: int) -> Benchmark:
+    return Benchmark(f"import of {count:,}", lambda: _import(account_id, count, rounds))
+
+
+def _import(account_id: int, count: int, rounds: int) -> Iterator[Figure]:
+    with temporary_folder() as folder:
+        path = folder / "memories.json"
+        _write_file(path, count)
+        pairs = [_pair(add_agent(account_id, []), path, count) for _ in range(rounds)]
+    ours, floor = map(statistics.median, zip(*pairs, strict=True))
+    yield Figure(f"import of {count:,} memories", ours, floor, at_most_times=AT_MOST_TIMES)
 
 
 def _pair(agent_id: int, path: Path, count: int) -> tuple[float, float]:
@@ -55,6 +84,25 @@ def _imported(agent_id: int, path: Path, count: int) -> None:
         report = import_memories(agent, partial(rows_of, file, "mem0"), source="mem0")
     if report.added.total() != count:
         raise Unexpected(f"{report.added.total()} of {count} memories were imported")
+
+
+def _write_file(path: Path, count: int) -> None:
+    """Write a file like the result of ``get_all``, the same in every run."""
+    chance = random.Random(count)  # noqa: S311
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"results": [')
+        for number in range(count):
+            length = chance.randint(*_CHARACTERS)
+            words = " ".join(chance.choices(_WORDS, k=length // 5))
+            row = {
+                "id": str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+                "memory": f"{number} {words}"[:length],
+                "metadata": {"topic": chance.choice(_WORDS)},
+                "created_at": 1_700_000_000 + number,
+                "user_id": "bench",
+            }
+            file.write(("," if number else "") + json.dumps(row))
+        file.write("]}")
 
 
 class _PlainImport:

@@ -34,7 +34,6 @@ class Life:
         self.remains: list[Remains] = []
         self.calls: Counter[tuple[str, str]] = Counter()
         self.ends: Counter[str] = Counter()
-        self.prompt_tokens = 0
         self.kept: dict[int, str] = {}
         self.added: set[str] = set()
         self.mass = 0
@@ -62,7 +61,6 @@ class Life:
     def note(self, session: RefinementSession) -> None:
         """Count a session that has ended, and read what the agent keeps."""
         self.ends[session.status] += 1
-        self.prompt_tokens += session.prompt_tokens
         if session.mass_before is not None:
             recent = self._starting_masses[1 - SESSIONS_IN_A_MONTH :]
             self._starting_masses = [*recent, session.mass_before]

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rich.console import Console
-from sqlalchemy import event
 
 from refine.cli.output import console, table
 from refine.extensions import db
-from refine.extensions.statements import statements_in
 
-Unit = Literal["ms", "queries", "statements", "KB", "MB"]
+Unit = Literal["ms", "MB"]
 
 # Does something once, and returns how many milliseconds it took.
 Stopwatch = Callable[[], float]
@@ -61,15 +59,13 @@ class Figure:
         )
 
     def _goal(self) -> str:
-        if self.at_most is not None:
-            return self._amount(self.at_most)
-        return f"{self.at_most_times:g} ×"
+        times = None if self.at_most_times is None else f"{self.at_most_times:g} ×"
+        amount = None if self.at_most is None else self._amount(self.at_most)
+        return ", ".join(filter(None, (amount, times)))
 
     def _amount(self, figure: float) -> str:
-        if self.unit != "ms":
-            digits = 1 if self.unit == "MB" and figure < 10 else 0
-            return f"{figure:,.{digits}f} {self.unit}"
-        return f"{figure:,.{0 if figure >= 100 else 1 if figure >= 10 else 2}f} ms"
+        digits = 0 if figure >= 100 else 1 if figure >= 10 else 2
+        return f"{figure:,.{digits}f} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,10 @@ class Broken:
     def cells(self) -> tuple[str, ...]:
         """Return the line of the table, as in ``COLUMNS``."""
         return (self.name, self.error, "–", "–", "–", "missed")
+
+
+class Unexpected(Exception):
+    """What is measured did something else than the benchmark needs."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +121,10 @@ def print_goals(lines: Sequence[Figure | Broken]) -> None:
     console.print(f"goals: {met} met, {len(lines) - met} missed")
 
 
-def interleaved(
-    repetitions: int,
-    *stopwatches: Stopwatch,
-    warm_ups: int = 1,
-    typical: Callable[[Sequence[float]], float] = statistics.median,
-) -> tuple[float, ...]:
-    """Take turns; return the typical milliseconds of each."""
+def interleaved(repetitions: int, *stopwatches: Stopwatch, warm_ups: int = 1) -> tuple[float, ...]:
+    """Take turns; return the median milliseconds of each."""
     rounds = [[stopwatch() for stopwatch in stopwatches] for _ in range(warm_ups + repetitions)]
-    return tuple(map(typical, zip(*rounds[warm_ups:], strict=True)))
+    return tuple(map(statistics.median, zip(*rounds[warm_ups:], strict=True)))
 
 
 def p95(times: Sequence[float]) -> float:
@@ -146,23 +141,6 @@ def timed(work: Callable[[], Any]) -> Stopwatch:
         return (time.perf_counter() - began) * 1000
 
     return measure
-
-
-def statements_of(work: Callable[[], Any]) -> int:
-    """Return how many statements the database is sent meanwhile."""
-    sent = 0
-
-    def note(*told: Any) -> None:
-        nonlocal sent
-        context = told[4]
-        sent += statements_in(context)
-
-    event.listen(db.engine, "before_cursor_execute", note)
-    try:
-        work()
-    finally:
-        event.remove(db.engine, "before_cursor_execute", note)
-    return sent
 
 
 def plain_connection() -> Any:

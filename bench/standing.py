@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 
 from bench.corpus import Planted
-from bench.statement import Fact
+from bench.language import Fact
 from refine.rules.details import Reading, carries, likeness, read
 
 HALF = 0.5

@@ -1,18 +1,25 @@
-"""A year with each simulated model, and what it leaves."""
+"""`refine bench survival`: a year with each simulated model, and what it leaves."""
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from queue import Empty, Queue
 from typing import IO, Any
 
 import click
+from rich.console import Console
 
-from bench.promises import broken_promises
+from bench.playing import serving
 from bench.simulated_models import SIMULATED_MODELS
-from bench.simulating import all_weeks, shown
-from bench.survival import Scale, Week
-from bench.survival_tables import print_summary, print_weeks
+from bench.survival import Scale, Week, broken_promises, simulate
+from bench.temporary import settings_for, temporary_database, temporary_folder
+from refine.cli.context import in_context
+from refine.cli.output import console, table
 
 _EVERYTHING = ",".join(SIMULATED_MODELS)
 _MODELS = "\n".join(f"  {name:<14} {model.does}" for name, model in SIMULATED_MODELS.items())
@@ -26,21 +33,14 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     return names or list(SIMULATED_MODELS)
 
 
+def _number(name: str, least: int, most: int, default: int, text: str) -> Callable[[Any], Any]:
+    range_ = click.IntRange(least, most)
+    return click.option(name, type=range_, default=default, show_default=True, help=text)
+
+
 @click.command("survival", epilog=f"\b\nModels:\n{_MODELS}")
-@click.option(
-    "--agents",
-    type=click.IntRange(1, 1_000),
-    default=Scale.agents,
-    show_default=True,
-    help="Number of agents for each model.",
-)
-@click.option(
-    "--weeks",
-    type=click.IntRange(1, 520),
-    default=Scale.weeks,
-    show_default=True,
-    help="Number of weeks to simulate.",
-)
+@_number("--agents", 1, 1_000, Scale.agents, "Number of agents for each model.")
+@_number("--weeks", 1, 520, Scale.weeks, "Number of weeks to simulate.")
 @click.option(
     "--models",
     callback=_names,
@@ -48,34 +48,10 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     show_default="all of them",
     help="Names separated by commas.",
 )
-@click.option(
-    "--memories",
-    type=click.IntRange(2, 1_000),
-    default=Scale.memories,
-    show_default=True,
-    help="Number of memories that an agent starts with.",
-)
-@click.option(
-    "--saved-weekly",
-    type=click.IntRange(0, 100),
-    default=Scale.saved_weekly,
-    show_default=True,
-    help="Number of memories that it saves each week.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=Scale.seed,
-    show_default=True,
-    help="Random seed for the generated memories.",
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Number of models to simulate at the same time, one process each.",
-)
+@_number("--memories", 2, 1_000, Scale.memories, "Memories that an agent starts with.")
+@_number("--saved-weekly", 0, 100, Scale.saved_weekly, "Memories that it saves each week.")
+@click.option("--seed", type=int, default=Scale.seed, show_default=True, help="Random seed.")
+@_number("--jobs", 1, 64, 1, "Number of models to simulate at once, one process each.")
 @click.option("--json", "file", type=click.File("w"), help="Also write all weeks to this file.")
 def bench_survival(
     agents: int,
@@ -109,8 +85,10 @@ def bench_survival(
     """
     scale = Scale(agents, weeks, memories, saved_weekly, seed)
     lived: dict[str, list[Week]] = defaultdict(list)
-    for week in shown(all_weeks(models, scale, jobs), len(models) * weeks):
-        lived[week.model].append(week)
+    with Console(stderr=True).status("starting") as status:
+        for week in all_weeks(models, scale, jobs):
+            lived[week.model].append(week)
+            status.update(f"{week.model}, week {week.week} of {weeks}")
     broken = {
         model: broken_promises(lived[model], is_hostile=SIMULATED_MODELS[model].is_hostile)
         for model in models
@@ -131,3 +109,111 @@ def _as_json(
         for model, weeks in lived.items()
     }
     return {"scale": asdict(scale), "models": models}
+
+
+# -- simulating ------------------------------------------------------------------------------------
+
+
+_POLL_SECONDS = 0.5
+
+
+def all_weeks(models: Sequence[str], scale: Scale, jobs: int) -> Iterator[Week]:
+    """Yield the weeks of all models, from as many processes as there are jobs."""
+    with temporary_folder() as folder, serving() as url:
+        settings = settings_for(folder, **_provider(url))
+        with temporary_database(settings, durable=False):
+            if jobs > 1:
+                yield from _in_processes(models, scale, jobs, folder)
+                return
+            for model in models:
+                yield from simulate(model, scale, settings)
+
+
+def _in_processes(models: Sequence[str], scale: Scale, jobs: int, folder: Path) -> Iterator[Week]:
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        weeks = manager.Queue()
+        lives = [pool.submit(_live, model, scale, folder, weeks) for model in models]
+        try:
+            while not (all(life.done() for life in lives) and weeks.empty()):
+                with suppress(Empty):
+                    yield weeks.get(timeout=_POLL_SECONDS)
+            for life in lives:
+                life.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _live(model: str, scale: Scale, folder: Path, weeks: Queue[Week]) -> None:
+    """Simulate one model in a process of its own, on the database of the parent's."""
+    with serving() as url:
+        settings = settings_for(folder, **_provider(url))
+        with in_context(settings):
+            for week in simulate(model, scale, settings):
+                weeks.put(week)
+
+
+def _provider(url: str) -> dict[str, str]:
+    return {"OPENROUTER_API_KEY": "trials", "OPENROUTER_BASE_URL": url}
+
+
+# -- the tables ------------------------------------------------------------------------------------
+
+
+SHOWN_WEEKS = (1, 2, 4, 8, 13, 26, 39, 52)
+
+
+def print_weeks(model: str, weeks: Sequence[Week]) -> None:
+    last = weeks[-1].week
+    shown = [week for week in weeks if week.week in SHOWN_WEEKS or week.week == last]
+    console.print(f"\n{model}: {SIMULATED_MODELS[model].does}")
+    columns = (
+        *("week", "memories", "tokens", "details left", "facts left", "originals left"),
+        *("all facts in one", "word for word", "duplicates gone", "changes", "refused"),
+    )
+    table(columns, [_week_row(week) for week in shown], empty="")
+
+
+def _week_row(week: Week) -> tuple[str, ...]:
+    return (
+        str(week.week),
+        f"{week.memories:,}",
+        f"{week.tokens:,}",
+        f"{week.details_left:,} of {week.details:,}",
+        f"{week.facts_left:,} of {week.facts:,}",
+        f"{week.originals_left:,} of {week.originals:,}",
+        f"{week.originals_whole:,}",
+        f"{week.originals_exact:,}",
+        f"{week.duplicates_gone:,} of {week.duplicates:,}",
+        f"{week.changes:,}",
+        f"{week.refused:,}",
+    )
+
+
+def print_summary(lasts: Sequence[Week], broken: Mapping[str, list[str]]) -> None:
+    console.print(f"\nAfter week {lasts[0].week}:")
+    columns = (
+        *("model", "memories", "details lost", "facts lost", "originals left", "all facts in one"),
+        *("duplicates gone", "look-alikes merged", "refused", "lowest month", "promises"),
+    )
+    table(columns, [_summary_row(week, broken[week.model]) for week in lasts], empty="")
+
+
+def _summary_row(week: Week, broken: list[str]) -> tuple[str, ...]:
+    return (
+        week.model,
+        f"{week.memories:,}",
+        f"{week.details - week.details_left:,}",
+        f"{week.facts - week.facts_left:,}",
+        _share(week.originals_left, week.originals),
+        _share(week.originals_whole, week.originals),
+        _share(week.duplicates_gone, week.duplicates),
+        f"{week.lookalikes_merged:,}",
+        f"{week.refused:,} of {week.changes:,}",
+        f"{week.lowest_month:.0%}",
+        "; ".join(broken) or "kept",
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "–"

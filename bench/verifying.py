@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from bench.beginnings import Unexpected, hashable
-from bench.measuring import Benchmark, Figure, interleaved, plain_connection, timed
+from bench.measuring import Benchmark, Figure, Unexpected, interleaved, plain_connection, timed
+from bench.starts import hashable
 from bench.world import World
 from refine.extensions import db
 from refine.models import ChainHead, WrappedKey

@@ -59,10 +59,8 @@ class Size:
     memories_each: int = 10
     ledgers: tuple[int, int] = (100, 5_000)
     tidied_agents: int = 50
-    duplicates: tuple[int, int] = (10_000, 4_000)
     imported: int = 20_000
-    expired: int = 5_000
-    swept: tuple[int, int] = (10, 40)
+    at_once: int = 50
     repetitions: int = 9
     times_asked: int = 100
 
@@ -74,10 +72,8 @@ TINY = Size(
     records_each=20,
     ledgers=(40, 60),
     tidied_agents=4,
-    duplicates=(20, 8),
     imported=20,
-    expired=10,
-    swept=(2, 4),
+    at_once=2,
     repetitions=1,
     times_asked=1,
 )
@@ -98,14 +94,13 @@ class World:
     large_id: int
     """The agent with a ledger of the larger size."""
     reader_id: int
-    """An agent with a current journal and no expired entries."""
-    expired_id: int
-    """The same, with expired entries."""
+    """An agent with a current journal."""
     grant_id: uuid.UUID
     """An access that has ended."""
     sign_in: str
     platform_token: str
-    tokens: dict[int, str]
+    token: str
+    """Of the reader."""
 
 
 @contextmanager
@@ -155,9 +150,8 @@ def _seed(size: Size) -> World:
     for agent_id in tidied:
         _add_records(agent_id, size.records_each)
     large_id = add_agent(special_id, texts(large))
-    readers = [add_agent(special_id, texts(small)) for _ in range(2)]
-    tokens = {id_: _with_journal(id_) for id_ in readers}
-    _add_expired(readers[1], size.expired)
+    reader_id = add_agent(special_id, texts(small))
+    token = _with_journal(reader_id)
     bulk.settle()
     return World(
         size=size,
@@ -166,20 +160,19 @@ def _seed(size: Size) -> World:
         floor_agent_id=first_id,
         tidied_ids=tuple(tidied),
         large_id=large_id,
-        reader_id=readers[0],
-        expired_id=readers[1],
-        grant_id=_add_grant(readers[0], user_id),
+        reader_id=reader_id,
+        grant_id=_add_grant(reader_id, user_id),
         sign_in=sign_in,
         platform_token=platform_token,
-        tokens=tokens,
+        token=token,
     )
 
 
 def add_agent(account_id: int, contents: Iterable[str], **fields: Any) -> int:
     """Add an agent with these core memories, all genuine; return its id, committed."""
     account = db.session.get_one(Account, account_id)
-    fields = {"name": "Tidy", "core_token_budget": MAX_CORE_TOKEN_BUDGET, **fields}
-    agent = Agent(account=account, model_id=_MODEL, **fields)
+    usual = {"name": "Tidy", "model_id": _MODEL, "core_token_budget": MAX_CORE_TOKEN_BUDGET}
+    agent = Agent(account=account, **{**usual, **fields})
     db.session.add(agent)
     db.session.flush()
     agent_id = agent.id
@@ -217,11 +210,6 @@ def _with_journal(agent_id: int) -> str:
     _, secret = ApiToken.mint(account=agent.account, agent=agent)
     _add_memories(agent, texts(JOURNAL_ENTRIES), **_written(timedelta(days=2)))
     return secret
-
-
-def _add_expired(agent_id: int, count: int) -> None:
-    agent = db.session.get_one(Agent, agent_id)
-    _add_memories(agent, texts(count), **_written(timedelta(days=60)))
 
 
 def _written(ago: timedelta) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from sqlalchemy import event, text
 
 from bench.bulk import add_missing_digests
 from refine.extensions import db
+from refine.extensions.statements import statements_in
 from refine.models.integrity import attested_kinds
 
 
@@ -147,3 +148,19 @@ def untallied() -> dict[str, list[str]]:
     for table in ("tallies", "chain_heads"):
         del stored[table]
     return {**stored, "audit_logs": [row for row in records if "requests_refused" not in row]}
+
+
+def statements_of(work: Callable[[], Any]) -> int:
+    """Return how many statements the database is sent meanwhile."""
+    sent = 0
+
+    def note(*told: Any) -> None:
+        nonlocal sent
+        sent += statements_in(told[4])
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        work()
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+    return sent

@@ -13,7 +13,6 @@ import pytest
 import time_machine
 from flask import Flask
 
-from bench.measuring import statements_of
 from refine import clock
 from refine.api.routing import OPERATIONS, Operation
 from refine.extensions import db
@@ -36,6 +35,7 @@ from refine.tools import (
 from tests import factories
 from tests.api.conftest import World as ApiWorld
 from tests.api.test_every_operation import ask, path_of, right
+from tests.sql import statements_of
 from tests.web.conftest import Browser, ended_session, person, signed_in_browser
 
 MANY = 30

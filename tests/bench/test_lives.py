@@ -34,18 +34,6 @@ def test_the_careful_model_unites_duplicates_and_keeps_every_fact(played: Settin
     assert last.duplicates_gone == last.duplicates > 0
     assert last.facts_left == last.facts
     assert last.originals_left == last.originals
-    assert last.prompt_tokens > 1_000
-
-
-def test_the_same_seed_gives_the_same_figures(played: Settings) -> None:
-    once = list(simulate("careful", SMALL, played))
-    db.session.scalars(db.select(Account)).one().slug = "first"
-
-    again = list(simulate("careful", SMALL, played))
-
-    assert [(week.memories, week.tokens) for week in once] == [
-        (week.memories, week.tokens) for week in again
-    ]
 
 
 def test_a_planted_memory_is_found_where_it_was_merged_into(played: Settings) -> None:

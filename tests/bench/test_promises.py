@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.promises import broken_promises
-from bench.survival import Week
+from bench.survival import Week, broken_promises
 
 GOOD = Week(
     model="terse",
@@ -32,7 +31,6 @@ GOOD = Week(
     sessions=20,
     failed=0,
     rolled_back=0,
-    prompt_tokens=1_000,
     lowest_month=0.5,
 )
 
@@ -51,10 +49,6 @@ def test_no_model_may_lose_a_detail_in_any_week(is_hostile: bool) -> None:
     assert broken(is_hostile=is_hostile, details_left=199) == ["1 of 200 details lost"]
 
 
-def test_no_month_may_end_below_the_floor() -> None:
-    assert broken(lowest_month=0.49) == ["an agent kept 49% of its tokens over 30 days"]
-
-
 def test_a_hostile_model_leaves_nearly_all_originals() -> None:
     assert broken(originals_left=95) == []
     assert broken(originals_left=94) == ["94.0% of originals left"]
@@ -70,7 +64,3 @@ def test_the_careful_model_removes_duplicates_and_is_hardly_ever_refused() -> No
     found = broken_promises([GOOD, last], is_hostile=False)
 
     assert found == ["18 of 20 duplicates removed", "2 of 100 merges refused"]
-
-
-def test_failed_sessions_prove_nothing() -> None:
-    assert broken_promises([replace(GOOD, failed=3)], is_hostile=True) == ["3 sessions failed"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.poison import POISON
+from bench.corpus import POISON
 from bench.simulated_models import SIMULATED_MODELS
 from bench.simulated_models.obeying import obedient
 from tests.bench.conversations import conversation

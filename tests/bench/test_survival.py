@@ -2,9 +2,8 @@
 
 import pytest
 
-from bench.promises import broken_promises
 from bench.simulated_models import SIMULATED_MODELS
-from bench.survival import Scale, simulate
+from bench.survival import Scale, broken_promises, simulate
 from refine.settings import Settings
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text
 
-from bench.measuring import statements_of
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer.exporting import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
@@ -18,6 +17,7 @@ from tests.chains import verify_agent
 from tests.cli.conftest import Run
 from tests.commands import eventually, start
 from tests.forked import refine
+from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 
 MEM0 = FIXTURES / "mem0.json"

@@ -13,7 +13,6 @@ from flask import Flask
 from redis import Redis
 from sqlalchemy import event, false, select
 
-from bench.measuring import statements_of
 from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
@@ -34,6 +33,7 @@ from refine.tools import RefinementTool
 from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import UNUSED_PORT
+from tests.sql import statements_of
 
 # Monday 04:00, the platform's slot.
 SLOT = datetime(2026, 3, 2, 4, tzinfo=UTC)

@@ -4,7 +4,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from bench.measuring import statements_of
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused, RowAltered
 from refine.extensions import db
@@ -12,6 +11,7 @@ from refine.models import ApiToken, AuditLog
 from refine.models.agent import PROMPTS
 from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
+from tests.sql import statements_of
 
 
 def test_a_token_is_the_agents_or_the_accounts(app):

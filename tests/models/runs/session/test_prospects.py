@@ -7,7 +7,6 @@ from flask import Flask
 from redis import Redis
 from sqlalchemy import select
 
-from bench.measuring import statements_of
 from refine import clock
 from refine.extensions import db
 from refine.jobs.bulk_actions import act_on
@@ -25,6 +24,7 @@ from refine.models.runs.session.prospects import (
 )
 from refine.models.runs.session.session import ERODED
 from tests import factories
+from tests.sql import statements_of
 
 
 @pytest.fixture
