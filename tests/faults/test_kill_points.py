@@ -8,22 +8,20 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import requests
 from flask import Flask
-from sqlalchemy import select, text
+from sqlalchemy import text
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
+from refine.models import RefinementSession
 from refine.refinement.loop import refine
 from refine.settings import Settings
 from tests import factories
-from tests.chains import verify_agent
-from tests.factories import EDITS
+from tests.faults.invariants import Before, breaches, sweep
 from tests.scripted_model import ScriptedModel
 
 CHILD = "refine-cut"
@@ -46,29 +44,40 @@ def test_a_session_cut_anywhere_leaves_edits_and_records_in_step(
         cut = run_in_child(app, settings, model, cut_at=point)
 
         assert not cut.points, f"the session was not cut at point {point}"
-        check_in_step(cut, point)
+        assert breaches(cut.before, at_rest=False) == [], f"cut at point {point}"
         end_as_the_sweeper_would(cut)
-        check_in_step(cut, point)
+        assert breaches(cut.before) == [], f"cut at point {point}, and ended"
 
 
 class Run:
     """One session in a process of its own; ``points`` only where it came to its end."""
 
-    def __init__(self, agent: Agent, session: RefinementSession) -> None:
-        self.agent_id = agent.id
-        self.session_id = session.id
-        self.before = {memory.id: state(memory) for memory in memories_of(agent.id)}
+    def __init__(self, before: Before, session_id: uuid.UUID) -> None:
+        self.before = before
+        self.session_id = session_id
         self.points = 0
 
     def session(self) -> RefinementSession:
         return db.session.get_one(RefinementSession, self.session_id, populate_existing=True)
 
 
+def end_as_the_sweeper_would(run: Run) -> None:
+    if run.session().status == "queued":
+        run.session().request_stop()
+        db.session.commit()
+    sweep(run.before.agent_id)
+    session = run.session()
+    assert not session.is_live
+    if session.error_kind == "worker_lost":
+        assert session.status == ("incomplete" if session.mutation_count else "failed")
+
+
 def run_in_child(app: Flask, settings: Settings, model: ScriptedModel, cut_at: int | None) -> Run:
     agent = factories.agent("twice said", "Twice said ")
     memories = factories.ledger(agent, *[25] * 14)
-    session = RefinementSession.queue(agent, "cli")
-    run = Run(agent, session)
+    db.session.commit()
+    before = Before.of(agent)
+    run = Run(before, RefinementSession.queue(agent, "cli").id)
     db.session.commit()
     script(model, [memory.id for memory in memories])
     reading, writing = os.pipe()
@@ -136,89 +145,6 @@ def between(action: Callable[..., Any], point: Callable[[], None]) -> Callable[.
         return result
 
     return with_points
-
-
-# -- what must hold ---------------------------------------------------------------------------
-
-
-def check_in_step(run: Run, point: int) -> None:
-    with one_reading():
-        agent = db.session.get_one(Agent, run.agent_id)
-        assert verify_agent(agent).problem is None, f"cut at point {point}"
-        recorded = {
-            memory["id"]
-            for record in db.session.scalars(
-                select(AuditLog).where(AuditLog.agent_id == run.agent_id)
-            )
-            for memory in record.data.get("memories", [])
-        }
-        for memory in memories_of(run.agent_id):
-            if memory.id not in recorded:
-                assert state(memory) == run.before[memory.id], f"an edit without record, {point}"
-        check_figures(run, point)
-
-
-def check_figures(run: Run, point: int) -> None:
-    session = run.session()
-    edits = db.session.scalars(
-        select(AuditLog.action).where(
-            AuditLog.session_id == run.session_id, AuditLog.action.in_(EDITS)
-        )
-    ).all()
-    mutating = ("consolidate", "update", "delete")
-    mutations = sum(action.removeprefix("memory_refinement_") in mutating for action in edits)
-    entries = db.session.scalars(
-        select(SessionEntry.counting_tokens).where(SessionEntry.session_id == run.session_id)
-    ).all()
-    assert session.mutation_count == mutations, f"cut at point {point}"
-    if session.is_live:
-        assert session.removed_tokens == (session.mass_before or 0) - sum(entries)
-    else:
-        assert entries == []
-    assert session.removed_tokens <= session.removable_tokens
-    kept = sum(
-        memory.token_estimate
-        for memory in memories_of(run.agent_id)
-        if memory.memory_type == "core" and not memory.discarded
-    )
-    assert session.mass_before is None or kept >= session.mass_before - session.removable_tokens
-
-
-def end_as_the_sweeper_would(run: Run) -> None:
-    session = run.session()
-    if session.status == "queued":
-        session.request_stop()
-    elif session.status == "running":
-        factories.fall_silent(session)
-        assert session.end_if_lost()
-        expected = "incomplete" if session.mutation_count else "failed"
-        assert session.status == expected
-    db.session.commit()
-    assert not session.is_live
-
-
-# -- help -------------------------------------------------------------------------------------
-
-
-def memories_of(agent_id: int) -> list[AgentMemory]:
-    return list(
-        db.session.scalars(
-            select(AgentMemory)
-            .where(AgentMemory.agent_id == agent_id)
-            .execution_options(populate_existing=True)
-        )
-    )
-
-
-def state(memory: AgentMemory) -> dict[str, Any]:
-    return {**memory.image(), "row_digest": memory.row_digest}
-
-
-@contextmanager
-def one_reading() -> Iterator[None]:
-    db.session.commit()
-    yield
-    db.session.commit()
 
 
 def wait_until_its_connections_are_gone() -> None:
