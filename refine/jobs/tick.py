@@ -106,13 +106,11 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.end_lost,
         running.end_lapsed_tasks,
         running.end_access,
-        running.queue_slots,
+        running.serve_accounts,
         running.retry_failed,
         running.check_budgets,
-        running.serve_sweeps,
         running.queue_reflections,
         running.announce,
-        running.delete_expired_keys,
         running.prune,
         running.mark,
         running.verify,  # last, as a long chain may use up the job's time
@@ -147,7 +145,7 @@ def sweep_all() -> list[SweepOutcome]:
         account.request_sweep(at=at)
         db.session.commit()
     running = _Tick(at)
-    running.run_step(running.serve_sweeps)
+    running.run_step(running.serve_accounts)
     with suppress(Unreachable):  # workers find the sessions anyway
         announce_waiting(at)
     return outcomes
@@ -191,12 +189,18 @@ class _Tick:
         """Announce the waiting runs to the workers."""
         self.done.announced += announce_waiting(self.at)
 
-    def queue_slots(self) -> None:
-        """Queue the sessions that are due for each account's slot."""
+    def serve_accounts(self) -> None:
+        """Queue the sessions that are due for each account's slot and sweep."""
+        for account in Account.without_slot():
+            self._guarded(partial(account.set_first_slot, self.at), account_id=account.id)
         for schedule, time_zone in Account.schedules():
             self._guarded(partial(Account.reschedule, schedule, time_zone, self.at))
         for account in Account.due(self.at):
-            self._guarded(partial(self._serve_slot, account), account_id=account.id)
+            account_id = account.id
+            if account.next_due_at is not None and account.next_due_at <= self.at:
+                self._guarded(partial(self._serve_slot, account), account_id=account_id)
+            if account.sweep_requested_at is not None:
+                self._guarded(partial(self._serve_sweep, account), account_id=account_id)
 
     def retry_failed(self) -> None:
         """Retry failed sessions after their pause."""
@@ -211,20 +215,12 @@ class _Tick:
             handled = self._each(over, self._ask_over_budget, after_id)
             ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
 
-    def serve_sweeps(self) -> None:
-        """Queue the sessions of the sweeps under way."""
-        for account in Account.with_sweep():
-            self._guarded(partial(self._serve_sweep, account), account_id=account.id)
-
-    def delete_expired_keys(self) -> None:
-        """Delete expired idempotency keys and tallies."""
-        self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
-        Tally.delete_ended(self.at)
-
     def prune(self) -> None:
-        """Delete what ended long ago, once a day."""
+        """Delete what expired, or ended long ago, once a day."""
         if ClockMark.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
+        self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
+        Tally.delete_ended(self.at)
         db.session.commit()
         pruning = Pruning(self.at)
         while time.monotonic() < self._deadline:

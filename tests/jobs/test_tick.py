@@ -417,6 +417,12 @@ def test_a_tick_without_faults_rolls_nothing_back(time: Clock, agent: Agent) -> 
     assert rolled_back == []
 
 
+def test_a_tick_with_nothing_due_takes_at_most_20_statements(time: Clock, agent: Agent) -> None:
+    tick_at(time, SLOT - HOUR, SLOT - HOUR + MINUTE)
+
+    assert statements_of(run_tick) <= 20
+
+
 def test_more_agents_take_no_more_statements(time: Clock, subtests: Any) -> None:
     def at_a_slot() -> Account:
         return factories.account(next_due_at=SLOT)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     event,
     func,
+    or_,
     select,
     text,
     update,
@@ -162,22 +163,29 @@ class Account(Attested, Base):
         return [(schedule, time_zone) for schedule, time_zone in pairs]
 
     @classmethod
+    def without_slot(cls) -> Sequence["Account"]:
+        """Return the accounts whose first slot is not set yet."""
+        return db.session.scalars(select(cls).where(cls.next_due_at.is_(None))).all()
+
+    def set_first_slot(self, at: datetime) -> None:
+        """Set the slot to the first after the account's creation."""
+        self.next_due_at = self.next_slot(min(self.created_at, at))
+
+    @classmethod
     def reschedule(cls, schedule: str, time_zone: str, at: datetime) -> None:
         """Set the next slot of the accounts with this schedule and zone.
 
-        A new account's first slot is the first after its creation. A slot that is already due
-        stays as it is.
+        A slot that is already due stays as it is.
         """
-        mine = (
-            func.coalesce(cls.schedule, settings.current().schedule) == schedule,
-            cls.time_zone == time_zone,
-        )
-        for account in db.session.scalars(select(cls).where(*mine, cls.next_due_at.is_(None))):
-            account.next_due_at = next_slot(schedule, time_zone, min(account.created_at, at))
         following = next_slot(schedule, time_zone, at)
         db.session.execute(
             update(cls)
-            .where(*mine, cls.next_due_at > at, cls.next_due_at != following)
+            .where(
+                func.coalesce(cls.schedule, settings.current().schedule) == schedule,
+                cls.time_zone == time_zone,
+                cls.next_due_at > at,
+                cls.next_due_at != following,
+            )
             .values(next_due_at=following)
         )
 
@@ -188,16 +196,10 @@ class Account(Attested, Base):
 
     @classmethod
     def due(cls, at: datetime) -> Sequence["Account"]:
-        """Return the accounts whose slot is due, the earliest slot first."""
-        return db.session.scalars(
-            select(cls).where(cls.next_due_at <= at).order_by(cls.next_due_at, cls.id)
-        ).all()
-
-    @classmethod
-    def with_sweep(cls) -> Sequence["Account"]:
-        """Return the accounts with a sweep under way, the oldest first."""
-        asked = select(cls).where(cls.sweep_requested_at.is_not(None))
-        return db.session.scalars(asked.order_by(cls.sweep_requested_at, cls.id)).all()
+        """Return the accounts with a due slot or a sweep, the earliest first."""
+        is_due = or_(cls.next_due_at <= at, cls.sweep_requested_at.is_not(None))
+        since = func.least(cls.next_due_at, cls.sweep_requested_at)
+        return db.session.scalars(select(cls).where(is_due).order_by(since, cls.id)).all()
 
     @property
     def effective_schedule(self) -> str:
