@@ -191,7 +191,6 @@ def emptied(app: Flask) -> Iterator[None]:
             _empty()
         except OperationalError:  # a deadlock with the last request of a browser that has gone
             _empty()
-        app.extensions["refine.audit.counts"].clear()
 
 
 def _empty() -> None:

@@ -126,13 +126,6 @@ def states_of(agent: Agent) -> list[State]:
     return [state for state, is_so in conditions.items() if is_so]
 
 
-def name_or_model_contains(text: str) -> ColumnElement[bool]:
-    """Return the SQL condition that name or model contains ``text``, regardless of case."""
-    return Agent.name.icontains(text, autoescape=True) | Agent.model_id.icontains(
-        text, autoescape=True
-    )
-
-
 def in_order(order: Order) -> list[Any]:
     """Return the columns to sort agents by; ties go by id."""
     long_ago = func.coalesce(Agent.last_session_at, func.to_timestamp(0))

@@ -86,6 +86,5 @@ def register(app: Flask) -> None:
     theme.register(app)
     account_switch.register(app)
     alarm.register(app)
-    audit.register(app)
     for area in _AREAS:
         app.register_blueprint(area.pages)

@@ -33,9 +33,10 @@ from refine.models.runs.access import (
     AccessTerms,
 )
 from refine.models.runs.access.history import asked_counts, select_viewed
+from refine.rules.ids import id_in
 from refine.web import granted, in_place, scope
 from refine.web.forms import whole_number
-from refine.web.paging import page_of
+from refine.web.lists import Chosen, of_agent, one_of, page_of
 from refine.web.presenting import AccessView
 from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 
@@ -56,22 +57,28 @@ _LISTED: tuple[Any, ...] = (
     AccessGrant.granted_at,
     func.coalesce(AccessGrant.ended_at, AccessGrant.expires_at).label("until"),
 )
+_FILTERS = [
+    of_agent(AccessGrant.agent_id),
+    one_of(
+        "status",
+        "Status",
+        {status: ACCESS_STATES[status].word for status in STATUSES},
+        condition=lambda status: AccessGrant.current_status == status,
+    ),
+]
 
 
 @pages.get("/access")
 def listing() -> str:
+    chosen = Chosen(_FILTERS)
+    agent = chosen["agent"]
     query = (
         select(*_LISTED)
         .join(AccessGrant.agent)
         .join(AccessGrant.user)
-        .where(scope.owns(Agent.account_id))
+        .where(scope.owns(Agent.account_id), *chosen.conditions())
         .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
     )
-    status = request.args.get("status", "")
-    if status in STATUSES:
-        query = query.where(AccessGrant.current_status == status)
-    if (agent := scope.chosen_agent()) is not None:
-        query = query.where(AccessGrant.agent_id == agent.id)
     page = page_of(query)
     is_pending = any(grant.status == "requested" for grant in page.rows)
     return render_template(
@@ -79,8 +86,7 @@ def listing() -> str:
         page=page,
         grants=page.rows,
         refresh_seconds=in_place.seconds_while(is_pending),
-        status=status if status in STATUSES else "",
-        statuses=[(each, ACCESS_STATES[each].word) for each in STATUSES],
+        chosen=chosen,
         agent=agent,
         asked=asked_counts(agent) if agent is not None else None,
     )
@@ -137,7 +143,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
     try:
         minutes = _minutes()
     except InvalidValue:
-        minutes = MINUTES_OFFERED[0]
+        minutes = MINUTES_OFFERED[0][0]
     purpose = fields.get("purpose", "").strip() or NOT_CHOSEN
     terms = AccessTerms(fields.get("reason", ""), purpose, minutes)
     current = AccessGrant.unfinished_of(agent, user)
@@ -151,7 +157,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         asked=asked_counts(agent, user),
         form=fields,
         reasons=REASONS.items(),
-        durations=[(each, f"{each} minutes") for each in sorted({*MINUTES_OFFERED, minutes})],
+        durations=[(each, f"{each} minutes") for each in sorted({*dict(MINUTES_OFFERED), minutes})],
         minutes=minutes,
         min_purpose=MIN_PURPOSE_CHARACTERS,
         max_purpose=MAX_PURPOSE_CHARACTERS,
@@ -209,7 +215,7 @@ def _read(row: Any, agent: Agent) -> Read:
 
 def _agent_or_404() -> Agent:
     """Return the agent that is to be asked, with all that its digest covers."""
-    if (agent_id := scope.chosen_agent_id()) is None:
+    if (agent_id := id_in(request.args.get("agent", ""))) is None:
         abort(404)
     return scope.found_or_404(Agent, agent_id, *_WITH_PROMPTS)
 

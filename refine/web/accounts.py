@@ -2,14 +2,14 @@
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import func, select
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
 from refine.models import Account, Agent
 from refine.web import scope
-from refine.web.paging import page_of
+from refine.web.lists import Chosen, page_of, searched
 
 pages = Blueprint("accounts", __name__)
 
@@ -39,18 +39,14 @@ def add() -> ResponseReturnValue:
 
 def _page(error: str | None = None) -> str:
     agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id).scalar_subquery()
-    text = request.args.get("q", "").strip()
-    page = page_of(select(Account, agents).where(named_like(text)).order_by(Account.slug))
+    chosen = Chosen([searched(Account.name, Account.slug, label="Name or slug")])
+    query = select(Account, agents).where(*chosen.conditions()).order_by(Account.slug)
+    page = page_of(query)
     return render_template(
         "accounts/page.html",
         page=page,
         accounts=[row[:2] for row in page.rows],
-        text=text,
+        chosen=chosen,
         error=error,
         form=request.form,
     )
-
-
-def named_like(text: str) -> ColumnElement[bool]:
-    """Return the SQL condition that an account's name or slug contains the text."""
-    return or_(*(name.icontains(text, autoescape=True) for name in (Account.name, Account.slug)))

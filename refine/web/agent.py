@@ -26,7 +26,7 @@ from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
 from refine.web import granted, in_place, scope
 from refine.web.latest import latest
 from refine.web.ledger import counted_kinds
-from refine.web.paging import page_of
+from refine.web.lists import page_of
 from refine.web.presenting import percent
 from refine.web.story import RANGES, Story
 from refine.web.tasks import listed_tasks

@@ -12,18 +12,16 @@ from refine.models import Agent
 from refine.models.agent_list import (
     STATES,
     Order,
-    State,
     in_order,
     is_in,
     listed_agents,
-    name_or_model_contains,
     totals,
 )
 from refine.models.ledger.history import sampled_masses
 from refine.models.runs.spending import spent_by_agents
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
-from refine.web.paging import page_of
+from refine.web.lists import Chosen, one_of, page_of, searched
 
 pages = Blueprint("agents", __name__)
 
@@ -85,37 +83,27 @@ BULK_ACTIONS: dict[Work, BulkAction] = {
 }
 
 
-class Filter(NamedTuple):
-    """Which agents the URL asks for: a part of their names or models, and a state."""
+FILTERS = [
+    searched(Agent.name, Agent.model_id, label="Name or model"),
+    one_of("state", "State", STATES, condition=is_in),
+]
 
-    text: str
-    state: str
 
-    @classmethod
-    def of_request(cls) -> "Filter":
-        text, state = request.values.get("q", "").strip()[:100], request.values.get("state", "")
-        return cls(text, state if state in STATES else "")
-
-    @property
-    def conditions(self) -> list[ColumnElement[bool]]:
-        """The SQL conditions that an agent is among them, and the page's accounts'."""
-        conditions = [scope.owns(Agent.account_id)]
-        if self.text:
-            conditions.append(name_or_model_contains(self.text))
-        if self.state:
-            conditions.append(is_in(cast(State, self.state)))
-        return conditions
+def conditions_of(chosen: Chosen) -> list[ColumnElement[bool]]:
+    """Return the SQL conditions of the page's accounts, and of the active filters."""
+    return [scope.owns(Agent.account_id), *chosen.conditions()]
 
 
 @pages.get("/agents")
 def listing() -> str:
-    wanted, order = Filter.of_request(), request.args.get("sort", "name")
+    chosen, order = Chosen(FILTERS), request.args.get("sort", "name")
+    conditions = conditions_of(chosen)
     if order not in get_args(Order):
         order = "name"
-    query = listed_agents(*wanted.conditions).order_by(*in_order(cast(Order, order)))
+    query = listed_agents(*conditions).order_by(*in_order(cast(Order, order)))
     page, at = page_of(query), clock.now()
     ids, since = [agent.id for agent in page.rows], at - timedelta(days=_TREND_DAYS)
-    summed = totals(*wanted.conditions)
+    summed = totals(*conditions)
     return render_template(
         "agents/page.html",
         page=page,
@@ -123,13 +111,11 @@ def listing() -> str:
         masses=sampled_masses(ids, since, at, _TREND_SAMPLES),
         trend_days=_TREND_DAYS,
         totals=summed,
-        spent=cost_in_words(*spent_by_agents(at, *wanted.conditions)),
+        spent=cost_in_words(*spent_by_agents(at, *conditions)),
         works=[(work, bulk_action.name) for work, bulk_action in BULK_ACTIONS.items()],
         choices=_choices(len(page.rows), summed.agents),
-        text=wanted.text,
-        state=wanted.state,
+        chosen=chosen,
         order=order,
-        STATES=STATES,
         SORTS=_SORTS,
         account=scope.chosen_account() if scope.user().site_admin else None,
     )

@@ -23,53 +23,54 @@ from refine.rules.ids import id_in
 from refine.rules.quantities import plural
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
-from refine.web.agents import BULK_ACTIONS, Filter
+from refine.web.agents import BULK_ACTIONS, FILTERS, conditions_of
 from refine.web.forms import whole_number
 from refine.web.links import url_in_account
-from refine.web.paging import PAGE_ROWS
+from refine.web.lists import PAGE_ROWS, Chosen
 
 pages = Blueprint("bulk_actions", __name__)
 
 _CONFLICT = 409
 _CHANGED = "The agents have changed in the meantime; check them and confirm again"
 
-FIELDS = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
+VALUES = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Agents:
     """What is to be done, and for which agents: those that were ticked, or all of a filter."""
 
     work: Work
     ids: Sequence[int] | None
-    wanted: Filter
+    wanted: Chosen
 
     @classmethod
-    def of_request(cls) -> "Chosen":
+    def of_request(cls) -> "Agents":
         """Return what the URL or form asks for; 400 if it asks for nothing."""
+        wanted = Chosen(FILTERS, request.values)
         work, who = request.values.get("work", ""), request.values.get("who", "ticked")
         if work not in BULK_ACTIONS:
             abort(400, "Choose on the list of agents what to do, and for whom.")
         if who == "all":
             if scope.sees_all_accounts():
                 abort(400, "Choose an account first: this is done for one account at a time.")
-            return cls(work, None, Filter.of_request())
+            return cls(work, None, wanted)
         given = request.values.getlist("agent")
         if who == "page":
             given = request.values.get("on_page", "").split(",")
         ids = sorted({id_ for each in given[:PAGE_ROWS] if (id_ := id_in(each)) is not None})
-        return cls(work, ids, Filter.of_request())
+        return cls(work, ids, wanted)
 
     @property
     def conditions(self) -> list[ColumnElement[bool]]:
         if self.ids is None:
-            return self.wanted.conditions
+            return conditions_of(self.wanted)
         return [scope.owns(Agent.account_id), Agent.id.in_(self.ids)]
 
     @property
     def fields(self) -> dict[str, str]:
         """What a form sends to choose the same."""
-        same = {"work": self.work, "q": self.wanted.text, "state": self.wanted.state}
+        same = {"work": self.work, **self.wanted.texts}
         if self.ids is None:
             return {**same, "who": "all"}
         return {**same, "who": "page", "on_page": ",".join(map(str, self.ids))}
@@ -121,13 +122,13 @@ def why_left_out(work: Work) -> ColumnElement[str | None]:
 @pages.get("/agents/many")
 @scope.admins_only
 def ask() -> str:
-    return _page(Chosen.of_request())
+    return _page(Agents.of_request())
 
 
 @pages.post("/agents/many")
 @scope.admins_only
 def act() -> ResponseReturnValue:
-    chosen = Chosen.of_request()
+    chosen = Agents.of_request()
     try:
         value = _value(chosen.work)
     except InvalidValue as error:
@@ -151,19 +152,19 @@ def _in_words(work: Work, outcome: BulkOutcome) -> str:
 def _value(work: Work) -> str | None:
     """Return the value that the form sends, as it is stored; raises InvalidValue."""
     if work == "budget":
-        field = FIELDS["budget"]
+        field = VALUES["budget"]
         return str(valid_budget(whole_number(request.form.get(field, ""), field)))
-    given = request.form.get(FIELDS["threshold"], "").strip()
+    given = request.form.get(VALUES["threshold"], "").strip()
     return str(parse_threshold(given)) if work == "threshold" and given else None
 
 
-def _page(chosen: Chosen, error: str | None = None) -> str:
+def _page(chosen: Agents, error: str | None = None) -> str:
     groups = chosen.groups
     return render_template(
         "agents/bulk_action.html",
         chosen=chosen,
         bulk_action=BULK_ACTIONS[chosen.work],
-        field=FIELDS.get(chosen.work),
+        field=VALUES.get(chosen.work),
         touched=groups.get(None),
         left_out=[group for reason, group in groups.items() if reason is not None],
         cost=chosen.estimate(),
@@ -174,7 +175,6 @@ def _page(chosen: Chosen, error: str | None = None) -> str:
     )
 
 
-def _list_of(chosen: Chosen) -> str:
+def _list_of(chosen: Agents) -> str:
     """Return the URL of the list that it was chosen on."""
-    text, state = chosen.wanted
-    return url_in_account("agents.listing", q=text or None, state=state or None)
+    return url_in_account("agents.listing", **chosen.wanted.texts)

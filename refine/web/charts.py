@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from typing import Any, NamedTuple
 
 # The days that lists of what happened lately look back over.
@@ -220,26 +219,26 @@ def shares(counts: Sequence[tuple[str, int]]) -> list[tuple[str, float, float]]:
     return parts
 
 
-def sparkline(values: Sequence[Amounts | float | None], top: float = 0) -> str:
-    """Return the path of a line through values at equal distances, in a square of 100 by 100.
+class Sparkline(NamedTuple):
+    """A small line in a square of 100 by 100, and where its limit lies."""
 
-    The square reaches from 0 to the highest value, or to ``top`` if that is more. None is a gap.
-    """
-    numbers = [None if value is None else float(value) for value in values]
-    height = max((each for each in numbers if each is not None), default=0)
-    scale = 100 / (max(height, top) or 1)
+    path: str
+    limit_y: float | None
+
+
+def sparkline(values: Sequence[float | None], limit: float | None = None) -> Sparkline:
+    """Return a line through values at equal distances, from 0 to the highest; None is a gap."""
+    highest = max((each for each in [*values, limit] if each is not None), default=0) or 1
+    step = 100 / max(len(values) - 1, 1)
     path, is_begun = [], False
-    for x, number in zip(_places(len(numbers)), numbers, strict=True):
-        if number is not None:
-            y = round(100 - scale * number, 2)
+    for position, value in enumerate(values):
+        if value is not None:
+            x, y = round(position * step, 2), _height(value, highest)
             # a point by itself is drawn as a dot
-            path.append(f"L{x} {y:g}" if is_begun else f"M{x} {y:g}h0")
-        is_begun = number is not None
-    return "".join(path)
+            path.append(f"L{x:g} {y:g}" if is_begun else f"M{x:g} {y:g}h0")
+        is_begun = value is not None
+    return Sparkline("".join(path), None if limit is None else _height(limit, highest))
 
 
-@cache
-def _places(number: int) -> list[str]:
-    """Return so many places at equal distances, from 0 to 100."""
-    step = 100 / max(number - 1, 1)
-    return [f"{round(position * step, 2):g}" for position in range(number)]
+def _height(value: float, highest: float) -> float:
+    return round(100 - 100 * value / highest, 2)

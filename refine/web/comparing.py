@@ -16,8 +16,7 @@ from refine.web import scope
 from refine.web.formatting import minute, number, seconds
 from refine.web.forms import uuid_of
 from refine.web.links import url_in_account
-from refine.web.markup import status_badge
-from refine.web.paging import PAGE_ROWS
+from refine.web.lists import PAGE_ROWS
 from refine.web.presenting import before_and_after
 from refine.web.sessions import listed
 from refine.web.words import STATUSES, TRIGGERS
@@ -35,7 +34,7 @@ _Value = Callable[[RefinementSession], object]
 _GROUPS: dict[str, dict[str, _Value]] = {
     "Request": {
         "Agent": lambda each: each.agent.name,
-        "Outcome": lambda each: status_badge(each.status, each.undone_at),
+        "Outcome": lambda each: STATUSES[each.status].word + (", undone" if each.undone_at else ""),
         "Reason": lambda each: each.end_reason or "–",
         "Trigger": lambda each: TRIGGERS[each.trigger],
         "Attempt": lambda each: each.attempt,

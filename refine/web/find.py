@@ -9,10 +9,9 @@ from sqlalchemy import Select, select
 
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession, User
-from refine.models.agent_list import name_or_model_contains
 from refine.rules.ids import id_in
 from refine.web import scope
-from refine.web.accounts import named_like
+from refine.web.lists import contains
 
 pages = Blueprint("find", __name__)
 
@@ -63,7 +62,7 @@ def _rows(query: Select[*tuple[Any, ...]]) -> list[Any]:
 def _agents(text: str) -> Select[*tuple[Any, ...]]:
     return (
         select(Agent.id, Agent.name, Agent.model_id)
-        .where(scope.owns(Agent.account_id), name_or_model_contains(text))
+        .where(scope.owns(Agent.account_id), contains(text, Agent.name, Agent.model_id))
         .order_by(Agent.name, Agent.id)
     )
 
@@ -71,7 +70,7 @@ def _agents(text: str) -> Select[*tuple[Any, ...]]:
 def _users(text: str) -> Select[*tuple[Any, ...]]:
     return (
         select(User.id, User.email)
-        .where(scope.owns(User.account_id), User.email.icontains(text, autoescape=True))
+        .where(scope.owns(User.account_id), contains(text, User.email))
         .order_by(User.email)
     )
 
@@ -99,4 +98,8 @@ def _records(id_: int) -> Select[*tuple[Any, ...]]:
 
 
 def _accounts(text: str) -> Select[*tuple[Any, ...]]:
-    return select(Account.slug, Account.name).where(named_like(text)).order_by(Account.slug)
+    return (
+        select(Account.slug, Account.name)
+        .where(contains(text, Account.name, Account.slug))
+        .order_by(Account.slug)
+    )

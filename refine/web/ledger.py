@@ -16,7 +16,7 @@ from refine.models.ledger import Composition, is_of_kind
 from refine.rules.content import TAGS
 from refine.rules.ids import id_in
 from refine.web import granted, scope
-from refine.web.paging import PAGE_ROWS, page_of
+from refine.web.lists import PAGE_ROWS, page_of
 
 pages = Blueprint("ledger", __name__)
 

@@ -1,29 +1,22 @@
 """The URLs of pages."""
 
-from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
-from uuid import UUID
 
-from flask import current_app, g, has_request_context, request, url_for
+from flask import current_app, has_request_context, request, url_for
 
 from refine import settings
 
-# What stands for any id while the URL of a page is built.
-_ANY_ID = 7_777_777_777
-
-# The pages of things that long lists name, with their argument; and those that keep the account.
-_PAGES_OF_ONE: dict[str, tuple[str, Any]] = {
-    "access.page": ("grant_id", UUID(int=_ANY_ID)),
-    "agent.page": ("agent_id", _ANY_ID),
-    "audit.record": ("record_id", _ANY_ID),
-    "people.invite_again": ("user_id", _ANY_ID),
-    "people.update": ("user_id", _ANY_ID),
-    "sessions.page": ("session_id", UUID(int=_ANY_ID)),
-    "tokens.revoke_form": ("token_id", _ANY_ID),
+# The pages of things that lists name, with their argument; and those that keep the account.
+_PAGES_OF_ONE = {
+    "access.page": "grant_id",
+    "agent.page": "agent_id",
+    "audit.record": "record_id",
+    "people.invite_again": "user_id",
+    "people.update": "user_id",
+    "sessions.page": "session_id",
+    "tokens.revoke_form": "token_id",
 }
-
 _IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
 
 
@@ -42,25 +35,14 @@ def public_url(endpoint: str, **values: Any) -> str:
 
 def here(**changed: object) -> str:
     """Return the URL of this page with other arguments; None removes one."""
-    if "here" not in g:
-        g.here = request.script_root + request.path, _encoded(request.args.to_dict())
-    path, args = g.here
-    wanted = "&".join(filter(None, (args | _encoded(changed)).values()))
-    return f"{path}?{wanted}" if wanted else path
-
-
-def _encoded(args: Mapping[str, object]) -> dict[str, str]:
-    """Return each argument as a URL has it, by its name; empty for None."""
-    return {name: "" if of is None else urlencode({name: of}) for name, of in args.items()}
+    wanted = {k: v for k, v in {**request.args.to_dict(), **changed}.items() if v is not None}
+    path = request.script_root + request.path
+    return f"{path}?{urlencode(wanted)}" if wanted else path
 
 
 def url_in_account(endpoint: str, **values: Any) -> str:
     """Return the URL of another page for the same account."""
-    account = request.args.get("account") or None
-    if values:
-        return url_for(endpoint, account=account, **values)
-    path = _path(request.script_root, endpoint)
-    return f"{path}?{urlencode({'account': account})}" if account else path
+    return url_for(endpoint, account=request.args.get("account") or None, **values)
 
 
 def in_account(url: str, slug: str) -> str:
@@ -70,22 +52,7 @@ def in_account(url: str, slug: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
-# bounded, because a proxy on this machine may pass on any script root
-@lru_cache(maxsize=256)
-def _path(_script_root: str, endpoint: str) -> str:
-    """Return the path of a page without arguments; built once, because every page has a dozen."""
-    return url_for(endpoint)
-
-
-def url_of(id_: object, page: str) -> str:
-    """Return the URL of one thing's page; long lists have hundreds, and ``url_for`` is slow."""
-    around: dict[str, tuple[str, str]] | None = g.get("around_ids")
-    if around is None:
-        around = g.around_ids = {}
-    if page not in around:
-        argument, any_id = _PAGES_OF_ONE[page]
-        build = url_in_account if page in _IN_ACCOUNT else url_for
-        before, _, after = build(page, **{argument: any_id}).partition(str(any_id))
-        around[page] = before, after
-    before, after = around[page]
-    return f"{before}{id_}{after}"
+def url_of(id_: Any, page: str) -> str:
+    """Return the URL of one thing's page."""
+    build = url_in_account if page in _IN_ACCOUNT else url_for
+    return build(page, **{_PAGES_OF_ONE[page]: id_})

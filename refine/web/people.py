@@ -14,7 +14,7 @@ from refine.models.settings_change import set_fields
 from refine.web import scope
 from refine.web.drawn import Outdated, require_current, version
 from refine.web.links import public_url, url_in_account
-from refine.web.paging import page_of
+from refine.web.lists import Chosen, page_of, searched
 
 pages = Blueprint("people", __name__)
 
@@ -94,10 +94,10 @@ def update(user_id: int) -> ResponseReturnValue:
 
 
 def _page(**shown: object) -> str:
-    text = request.args.get("q", "").strip()
+    chosen = Chosen([searched(User.email, label="E-mail")])
     visible = (
         select(User)
-        .where(scope.owns(User.account_id), User.email.icontains(text, autoescape=True))
+        .where(scope.owns(User.account_id), *chosen.conditions())
         .order_by(func.lower(User.email), User.account_id)
     )
     page = page_of(visible.options(joinedload(User.account)))
@@ -105,7 +105,7 @@ def _page(**shown: object) -> str:
         "people/page.html",
         page=page,
         users=[row[0] for row in page.rows],
-        text=text,
+        chosen=chosen,
         account=scope.account_to_change(),
         form=request.form,
         drawn_from=lambda user: version(_stored(user)),

@@ -6,13 +6,9 @@ Templates reach these functions as ``view``, so that none of them compares a sta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
 from typing import Any, NamedTuple
 
-from markupsafe import Markup, escape
-
 from refine import settings
-from refine.access.differences import Part
 from refine.llm import clients
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
 from refine.models.agent.answered import why_unanswered
@@ -24,7 +20,6 @@ from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words, in_hours
-from refine.web import charts
 from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
@@ -40,20 +35,13 @@ class Badge(NamedTuple):
     css_class: str
 
 
-@cache
-def badge(of: Badge) -> Markup:
-    """Return a badge as markup; not by a macro, because long lists have one in each row."""
-    shape = Markup('<span aria-hidden="true">{}</span> ').format(of.shape) if of.shape else ""
-    return Markup('<span class="status {}">{}{}</span>').format(of.css_class, shape, of.word)
-
-
 CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
 
 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def percent(part: int, whole: int) -> int:
+def percent(part: Amounts, whole: Amounts) -> int:
     """Return a share in whole percent; 0 if the whole is 0."""
     return round(100 * part / whole) if whole else 0
 
@@ -79,69 +67,17 @@ class Gauge(NamedTuple):
         return min(self.percent, 100)
 
     @property
-    def limit(self) -> float | None:
-        """Where the bar's limit is, in percent, if more is used: the bar then goes beyond it."""
-        return round(100 * self.available / self.used, 1) if self.used > self.available else None
+    def limit_x(self) -> float | None:
+        """Where the bar's limit is drawn, if more is used: the bar then goes beyond it."""
+        if self.used <= self.available:
+            return None
+        return round(100 * self.available / self.used - 1, 1)
 
     @property
     def css_class(self) -> str:
         if self.percent > 100:
             return "bad"
         return "warn" if self.percent >= NEARLY_FULL_PERCENT else "ok"
-
-
-def meter(of: Gauge) -> Markup:
-    limit = f'<rect class="limit" x="{of.limit - 1}" width="2" height="8"/>' if of.limit else ""
-    return _bar(of.width, of.css_class, limit)
-
-
-def _bar(width: int, css_class: str, limit: str = "") -> Markup:
-    return Markup(  # noqa: S704 - numbers and names of classes
-        f'<svg class="bar {css_class}" viewBox="0 0 100 8" preserveAspectRatio="none" '
-        'aria-hidden="true"><rect class="track" width="100" height="8"/>'
-        f'<rect class="fill" width="{width}" height="8"/>{limit}</svg>'
-    )
-
-
-def usage(tokens: int, budget: int) -> Markup:
-    """Return how much of a budget is used: as a bar, in figures, and in percent."""
-    gauge = Gauge(tokens, budget)
-    return Markup(  # noqa: S704 - numbers
-        f'<span class="usage">{meter(gauge)} <span class="number">{tokens:,} / {budget:,}</span> '
-        f'<span class="percent">{gauge.percent}%</span></span>'
-    )
-
-
-def share(tokens: int, budget: int) -> Markup:
-    """Return how much of a budget is used: as a bar, in percent, and the budget."""
-    gauge = Gauge(tokens, budget)
-    return Markup(  # noqa: S704 - numbers
-        f'<span class="usage share">{meter(gauge)} <span class="percent">{gauge.percent}%</span> '
-        f'<span class="percent">of {budget:,}</span></span>'
-    )
-
-
-def part(amount: Decimal, whole: Decimal) -> Markup:
-    """Return which part of a whole an amount is: as a bar, and in percent."""
-    of_whole = round(100 * amount / whole) if whole else 0
-    said = "&lt;1%" if amount and not of_whole else f"{of_whole}%"
-    return Markup(  # noqa: S704 - numbers
-        f'<span class="usage share">{_bar(of_whole, "live")} '
-        f'<span class="percent">{said}</span></span>'
-    )
-
-
-def sparkline(
-    values: Sequence[Amounts | float | None], label: str, limit: float | None = None
-) -> Markup:
-    """Return a small line through the values, and what it says in words; ``limit`` is a line."""
-    top = max((float(each) for each in [*values, limit] if each is not None), default=0) or 1
-    y = "" if limit is None else f"{100 - 100 * limit / top:.4g}"
-    line = f'<line class="limit" x1="0" x2="100" y1="{y}" y2="{y}"/>' if y else ""
-    return Markup(  # noqa: S704 - numbers; the label is escaped
-        '<svg class="spark" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(label)}">{line}<path d="{charts.sparkline(values, top)}"/></svg>'
-    )
 
 
 # -- agents and users ------------------------------------------------------------------------------
@@ -173,11 +109,10 @@ def budget_badge(tokens: int, budget: int) -> Badge:
     return Badge("within budget", "✓", "ok")
 
 
-def trend(masses: Sequence[int | None], budget: int) -> Markup:
-    """Return the sparkline of an agent's token mass, with its budget, and its ends in words."""
+def mass_trend(masses: Sequence[int | None]) -> str:
+    """Say between which token masses a trend runs."""
     known = [mass for mass in masses if mass is not None]
-    said = f"from {known[0]:,} to {known[-1]:,} tokens" if known else "no tokens"
-    return sparkline(masses, said, budget)
+    return f"from {known[0]:,} to {known[-1]:,} tokens" if known else "no tokens"
 
 
 def user_badge(user: User) -> Badge:
@@ -353,17 +288,6 @@ def _memory_change(memory: _Image) -> MemoryChange:
         tags=change(lambda image: ", ".join(image["tags"]) or "none"),
         is_new=before is None,
     )
-
-
-def marked(part: Part) -> Markup:
-    """Return a part of a difference as markup; changes are marked, also for screen readers."""
-    if part.kind == "same":
-        return escape(part.text)
-    tag, word = ("del", "removed") if part.kind == "gone" else ("ins", "added")
-    markup = Markup(
-        '<{tag}><span class="hidden">[{word}: </span>{text}<span class="hidden">]</span></{tag}>'
-    )
-    return markup.format(tag=tag, word=word, text=part.text)
 
 
 def public_figures(record: AuditLog) -> list[tuple[str, Any]]:

@@ -102,15 +102,10 @@ def account_to_change() -> Account:
     return chosen_account() or user().account
 
 
-def chosen_agent() -> Agent | None:
-    """Return the agent whose id is the URL's ``agent``, or None; 404 if the user may not see it."""
-    agent_id = chosen_agent_id()
+def chosen_agent(text: str) -> Agent | None:
+    """Return the agent whose id a text is, or None; 404 if the user may not see it."""
+    agent_id = id_in(text)
     return agent_or_404(agent_id) if agent_id is not None else None
-
-
-def chosen_agent_id() -> int | None:
-    """Return the id in the URL's ``agent``, unchecked; None without one."""
-    return id_in(request.args.get("agent", ""))
 
 
 def agent_or_404(agent_id: int) -> Agent:

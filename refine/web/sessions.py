@@ -2,8 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -19,15 +18,14 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope, timeline
-from refine.web.formatting import spaced
+from refine.web.formatting import day, minute, spaced
 from refine.web.forms import day_of, instant_of, midnight
 from refine.web.links import url_in_account
-from refine.web.paging import page_of
+from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of
 from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("sessions", __name__)
 
-_STATUSES = (*LIVE, *ENDED)
 _STEPS_SHOWN = 100
 _LISTED = (
     RefinementSession.id,
@@ -45,46 +43,49 @@ _LISTED = (
 )
 
 
-class SessionFilter(NamedTuple):
-    status: str
-    trigger: str
-    since: date | None
-    error: str
-    slot: datetime | None
-    agent: Agent | None
+def _errors(chosen: Chosen) -> dict[str, str]:
+    return {kind: spaced(kind) for kind in sorted({WORKER_LOST, chosen["error"] or WORKER_LOST})}
 
-    @classmethod
-    def of_request(cls) -> "SessionFilter":
-        """Read the filter from the URL; invalid values are ignored."""
-        args = request.args
-        return cls(
-            status=args.get("status", "") if args.get("status") in _STATUSES else "",
-            trigger=args.get("trigger", "") if args.get("trigger") in TRIGGERS else "",
-            since=day_of(args.get("since", "")),
-            error=args.get("error", "").strip(),
-            slot=instant_of(args.get("slot", "")),
-            agent=scope.chosen_agent(),
-        )
 
-    @property
-    def is_narrowed(self) -> bool:
-        return any(self)
-
-    def query(self) -> Select[*tuple[Any, ...]]:
-        query = listed()
-        if self.status:
-            query = query.where(RefinementSession.status == self.status)
-        if self.trigger:
-            query = query.where(RefinementSession.trigger == self.trigger)
-        if self.since is not None:
-            query = query.where(RefinementSession.created_at >= midnight(self.since))
-        if self.error:
-            query = query.where(RefinementSession.error_kind == self.error)
-        if self.slot is not None:
-            query = query.where(RefinementSession.is_for_slot(self.slot))
-        if self.agent is not None:
-            query = query.where(RefinementSession.agent_id == self.agent.id)
-        return query
+_FILTERS = [
+    of_agent(RefinementSession.agent_id),
+    one_of(
+        "status",
+        "Outcome",
+        {status: STATUSES[status].word for status in (*LIVE, *ENDED)},
+        condition=lambda status: RefinementSession.status == status,
+    ),
+    one_of(
+        "trigger",
+        "Trigger",
+        TRIGGERS,
+        condition=lambda trigger: RefinementSession.trigger == trigger,
+    ),
+    Filter(
+        "since",
+        "Since",
+        read=day_of,
+        condition=lambda on: RefinementSession.created_at >= midnight(on),
+        input="date",
+        shown=lambda on: f"since {day(on)}",
+    ),
+    Filter(
+        "error",
+        "Error",
+        read=lambda text: text or None,
+        condition=lambda kind: RefinementSession.error_kind == kind,
+        input="select",
+        choices=_errors,
+        shown=spaced,
+    ),
+    Filter(
+        "slot",
+        "Slot",
+        read=instant_of,
+        condition=RefinementSession.is_for_slot,
+        shown=lambda at: f"slot of {minute(at)}",
+    ),
+]
 
 
 def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
@@ -99,16 +100,14 @@ def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ..
 
 @pages.get("/sessions")
 def listing() -> str:
-    chosen = SessionFilter.of_request()
-    page = page_of(chosen.query())
+    chosen = Chosen(_FILTERS)
+    page = page_of(listed(*chosen.conditions()))
     return render_template(
         "sessions/listing.html",
         page=page,
         sessions=page.rows,
-        filter=chosen,
-        agent=chosen.agent,
-        statuses=[(status, STATUSES[status].word) for status in _STATUSES],
-        errors=[(kind, spaced(kind)) for kind in sorted({WORKER_LOST, chosen.error} - {""})],
+        chosen=chosen,
+        agent=chosen["agent"],
         refresh_seconds=in_place.seconds_while(any(each.status in LIVE for each in page.rows)),
     )
 

@@ -9,7 +9,7 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.web import scope
 from refine.web.links import url_in_account
-from refine.web.paging import page_of
+from refine.web.lists import page_of
 
 pages = Blueprint("tokens", __name__)
 

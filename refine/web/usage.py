@@ -25,7 +25,7 @@ from refine.rules.personal import masked_id
 from refine.web import month_cost, scope
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 from refine.web.forms import month_of
-from refine.web.paging import page_of
+from refine.web.lists import page_of
 
 pages = Blueprint("usage", __name__)
 

@@ -35,6 +35,9 @@ TRIGGERS = {
     "cli": "command line",
 }
 
+# How differences mark what changed, and say so to screen readers.
+CHANGED = {"gone": ("del", "removed"), "new": ("ins", "added")}
+
 # What the plot of an agent's mass marks.
 MARKS = {
     "session": "session ended",
@@ -56,7 +59,7 @@ ACCESS_STATES = {
 }
 
 # How long access can be asked for.
-MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
+MINUTES_OFFERED = [(each, each) for each in (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)]
 
 ACCESS_ENDS = {
     "expired": "time limit reached",

@@ -13,10 +13,10 @@ from refine.models.agent_list import (
     in_order,
     is_in,
     listed_agents,
-    name_or_model_contains,
     states_of,
     totals,
 )
+from refine.web.lists import contains
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -146,7 +146,9 @@ def test_agents_are_found_by_a_part_of_name_or_model(account, text, names):
     factories.agent(account=account, name="Lovelace", model_id="other/m")
     factories.agent(account=account, name="100%", model_id="test/m")
 
-    assert [row.name for row in listed(account, name_or_model_contains(text))] == names
+    assert [
+        row.name for row in listed(account, contains(text, Agent.name, Agent.model_id))
+    ] == names
 
 
 @pytest.mark.parametrize(

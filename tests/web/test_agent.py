@@ -16,7 +16,7 @@ from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.ledger import Composition
 from refine.rules.personal import HIDDEN_ID
-from refine.web.paging import PAGE_ROWS
+from refine.web.lists import PAGE_ROWS
 from tests import editing, factories, sql
 from tests.commands import UNUSED_PORT, eventually
 from tests.scripted_model import ScriptedModel

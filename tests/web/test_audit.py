@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
@@ -19,8 +20,11 @@ from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
 from refine.models.ledger import images_in
+from refine.rules.ids import id_in
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
+from refine.web.audit.filters import FILTERS
+from refine.web.lists import Filter
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn, ended_session, links_of, person, words_of
 
@@ -95,7 +99,7 @@ def query_of(name: str, agent: Agent, session: RefinementSession) -> str:
     }[name]
 
 
-FILTERS = ["action", "agent", "session", "day", "since", "until", "all"]
+QUERIES = ["action", "agent", "session", "day", "since", "until", "all"]
 
 
 def test_the_url_filters_the_list(
@@ -129,7 +133,7 @@ def exported_ids(browser: Browser, link: str) -> list[int]:
 def test_an_export_holds_exactly_the_filtered_records(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
-    for name in FILTERS:
+    for name in QUERIES:
         query = query_of(name, agent, session)
         links = [
             link for link in links_of(dashboard.get(f"/audit{query}").text) if "/export." in link
@@ -337,7 +341,7 @@ def test_the_strip_marks_the_day_that_is_shown(dashboard: Browser) -> None:
 def test_the_strip_counts_each_days_records_and_links_to_them(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
-    for name in FILTERS:
+    for name in QUERIES:
         query = query_of(name, agent, session)
         page = dashboard.get(f"/audit{query}").text
         strip = strip_of(page)
@@ -354,52 +358,23 @@ def test_the_strip_counts_each_days_records_and_links_to_them(
             assert sum(counts) == len(listed(dashboard, f"{query}&since={days(29)}")), name
 
 
-def counts_by_day(browser: Browser, query: str = "") -> list[int]:
-    strip = strip_of(browser.get(f"/audit{query}").text)
-    return [int(count) for count in re.findall(r": (\d+) records?<", strip)]
-
-
-def test_only_days_that_may_still_change_are_counted_again(
-    app: Flask, dashboard: Browser, agent: Agent
+def test_a_filter_that_is_declared_narrows_list_days_and_exports(
+    dashboard: Browser, agent: Agent, records: list[AuditLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yesterday = NOW - timedelta(days=1)
-    agent.record("memory_saved", at=yesterday)
-    agent.record("memory_saved", at=NOW)
-    db.session.commit()
-    query = "?action=memory_saved"
-    before = counts_by_day(dashboard, query)
+    chosen = records[1]
+    added = Filter("number", "Number", id_in, lambda number: AuditLog.id == number, input="text")
+    monkeypatch.setattr(sys.modules["refine.web.audit.pages"], "FILTERS", [*FILTERS, added])
 
-    agent.record("memory_saved", at=yesterday)  # as nobody writes it any more
-    agent.record("memory_saved", at=NOW)
-    db.session.commit()
+    page = dashboard.get(f"/audit?number={chosen.id}").text
 
-    assert (before[-2:], counts_by_day(dashboard, query)[-2:]) == ([1, 1], [1, 2])
-    assert counts_by_day(dashboard, f"{query}&agent={agent.id}")[-2:] == [2, 2]
-
-
-def test_yesterday_is_counted_again_for_an_hour(
-    admin: User, agent: Agent, signed_in: SignedIn
-) -> None:
-    midnight = NOW.replace(hour=0) + timedelta(days=1)
-    query = "?action=memory_saved"
-    with time_machine.travel(midnight + timedelta(minutes=59), tick=False):
-        dashboard = signed_in(admin)
-        before = counts_by_day(dashboard, query)
-        agent.record("memory_saved", at=midnight - timedelta(seconds=1))
-        db.session.commit()
-
-        after = counts_by_day(dashboard, query)
-
-    assert (before[-2:], after[-2:]) == ([0, 0], [1, 0])
-
-
-def test_the_counts_of_few_filters_are_kept(app: Flask, dashboard: Browser) -> None:
-    kept = app.extensions["refine.audit.counts"]
-    kept.update((number, {}) for number in range(1_001))
-
-    dashboard.get("/audit")
-
-    assert len(kept) == 1
+    assert re.search(rf'<input type="text" name="number" value="{chosen.id}"', page)
+    assert listed(dashboard, f"?number={chosen.id}") == {chosen.id}
+    assert re.findall(r": ([1-9]\d*) records?<", strip_of(page)) == ["1"]
+    (link,) = (each for each in links_of(page) if "/export.csv" in each)
+    assert exported_ids(dashboard, link) == [chosen.id]
+    exported = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc())).first()
+    assert exported is not None
+    assert exported.data["filter"] == {"number": str(chosen.id)}
 
 
 def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in: SignedIn) -> None:

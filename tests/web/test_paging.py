@@ -11,7 +11,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, ApiToken, RefinementSession, User
-from refine.web.paging import PAGE_ROWS
+from refine.web.lists import PAGE_ROWS
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person
 

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from refine.models import User
-from refine.web.tables import as_cards
+from refine.web.lists import as_cards
 from tests import factories
 from tests.web.conftest import Browser
 

@@ -15,36 +15,37 @@ from refine.models.exported import EXPORTED
 from refine.models.people import recording
 from refine.models.people.recording import CLIENT_KEY
 from refine.web import scope
-from refine.web.audit.filters import AuditFilter
+from refine.web.audit.filters import visible_records
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
+from refine.web.lists import Chosen
 
 _Row = dict[str, Any]
 
 
-def csv_file(chosen: AuditFilter) -> Response:
+def csv_file(chosen: Chosen) -> Response:
     """Return the records as CSV."""
     return _file(chosen, "csv", "text/csv", _csv_lines)
 
 
-def json_file(chosen: AuditFilter) -> Response:
+def json_file(chosen: Chosen) -> Response:
     """Return the records as JSON Lines."""
     return _file(chosen, "jsonl", "application/jsonl", _json_lines)
 
 
 def _file(
-    chosen: AuditFilter,
+    chosen: Chosen,
     format_: str,
     mimetype: str,
     lines: Callable[[Iterator[_Row]], Iterator[str]],
 ) -> Response:
     # asked before the response is sent
-    shows_origin, records = scope.user().may_act, chosen.records(select(AuditLog))
+    shows_origin, records = scope.user().may_act, visible_records(chosen, select(AuditLog))
     before = _recorded(chosen, format_)
     rows = (_row(record, shows_origin) for record in _streamed(records, before))
     return attachment(lines(rows), f"audit-{clock.now():%Y-%m-%d}.{format_}", mimetype)
 
 
-def _recorded(chosen: AuditFilter, format_: str) -> int:
+def _recorded(chosen: Chosen, format_: str) -> int:
     """Record the export, in the chain of the account whose records it holds; return the id."""
     account = None if scope.sees_all_accounts() else scope.account_to_change()
     record = recording.record(

@@ -1,12 +1,8 @@
-"""What the URL asks of the audit log; a filter that is bookmarked is a saved view."""
+"""The filters of the audit log; a filter that is bookmarked is a saved view."""
 
-import uuid
-from collections.abc import Sequence
-from datetime import date
 from typing import Any, NamedTuple
 
-from flask import request
-from sqlalchemy import ColumnElement, Select, and_, func, select, true
+from sqlalchemy import Select, func, select
 
 from refine.extensions import db
 from refine.models import AuditLog, User
@@ -17,12 +13,141 @@ from refine.models.paging import OneOf
 from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
 from refine.rules.ids import id_in
 from refine.web import scope
+from refine.web.formatting import day
 from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.links import here
-from refine.web.words import ACTIONS, RECORD_KINDS
+from refine.web.lists import Chosen, Filter, of_agent
+from refine.web.words import ACTIONS, RECORD_KINDS, action
 
 _MAX_WHO_CHARACTERS = 254
 _MAX_SUGGESTED = 50
+
+
+class Actor(NamedTuple):
+    """Who acted: as the URL says, and the id of the user of that address."""
+
+    who: str
+    user_id: int | None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the actor as a record keeps them: a user by id.
+
+        Users of other accounts are left out: the record would tell that they exist.
+        """
+        if "@" not in self.who:
+            return {"who": self.who}
+        user = db.session.get(User, self.user_id) if self.user_id is not None else None
+        is_known = user is not None and scope.user().may_see(user.account_id)
+        return {"user_id": self.user_id} if is_known else {}
+
+
+def _actions(chosen: Chosen) -> dict[str, dict[str, str]]:
+    """Return the words of the actions that can be chosen, by the name of their kind."""
+    kinds = [chosen["kind"]] if chosen["kind"] else list(ACTIONS_OF_KIND)
+    return {
+        RECORD_KINDS[kind]: {each: action(each) for each in ACTIONS_OF_KIND[kind]} for kind in kinds
+    }
+
+
+def _suggested_actors() -> list[str]:
+    """Return whom a record may be by, the account's first users among them."""
+    users = select(User.email).where(scope.owns(User.account_id)).order_by(func.lower(User.email))
+    return [*OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
+
+
+# A new filter is one more entry: the list, its days, exports and their records follow.
+FILTERS = [
+    Filter(
+        "kind",
+        "Kind",
+        read=lambda text: text if text in ACTIONS_OF_KIND else None,
+        condition=lambda kind: AuditLog.action == one_of_names(ACTIONS_OF_KIND[kind]),
+        shown=lambda kind: RECORD_KINDS[kind],
+    ),
+    Filter(
+        "action",
+        "Action",
+        read=lambda text: text if text in ACTIONS else None,
+        condition=lambda name: AuditLog.action == name,
+        input="select",
+        choices=_actions,
+        shown=action,
+    ),
+    of_agent(AuditLog.agent_id),
+    Filter(
+        "who",
+        "By",
+        read=lambda text: (
+            Actor(text[:_MAX_WHO_CHARACTERS], user_id_of(text[:_MAX_WHO_CHARACTERS]))
+            if text
+            else None
+        ),
+        condition=lambda actor: is_by(*actor),
+        input="text",
+        suggested=_suggested_actors,
+        attributes={"placeholder": "e-mail, or command line", "size": 22},
+        shown=lambda actor: f"by {actor.who}",
+        recorded=lambda actor: actor.as_data(),
+    ),
+    Filter(
+        "memory",
+        "Memory",
+        read=lambda text: id_in(text.removeprefix("#")),
+        condition=lambda id_: AuditLog.id == one_of_ids(record_ids_about(id_)),
+        input="text",
+        attributes={"placeholder": "number", "size": 8, "inputmode": "numeric"},
+        shown=lambda id_: f"memory #{id_}",
+        recorded=lambda id_: {"memory_id": id_},
+    ),
+    Filter(
+        "session",
+        "Session",
+        read=uuid_of,
+        condition=lambda id_: AuditLog.session_id == id_,
+        shown=lambda id_: "one session",
+        recorded=lambda id_: {"session_id": str(id_)},
+    ),
+    Filter(
+        "since",
+        "From",
+        read=day_of,
+        condition=lambda on: AuditLog.created_at >= midnight(on),
+        input="date",
+        shown=lambda on: f"from {day(on)}",
+    ),
+    Filter(
+        "until",
+        "To",
+        read=day_of,
+        condition=lambda on: AuditLog.created_at < midnight(on, 1),
+        input="date",
+        shown=lambda on: f"to {day(on)}",
+    ),
+]
+
+
+def one_of_kind(chosen: Chosen) -> OneOf | None:
+    """Return the actions of the kind, if a page is to be put together of the rows of each.
+
+    Not where another filter lets few records through: these are sorted sooner.
+    """
+    by = chosen["who"]
+    has_few = any(chosen[name] is not None for name in ("action", "agent", "session", "memory"))
+    if chosen["kind"] is None or has_few or (by is not None and by.who != AGENT_OR_SYSTEM):
+        return None
+    return OneOf(AuditLog.action, ACTIONS_OF_KIND[chosen["kind"]])
+
+
+def visible_records(
+    chosen: Chosen, of: Select[*tuple[Any, ...]], *, without: tuple[str, ...] = ()
+) -> Select[*tuple[Any, ...]]:
+    """Return the chosen records that the user may see, newest first.
+
+    The installation's own are for site admins alone.
+    """
+    return of.where(scope.owns(AuditLog.account_id), *chosen.conditions(without=without)).order_by(
+        AuditLog.created_at.desc(), AuditLog.id.desc()
+    )
 
 
 class View(NamedTuple):
@@ -33,126 +158,9 @@ class View(NamedTuple):
     is_current: bool
 
 
-class AuditFilter(NamedTuple):
-    """Which records are shown; ``record_ids`` are those about the memory, if one is chosen."""
-
-    kind: str
-    action: str
-    who: str
-    user_id: int | None
-    agent_id: int | None
-    session_id: uuid.UUID | None
-    memory_id: int | None
-    record_ids: Sequence[int]
-    since: date | None
-    until: date | None
-
-    @classmethod
-    def of_request(cls) -> "AuditFilter":
-        """Read the filter from the URL; invalid values are ignored."""
-        args = request.args
-        who = args.get("who", "").strip()[:_MAX_WHO_CHARACTERS]
-        memory_id = id_in(args.get("memory", "").strip().removeprefix("#"))
-        return cls(
-            kind=args.get("kind", "") if args.get("kind", "") in ACTIONS_OF_KIND else "",
-            action=args.get("action", "") if args.get("action", "") in ACTIONS else "",
-            who=who,
-            user_id=user_id_of(who),
-            agent_id=scope.chosen_agent_id(),
-            session_id=uuid_of(args.get("session", "")),
-            memory_id=memory_id,
-            record_ids=record_ids_about(memory_id) if memory_id is not None else (),
-            since=day_of(args.get("since", "")),
-            until=day_of(args.get("until", "")),
-        )
-
-    @property
-    def has_few_records(self) -> bool:
-        """Whether it narrows to one agent, session, memory or actor, so that few records match."""
-        chosen = (self.agent_id, self.session_id, self.memory_id)
-        return any(each is not None for each in chosen) or self.who not in ("", AGENT_OR_SYSTEM)
-
-    @property
-    def one_of(self) -> OneOf | None:
-        """Return the actions of the kind, if a page is to be put together of them."""
-        if not self.kind or self.action or self.has_few_records:
-            return None
-        return OneOf(AuditLog.action, ACTIONS_OF_KIND[self.kind])
-
-    def condition(self, *, but_kind: bool = False) -> ColumnElement[bool]:
-        """Return it in SQL."""
-        is_of_kind = AuditLog.action == one_of_names(ACTIONS_OF_KIND.get(self.kind, ()))
-        return and_(
-            is_of_kind if self.kind and not but_kind else true(),
-            AuditLog.action == self.action if self.action else true(),
-            is_by(self.who, self.user_id) if self.who else true(),
-            AuditLog.agent_id == self.agent_id if self.agent_id is not None else true(),
-            AuditLog.session_id == self.session_id if self.session_id is not None else true(),
-            AuditLog.id == one_of_ids(self.record_ids) if self.memory_id is not None else true(),
-            AuditLog.created_at >= midnight(self.since) if self.since else true(),
-            AuditLog.created_at < midnight(self.until, 1) if self.until else true(),
-        )
-
-    def records(
-        self, of: Select[*tuple[Any, ...]], *, but_kind: bool = False
-    ) -> Select[*tuple[Any, ...]]:
-        """Return those of the records that it lets through and the user may see, newest first.
-
-        The installation's own are for site admins alone.
-        """
-        return of.where(
-            self.condition(but_kind=but_kind), scope.owns(AuditLog.account_id)
-        ).order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
-
-    def views(self) -> list[View]:
-        """Return the kinds of records, and all of them, with the other filters as they are."""
-        return [
-            View(name, here(kind=kind or None, action=None, page=None), kind == self.kind)
-            for kind, name in {"": "All", **RECORD_KINDS}.items()
-        ]
-
-    @property
-    def actions(self) -> dict[str, Sequence[str]]:
-        """The actions that can be chosen, by the name of their kind."""
-        kinds = [self.kind] if self.kind else ACTIONS_OF_KIND
-        return {RECORD_KINDS[kind]: ACTIONS_OF_KIND[kind] for kind in kinds}
-
-    def as_args(self) -> dict[str, str]:
-        """Return the arguments of a URL with this filter, the empty ones left out."""
-        named = {**self._asked(), "account": request.args.get("account", "")}
-        return {name: str(value) for name, value in named.items() if value not in (None, "")}
-
-    def as_data(self) -> dict[str, Any]:
-        """Return it as a record keeps it; a user is named by id.
-
-        Others are not named: the record would tell that somebody elsewhere has this address.
-        """
-        user = db.session.get(User, self.user_id) if self.user_id is not None else None
-        is_known = user is not None and scope.user().may_see(user.account_id)
-        asked = {**self._asked(), "user_id": self.user_id if is_known else None}
-        if "@" in self.who:
-            del asked["who"]
-        names = {"agent": "agent_id", "session": "session_id", "memory": "memory_id"}
-        return {
-            names.get(name, name): value if isinstance(value, int) else str(value)
-            for name, value in asked.items()
-            if value not in (None, "")
-        }
-
-    def _asked(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "action": self.action,
-            "who": self.who,
-            "agent": self.agent_id,
-            "session": self.session_id,
-            "memory": self.memory_id,
-            "since": self.since,
-            "until": self.until,
-        }
-
-
-def suggested_actors() -> list[str]:
-    """Return whom a record may be by, the account's first users among them."""
-    users = select(User.email).where(scope.owns(User.account_id)).order_by(func.lower(User.email))
-    return [*OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
+def views(chosen: Chosen) -> list[View]:
+    """Return the kinds of records, and all of them, with the other filters as they are."""
+    return [
+        View(name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
+        for kind, name in [(None, "All"), *RECORD_KINDS.items()]
+    ]

@@ -1,26 +1,25 @@
 """The pages of the audit log, and its exports."""
 
 import json
-from functools import cache
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
-from sqlalchemy import Select, case, select
+from sqlalchemy import case, select
 
-from refine.models import Agent, AuditLog, User
+from refine.extensions import db
+from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.exported import exported_data
 from refine.models.people.recording import CLIENT_KEY
 from refine.web import granted, scope
 from refine.web.alarm import verification_watch
-from refine.web.audit.chains import chain_verified
 from refine.web.audit.exports import csv_file, json_file
-from refine.web.audit.filters import AuditFilter, suggested_actors
+from refine.web.audit.filters import FILTERS, one_of_kind, views, visible_records
 from refine.web.audit.sentences import sentence
 from refine.web.audit.strip import strip
 from refine.web.audit.subjects import subject_of
-from refine.web.links import here
-from refine.web.paging import page_of
+from refine.web.lists import Chosen, page_of
 
 pages = Blueprint("audit", __name__)
 
@@ -45,29 +44,22 @@ _LISTED: tuple[Any, ...] = (
 
 @pages.get("/audit")
 def page() -> str:
-    chosen = AuditFilter.of_request()
-    agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
-    one_of = chosen.one_of
-    records = chosen.records(_listed(), but_kind=one_of is not None)
-    page = page_of(records, one_of=one_of)
+    chosen = Chosen(FILTERS)
+    agent, one_of = chosen["agent"], one_of_kind(chosen)
+    listed = select(*_LISTED).outerjoin(User).outerjoin(Agent)
+    without = ("kind",) if one_of is not None else ()
+    page = page_of(visible_records(chosen, listed, without=without), one_of=one_of)
     return render_template(
         "audit/page.html",
         page=page,
         records=page.rows,
-        filter=chosen,
+        chosen=chosen,
         agent=agent,
-        views=chosen.views(),
-        actors=suggested_actors(),
+        views=views(chosen),
         strip=strip(chosen),
-        days_url=_days_url(),
-        chain=chain_verified(agent.id) if agent else None,
+        chain=_chain_of(agent) if agent else None,
         verification=None if agent else verification_watch().last,
     )
-
-
-@cache
-def _listed() -> Select[*tuple[Any, ...]]:
-    return select(*_LISTED).outerjoin(User).outerjoin(Agent)
 
 
 @pages.get("/audit/<int:record_id>")
@@ -93,23 +85,25 @@ def record(record_id: int) -> str:
 
 @pages.get("/audit/export.csv")
 def export_csv() -> ResponseReturnValue:
-    return csv_file(_chosen())
+    return csv_file(Chosen(FILTERS))
 
 
 @pages.get("/audit/export.jsonl")
 def export_jsonl() -> ResponseReturnValue:
-    return json_file(_chosen())
+    return json_file(Chosen(FILTERS))
 
 
-def _chosen() -> AuditFilter:
-    """Return the filter of the URL; 404 if the user may not see the agent that it names."""
-    chosen = AuditFilter.of_request()
-    if chosen.agent_id is not None:
-        scope.agent_or_404(chosen.agent_id)
-    return chosen
+class ChainVerified(NamedTuple):
+    """How far a chain was verified, and when; None if it never was."""
+
+    verified_at: datetime | None
+    verified_sequence: int
+    records_since: int
 
 
-def _days_url() -> str:
-    """Return the URL of this list, up to the days that it is to show."""
-    url = here(since=None, until=None, page=None)
-    return f"{url}{'&' if '?' in url else '?'}"
+def _chain_of(agent: Agent) -> ChainVerified | None:
+    """Return how far the agent's chain was verified; None if it has no records."""
+    since = ChainHead.sequence - ChainHead.verified_sequence
+    columns = ChainHead.verified_at, ChainHead.verified_sequence, since
+    found = db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent.id))).first()
+    return ChainVerified(*found) if found is not None else None

@@ -1,0 +1,169 @@
+"""Lists: narrowed by filters of the URL, cut into pages, and shown by a phone as cards."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flask import abort, request
+from markupsafe import Markup, escape
+from sqlalchemy import ColumnElement, Select, SQLColumnExpression
+
+from refine.errors import InvalidValue
+from refine.models.paging import OneOf, Page, select_page
+from refine.web import scope
+
+PAGE_ROWS = 50
+_MAX_SEARCHED_CHARACTERS = 100
+
+_START = re.compile("<(tr|th|td)(?= |>)")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter of a list: how it reads its text in the URL, and which rows it lets through.
+
+    ``read`` returns None for no text, and for what is ignored. ``shown`` is what the chip says,
+    and ``recorded`` what the record of an export keeps of the value; its text, if None.
+    """
+
+    name: str
+    label: str
+    read: Callable[[str], Any]
+    condition: Callable[[Any], ColumnElement[bool]]
+    input: Literal["hidden", "text", "search", "date", "select"] = "hidden"
+    choices: "Callable[[Chosen], Mapping[str, Any]]" = lambda chosen: {}  # noqa: E731 - a default
+    suggested: Callable[[], Iterable[str]] = list
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    shown: Callable[[Any], str] = str
+    recorded: Callable[[Any], dict[str, Any]] | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        return self.input == "hidden"
+
+    @property
+    def is_choice(self) -> bool:
+        return self.input == "select"
+
+
+class Chosen:
+    """What a URL or form asks of a list, by the names of its filters."""
+
+    def __init__(self, filters: Sequence[Filter], args: Mapping[str, str] | None = None) -> None:
+        given = request.args if args is None else args
+        self.filters = filters
+        self.texts: dict[str, str] = {}
+        self.values: dict[str, Any] = {}
+        for each in filters:
+            text = given.get(each.name, "").strip()
+            if (value := each.read(text)) is not None:
+                self.texts[each.name], self.values[each.name] = text, value
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def conditions(self, *, without: Sequence[str] = ()) -> list[ColumnElement[bool]]:
+        """Return the SQL conditions of the active filters, except of those named."""
+        return [
+            each.condition(self.values[each.name])
+            for each in self.filters
+            if each.name in self.values and each.name not in without
+        ]
+
+    def as_args(self) -> dict[str, str]:
+        """Return the arguments of a URL that asks for the same."""
+        account = request.args.get("account", "")
+        return {**self.texts, "account": account} if account else dict(self.texts)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the filters as a record keeps them."""
+        kept: dict[str, Any] = {}
+        for each in self.filters:
+            if (value := self[each.name]) is not None:
+                kept |= each.recorded(value) if each.recorded else {each.name: str(value)}
+        return kept
+
+    @property
+    def chips(self) -> dict[str, str]:
+        """What each active filter says, by its name."""
+        active = (each for each in self.filters if each.name in self.values)
+        return {each.name: each.shown(self[each.name]) for each in active}
+
+
+def searched(*columns: SQLColumnExpression[str], label: str) -> Filter:
+    """Return a search for a part of one of these columns, regardless of case."""
+    return Filter(
+        "q",
+        label,
+        read=lambda text: text[:_MAX_SEARCHED_CHARACTERS] or None,
+        condition=lambda text: contains(text, *columns),
+        input="search",
+        shown=lambda text: f"“{text}”",
+    )
+
+
+def contains(text: str, *columns: SQLColumnExpression[str]) -> ColumnElement[bool]:
+    """Return the SQL condition that one of the columns contains the text, regardless of case."""
+    first, *others = (column.icontains(text, autoescape=True) for column in columns)
+    for other in others:
+        first |= other
+    return first
+
+
+def one_of(name: str, label: str, words: Mapping[Any, str], **declared: Any) -> Filter:
+    """Return a choice between values with words."""
+    return Filter(
+        name,
+        label,
+        read=lambda text: text if text in words else None,
+        input="select",
+        choices=lambda chosen: words,
+        shown=lambda value: words[value],
+        **declared,
+    )
+
+
+def of_agent(column: SQLColumnExpression[Any]) -> Filter:
+    """Return the filter for one agent, by its id; 404 if the user may not see it."""
+    return Filter(
+        "agent",
+        "Agent",
+        read=lambda text: scope.chosen_agent(text),
+        condition=lambda agent: column == agent.id,
+        shown=lambda agent: str(agent.name),
+        recorded=lambda agent: {"agent_id": agent.id},
+    )
+
+
+def page_of(
+    query: Select[Any], *, one_of: OneOf | None = None, values: Mapping[str, Any] | None = None
+) -> Page:
+    """Return the page that the URL asks for, or 400; the query needs a unique order."""
+    bookmark = request.args.get("page") or None
+    try:
+        return select_page(query, PAGE_ROWS, bookmark, one_of=one_of, values=values)
+    except InvalidValue:
+        abort(400, "This page of the list does not exist; start from the first page.")
+
+
+def as_cards(rows: Markup, columns: Sequence[str]) -> Markup:
+    """Return the rows with what a card needs: each cell's role and the name of its column.
+
+    The roles, because a table that is laid out as anything else loses them in some browsers.
+    """
+    names = [f'<td role="cell" data-label="{escape(column)}"' for column in columns]
+    column = 0
+
+    def start(tag: re.Match[str]) -> str:
+        nonlocal column
+        if tag[1] == "tr":
+            column = 0
+            return '<tr role="row"'
+        column += 1
+        return '<th role="rowheader"' if tag[1] == "th" else names[column - 1]
+
+    return Markup(_START.sub(start, rows))  # noqa: S704 - markup already, and escaped names
