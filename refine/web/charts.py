@@ -139,34 +139,6 @@ class Part(NamedTuple):
     amount: Amounts
 
 
-class Column(NamedTuple):
-    """A column of a histogram: its place, and its parts."""
-
-    label: str
-    x: float
-    width: float
-    number: int
-    parts: list[Part]
-
-    @property
-    def middle(self) -> float:
-        return self.x + self.width / 2
-
-    @property
-    def top(self) -> float:
-        return self.parts[-1].y if self.parts else 100
-
-
-def histogram(labels: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Column]:
-    """Return a column for each label, in a square of 100 by 100; ``counts`` are of its parts."""
-    most = max((sum(each.values()) for each in counts), default=0) or 1
-    step, columns = 100 / len(labels), []
-    for position, (label, each) in enumerate(zip(labels, counts, strict=True)):
-        x, width = round((position + 0.1) * step, 2), round(0.8 * step, 2)
-        columns.append(Column(label, x, width, sum(each.values()), _stacked(each, most, each)))
-    return columns
-
-
 @dataclass(frozen=True)
 class Bar:
     """One day's bar: its place, and its parts."""

@@ -9,11 +9,10 @@ from flask import request
 from refine.models import Agent
 from refine.models.ledger.history import NOTABLE, Mass, masses
 from refine.models.ledger.ledger import Composition
-from refine.models.ledger.profile import OLDEST_MONTHS, SIZES, Kept, Profile, profile
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.rules.growth import Growth
 from refine.web import scope
-from refine.web.charts import Column, Moment, Plot, histogram, step_plot
+from refine.web.charts import Moment, Plot, step_plot
 
 # What the URL's ``range`` may be, in days; None: since the agent was added.
 RANGES = {"7": 7, "30": 30, "90": 90, "all": None}
@@ -27,8 +26,6 @@ _MARKS = {
     "memory_refinement_rollback": "undo",
     "memory_imported": "import",
 }
-_SIZES = [f"≤ {SIZES[0] - 1}", *(f"≤ {size - 1}" for size in SIZES[1:]), f"> {SIZES[-1] - 1}"]
-_AGES = [*map(str, range(OLDEST_MONTHS)), f"{OLDEST_MONTHS}+"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,6 @@ class Story:
     growth: Growth
     moments: list[Moment]
     composition: Composition
-    profile: Profile
 
     @classmethod
     def of_page(cls, agent: Agent, at: datetime) -> "Story":
@@ -55,7 +51,7 @@ class Story:
         tokens = composition.core_tokens
         before = found[0].tokens if found else tokens
         growth = Growth(since, at, before, tokens, removed, agent.core_token_budget)
-        return cls(chosen, growth, _moments(found, left), composition, profile(agent.id, at))
+        return cls(chosen, growth, _moments(found, left), composition)
 
     @cached_property
     def events(self) -> list[Moment]:
@@ -71,14 +67,6 @@ class Story:
         now = Moment(self.growth.until, tokens)
         return step_plot([*self.moments, now], self.growth.budget, until, floor)
 
-    @property
-    def sizes(self) -> list[Column]:
-        return histogram(_SIZES, [_parts(each) for each in self.profile.sizes])
-
-    @property
-    def ages(self) -> list[Column]:
-        return histogram(_AGES, [_parts(each) for each in self.profile.ages])
-
 
 def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:
     """Return both as moments, oldest first; the first one says where the line begins."""
@@ -92,7 +80,3 @@ def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:
         for mass in found
     ]
     return [*told[:1], *sorted([*told[1:], *ends], key=lambda moment: moment.at)]
-
-
-def _parts(kept: Kept) -> dict[str, int]:
-    return {"unlocked": kept.unlocked, "locked": kept.locked}
