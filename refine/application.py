@@ -18,7 +18,7 @@ from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings
-from refine.web import cookies, errors
+from refine.web import browsers, errors
 
 # Operations of the API have limits of their own. Werkzeug would write larger forms to the disk.
 _LARGEST_FORM_BYTES = 500_000
@@ -85,7 +85,7 @@ def _config(settings: Settings) -> dict[str, Any]:
             "max_overflow": max(10, settings.concurrency),
             "connect_args": POOLED_CONNECT_ARGS if settings.pooled else CONNECT_ARGS,
         },
-        "SESSION_COOKIE_NAME": cookies.full_name("session", is_https=settings.is_https),
+        "SESSION_COOKIE_NAME": browsers.cookie_name("session", is_https=settings.is_https),
         "SESSION_COOKIE_HTTPONLY": True,
         "SESSION_COOKIE_SAMESITE": "Lax",
         "SESSION_COOKIE_SECURE": settings.is_https,

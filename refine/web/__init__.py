@@ -1,12 +1,8 @@
 """The pages, one module for each area.
 
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
-``words`` what pages call things, ``formatting`` how they write times and numbers; ``links`` leads
-to other pages; ``markup`` is made at once; ``templating`` is what templates know of all this;
-``charts`` draws plots; ``month_cost`` says what this month costs;
-``paging`` cuts long lists; ``csv_export`` sends them as files; ``errors`` shows what went wrong;
-``in_place`` lets pages change without a reload; ``tables`` are cards on phones; ``assets`` has
-browsers keep static files.
+``lists`` filters and cuts lists; ``frame`` stands around every page; ``templating`` is what
+templates know of all this.
 """
 
 from flask import Flask
@@ -14,22 +10,19 @@ from flask import Flask
 from refine.extensions import csrf
 from refine.web import (
     access,
-    account_switch,
     accounts,
     agent,
     agent_settings,
     agents,
-    alarm,
-    assets,
     audit,
     bulk_actions,
     comparing,
     find,
+    frame,
     granted,
     in_place,
     ledger,
-    memory,
-    metrics,
+    links,
     ops,
     overview,
     people,
@@ -38,23 +31,20 @@ from refine.web import (
     signing_in,
     status,
     templating,
-    theme,
     tokens,
     usage,
 )
 
 _AREAS = [
     status,
-    metrics,
     signing_in,
-    theme,
+    frame,
     find,
     overview,
     agents,
     bulk_actions,
     agent,
     ledger,
-    memory,
     agent_settings,
     sessions,
     usage,
@@ -79,12 +69,10 @@ def register(app: Flask) -> None:
     """Add every page and what they share; no hook of theirs runs for a request of the API."""
     app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
-    assets.register(app)
+    links.register(app)
     templating.register(app)
     signing_in.register(app)
     granted.register(app)
-    theme.register(app)
-    account_switch.register(app)
-    alarm.register(app)
+    frame.register(app)
     for area in _AREAS:
         app.register_blueprint(area.pages)

@@ -203,7 +203,7 @@ def _read(row: Any, agent: Agent) -> Read:
     match row.kind:
         case "memory":
             what = f"Memory #{row.id}"
-            url = url_for("memory.page", agent_id=agent.id, memory_id=row.id)
+            url = url_for("ledger.memory_page", agent_id=agent.id, memory_id=row.id)
         case "record":
             what, url = f"Record {row.id}", url_for("audit.record", record_id=row.id)
         case "session":

@@ -21,8 +21,14 @@ from refine.rules.quantities import in_hours
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
-from refine.web.drawn import Outdated, require_current, stored_now, version, version_to_send
-from refine.web.forms import whole_number
+from refine.web.forms import (
+    Outdated,
+    require_current,
+    stored_now,
+    version,
+    version_to_send,
+    whole_number,
+)
 
 pages = Blueprint("agent_settings", __name__)
 

@@ -10,7 +10,7 @@ from flask import current_app, render_template, request, session
 from flask_wtf.csrf import generate_csrf
 from itsdangerous import BadData, URLSafeSerializer
 
-from refine.web import own_origin
+from refine.web import browsers
 from refine.web.links import asked_for
 
 _MAX_CHARACTERS = 20_000
@@ -26,7 +26,7 @@ class Draft:
     @classmethod
     def of_request(cls) -> "Draft | None":
         """Return what was typed, if the form is one of ours."""
-        if request.method != "POST" or not own_origin.is_proven():
+        if request.method != "POST" or not browsers.is_from_own_page():
             return None
         fields = [each for each in request.form.items(multi=True) if _is_kept(each[0])]
         if sum(len(value) for _, value in fields) > _MAX_CHARACTERS:

@@ -1,22 +1,25 @@
-"""One agent's memories: listed by kind, flagged and restored unseen; content only under a grant."""
+"""One agent's memories: listed, flagged and restored unseen; content only under a grant."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
+from sqlalchemy.orm import joinedload
 
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import status_of
-from refine.models import Agent, AgentMemory
+from refine.models import Agent, AgentMemory, AuditLog
 from refine.models.ledger import Composition, is_of_kind
+from refine.models.ledger.history import records_of_memory
 from refine.rules.content import TAGS
 from refine.rules.ids import id_in
 from refine.web import granted, scope
 from refine.web.lists import PAGE_ROWS, page_of
+from refine.web.presenting import MemoryChange, memory_changes
 
 pages = Blueprint("ledger", __name__)
 
@@ -182,7 +185,7 @@ def _page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
 
 def _back_to(agent_id: int, memory_id: int) -> str:
     if request.form.get("from") == "memory":
-        return url_for("memory.page", agent_id=agent_id, memory_id=memory_id)
+        return url_for("ledger.memory_page", agent_id=agent_id, memory_id=memory_id)
     kind = request.form.get("kind", "core")
     page = request.form.get("page") or None
     return url_for("ledger.page", agent_id=agent_id, kind=kind, page=page)
@@ -195,3 +198,46 @@ def memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
     if memory is None or memory.agent_id != agent.id:
         abort(404)
     return memory
+
+
+class Version(NamedTuple):
+    """What a record did to the memory; the text only under a grant."""
+
+    record: AuditLog
+    change: MemoryChange
+    merged_from: Sequence[int]
+    merged_into: Sequence[int]
+    text: granted.ReadableChange | None
+
+
+@pages.get("/agents/<int:agent_id>/memories/<int:memory_id>")
+def memory_page(agent_id: int, memory_id: int) -> str:
+    """Show a memory's versions; their texts only under an active grant."""
+    opened = granted.versions(agent_id, memory_id)  # first, as reading commits
+    memory = memory_or_404(agent_id, memory_id)
+    records = db.session.scalars(
+        records_of_memory(memory).options(joinedload(AuditLog.user)).limit(granted.MAX_RECORDS)
+    ).all()
+    texts = opened.changes if opened is not None else {}
+    return render_template(
+        "memory/page.html",
+        agent=scope.agent_or_404(agent_id),
+        memory=memory,
+        opened=opened,
+        versions=[_version(memory_id, record, texts.get(record.id)) for record in records],
+        has_earlier=len(records) == granted.MAX_RECORDS,
+    )
+
+
+def _version(memory_id: int, record: AuditLog, text: granted.ReadableChange | None) -> Version:
+    changes = {change.id: change for change in memory_changes(record)}
+    is_merge = record.action == "memory_refinement_consolidate"
+    others = [id_ for id_ in changes if id_ != memory_id] if is_merge else []
+    is_result = changes[memory_id].is_new
+    return Version(
+        record,
+        changes[memory_id],
+        merged_from=others if is_result else [],
+        merged_into=[id_ for id_ in others if changes[id_].is_new] if not is_result else [],
+        text=text,
+    )

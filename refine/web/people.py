@@ -12,7 +12,7 @@ from refine.models import AccessGrant, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
-from refine.web.drawn import Outdated, require_current, version
+from refine.web.forms import Outdated, require_current, version
 from refine.web.links import public_url, url_in_account
 from refine.web.lists import Chosen, page_of, searched
 

@@ -1,8 +1,9 @@
-"""Sessions: the list, and a page for each, which is live while the session runs."""
+"""Sessions: the list, and a page for each, with its steps, which is live while the session runs."""
 
 import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -12,17 +13,19 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import as_sentence, status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
+from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
-from refine.web import granted, in_place, scope, timeline
+from refine.web import granted, in_place, scope
 from refine.web.formatting import day, minute, spaced
 from refine.web.forms import day_of, instant_of, midnight
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of
-from refine.web.words import STATUSES, TRIGGERS
+from refine.web.presenting import changed_core_ids
+from refine.web.words import STATUSES, TRIGGERS, action
 
 pages = Blueprint("sessions", __name__)
 
@@ -208,7 +211,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
         "session": session,
         "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,
-        "steps": timeline.steps(session, records[:_STEPS_SHOWN][::-1]),
+        "steps": steps(session, records[:_STEPS_SHOWN][::-1]),
         "steps_shown": _STEPS_SHOWN,
         "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
@@ -224,3 +227,49 @@ def _last_records(session_id: uuid.UUID) -> Sequence[AuditLog]:
         .order_by(AuditLog.sequence.desc())
         .limit(_STEPS_SHOWN + 1)
     ).all()
+
+
+class Step(NamedTuple):
+    """A step: a record, or an instant that the session's row keeps.
+
+    ``since`` is how long it came after the one before, ``tokens`` by how many it changed the mass.
+    """
+
+    at: datetime
+    what: str
+    since: timedelta | None
+    record: AuditLog | None
+    memory_ids: Sequence[int]
+    tokens: int | None
+
+
+class _Moment(NamedTuple):
+    at: datetime
+    what: str
+    record: AuditLog | None
+
+
+def steps(session: RefinementSession, records: Sequence[AuditLog]) -> list[Step]:
+    """Return the steps of a session from the first of these records on, oldest first."""
+    moments = [_Moment(record.created_at, record.action, record) for record in records]
+    begun = moments[0].at if moments else session.created_at
+    of_row = [(session.started_at, "a worker began"), (session.consented_at, "the agent agreed")]
+    in_row = [_Moment(at, what, None) for at, what in of_row if at is not None and at >= begun]
+    # at one and the same time, the work follows the request and comes before the rest
+    moments = sorted([*moments[:1], *in_row, *moments[1:]], key=lambda moment: moment.at)
+    return list(_measured(moments))
+
+
+def _measured(moments: Sequence[_Moment]) -> Iterator[Step]:
+    before: datetime | None = None
+    for at, what, record in moments:
+        data: Any = record.data if record is not None else {}
+        yield Step(
+            at,
+            action(what, data.get("operation", "")),
+            at - before if before is not None else None,
+            record,
+            changed_core_ids(record) if record is not None else (),
+            effect_tokens(data) if data.get("operation") else None,
+        )
+        before = at

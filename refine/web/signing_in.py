@@ -24,10 +24,16 @@ from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, 
 from refine.models.audit import PLATFORM
 from refine.models.people import recording
 from refine.models.settings_change import set_fields
-from refine.web import devices, own_origin, scope
+from refine.web import browsers, scope
 from refine.web.drafts import Draft
-from refine.web.drawn import Outdated, require_current, stored_now, version_to_send
-from refine.web.forms import own_path, time_zones
+from refine.web.forms import (
+    Outdated,
+    own_path,
+    require_current,
+    stored_now,
+    time_zones,
+    version_to_send,
+)
 from refine.web.links import asked_for
 
 pages = Blueprint("signing_in", __name__)
@@ -60,14 +66,14 @@ def _find_valid(secret: str) -> SignIn | None:
 def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
     area.before_request(_require_compatible)
-    area.before_request(own_origin.refuse_others)
+    area.before_request(browsers.refuse_other_sites)
     area.before_request(csrf.protect)
     area.before_request(_require_sign_in)
 
 
 def _require_compatible() -> None:
     """Raise BeingUpgraded if the database is of another version, unless nothing is asked of it."""
-    asks = "_user_id" in session or request.method not in own_origin.SAFE_METHODS
+    asks = "_user_id" in session or request.method not in browsers.SAFE_METHODS
     if asks and request.blueprint != "status":
         schema_version.require_compatible()
 
@@ -90,7 +96,7 @@ def form() -> ResponseReturnValue:
 def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
-    guess = PasswordGuess(email, _address(), devices.known_device(User.by_email(email)))
+    guess = PasswordGuess(email, _address(), browsers.known_device(User.by_email(email)))
     try:
         _count_and_commit(guess)
     except TooMany as refusal:
@@ -266,13 +272,13 @@ def _continue(user: User) -> None:
     session.clear()
     g.pop("csrf_token", None)  # the one of the previous session
     login_user(SignIn.begin(user))
-    devices.remember(user)
+    browsers.remember_device(user)
 
 
 def _check_current_password() -> None:
     """Raise InvalidValue for a wrong password, which counts as a failed sign-in; or TooMany."""
     user = scope.user()
-    guess = PasswordGuess(user.email, _address(), devices.known_device(user), scope.sign_in().id)
+    guess = PasswordGuess(user.email, _address(), browsers.known_device(user), scope.sign_in().id)
     _count_and_commit(guess)
     if not user.has_password(request.form.get("current_password", "")):
         refusals.count("password", user=user)
@@ -331,5 +337,5 @@ def _require_sign_in() -> Response | None:
     draft = Draft.of_request()
     if draft is not None and draft.fields:
         return ask_to_sign_in(draft)
-    here = asked_for() if request.method in own_origin.SAFE_METHODS else ""
+    here = asked_for() if request.method in browsers.SAFE_METHODS else ""
     return make_response(redirect(url_for("signing_in.form", next=here or None), 303))

@@ -15,7 +15,7 @@ from tests.conftest import emptied
 
 # No pages: probes and figures for machines, files, and the part of a page that htmx asks for.
 NO_PAGES = {
-    *("static", "status.healthz", "status.readyz", "metrics.metrics"),
+    *("static", "status.healthz", "status.readyz", "status.metrics"),
     *("audit.export_csv", "audit.export_jsonl", "usage.export_csv"),
 }
 MOST_BYTES = 100_000

@@ -6,7 +6,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import User
-from refine.web import account_switch
+from refine.web import frame
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, words_of
 
@@ -80,7 +80,7 @@ def test_the_menu_stays_in_the_account(site_admins: Browser) -> None:
 def test_many_accounts_are_found_by_name(
     site_admins: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account_switch, "MOST_CHOICES", 1)
+    monkeypatch.setattr(frame, "MOST_CHOICES", 1)
 
     switch = switch_of(site_admins, "/agents?account=own")
 

@@ -18,7 +18,7 @@ from refine.models.ledger import Composition
 from refine.rules.personal import HIDDEN_ID
 from refine.web.lists import PAGE_ROWS
 from tests import editing, factories, sql
-from tests.commands import UNUSED_PORT, eventually
+from tests.commands import eventually
 from tests.scripted_model import ScriptedModel
 from tests.web.conftest import (
     Browser,
@@ -99,10 +99,6 @@ def test_the_page_says_that_a_session_may_change_nothing(dashboard: Browser, adm
         assert "asked for consent" not in said
         assert "No automatic sessions" not in said
         assert "The first session runs" not in said
-
-
-def test_the_page_says_that_nobody_has_asked_for_access(dashboard: Browser, agent: Agent) -> None:
-    assert f"Nobody has asked {agent.name} for access." in words_of(page_of(dashboard, agent))
 
 
 def test_an_inactive_agent_is_offered_no_session(dashboard: Browser, agent: Agent) -> None:
@@ -213,19 +209,6 @@ def test_marks_lead_to_what_they_mark(dashboard: Browser, agent: Agent, admin: U
     assert re.search(f'<a href="/audit/{record.id}" aria-label="[^"]*discarded or restored', page)
 
 
-def test_sizes_and_ages_of_core_memories_are_drawn_and_told(
-    dashboard: Browser, agent: Agent, memory: AgentMemory
-) -> None:
-    factories.ledger(agent, 30, 120, created_at=clock.now() - timedelta(days=65))
-    db.session.commit()
-
-    page = page_of(dashboard, agent)
-
-    told = [" ".join(label.split()) for label in re.findall(r'aria-label="([^"]*)"', page)]
-    assert "Sizes of core memories, in tokens: ≤ 25: 9 (1 locked); ≤ 50: 1; ≤ 200: 1;" in told
-    assert "Ages of core memories, in months: 0: 9 (1 locked); 2: 2;" in told
-
-
 def said_of_mark() -> str:
     today = clock.now()
     return f"{today.day} {today:%b %Y}: session ended, 175 tokens"
@@ -261,15 +244,6 @@ def test_a_live_session_replaces_the_button_for_a_new_one(dashboard: Browser, ag
     assert f"/agents/{agent.id}/sessions" not in actions_of(page)
 
 
-def test_a_viewer_sees_no_buttons(viewer: Browser, agent: Agent, memory: AgentMemory) -> None:
-    memory.discard()
-    db.session.commit()
-
-    parts = ("", "/ledger", "/ledger?kind=discarded")
-
-    assert [actions_of(page_of(viewer, agent, part)) for part in parts] == [[], [], []]
-
-
 def test_an_erased_agent_is_offered_no_change_and_refuses_it_in_words(
     dashboard: Browser, agent: Agent, memory: AgentMemory
 ) -> None:
@@ -294,38 +268,11 @@ def test_an_erased_agent_is_offered_no_change_and_refuses_it_in_words(
     assert "Undo…" not in dashboard.get(f"/sessions/{session.id}").text
 
 
-def test_settings_are_disabled_for_viewers(viewer: Browser, agent: Agent) -> None:
-    agent.author("refinement_prompt", "my style")
-    db.session.commit()
-
-    page = page_of(viewer, agent, "/settings")
-
-    assert "<fieldset disabled>" in page
-    assert "<button" not in page.partition("<main")[2]
-
-
 # -- between sessions ------------------------------------------------------------------------------
 
 
 def between(page: str) -> str:
     return words_of(page).partition("Between sessions ")[2]
-
-
-def test_background_work_is_hidden_without_any(dashboard: Browser, agent: Agent) -> None:
-    assert "Between sessions" not in page_of(dashboard, agent)
-
-
-def test_a_reflecting_agent_is_described_before_its_first_reflection(
-    dashboard: Browser, agent: Agent
-) -> None:
-    agent.author("memory_reflection_prompt", "the canary rhymes")
-    db.session.commit()
-
-    said = between(page_of(dashboard, agent))
-
-    assert said.startswith("Ada has chosen to reflect on its journal once a day,")
-    assert "None yet. Ada reflects every day at 03:00 in its account's time zone." in said
-    assert "canary" not in said
 
 
 def test_background_work_is_listed(dashboard: Browser, agent: Agent) -> None:
@@ -344,13 +291,6 @@ def test_background_work_is_listed(dashboard: Browser, agent: Agent) -> None:
     assert "conversation ✗ failed out of time 0 1,200 $0.00" in said
     assert "conversation ◔ queued – 0 $0.00" in said
     assert "canary" not in said
-
-
-def test_the_page_says_if_there_was_no_reflection(dashboard: Browser, agent: Agent) -> None:
-    factories.extraction(agent)
-    db.session.commit()
-
-    assert "Last reflection none yet Conversations waiting 1" in between(page_of(dashboard, agent))
 
 
 def test_the_page_shows_ten_tasks_and_links_to_all(dashboard: Browser, agent: Agent) -> None:
@@ -378,10 +318,6 @@ def test_a_long_list_of_tasks_is_paged(dashboard: Browser, agent: Agent) -> None
 
     assert words_of(first).count("✓ completed") == PAGE_ROWS
     assert words_of(dashboard.get(older).text).count("✓ completed") == 1
-
-
-def test_an_empty_list_of_tasks_says_so(dashboard: Browser, agent: Agent) -> None:
-    assert "None yet." in words_of(page_of(dashboard, agent, "/tasks"))
 
 
 # -- memories --------------------------------------------------------------------------------------
@@ -483,29 +419,6 @@ def test_the_constitutional_flag_is_set_lifted_and_recorded(
     assert [record.data["constitutional"] for record in toggles] == [True, False]
 
 
-def test_setting_the_flag_twice_is_recorded_once(
-    dashboard: Browser, agent: Agent, memory: AgentMemory
-) -> None:
-    for _ in range(2):
-        dashboard.submit(
-            f"/agents/{agent.id}/memories/{memory.id}/constitutional", {"constitutional": "1"}
-        )
-
-    assert len(records("memory_constitutional_toggle")) == 1
-
-
-def test_restoring_a_kept_memory_claims_nothing(dashboard: Browser, agent: Agent) -> None:
-    memory = factories.memory(agent)
-    db.session.commit()
-
-    answer = dashboard.submit(
-        f"/agents/{agent.id}/memories/{memory.id}/restore", follow_redirects=True
-    )
-
-    assert f"Memory #{memory.id} is not discarded, so it stays." in words_of(answer.text)
-    assert records("memory_restored") == []
-
-
 def test_a_discarded_memory_is_restored_and_recorded(
     dashboard: Browser, admin: User, agent: Agent, memory: AgentMemory
 ) -> None:
@@ -557,15 +470,6 @@ def test_refine_now_redirects_to_a_session_that_is_already_live(
     assert len(records("refinement_queued")) == 1
 
 
-def test_refine_now_works_on_a_paused_agent(redis: Redis, dashboard: Browser, agent: Agent) -> None:
-    agent.paused = True
-    db.session.commit()
-
-    answer = dashboard.submit(f"/agents/{agent.id}/sessions")
-
-    assert answer.headers["Location"].startswith("/sessions/")
-
-
 def test_refine_now_says_why_an_inactive_agent_has_no_session(
     redis: Redis, dashboard: Browser, agent: Agent
 ) -> None:
@@ -590,21 +494,6 @@ def test_an_agent_that_cannot_be_asked_is_offered_neither_session_nor_access(
     assert "Refine now" not in said
     assert "Read memories" not in said
     assert "○ erased" in said
-
-
-def test_refine_now_without_redis_says_that_the_session_waits(
-    admin: User, agent: Agent, with_settings: WithSettings
-) -> None:
-    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
-    browser.sign_in(admin.email)
-
-    answer = browser.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
-
-    db.session.rollback()
-    session = RefinementSession.live_of(agent)
-    assert session is not None
-    assert answer.request.path == f"/sessions/{session.id}"
-    assert "Waiting for a worker." in words_of(answer.text)
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -667,13 +556,6 @@ def test_an_agent_whose_row_is_moved_here_for_a_moment_keeps_its_settings(
         writer.commit()
 
     assert sent.result().status_code == 409
-    assert records("agent_settings_update") == []
-
-
-def test_unchanged_settings_are_not_recorded(dashboard: Browser, agent: Agent) -> None:
-    answer = dashboard.submit(f"/agents/{agent.id}/settings", settings(), follow_redirects=True)
-
-    assert "Nothing was changed." in words_of(answer.text)
     assert records("agent_settings_update") == []
 
 
@@ -751,24 +633,6 @@ def test_invalid_values_are_explained_kept_in_the_form_and_not_stored(
     assert sql.snapshot() == before
 
 
-def test_a_model_of_the_provider_is_accepted(
-    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
-) -> None:
-    model.catalogue = [{"id": "test/other", "supported_parameters": ["tools"]}]
-    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
-    browser.sign_in(admin.email)
-
-    answer = browser.submit(
-        f"/agents/{agent.id}/settings", settings(model_id="test/other"), follow_redirects=True
-    )
-
-    db.session.refresh(agent)
-    assert agent.model_id == "test/other"
-    assert agent.identity_changed_at is not None
-    assert "Saved." in words_of(answer.text)
-    assert "Check the model" not in answer.text
-
-
 def test_a_router_is_not_set_as_a_model(dashboard: Browser, agent: Agent) -> None:
     answer = dashboard.submit(f"/agents/{agent.id}/settings", settings(model_id="openrouter/auto"))
 
@@ -820,22 +684,6 @@ def test_settings_that_are_refused_or_leave_the_model_warn_of_no_model(
         assert "Check the model" not in answer.text
 
 
-def test_nothing_is_said_of_a_model_where_the_provider_has_no_list(
-    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
-) -> None:
-    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
-    browser.sign_in(admin.email)
-
-    answer = browser.submit(
-        f"/agents/{agent.id}/settings", settings(model_id="test/other"), follow_redirects=True
-    )
-
-    assert "Saved." in words_of(answer.text)
-    assert "Check the model" not in answer.text
-    db.session.refresh(agent)
-    assert agent.model_id == "test/other"
-
-
 @pytest.fixture
 def answered_by_another(agent: Agent) -> None:
     """The agent's last session was answered by another model."""
@@ -866,20 +714,6 @@ def test_a_model_that_answered_in_place_of_the_agents_own_can_be_set(
     assert OFFER not in words_of(answer.text)
 
 
-@pytest.mark.usefixtures("answered_by_another")
-def test_a_viewer_is_offered_no_other_model(agent: Agent, admin: User, signed_in: SignedIn) -> None:
-    viewer = signed_in(person(account=admin.account, role="viewer"))
-
-    assert OFFER not in words_of(viewer.get(f"/agents/{agent.id}/settings").text)
-
-
-def test_any_rehearsal_model_is_accepted(dashboard: Browser, agent: Agent) -> None:
-    dashboard.submit(f"/agents/{agent.id}/settings", settings(model_id="rehearsal/other"))
-
-    db.session.refresh(agent)
-    assert agent.model_id == "rehearsal/other"
-
-
 def test_prompts_show_their_length_and_last_change(dashboard: Browser, agent: Agent) -> None:
     agent.author("refinement_prompt", "x" * 1234)
     db.session.commit()
@@ -906,13 +740,6 @@ def test_clearing_the_refinement_prompt_is_recorded(
     last = records("agent_settings_update")[-1]
     assert (last.user_id, last.sealed["before"]) == (admin.id, "my style")
     assert "my style" not in str(last.data)
-
-
-def test_clearing_an_unset_prompt_changes_nothing(dashboard: Browser, agent: Agent) -> None:
-    answer = dashboard.submit(f"/agents/{agent.id}/refinement-prompt/clear", follow_redirects=True)
-
-    assert "There was no refinement prompt to clear." in words_of(answer.text)
-    assert records("agent_settings_update") == []
 
 
 def test_no_page_or_export_shows_an_id_that_looks_personal(

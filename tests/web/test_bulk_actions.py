@@ -80,15 +80,6 @@ def test_the_list_offers_what_can_be_done(dashboard: Browser, agents: list[Agent
     assert "all 3 on this page" in page
 
 
-def test_a_viewer_is_offered_nothing(
-    account: Account, agents: list[Agent], signed_in: SignedIn
-) -> None:
-    page = signed_in(person(account=account, role="viewer")).get("/agents").text
-
-    assert "Select" not in page
-    assert "/agents/many" not in re.findall(r"<select.*</select>", page)
-
-
 def test_the_question_says_whom_it_touches_and_who_is_left_out(
     dashboard: Browser, agents: list[Agent]
 ) -> None:
@@ -129,27 +120,6 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
     assert "unknown cost" not in said
 
 
-def test_the_question_names_one_cost_if_all_sessions_cost_as_much(
-    dashboard: Browser, agents: list[Agent]
-) -> None:
-    session = RefinementSession.queue(agents[0], "manual", at=clock.now() - timedelta(days=1))
-    session.llm_calls, session.cost_usd = 1, Decimal(2)
-    session.finish("completed", "so it ended")
-    db.session.commit()
-
-    said = asked(dashboard, "refine", agents[0])
-
-    assert "about $2.00 in total. Based on each agent’s sessions of the last 90 days." in said
-
-
-def test_the_question_says_if_nobody_knows_the_cost(
-    dashboard: Browser, agents: list[Agent]
-) -> None:
-    assert "unknown : no session of these agents called a model in the last 90 days" in asked(
-        dashboard, "resume", agents[2]
-    )
-
-
 @pytest.mark.parametrize("work", ["pause", "threshold"])
 def test_bulk_actions_that_start_no_session_name_no_cost(
     dashboard: Browser, agents: list[Agent], work: Work
@@ -176,30 +146,12 @@ def test_it_says_why_there_is_nobody(dashboard: Browser, query: str, why: str) -
     assert f"Refine now {why}" in words_of(dashboard.get(f"/agents/many?work=refine{query}").text)
 
 
-def test_many_agents_are_not_all_named(dashboard: Browser, account: Account) -> None:
-    made = [factories.agent(account=account, name=f"Agent {n:02}") for n in range(12)]
-    db.session.commit()
-
-    said = asked(dashboard, "pause", *made)
-
-    assert "Agent 06 , Agent 07 and 4 others" in said
-
-
 @pytest.mark.parametrize("query", ["", "?work=dance", "?work=dance&agent=1"])
 def test_without_a_choice_there_is_no_question(dashboard: Browser, query: str) -> None:
     answer = dashboard.get(f"/agents/many{query}")
 
     assert answer.status_code == 400
     assert "Choose on the list of agents what to do" in words_of(answer.text)
-
-
-def test_agents_of_others_are_not_found(dashboard: Browser, agents: list[Agent]) -> None:
-    other = factories.agent("a memory")
-    db.session.commit()
-
-    answer = dashboard.get(f"/agents/many?work=pause&agent={agents[0].id}&agent={other.id}")
-
-    assert answer.status_code == 404
 
 
 # -- what comes of it ------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from refine.web.charts import (
     OUTCOMES,
     Moment,
     day_bars,
-    histogram,
     shares,
     sparkline,
     step_plot,
@@ -110,24 +109,6 @@ def test_the_plot_stays_within_its_square(tokens: int) -> None:
     assert 3 <= len(plot.tokens) <= 8
 
 
-def test_a_histogram_has_a_column_for_each_label_and_stacks_its_parts() -> None:
-    columns = histogram(["small", "large"], [{"a": 3, "b": 1}, {"a": 0, "b": 2}])
-
-    assert columns[0].parts == [("a", 25, 75, 3), ("b", 0, 25, 1)]
-    assert columns[1].parts == [("b", 50, 50, 2)]
-    assert [(each.label, each.number, each.x, each.top) for each in columns] == [
-        ("small", 4, 5, 0),
-        ("large", 2, 55, 50),
-    ]
-    assert columns[0].middle == 25
-
-
-def test_a_histogram_of_nothing_is_flat() -> None:
-    (column,) = histogram(["any"], [{"a": 0}])
-
-    assert (column.parts, column.top) == ([], 100)
-
-
 TODAY = date(2026, 3, 10)
 
 
@@ -181,24 +162,27 @@ def test_a_plain_amount_is_a_bar_of_one_part() -> None:
     assert [bar.amount for bar in bars] == [0, 2, Decimal("0.5")]
 
 
-def test_a_sparkline_goes_through_values_at_equal_distances() -> None:
-    assert sparkline([0, 5, 10]) == "M0 100h0L50 50L100 0"
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ([0, 5, 10], "M0 100h0L50 50L100 0"),
+        ([10, None, 10, 5, None], "M0 0h0M50 0h0L75 50"),
+        ([0], "M0 100h0"),
+        ([], ""),
+        ([None], ""),
+    ],
+)
+def test_a_sparkline_goes_through_known_values_at_equal_distances(
+    values: list[float | None], path: str
+) -> None:
+    assert sparkline(values) == (path, None)
 
 
-def test_a_sparkline_leaves_a_gap_where_a_value_is_unknown() -> None:
-    assert sparkline([10, None, 10, 5, None]) == "M0 0h0M50 0h0L75 50"
-
-
-def test_a_sparkline_reaches_up_to_the_given_top() -> None:
-    assert sparkline([10, 20], top=40) == "M0 75h0L100 50"
-
-
-def test_a_sparkline_of_nothing_is_empty() -> None:
-    assert sparkline([]) == sparkline([None]) == ""
-
-
-def test_a_sparkline_of_one_value_is_a_dot() -> None:
-    assert sparkline([0]) == "M0 100h0"
+@pytest.mark.parametrize(
+    ("limit", "y", "path"), [(40, 0, "M0 75h0L100 50"), (10, 50, "M0 50h0L100 0")]
+)
+def test_a_sparkline_has_room_for_its_limit(limit: int, y: float, path: str) -> None:
+    assert sparkline([10, 20], limit) == (path, y)
 
 
 def test_a_strip_is_divided_by_counts_and_what_is_none_has_no_place() -> None:

@@ -201,6 +201,31 @@ def test_reading_shows_ones_own_and_changes_nothing(
     assert state_but_traces() == before
 
 
+def test_pages_show_nothing_of_other_accounts(world: World, signed_in: SignedIn) -> None:
+    browser, foreign = signed_in(world.stranger), (f">{world.agent.name}<", world.admin.email)
+
+    pages = {rule: browser.get(path_of(rule, world)).text for rule in READ}
+
+    assert [rule for rule, page in pages.items() if any(name in page for name in foreign)] == []
+
+
+def test_viewers_are_offered_only_what_they_may_do(world: World, signed_in: SignedIn) -> None:
+    browser, offered = signed_in(world.viewer), set()
+
+    for rule in READ:
+        forms = browser.get(path_of(rule, world)).text.split('<form method="post"')[1:]
+        offered |= {
+            form.partition('action="')[2].partition('"')[0]
+            for form in forms
+            if "<fieldset disabled>" not in form.partition("</form>")[0]
+        }
+
+    own = {"/sign-out", f"/invitations/{world.invitation}"}
+    assert offered - own == {
+        f"/profile/{each}" for each in ("confirm", "password", "theme", "time-zone")
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ACTED)
 def test_unauthorized_actions_are_refused_and_change_nothing(

@@ -1,6 +1,5 @@
 """The front page: what needs attention first, then how things go."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,7 +14,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, ClockMark, RefinementSession, User
 from tests import factories
-from tests.commands import UNUSED_PORT
 from tests.web.conftest import (
     Browser,
     SignedIn,
@@ -148,15 +146,6 @@ def test_an_agent_over_its_budget_needs_attention(dashboard: Browser, account: A
     assert "1 agent over budget" in attention(dashboard)
 
 
-def test_a_recovered_agent_needs_no_attention(dashboard: Browser, account: Account) -> None:
-    agent = factories.agent("one", account=account)
-    ended(agent, "failed", clock.now() - timedelta(hours=1))
-    ended(agent, "completed")
-    db.session.commit()
-
-    assert attention(dashboard) == "✓ Nothing needs attention."
-
-
 def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Account) -> None:
     for status in ("failed", "rolled_back", "declined"):
         for _ in range(6):
@@ -215,28 +204,6 @@ def test_an_acknowledged_session_needs_no_attention(
     assert "Ada" in said(dashboard, "/agents?state=failed")
 
 
-def test_a_session_is_acknowledged_once(dashboard: Browser, account: Account) -> None:
-    ended(factories.agent("one", account=account), "completed")
-    db.session.commit()
-    session_id = db.session.scalar(db.select(RefinementSession.id))
-
-    answer = dashboard.submit(f"/sessions/{session_id}/seen", follow_redirects=True)
-
-    assert "This session needs no acknowledgement" in words_of(answer.text)
-
-
-def test_a_viewer_acknowledges_nothing(account: Account, signed_in: SignedIn) -> None:
-    ended(factories.agent("one", account=account, name="Ada"), "failed")
-    viewer = signed_in(person(account=account, role="viewer"))
-    db.session.commit()
-
-    words = attention(viewer)
-
-    assert "Ada" in words
-    assert "Acknowledge" not in words
-    assert "Refine now" not in words
-
-
 def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(
     dashboard: Browser, account: Account
 ) -> None:
@@ -279,40 +246,6 @@ def test_a_reached_cost_cap_needs_attention(dashboard: Browser, account: Account
     assert "Own account: the monthly cost cap of $10.00 is reached" in attention(dashboard)
 
 
-def test_a_cost_cap_that_cannot_be_checked_says_so(dashboard: Browser, account: Account) -> None:
-    account.monthly_cost_cap_usd = Decimal(10)
-    agent = factories.agent("one", account=account)
-    ended(agent, "completed", cost_usd=Decimal("0.01"), unpriced_calls=1)
-    db.session.commit()
-
-    said = attention(dashboard)
-
-    assert "Own account: the monthly cost cap of $10.00 cannot be checked, because" in said
-    assert "reached" not in said
-
-
-def test_the_caps_month_begins_in_the_accounts_time_zone(
-    account: Account, admin: User, signed_in: SignedIn
-) -> None:
-    account.time_zone, account.monthly_cost_cap_usd = "Asia/Tokyo", Decimal(1)
-    # one minute before and after the first of April in Tokyo
-    first = datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
-    agent = factories.agent("one", account=account)
-    with time_machine.travel(first + timedelta(hours=9), tick=True):
-        ClockMark.note("tick", clock.now())
-        browser = signed_in(admin)
-        ended(agent, "completed", first - timedelta(minutes=1), cost_usd=Decimal(5))
-        db.session.commit()
-        before = attention(browser)
-        ended(agent, "completed", first + timedelta(minutes=1), cost_usd=Decimal(5))
-        db.session.commit()
-
-        after = attention(browser)
-
-    assert before == "✓ Nothing needs attention."
-    assert "the monthly cost cap of $1.00 is reached" in after
-
-
 def test_an_abandoned_conversation_needs_attention(dashboard: Browser, account: Account) -> None:
     owner, failed = factories.agent(account=account), {"reason": "no", "error_kind": "timeout"}
     factories.ended_task(owner, "reflection", "failed", **failed)
@@ -336,27 +269,6 @@ def test_a_stopped_clock_needs_attention(dashboard: Browser) -> None:
     db.session.commit()
 
     assert "Clock: the last tick was 10 minutes ago; start refine clock" in attention(dashboard)
-
-
-def test_sessions_waiting_without_a_worker_need_attention(
-    dashboard: Browser, account: Account
-) -> None:
-    RefinementSession.queue(factories.agent("one", account=account), "manual")
-    db.session.commit()
-
-    words = attention(dashboard)
-
-    assert "Queue: 0 workers, 1 session waiting: start refine worker" in words
-
-
-def test_an_unreachable_queue_needs_attention(
-    admin: User, with_settings: Callable[..., Flask]
-) -> None:
-    db.session.commit()
-    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
-    browser.sign_in(admin.email)
-
-    assert "Queue: Redis does not answer at REDIS_URL" in attention(browser)
 
 
 @pytest.fixture
@@ -539,46 +451,6 @@ def test_the_bars_match_the_legend(dashboard: Browser, quarter: None) -> None:
     assert page.count('<rect class="o-') == 4
     assert "completed 1" in words_of(page)
     assert "failed 2" in words_of(page)
-
-
-def test_restored_tokens_do_not_count_as_saved(dashboard: Browser, account: Account) -> None:
-    agent = factories.agent("one", account=account)
-    saved = {"removable_tokens": 50, "removed_tokens": 30}
-    ended(agent, "completed", **saved)
-    ended(agent, "completed", **saved, undone_at=clock.now())
-    db.session.commit()
-
-    assert "Sessions 2 Tokens removed 30" in said(dashboard)
-
-
-def test_the_cost_of_this_month_is_drawn_against_the_cap(
-    dashboard: Browser, account: Account
-) -> None:
-    account.monthly_cost_cap_usd = Decimal(8)
-    ended(factories.agent("one", account=account), "completed", cost_usd=Decimal(2))
-    db.session.commit()
-
-    page = dashboard.get("/").text
-
-    assert "Cost this month $2.00 of $8.00 spent (25%) At the pace of" in words_of(page)
-    assert '<svg class="bar ' in page.partition("Cost this month")[2]
-    assert "/usage" in links_of(page)
-
-
-def test_site_admins_see_the_cost_of_the_accounts_nearest_to_their_caps(
-    signed_in: SignedIn, account: Account
-) -> None:
-    for number in range(5):
-        capped = factories.account(name=f"Capped {number}", monthly_cost_cap_usd=Decimal(8))
-        cost = {"cost_usd": Decimal(number)}
-        ended(factories.agent("one", account=capped), "completed", **cost)
-    db.session.commit()
-
-    words = said(signed_in(person(site_admin=True))).partition("Cost this month ")[2]
-
-    assert re.findall(r"Capped \d : \$\d", words) == [
-        *("Capped 4 : $4", "Capped 3 : $3", "Capped 2 : $2")
-    ]
 
 
 # -- whose -----------------------------------------------------------------------------------------

@@ -101,17 +101,6 @@ def test_only_a_live_session_page_polls(dashboard: Browser, running: RefinementS
     assert "hx-get" not in over
 
 
-def test_a_viewer_sees_no_buttons(
-    running: RefinementSession, admin: User, signed_in: SignedIn
-) -> None:
-    viewer = signed_in(person(account=admin.account, role="viewer"))
-
-    page = shown(viewer, running)
-
-    assert "Ada consented and is working." in words_of(page)
-    assert actions_of(page) == []
-
-
 def test_only_the_last_steps_are_shown_with_a_link_to_all(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
@@ -148,19 +137,6 @@ def test_a_stop_can_be_requested_while_running(
     assert running.stop_requested_by_id == admin.id
 
 
-def test_a_queued_session_stops_at_once(dashboard: Browser, admin: User, agent: Agent) -> None:
-    session = RefinementSession.queue(agent, "manual")
-    db.session.commit()
-
-    answer = dashboard.submit(f"/sessions/{session.id}/stop", follow_redirects=True)
-
-    assert "skipped Stopped on request while it was queued." in words_of(answer.text)
-    db.session.refresh(session)
-    assert session.status == "skipped"
-    (record,) = records("memory_refinement_skipped")
-    assert record.user_id == admin.id
-
-
 def test_stopping_an_ended_session_changes_nothing(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
@@ -184,17 +160,6 @@ def test_an_ended_session_shows_its_outcome_and_figures(
     assert "Memories 20 → 19 Tokens 500 → 475" in said
 
 
-def test_details_are_counted_only_where_some_went(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    assert "Details lost" not in words_of(shown(dashboard, running))
-
-    running.details_lost = 3
-    db.session.commit()
-
-    assert "Details lost 3" in words_of(shown(dashboard, running))
-
-
 def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
     notes = {
         "declined": "It was so. Nothing was changed.",
@@ -209,16 +174,6 @@ def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
         db.session.commit()
 
         assert note in words_of(shown(dashboard, session))
-
-
-def test_a_lost_worker_is_reported(dashboard: Browser, agent: Agent) -> None:
-    session = RefinementSession.queue(agent, "manual")
-    session.finish("failed", "the worker was lost", error_kind="worker_lost")
-    db.session.commit()
-
-    said = words_of(shown(dashboard, session))
-
-    assert "The worker was lost. The agent changed nothing; its worker stopped responding." in said
 
 
 def test_no_undo_is_offered_if_nothing_changed(dashboard: Browser, agent: Agent) -> None:
@@ -238,13 +193,6 @@ def test_cost_and_cached_share_are_shown(dashboard: Browser, ended: RefinementSe
 
     assert "Model calls 3 Prompt tokens 2,000 75% cached Completion tokens 77" in said
     assert "Cost $0.0123" in said
-
-
-def test_an_unknown_cost_is_shown_as_unknown(dashboard: Browser, ended: RefinementSession) -> None:
-    ended.unpriced_calls = 1
-    db.session.commit()
-
-    assert "Cost unknown Retention threshold" in words_of(shown(dashboard, ended))
 
 
 def test_a_ledger_that_was_shown_in_part_is_a_warning(
@@ -419,17 +367,6 @@ def test_any_two_sessions_are_compared_also_of_two_agents(
     assert "Agent Bo Ada ≠ differs" in said
 
 
-def test_a_queued_session_has_nothing_to_compare_yet(
-    dashboard: Browser, agent: Agent, ended: RefinementSession
-) -> None:
-    queued = RefinementSession.queue(agent, "manual")
-    db.session.commit()
-
-    said = words_of(dashboard.get(f"/sessions/compare?b={queued.id}").text)
-
-    assert "Tokens 500 → 475 – ≠ differs" in said
-
-
 def test_the_first_session_of_an_agent_has_none_before_it(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
@@ -502,10 +439,6 @@ def boxes_of(page: str) -> tuple[list[str], list[str]]:
     return [id_ for id_, _ in boxes], [id_ for id_, is_ticked in boxes if is_ticked]
 
 
-def test_one_session_ticked_twice_is_one(dashboard: Browser, ended: RefinementSession) -> None:
-    assert "1 is ticked." in words_of(dashboard.get(ticked(ended, ended)).text)
-
-
 def test_sessions_of_others_cannot_be_ticked(dashboard: Browser, ended: RefinementSession) -> None:
     agent = factories.agent("one")
     theirs = [ended_session(agent) for _ in range(3)]
@@ -514,12 +447,6 @@ def test_sessions_of_others_cannot_be_ticked(dashboard: Browser, ended: Refineme
         assert boxes_of(dashboard.get(ticked(*some)).text) == ([str(ended.id)], [])
     two = dashboard.get(ticked(theirs[0], ended), follow_redirects=True)
     assert two.status_code == 404
-
-
-def test_an_invalid_session_id_is_not_ticked(dashboard: Browser, ended: RefinementSession) -> None:
-    page = dashboard.get("/sessions/compare?session=x&session=&session=%00").text
-
-    assert boxes_of(page) == ([str(ended.id)], [])
 
 
 def test_sessions_of_others_and_what_is_none_are_not_compared(
@@ -582,31 +509,6 @@ def test_sessions_are_filtered_by_their_start_day(
     assert listed(dashboard, f"?since={since}") == ["0", "1"]
 
 
-def test_the_form_keeps_the_lists_filter(
-    dashboard: Browser, several: list[RefinementSession], agent: Agent
-) -> None:
-    page = dashboard.get(
-        f"/sessions?status=failed&error=worker_lost&since=2026-01-02&agent={agent.id}"
-    ).text
-
-    assert '<option value="failed" selected>' in page
-    assert '<option value="worker_lost" selected>worker lost</option>' in page
-    assert 'name="since" value="2026-01-02"' in page
-    assert f'name="agent" value="{agent.id}"' in page
-
-
-def test_sessions_of_other_accounts_are_not_listed(
-    dashboard: Browser, several: list[RefinementSession]
-) -> None:
-    other = RefinementSession.queue(factories.agent(name="Eve"), "manual")
-    db.session.commit()
-
-    page = dashboard.get("/sessions").text
-
-    assert f"/sessions/{other.id}" not in links_of(page)
-    assert dashboard.get(f"/sessions?agent={other.agent_id}").status_code == 404
-
-
 def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
     nothing, none_of_these = dashboard.get("/sessions"), dashboard.get("/sessions?status=failed")
 
@@ -632,33 +534,18 @@ def test_a_span_is_told_in_seconds_minutes_and_hours(span: timedelta | None, wor
     assert seconds(span) == words
 
 
-def test_each_step_says_when_it_came_and_how_much_is_gone(
+def test_each_step_says_when_it_came_and_what_it_removed(
     dashboard: Browser, running: RefinementSession
 ) -> None:
     first, second, *_ = db.session.scalars(running.agent.ledger.core()).all()
-    before = running.removed_tokens
     for memory in (first, second):
         RefinementTool(running).execute("delete", id=memory.id)
 
     words = words_of(shown(dashboard, running))
 
     assert "a worker began" in words
-    assert f"memory discarded #{first.id} -25 {before + 25} / 125" in words
-    assert f"memory discarded #{second.id} -25 {before + 50} / 125" in words
-
-
-def test_marks_the_step_at_which_everything_was_undone(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    ids = [memory.id for memory in db.session.scalars(running.agent.ledger.core()).all()]
-    for id_ in ids[:6]:
-        RefinementTool(running).execute("delete", id=id_)
-
-    page = shown(dashboard, running)
-
-    assert "150 / 125 over the allowance: rolled back" in words_of(page)
-    assert "session rolled back #" in words_of(page)
-    assert page.count('class="tripped"') == 1
+    assert f"memory discarded #{first.id} -25" in words
+    assert f"memory discarded #{second.id} -25" in words
 
 
 def test_steps_of_one_instant_come_in_their_order(dashboard: Browser, agent: Agent) -> None:

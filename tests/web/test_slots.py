@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Account, RefinementSession, User
-from refine.web.slots import PastSlot, past_slots
+from refine.web.schedule import PastSlot, past_slots
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, words_of
 
@@ -81,12 +81,6 @@ def test_a_slot_that_is_not_served_yet_goes_on_or_is_missed(account: Account) ->
     assert later.remark == "missed so far: check the clock"
 
 
-def test_a_slot_of_an_earlier_schedule_is_told_if_it_had_sessions(account: Account) -> None:
-    ended(account, "completed", slot=SLOT + 30 * HOUR)
-
-    assert [slot.at for slot in told(account)][:2] == [SLOT + 30 * HOUR, SLOT]
-
-
 def test_a_slot_leads_to_its_sessions(admin: User, signed_in: SignedIn) -> None:
     with time_machine.travel(NOON, tick=False):
         account = admin.account
@@ -101,7 +95,7 @@ def test_a_slot_leads_to_its_sessions(admin: User, signed_in: SignedIn) -> None:
 
     assert "Mon 16 Mar 2026, 05:00 1 1 completed" in words_of(page)
     assert "/sessions?account=own&amp;slot=2026-03-16T04:00Z" in page
-    assert "For one slot: × 16 Mar 2026, 05:00" in words_of(linked)
+    assert "× slot of 16 Mar 2026, 05:00" in words_of(linked)
     assert "✓ completed" in words_of(linked)
     assert "○ skipped" not in words_of(linked)
     assert 'name="slot" value="2026-03-16T04:00Z"' in linked

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from refine import clock
-from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import ApiToken, User
 from tests import factories, sql
@@ -146,31 +145,3 @@ def test_a_token_whose_minter_was_revoked_is_shown_as_revoked(
 
     assert said.count("revoked") == 2
     assert "expired" not in said
-
-
-def test_tokens_of_other_accounts_are_not_found(dashboard: Browser, token: ApiToken) -> None:
-    other, _ = ApiToken.mint(account=factories.account())
-    db.session.commit()
-
-    answer = dashboard.submit(f"/tokens/{other.id}/revoke")
-
-    page = dashboard.get("/tokens").text
-    assert answer.status_code == 404
-    assert token.hint in page
-    assert other.hint not in page
-
-
-def test_a_viewer_sees_no_buttons(token: ApiToken, admin: User, signed_in: SignedIn) -> None:
-    page = signed_in(person(account=admin.account, role="viewer")).get("/tokens").text
-
-    assert f"{token.hint}…" in page
-    assert "<button" not in page.partition("<main")[2]
-
-
-def test_an_empty_list_says_so(dashboard: Browser) -> None:
-    assert "No tokens yet." in words_of(dashboard.get("/tokens").text)
-
-
-def test_an_unknown_token_is_not_found(dashboard: Browser) -> None:
-    with pytest.raises(NotFound):
-        ApiToken.of_secret("refine_platform_nothing")

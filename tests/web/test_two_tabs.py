@@ -12,7 +12,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, User
-from refine.web.drawn import version
+from refine.web.forms import version
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, records, words_of
 

@@ -6,12 +6,11 @@ from zoneinfo import ZoneInfo
 import pytest
 import time_machine
 from flask import Flask, g
-from markupsafe import Markup
 
 from refine.models import User
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.state import ENDED, TRIGGERS
-from refine.web import formatting, markup, presenting, words
+from refine.web import formatting, words
 from refine.web.charts import OUTCOMES
 from tests.recorded_actions import recorded_actions
 from tests.web.conftest import SignedIn
@@ -35,17 +34,6 @@ def test_a_local_time_that_comes_twice_is_two_instants(app: Flask) -> None:
     assert [each.count("00:30:00 UTC") for each in shown] == [1, 0]
 
 
-def test_a_button_escapes_what_it_sends_and_says(app: Flask) -> None:
-    with app.test_request_context():
-        form = markup.post_button(
-            "/x?a=1&b=2", "<b>", {"name": '"<i>'}, "primary", 'of "one"', "#2", Markup(" hx-boost")
-        )
-
-    assert 'action="/x?a=1&amp;b=2" id="/x?a=1&amp;b=2#2" class="inline" hx-boost>' in form
-    assert 'name="name" value="&#34;&lt;i&gt;"' in form
-    assert 'aria-label="of &#34;one&#34;">&lt;b&gt;</button>' in form
-
-
 def test_a_missing_time_is_never() -> None:
     assert (formatting.ago(None), formatting.when(None)) == ("", "never")
 
@@ -55,20 +43,6 @@ def test_a_missing_time_is_never() -> None:
 )
 def test_numbers_have_separators(value: int | None, said: str) -> None:
     assert formatting.number(value) == said
-
-
-def test_a_sparkline_says_in_words_what_it_shows() -> None:
-    drawn = presenting.sparkline([1, 2], "up from 1 to <2>")
-
-    assert 'aria-label="up from 1 to &lt;2&gt;"' in drawn
-    assert 'd="M0 50h0L100 0"' in drawn
-    assert "<line" not in drawn
-
-
-def test_a_sparkline_has_room_for_its_limit() -> None:
-    assert 'y1="0"' in presenting.sparkline([1, 2], "", limit=4)
-    assert 'y1="50"' in presenting.sparkline([1, 2], "", limit=1)
-    assert 'y1="100"' in presenting.sparkline([0], "", limit=0)
 
 
 def test_the_first_letter_becomes_a_capital_and_the_rest_stays() -> None:

@@ -13,12 +13,10 @@ from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.exported import exported_data
 from refine.models.people.recording import CLIENT_KEY
 from refine.web import granted, scope
-from refine.web.alarm import verification_watch
 from refine.web.audit.exports import csv_file, json_file
-from refine.web.audit.filters import FILTERS, one_of_kind, views, visible_records
-from refine.web.audit.sentences import sentence
-from refine.web.audit.strip import strip
-from refine.web.audit.subjects import subject_of
+from refine.web.audit.filters import FILTERS, one_of_kind, strip, views, visible_records
+from refine.web.audit.sentences import sentence, subject_of
+from refine.web.frame import verification_watch
 from refine.web.lists import Chosen, page_of
 
 pages = Blueprint("audit", __name__)

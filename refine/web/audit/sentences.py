@@ -1,9 +1,11 @@
-"""What a record tells, in a sentence; its figures and memories stand below it on its page."""
+"""What a record tells, in a sentence, and what it is about, with its page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+
+from flask import url_for
 
 from refine.extensions import db
 from refine.models import AuditLog, User
@@ -12,6 +14,7 @@ from refine.models.ledger.history import effect_tokens
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS
 from refine.rules.quantities import plural
 from refine.web.formatting import first_upper, spaced
+from refine.web.links import url_in_account
 from refine.web.presenting import MemoryChange, memory_changes
 from refine.web.words import ACCESS_ENDS, ACTIONS, TASK_KINDS, TRIGGERS, labelled
 
@@ -306,3 +309,44 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     ),
     "audit_exported": _exported,
 }
+
+
+_NAMES = {
+    "AccessGrant": "access",
+    "Account": "account",
+    "Agent": "agent",
+    "AgentMemory": "memory",
+    "ApiToken": "token",
+    "MemoryTask": "reflection or conversation",
+    "RefinementSession": "session",
+    "SignIn": "sign-in",
+    "User": "user",
+}
+_URLS: dict[str, Callable[[AuditLog], str]] = {
+    "AccessGrant": lambda record: url_for("access.page", grant_id=record.auditable_id),
+    "Agent": lambda record: url_for("agent.page", agent_id=record.agent_id),
+    "AgentMemory": lambda record: url_for(
+        "ledger.memory_page", agent_id=record.agent_id, memory_id=record.auditable_id
+    ),
+    "ApiToken": lambda record: url_in_account("tokens.listing"),
+    "MemoryTask": lambda record: url_for("agent.tasks", agent_id=record.agent_id),
+    "RefinementSession": lambda record: url_for("sessions.page", session_id=record.auditable_id),
+    "User": lambda record: url_in_account("people.listing"),
+}
+
+
+class Subject(NamedTuple):
+    """What a record is about; ``url`` is None if no page shows it."""
+
+    name: str
+    url: str | None
+
+
+def subject_of(record: AuditLog) -> Subject | None:
+    """Return what the record is about, if it names something."""
+    kind = record.auditable_type
+    if kind is None:
+        return None
+    url = _URLS[kind](record) if kind in _URLS else None
+    number = "#" if str(record.auditable_id).isdigit() else ""
+    return Subject(f"{_NAMES[kind]} {number}{record.auditable_id}", url)

@@ -1,13 +1,15 @@
-"""The switch between accounts in the header, for site admins."""
+"""What stands around every page: the switch between accounts, the alarm, and the theme."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from flask import Flask, request, url_for
+from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 from sqlalchemy import select
+from werkzeug.wrappers import Response
 
 from refine.extensions import db
-from refine.models import Account
-from refine.web import scope
+from refine.models import Account, Verification
+from refine.models.audit.verification import Watch
+from refine.web import browsers, scope
 from refine.web.links import here, in_account
 
 # If there are more, an account is found by its name instead.
@@ -33,8 +35,15 @@ class Switch(NamedTuple):
 
 
 def register(app: Flask) -> None:
-    """Give every page the switch; it is looked up where the template asks for it."""
-    app.context_processor(lambda: {"account_switch": switch})
+    """Give every page what its frame shows; each is looked up where the template asks for it."""
+    app.context_processor(
+        lambda: {
+            "account_switch": switch,
+            "verification_alarm": lambda: verification_watch().alarm,
+            "theme": chosen_theme(),
+            "THEMES": THEMES,
+        }
+    )
 
 
 def switch(listing: str) -> Switch | None:
@@ -66,3 +75,36 @@ def _choices() -> dict[str, str]:
     """Return the names of the accounts by their slugs."""
     first = select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)
     return {row.slug: row.name for row in db.session.execute(first)}
+
+
+def verification_watch() -> Watch:
+    """Return what verification has to say; looked up once for a page."""
+    if "verification_watch" not in g:
+        g.verification_watch = Verification.watch()
+    return cast(Watch, g.verification_watch)
+
+
+THEMES = {"": "as the system", "light": "light", "dark": "dark"}
+_COOKIE = "theme"
+_A_YEAR_IN_SECONDS = 31_536_000
+
+pages = Blueprint("frame", __name__)
+
+
+def chosen_theme() -> str:
+    """Return the theme that this browser keeps; empty for the system's."""
+    kept = browsers.cookie(_COOKIE)
+    return kept if kept in THEMES else ""
+
+
+@pages.post("/profile/theme")
+def choose_theme() -> Response:
+    """Keep a theme in this browser."""
+    wanted = request.form.get("theme", "")
+    response = redirect(url_for("signing_in.profile"), 303)
+    if wanted in THEMES:
+        browsers.keep_cookie(response, _COOKIE, wanted, seconds=_A_YEAR_IN_SECONDS)
+        flash(
+            f"Pages are now {THEMES[wanted]}." if wanted else "Pages now follow the system's theme."
+        )
+    return response

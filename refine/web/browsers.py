@@ -1,0 +1,108 @@
+"""What browsers keep and tell: cookies, known devices, and where a request comes from."""
+
+from urllib.parse import urlsplit
+
+from flask import abort, after_this_request, current_app, request
+from itsdangerous import BadData, URLSafeTimedSerializer
+from werkzeug.wrappers import Response
+
+from refine import settings
+from refine.models import User
+from refine.rules.secrets import new_secret
+
+# Browsers take such a cookie only from this very host, over https, and for all of its paths: no
+# neighbour under the same domain can plant one.
+_HOST_PREFIX = "__Host-"
+
+
+def cookie_name(name: str, *, is_https: bool) -> str:
+    """Return the name under which browsers keep a cookie."""
+    return f"{_HOST_PREFIX}{name}" if is_https else name
+
+
+def cookie(name: str) -> str:
+    """Return the value of a cookie of this request; empty if there is none."""
+    return request.cookies.get(_full_name(name), "")
+
+
+def keep_cookie(response: Response, name: str, value: str, *, seconds: int) -> None:
+    """Have the browser keep a cookie, which scripts and other sites' forms do not get."""
+    response.set_cookie(
+        _full_name(name),
+        value,
+        max_age=seconds,
+        httponly=True,
+        secure=current_app.config["SESSION_COOKIE_SECURE"],
+        samesite=current_app.config["SESSION_COOKIE_SAMESITE"],
+    )
+
+
+def _full_name(name: str) -> str:
+    return cookie_name(name, is_https=current_app.config["SESSION_COOKIE_SECURE"])
+
+
+_VALID_FOR_SECONDS = 180 * 24 * 3600
+
+
+def remember_device(user: User) -> None:
+    """Give the browser a cookie by which it is known when this user signs in again."""
+    # made now: once the sign-in is committed, nothing may fail
+    name = _name(user)
+    signed = str(_signer(user).dumps(known_device(user) or new_secret()))
+
+    @after_this_request
+    def _set_cookie(response: Response) -> Response:
+        keep_cookie(response, name, signed, seconds=_VALID_FOR_SECONDS)
+        return response
+
+
+def known_device(user: User | None) -> str | None:
+    """Return the id of this browser, if the user signed in with it since their last password."""
+    if user is None or user.password_hash is None:
+        return None
+    try:
+        device = _signer(user).loads(cookie(_name(user)), max_age=_VALID_FOR_SECONDS)
+    except BadData:
+        return None
+    return str(device)
+
+
+def _name(user: User) -> str:
+    return f"device-{user.id}"
+
+
+def _signer(user: User) -> URLSafeTimedSerializer:
+    """Sign for this user and password: the cookie of another one is invalid."""
+    assert current_app.secret_key is not None  # noqa: S101 - the settings require one; for mypy
+    return URLSafeTimedSerializer(
+        current_app.secret_key, salt=f"device {user.id} {user.password_hash}"
+    )
+
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+def refuse_other_sites() -> None:
+    """Refuse to change anything for another site or origin, in addition to the CSRF token."""
+    if request.method not in SAFE_METHODS and _is_own() is False:
+        abort(403, "This request came from another site.")
+
+
+def is_from_own_page() -> bool:
+    """Tell whether a browser says that the request comes from one of our own pages."""
+    return _is_own() is True
+
+
+def _is_own() -> bool | None:
+    """None if the client does not say: old browsers never do, others only over HTTPS.
+
+    No page can forge ``Sec-Fetch-Site``. ``Origin`` is "null" for our own forms, which send no
+    referrer, but also for others.
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin", "null")
+    if site is not None:
+        return {"same-origin": True, "none": None}.get(site, False)
+    if origin == "null":
+        return None
+    public = urlsplit(settings.current().public_url)._replace(path="").geturl()
+    return origin in (f"{request.scheme}://{request.host}", public)
