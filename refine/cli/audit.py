@@ -16,12 +16,11 @@ from refine.cli.output import console
 from refine.cli.parameters import Columns, lists
 from refine.errors import NotFound
 from refine.extensions import db, is_read_only
-from refine.jobs.verifying import verify_in_processes
 from refine.models import AuditLog, User, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.exported import EXPORTED
-from refine.models.integrity import note_verified
+from refine.models.integrity import note_verified, verify_all
 from refine.models.people.acting import OTHER_ACTORS, is_by
 from refine.rules.quantities import plural
 
@@ -140,14 +139,15 @@ def _verify(anchored: dict[str, Any] | None) -> Verification:
     """Verify everything, and store the outcome unless the database is read-only."""
     outcome = Verification.begin("command", clock.now())
     is_stored = not is_read_only()
-    results = verify_in_processes()
+    db.session.commit()
+    results = verify_all()
     with console.status("verifying") as status:
         while some := list(islice(results, _NOTED_AT_ONCE)):
             outcome.add(some)
             status.update(f"verified {some[-1].name}")
             if is_stored:
                 note_verified(some, outcome.started_at)
-                db.session.commit()
+            db.session.commit()
     for problem in missing_since(anchored) if anchored is not None else ():
         outcome.note_problem(problem)
     if is_stored:

@@ -1,16 +1,12 @@
-"""Verification in processes side by side; and the clock's, in slices between its other work."""
+"""The clock's daily verification, in slices between its other work."""
 
-import os
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
-from multiprocessing import get_context
 
 import structlog
 
 from refine.extensions import db
-from refine.models.audit.verification import ChainResult, Verification
+from refine.models.audit.verification import Verification
 from refine.models.integrity import (
     batches_of_chains,
     note_verified,
@@ -18,35 +14,7 @@ from refine.models.integrity import (
     verify_chains,
 )
 
-# One for each processor; each takes a connection.
-_PROCESSES = min(os.cpu_count() or 1, 4)
-
 _log = structlog.get_logger(__name__)
-
-
-def verify_in_processes() -> Iterator[ChainResult]:
-    """Verify everything, in processes: threads would wait for each other's Python.
-
-    The processes are forked at once, before the caller starts any thread.
-    """
-    batches = list(batches_of_chains())
-    db.session.commit()  # a fork would share the connection
-    pool = ProcessPoolExecutor(_PROCESSES, get_context("fork"), _leave_connections)
-    return _gathered(pool, pool.map(verify_chains, batches))
-
-
-def _gathered(
-    pool: ProcessPoolExecutor, verified: Iterator[list[ChainResult]]
-) -> Iterator[ChainResult]:
-    with pool:
-        for results in verified:
-            yield from results
-    yield from problems_outside_chains()
-
-
-def _leave_connections() -> None:
-    """Leave the connections in the pool to the process that opened them."""
-    db.engine.dispose(close=False)
 
 
 def verify_slice(at: datetime, deadline: float) -> None:
@@ -65,8 +33,8 @@ def verify_slice(at: datetime, deadline: float) -> None:
 
 def _verify_next(verification: Verification, at: datetime) -> None:
     after_id = verification.after_chain_id
-    chain_ids = next(batches_of_chains(after_id), [])
     db.session.commit()
+    chain_ids = next(batches_of_chains(after_id), [])
     results = verify_chains(chain_ids) if chain_ids else list(problems_outside_chains())
     db.session.commit()
     db.session.refresh(verification, with_for_update=True)
