@@ -8,7 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from refine.extensions import db
-from refine.models import Account, Agent, AuditLog, RefinementSession, User
+from refine.models import Account, Agent, AuditLog, RefinementSession
 from tests import factories
 from tests.cli.conftest import problem
 from tests.forked import refine
@@ -46,18 +46,6 @@ def test_agent_set_changes_settings_and_records_who(ledger: Agent, environ: dict
     assert not ledger.active
     assert (record.user_id, record.data["by"]) == (None, "command line")
     assert record.data["changes"]["core_token_budget"] == [5000, 6000]
-
-
-def test_agent_set_restores_the_default_threshold(ledger: Agent, environ: dict[str, str]) -> None:
-    ledger.refinement_threshold = 0.9
-    ledger.active = False
-    db.session.commit()
-
-    done = refine("agent", "set", "Ada", "--threshold", "default", "--active", environ=environ)
-
-    db.session.rollback()
-    assert done.returncode == 0
-    assert (ledger.refinement_threshold, ledger.active) == (None, True)
 
 
 def test_a_router_is_not_given_to_an_agent(ledger: Agent, environ: dict[str, str]) -> None:
@@ -108,19 +96,6 @@ def test_agent_pause_and_resume_are_recorded_once(ledger: Agent, environ: dict[s
         f"{named}: paused changed\n",
     ]
     assert not ledger.paused
-
-
-def test_names_that_differ_only_in_case_are_refused_unless_one_is_exact(
-    demo: Account, environ: dict[str, str]
-) -> None:
-    ids = [factories.agent(account=demo, name=name).id for name in ("Ada", "ADA")]
-    db.session.commit()
-
-    unclear = refine("agent", "pause", "ada", environ=environ)
-    exact = refine("agent", "pause", "ADA", environ=environ)
-
-    assert problem(unclear) == f"several agents are called 'ada'; use an id: {ids[0]}, {ids[1]}"
-    assert exact.stdout == f"ADA (agent {ids[1]}): paused changed\n"
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -197,24 +172,3 @@ def test_user_reset_prints_a_link_with_which_a_new_password_is_chosen(
         str(user.id),
     )
     assert [client.get(link).status_code for link in links] == [404, 200]
-
-
-def test_a_link_is_not_made_for_nobody_or_for_one_of_several(
-    demo: Account, environ: dict[str, str]
-) -> None:
-    idle = factories.user(email="idle@example.org", account=demo, active=False)
-    inviter = factories.user(account=demo)
-    twins = [
-        User.invite(account, "twin@example.org", role="viewer", by=inviter)
-        for account in (demo, factories.account())
-    ]
-    db.session.commit()
-
-    def refused(reference: str) -> str:
-        return problem(refine("user", "reset", reference, environ=environ))
-
-    assert refused("eve@example.org").startswith("no user is called 'eve@example.org'")
-    assert refused(idle.email).startswith("idle@example.org is not active")
-    assert refused("twin@example.org") == (
-        f"several users are called 'twin@example.org'; use an id: {twins[0].id}, {twins[1].id}"
-    )

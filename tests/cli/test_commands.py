@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from cryptography.fernet import Fernet
 from flask import Flask
 from redis import Redis
 
@@ -96,17 +95,6 @@ def test_agent_add_warns_of_a_model_that_cannot_be_used(
         assert db.session.get_one(Agent, int(added.stdout)).model_id == model_id
 
 
-def test_agent_add_says_nothing_where_the_list_cannot_be_had(
-    demo: Account, environ: dict[str, str], model: ScriptedModel
-) -> None:
-    added = refine(
-        *("agent", "add", "Ada", "--account", "demo", "--model", "test/none"),
-        environ={**environ, "OPENROUTER_BASE_URL": model.base_url},
-    )
-
-    assert (added.returncode, added.stderr) == (0, "")
-
-
 def test_agent_erase_destroys_the_content_and_keeps_the_records(
     ledger: Agent, environ: dict[str, str]
 ) -> None:
@@ -175,25 +163,6 @@ def test_token_add_prints_only_the_token(
     assert actions() == ["token_minted", "token_revoked"]
 
 
-def test_token_revoke_can_be_repeated(ledger: Agent, environ: dict[str, str]) -> None:
-    token, secret = ApiToken.mint(account=ledger.account, agent=ledger)
-    db.session.commit()
-
-    codes = [refine("token", "revoke", secret, environ=environ).returncode for _ in range(2)]
-
-    db.session.refresh(token)
-    assert codes == [0, 0]
-    assert not token.is_valid
-    assert actions() == ["token_minted", "token_revoked"]
-
-
-def test_keys_new_prints_only_the_key(environ: dict[str, str]) -> None:
-    printed = refine("keys", "new", environ={}).stdout
-
-    assert Fernet(printed.removesuffix("\n"))
-    assert printed.strip() not in environ["REFINE_ENCRYPTION_KEYS"]
-
-
 # -- sessions -------------------------------------------------------------------------------------
 
 
@@ -251,33 +220,6 @@ def test_run_exits_with_0_after_an_incomplete_session(
     assert "canary" not in done.stdout
 
 
-def test_run_says_that_the_ledger_is_a_batch(ledger: Agent, environ: dict[str, str]) -> None:
-    factories.ledger(ledger, *[1000] * 6)
-    db.session.commit()
-
-    done = refine("run", "Ada", environ={**environ, "REFINE_CONTEXT_TOKENS": "14000"})
-
-    assert (done.returncode, done.stderr) == (0, "")
-    shown = re.search(r"ledger {12}26 memories, (\d+) of them shown", done.stdout)
-    assert shown is not None
-    warning = f"warning           Of 26 memories, only {shown[1]} were shown, because the model's"
-    assert warning in done.stdout
-    assert "raise `REFINE_CONTEXT_TOKENS` (now 14,000)" in done.stdout
-
-
-def test_run_says_that_the_cost_is_unknown(
-    ledger: Agent, environ: dict[str, str], model: ScriptedModel
-) -> None:
-    ledger.model_id = "test/model"
-    db.session.commit()
-    usage = {"prompt_tokens": 100, "completion_tokens": 10}
-    model.say("YES", usage={**usage, "cost": 0.0123}).say("canary").say("canary")
-
-    done = refine("run", "Ada", environ={**environ, "OPENROUTER_BASE_URL": model.base_url})
-
-    assert "30 completion tokens, cost at least $0.0123" in done.stdout
-
-
 def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[str, str]) -> None:
     ledger.model_id = "test/model"
     db.session.commit()
@@ -288,19 +230,6 @@ def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[st
     assert done.returncode == 1
     assert line.startswith("refine: the session failed: OPENROUTER_API_KEY is missing")
     assert "outcome           failed" in done.stdout
-
-
-def test_run_works_for_a_paused_agent_named_like_markup(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
-    ledger.paused = True
-    ledger.name = "Ada [/x] [red]"
-    db.session.commit()
-
-    done = refine("run", "Ada [/x] [red]", environ=environ)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Ada [/x] [red] (agent {ledger.id}), model rehearsal/ada")
 
 
 @pytest.mark.slow
@@ -353,15 +282,6 @@ def test_sweep_counts_who_is_asked_and_who_is_skipped(
 
 
 # -- audit, doctor --------------------------------------------------------------------------------
-
-
-def test_audit_verify_accepts_an_untouched_log(ledger: Agent, environ: dict[str, str]) -> None:
-    refine("run", "Ada", environ=environ)
-
-    done = refine("audit", "verify", environ=environ)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "verified: 2 records in 1 chain, 21 memories as recorded\n"
 
 
 @pytest.fixture

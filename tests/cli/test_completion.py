@@ -46,10 +46,6 @@ def test_commands_are_suggested(environ: dict[str, str]) -> None:
     assert list(suggested("refine session re", environ)) == ["retry"]
 
 
-def test_the_kinds_of_records_are_suggested(environ: dict[str, str]) -> None:
-    assert list(suggested("refine audit list --kind s", environ)) == ["settings", "sessions"]
-
-
 def test_actors_are_suggested(environ: dict[str, str]) -> None:
     factories.user(email="platform.team@example.org")
     db.session.commit()
@@ -67,17 +63,6 @@ def test_a_name_that_is_not_one_word_or_not_unique_is_suggested_by_its_id(
     assert suggested("refine run tw", environ) == {
         str(agents[name]): name for name in ("Twin", "twin", "Two Words")
     }
-
-
-def test_addresses_are_suggested_as_they_are(environ: dict[str, str]) -> None:
-    factories.user(email="eve.o+1_a%b-c@example.org")
-    db.session.commit()
-
-    assert suggested("refine audit list --who ev", environ) == {"eve.o+1_a%b-c@example.org": ""}
-
-
-def test_a_percent_sign_is_a_letter(agents: dict[str, int], environ: dict[str, str]) -> None:
-    assert suggested("refine run 100%", environ) == {str(agents["100%"]): "100%"}
 
 
 def test_nothing_is_suggested_where_the_agents_cannot_be_asked(

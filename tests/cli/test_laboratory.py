@@ -50,12 +50,6 @@ def test_survival_runs_models_side_by_side(environ: dict[str, str], app: Flask) 
     assert [careful.split()[0], halving.split()[0]] == models.split(",")
 
 
-def test_survival_names_the_models_that_there_are(app: Flask, run: Run) -> None:
-    message = problem(run("bench", "survival", "--models", "careful,kind"), code=2)
-
-    assert "unknown: kind; choose from careful, terse, deleting" in message
-
-
 # -- refine evaluate ------------------------------------------------------------------------------
 
 
@@ -97,14 +91,6 @@ def test_evaluate_says_that_the_provider_does_not_know_the_model(
 
     assert message.startswith("the provider lists no model 'test/model' (")
     assert "HTTP 400" in message
-
-
-def test_evaluate_says_why_a_known_model_cannot_be_asked(
-    app: Flask, run: Run, model: ScriptedModel
-) -> None:
-    message = problem(run("evaluate", "test/model", OPENROUTER_BASE_URL=model.base_url))
-
-    assert message == "the model's server answered HTTP 400 (invalid_request)"
 
 
 # -- without the repository -----------------------------------------------------------------------

@@ -6,7 +6,6 @@ from refine.extensions import db
 from refine.models import Agent
 from tests import factories
 from tests.forked import refine
-from tests.scripted_model import ScriptedModel
 
 
 def reflecting(app: Flask, model_id: str = "rehearsal/ada") -> Agent:
@@ -25,17 +24,6 @@ def test_reflect_prints_figures(app: Flask, environ: dict[str, str]) -> None:
     assert done.returncode == 0
     assert f"Ada (agent {agent.id}): reflection completed, 1 promoted; 2 calls" in done.stdout
     assert "canary" not in done.stdout + done.stderr
-
-
-def test_reflect_says_that_the_cost_is_unknown(
-    app: Flask, environ: dict[str, str], model: ScriptedModel
-) -> None:
-    reflecting(app, "test/model")
-    model.say("nothing to keep")
-
-    done = refine("reflect", "Ada", environ={**environ, "OPENROUTER_BASE_URL": model.base_url})
-
-    assert "10 completion tokens, cost unknown\n" in done.stdout
 
 
 def test_reflect_says_why_it_failed(app: Flask, environ: dict[str, str]) -> None:

@@ -70,24 +70,13 @@ REFUSALS = [
     usage("--colour", says="No such option"),
     usage("account", "purge", says="No such command 'purge'"),
     usage("account", "add", says="Missing argument 'NAME'"),
-    usage("account", "list", "x", says="unexpected extra argument"),
     usage("agent", "add", "Ada", "--account", "demo", says="Missing option '--model'"),
-    usage("agent", "add", "Ada", "--model", "m", says="Missing option '--account'"),
     usage("agent", "list", "--after", "seven", says="'seven' is not a valid integer"),
-    usage("agent", "list", "--after", "-1", says="-1 is not in the range"),
-    usage("agent", "list", "--after", "9" * 30, says="is not in the range"),
     usage("user", "add", "a@b.c", "--account", "demo", says="Missing option '--password-stdin'"),
     usage(*USER, "--role", "owner", says="'owner' is not one of 'admin', 'viewer'"),
     usage("token", "add", says="give either --agent NAME, or --platform with --account SLUG"),
-    usage("token", "add", "--platform", says="give either --agent NAME"),
-    usage("token", "add", "--agent", "Ada", "--platform", says="give either --agent NAME"),
-    usage("token", "add", "--agent", "Ada", "--account", "demo", says="give either --agent NAME"),
-    usage("token", "revoke", says="Missing argument 'TOKEN'"),
     usage("agent", "set", "Ada", says="give at least one option, such as --budget 6000"),
-    usage("agent", "set", "Ada", "--budget", "many", says="'many' is not a valid integer"),
-    usage("agent", "list", "--state", "happy", says="'happy' is not one of"),
     usage("agent", "list", "--limit", "0", says="0 is not in the range"),
-    usage("agent", "show", says="Missing argument 'AGENT'"),
     usage("session", "list", "--status", "lost", says="'lost' is not one of 'queued'"),
     *(
         usage(
@@ -96,35 +85,17 @@ REFUSALS = [
         for time in ("", "monday", "2026-02-30", "0001-01-01", "9999-12-31", "2026-03-01T25:00")
     ),
     usage("session", "show", "7", says="'7' is not a valid UUID"),
-    usage("session", "stop", says="Missing argument 'SESSION'"),
-    usage("audit", "list", "--session", "7", says="'7' is not a valid UUID"),
-    usage("user", "reset", says="Missing argument 'USER'"),
-    usage("run", says="Missing argument 'AGENT'"),
-    usage("run", "Ada", "--now", says="No such option"),
-    usage("sweep", "x", says="unexpected extra argument"),
-    usage("worker", "--bursts", says="No such option"),
-    usage("doctor", "x", says="unexpected extra argument"),
-    usage("audit", "verify", "x", says="unexpected extra argument"),
-    usage("db", "downgrade", says="No such command 'downgrade'"),
-    usage("keys", "old", says="No such command 'old'"),
-    usage("up", "--port", "1", says="No such option"),
     # missing or ambiguous things
     Refusal(("run", "Nobody"), "no agent is called 'Nobody'"),
-    Refusal(("run", "999999"), "no agent is called '999999'"),
-    Refusal(("run", "9" * 40), "no agent is called"),
     Refusal(("run", "7; DROP TABLE agents"), "no agent is called"),
-    Refusal(("run", ""), "no agent is called ''"),
     Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
-    Refusal(("run", "--enqueue", "Nobody"), "no agent is called 'Nobody'"),
     Refusal(("run", "Twin"), "several agents are called 'Twin'; use an id: "),
     Refusal(("token", "add", "--agent", "Twin"), "several agents are called 'Twin'; use an id: "),
-    Refusal(("token", "add", "--agent", "Nobody"), "no agent is called 'Nobody'"),
     Refusal(("token", "add", "--platform", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("token", "revoke", "refine_agent_x"), "no such token"),
     Refusal(("token", "revoke", "-"), "no token given", stdin=""),
     Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("run", "Idle"), "the agent is not active, so no session can run"),
-    Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
     Refusal(("run", "Busy"), "`refine worker --burst` runs all queued sessions"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     *(
@@ -143,12 +114,8 @@ REFUSALS = [
     Refusal(("agent", "set", "Idle", "--threshold", "2"), "threshold"),
     Refusal(("agent", "set", "Idle", "--model", "a@b.org"), "model_id must not look like"),
     Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),
-    Refusal(("account", "add", "!!!"), "a slug needs letters a to z or digits"),
     Refusal(("account", "add", "New", "--slug", "Not A Slug"), "slug must be lower-case"),
-    Refusal(("account", "add", "a\nb"), "name must be one line"),
-    Refusal(("account", "add", "", "--slug", "x"), "name must not be empty"),
     Refusal(("account", "add", "x" * 201), "name has 201 characters; at most 200"),
-    Refusal(("agent", "add", " ", "--account", "demo", "--model", "m"), "name must not be empty"),
     Refusal(("agent", "add", "A", "--account", "demo", "--model", ""), "model_id must not be"),
     Refusal(("agent", "add", "A", "--account", "x", "--model", "m"), "no account has the slug"),
     Refusal(
@@ -158,36 +125,16 @@ REFUSALS = [
     Refusal(("user", "add", "a@b.c", "--account", "x", *PASSWORD), "no account has the slug 'x'"),
     Refusal(("user", "add", "TAKEN@example.org", "--account", "demo", *PASSWORD), "already a user"),
     Refusal(USER, "the password must have 10 to 1,000 characters", stdin="short\n"),
-    Refusal(USER, "the password must have 10 to 1,000 characters", stdin=""),
     Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
     # audit, keys, undo, restore, import, export
-    usage("audit", "anchor", "x", says="unexpected extra argument"),
-    usage("audit", "anchor", "--chain", "1", says="No such option"),
-    usage("audit", "verify", "--anchor", says="requires an argument"),
     usage("audit", "verify", "--anchor", "/no/such/file", says="No such file or directory"),
-    usage("audit", "verify", "--anchor", "/", says="Is a directory"),
-    usage("audit", "prove", says="No such command 'prove'"),
-    usage("keys", "rotate", "x", says="unexpected extra argument"),
-    usage("keys", "rotate", "--all", says="No such option"),
-    usage("undo", says="Missing argument 'SESSION'"),
     usage("undo", "x", says="'x' is not a valid UUID"),
-    usage("undo", "7", says="'7' is not a valid UUID"),
-    usage("undo", "", says="'' is not a valid UUID"),
-    usage("undo", SEVENTH, "x", says="unexpected extra argument"),
-    usage("undo", SEVENTH, "--all", says="No such option"),
     Refusal(("undo", SEVENTH), f"there is no session {SEVENTH}"),
-    Refusal(("undo", SEVENTH, "--preview"), "there is no session"),
-    usage("restore", says="Missing argument 'MEMORY'"),
-    usage("restore", "x", says="'x' is not a valid integer"),
     usage("restore", "#7", says="'#7' is not a valid integer"),
-    usage("restore", "0", says="0 is not in the range"),
     usage("restore", "9" * 30, says="is not in the range"),
-    usage("restore", "1", "2", says="unexpected extra argument"),
     Refusal(("restore", "999999999"), "there is no memory #999999999"),
     Refusal(("import", "Nobody", MEM0, "--format", "mem0"), "no agent is called 'Nobody'"),
     usage("import", "Idle", "/no", "--format", "mem0", says="File '/no' does not exist"),
-    usage("import", "Idle", "/", "--format", "mem0", says="File '/' is a directory"),
-    usage("import", "Idle", MEM0, says="Missing option '--format'"),
     usage("import", "Idle", MEM0, "--format", "zep", says="'zep' is not one of 'letta', 'mem0'"),
     usage("import", "Idle", MEM0, "--format", "mem0", "--as", "vow", says="'vow' is not one of"),
     Refusal(("export", "Nobody"), "no agent is called 'Nobody'"),
@@ -245,7 +192,6 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(populated: None, r
 def test_refusals_in_their_own_process(populated: None, environ: dict[str, str]) -> None:
     before = row_counts()
     for refusal in (
-        usage("run", "Ada", "--now", says="No such option"),
         Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
         Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
         setting("REFINE_ENCRYPTION_KEYS", ANOTHER_KEY, "does not hold the key"),
@@ -260,14 +206,6 @@ def test_refusals_in_their_own_process(populated: None, environ: dict[str, str])
         assert line.startswith("refine: ")
         assert refusal.says in line
         assert row_counts() == before, refusal
-
-
-def test_an_ambiguous_name_lists_the_ids(populated: None, environ: dict[str, str]) -> None:
-    ids = [str(agent.id) for agent in db.session.scalars(db.select(Agent).filter_by(name="Twin"))]
-
-    done = refine("run", "Twin", environ=environ)
-
-    assert done.stderr.endswith(f"use an id: {', '.join(sorted(ids, key=int))}\n")
 
 
 @pytest.mark.parametrize("arguments", [("run", "Ada", "--enqueue"), ("sweep",)], ids=" ".join)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cryptography.fernet import Fernet
 from flask import Flask
 from redis import Redis
 from sqlalchemy import make_url
@@ -109,15 +108,6 @@ def test_tick_prints_what_it_did(
     assert done.stdout == f"tick: {did}\n"
 
 
-def test_second_tick_has_nothing_to_do(agent: Agent, run: Run) -> None:
-    is_due(agent)
-    run("tick")
-
-    done = run("tick")
-
-    assert (done.returncode, done.stdout) == (0, "tick: nothing was due\n")
-
-
 def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) -> None:
     is_due(agent)
 
@@ -132,18 +122,6 @@ def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) ->
     }
     assert session is not None
     assert session.status == "queued"
-
-
-def test_the_next_tick_announces_what_the_last_could_not(
-    agent: Agent, redis: Redis, run: Run
-) -> None:
-    is_due(agent)
-    run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
-
-    done = run("tick")
-
-    assert (done.returncode, done.stdout) == (0, "tick: 1 announced\n")
-    assert redis.llen("rq:queue:refine-swept") == 1
 
 
 def test_tick_without_a_database_says_so(app: Flask, run: Run) -> None:
@@ -276,30 +254,6 @@ def ticked_a_while_ago(_agent: Agent) -> None:
     sql.run("UPDATE clock_marks SET at = now() - interval '4 minutes'")
 
 
-@pytest.mark.parametrize(
-    ("state", "name", "says"),
-    [
-        (is_not_due, "schedule", "the next slot is in "),
-        (slot_is_served, "schedule", "a slot was due 59 minutes ago and is being served"),
-        (slot_of_a_paused_account_passed, "schedule", "no upcoming slots"),
-        (session_waits_for_a_moment, "queue", "1 worker, 1 session waiting"),
-        (is_not_due, "queue", "0 workers, 0 sessions waiting"),
-        (ticked_a_while_ago, "clock", "the last tick was 4 minutes ago"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_doctor_accepts_what_is_in_time(
-    healthy: Agent, run: Run, state: Callable[[Agent], None], name: str, says: str
-) -> None:
-    state(healthy)
-
-    done = run("doctor")
-
-    assert done.returncode == 0
-    assert found(done)[name][0] == "ok"
-    assert found(done)[name][1].startswith(says)
-
-
 def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis, run: Run) -> None:
     register_worker()
     Presence(serves_runs=False).announce()
@@ -309,23 +263,6 @@ def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis
     done = run("doctor")
 
     assert found(done)["queue"] == ("ok", "1 worker, 2 sessions waiting")
-
-
-def test_doctor_mentions_data_keys_under_an_older_key(
-    healthy: Agent, environ: dict[str, str], run: Run
-) -> None:
-    keys = f"{Fernet.generate_key().decode()},{environ['REFINE_ENCRYPTION_KEYS']}"
-    older = sql.value("SELECT count(*) FROM data_keys")
-
-    before, after = run("doctor"), run("doctor", REFINE_ENCRYPTION_KEYS=keys)
-
-    assert (before.returncode, after.returncode) == (0, 0)
-    assert found(before)["rotation"] == ("ok", "every data key is wrapped with the first key")
-    assert found(after)["rotation"] == (
-        "ok",
-        f"{older} data key{'s' if older > 1 else ''} still wrapped with an older key; "
-        "run `refine keys rotate`",
-    )
 
 
 @pytest.mark.parametrize(
@@ -382,16 +319,6 @@ def test_doctor_asks_the_provider(healthy: Agent, run: Run, model: ScriptedModel
         assert done.returncode == code, answer
         assert found(done)["provider"][0] == ("fix" if code else "ok")
         assert found(done)["provider"][1].startswith(says)
-
-
-def test_doctor_reports_an_unreachable_provider(healthy: Agent, run: Run) -> None:
-    done = run("doctor", OPENROUTER_BASE_URL=f"http://{NOWHERE}/v1")
-
-    assert done.returncode == 1
-    assert found(done)["provider"] == (
-        "fix",
-        f"the connection to http://{NOWHERE}/v1 failed (ConnectionError)",
-    )
 
 
 def test_doctor_stops_at_missing_migrations(healthy: Agent, not_migrated: str, run: Run) -> None:

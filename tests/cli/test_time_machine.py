@@ -6,11 +6,8 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
-from refine.refinement import time_machine
 from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
-from tests.factories import text_of
-from tests.forked import refine
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -53,15 +50,6 @@ def test_undo_prints_figures(ledger: Agent, session: RefinementSession, run: Run
     assert session.undone_through == "command line"
 
 
-def test_undo_in_its_own_process(
-    ledger: Agent, session: RefinementSession, environ: dict[str, str]
-) -> None:
-    done = refine("undo", str(session.id).upper(), environ=environ)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("undid 1 session of Ada: 1 brought back;")
-
-
 @pytest.mark.parametrize("options", [(), ("--and-after",)])
 def test_preview_prints_the_same_and_changes_nothing(
     session: RefinementSession, run: Run, options: tuple[str, ...]
@@ -95,22 +83,6 @@ def test_wider_undo_prints_the_number_of_sessions(
     assert second.undone_at == session.undone_at is not None
 
 
-def test_second_undo_says_when_it_was_done(session: RefinementSession, run: Run) -> None:
-    time_machine.undo(session, through="command line", at=NOW)
-    db.session.commit()
-    before = sql.snapshot()
-
-    for option in ((), ("--preview",), ("--and-after",)):
-        again = run("undo", session.id, *option)
-
-        assert (again.returncode, again.stderr) == (0, ""), option
-        assert again.stdout == (
-            f"session {session.id} was undone on 2026-03-04 at 12:00 UTC by the command line; "
-            "nothing was changed\n"
-        )
-        assert sql.snapshot() == before, option
-
-
 def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
     ledger: Agent, session: RefinementSession, run: Run
 ) -> None:
@@ -132,17 +104,6 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
 
     assert done.returncode == 0
     assert (canary(ledger).discarded, canary(ledger).constitutional) == (False, False)
-
-
-def test_undo_reports_tampering(ledger: Agent, session: RefinementSession, run: Run) -> None:
-    id_ = canary(ledger).id
-    db.session.commit()
-    sql.tamper(f"UPDATE agent_memories SET tags = '{{voice}}' WHERE id = {id_}")
-
-    lines = [problem(run("undo", session.id, *options)) for options in ((), ("--and-after",))]
-
-    says = f"memory {id_} was changed outside the application and is not trusted; "
-    assert [line[: len(says)] for line in lines] == [says] * 2
 
 
 def test_undo_is_refused_during_a_live_session(
@@ -189,38 +150,6 @@ def test_restore_brings_a_memory_back(ledger: Agent, session: RefinementSession,
     )
     assert not canary(ledger).discarded
     assert factories.records(ledger)[-1].action == "memory_restored"
-
-
-def test_restoring_a_kept_memory_changes_nothing(ledger: Agent, run: Run) -> None:
-    id_, before = canary(ledger).id, sql.snapshot()
-
-    done = run("restore", id_)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"memory #{id_} of Ada is not discarded; nothing was changed\n"
-    assert sql.snapshot() == before
-
-
-def test_restore_keeps_a_flag_set_after_the_discard(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
-    canary(ledger).set_constitutional(True)
-
-    done = run("restore", canary(ledger).id)
-
-    assert done.returncode == 0
-    assert (canary(ledger).discarded, canary(ledger).constitutional) == (False, True)
-
-
-def test_wider_undo_discards_a_restored_memory(ledger: Agent, run: Run) -> None:
-    gone = factories.memory(ledger, text_of(5), discarded_at=NOW)
-    session = refined(ledger)
-
-    restored = run("restore", gone.id)
-    undone = run("undo", session.id, "--and-after")
-
-    assert (restored.returncode, undone.returncode) == (0, 0)
-    assert db.session.get_one(AgentMemory, gone.id).discarded_at == NOW
 
 
 # -- output --------------------------------------------------------------------------------

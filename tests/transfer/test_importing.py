@@ -425,21 +425,6 @@ class TestOwnFormat:
         for kept, taken in zip(all_of(giver), all_of(taker), strict=True):
             assert state_of(taken) == {**state_of(kept), "constitutional": False}
 
-    def test_export_of_a_copy_differs_only_in_the_copys_own_fields(self, owner: Agent) -> None:
-        add(owner, row("from elsewhere", source_id="17", extra='{"a": 1}', created_at=AT))
-        taker = factories.agent()
-        db.session.commit()
-
-        move(owner, taker)
-
-        own_fields = {"id", "recorded_at", "updated_at", "sha256"}
-        given, taken = (
-            {name: value for name, value in json.loads(lines[1]).items() if name not in own_fields}
-            for lines in (exported(owner), exported(taker))
-        )
-        assert given == taken
-        assert given["source"] == "mem0"
-
     def test_export_without_contents_shows_none_and_cannot_be_imported(self, owner: Agent) -> None:
         factories.memory(owner, "the canary sings", extra='{"a": "canary"}', created_at=AT)
         db.session.commit()

@@ -83,18 +83,6 @@ class TestAnExportThatComesBack:
 
         assert (report.added.total(), len(all_of(owner))) == (0, count)
 
-    def test_keeps_refines_notes_apart(self, owner: Agent) -> None:
-        owner.ledger.add_journal_note("My platform changed my settings: name.")
-        copy, empty = factories.agent(), factories.agent()
-        db.session.commit()
-        bring_back(copy, exported(owner))
-
-        report = bring_back(owner, exported(copy))
-        bring_back(empty, exported(copy))
-
-        assert report.added.total() == 0
-        assert [all_of(agent)[-1].source for agent in (copy, empty)] == ["note", "note"]
-
     def test_restores_all_of_it_into_an_empty_agent(self, owner: Agent) -> None:
         empty = factories.agent()
         db.session.commit()
@@ -119,10 +107,6 @@ class TestARowOfTheAgentItself:
         report = self.bring(owner, id=all_of(owner)[0].id)
 
         assert report.added == {"core": 1}
-
-    def test_is_added_if_the_memory_is_gone(self, owner: Agent) -> None:
-        for id_ in (10**9, 10**30):
-            assert self.bring(owner, id=id_, content=f"memory {id_}").added == {"core": 1}
 
     def test_is_constitutional_as_it_was(self, owner: Agent) -> None:
         self.bring(owner, id=10**9, constitutional=True)

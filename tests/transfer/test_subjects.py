@@ -8,7 +8,6 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent
-from refine.rules.content import MAX_CONTENT_CHARACTERS
 from refine.transfer.importing import import_memories
 from refine.transfer.report import Report
 from refine.transfer.rows import MAX_PREFIX_CHARACTERS
@@ -68,15 +67,6 @@ class TestMcp:
 
         assert row.prefix == "Ada Byrne (a friend): "
 
-    def test_each_part_of_a_long_observation_begins_with_the_name(self, owner: Agent) -> None:
-        report = bring(owner, entity("word " * 4_000, entityType="person"), "mcp")
-
-        parts = contents(owner)
-        assert (len(parts), report.split_rows) == (3, 1)
-        assert all(part.startswith("Ada (person): word") for part in parts)
-        assert max(map(len, parts)) <= MAX_CONTENT_CHARACTERS
-        assert sum(part.count("word") for part in parts) == 4_000
-
     def test_a_name_that_is_too_long_makes_a_bad_row(self) -> None:
         rows = read(entity("x", name="A" * MAX_PREFIX_CHARACTERS), "mcp")
 
@@ -93,13 +83,6 @@ class TestLetta:
             "[persona] I am patient with beginners.",
         ]
         assert not any(memory.constitutional for memory in all_of(owner))
-
-    def test_equal_texts_under_different_labels_are_different_memories(self, owner: Agent) -> None:
-        blocks = [{"label": label, "value": "Repairs organs."} for label in ("human", "persona")]
-
-        bring(owner, json.dumps({"blocks": blocks}), "letta")
-
-        assert contents(owner) == ["[human] Repairs organs.", "[persona] Repairs organs."]
 
 
 class TestMem0:
