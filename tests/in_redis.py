@@ -2,8 +2,6 @@
 
 import json
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 from redis import Redis
@@ -41,13 +39,3 @@ def let_pass(redis: Redis, time: timedelta, only: str = "") -> None:
 def is_ready(redis: Redis, count: int = 1) -> bool:
     """Whether so many workers and clocks have begun."""
     return len(known_workers(redis).workers) == count
-
-
-@contextmanager
-def without_command(redis: Redis, command: str) -> Iterator[None]:
-    """Redis refuses this command to everybody."""
-    redis.execute_command("ACL", "SETUSER", "default", f"-{command}")
-    try:
-        yield
-    finally:
-        redis.execute_command("ACL", "SETUSER", "default", f"+{command}")

@@ -55,10 +55,6 @@ class Visitor:
     def press(self, button: str) -> None:
         self._activate(visiting.button(self.page, button))
 
-    def unfold(self, summary: str) -> None:
-        """Open what is folded under these words."""
-        self._activate(self.page.locator("summary", has_text=summary))
-
     def fill(self, label: str, text: str, *, of: Locator | None = None) -> None:
         """Fill the first field of that name, in the whole page or a part of it."""
         self._field(label, of).fill(text)
