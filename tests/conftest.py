@@ -54,13 +54,14 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark proofs and costly tests as slow, and begin with those: none is left to run alone.
 
-    Coverage of proofs and nightly tests is not measured: it costs half as much again, and they go
-    through lines that other tests cover.
+    Coverage of what is slow by itself is not measured: it costs half as much again, and other tests
+    cover the same lines.
     """
     tests, costly = Path(__file__).parent, costly_tests()
     for item in items:
         folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
-        if folder in _FOLDERS_OF_PROOFS or item.get_closest_marker("nightly"):
+        is_marked = any(item.get_closest_marker(name) for name in ("slow", "nightly"))
+        if is_marked or folder in _FOLDERS_OF_PROOFS:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.no_cover)
         elif function_of(item) in costly:
