@@ -9,7 +9,7 @@ from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.errors import InvalidValue
 from refine.models import Agent
-from refine.rules.tool_arguments import parse_arguments
+from refine.rules.strict_json import parse_arguments
 from refine.tools import SaveMemoryTool, SelfAuthoringTool, save_memory, self_authoring
 from refine.tools.results import error
 

@@ -12,8 +12,7 @@ from urllib3.exceptions import MaxRetryError
 
 from refine.errors import ProviderError
 from refine.llm.dialects import Dialect
-from refine.llm.refusals import Refusal, parse_refusal
-from refine.llm.retry_after import retry_after_seconds
+from refine.llm.refusals import Refusal, parse_refusal, retry_after_seconds
 from refine.llm.wire import Wire
 
 _CONNECT_SECONDS = 10.0

@@ -33,7 +33,7 @@ _CANCEL_POLL_SECONDS = 0.2
 _KINDS_OF_KEY = ("unauthorized", "out_of_credit", "forbidden")
 
 ToolChoice = Literal["auto", "none"]
-CountLost = Callable[[Usage], None]
+OnWastedUsage = Callable[[Usage], None]
 
 
 class _FailedAttempt(NamedTuple):
@@ -62,12 +62,12 @@ class Provider:
         is_cancelled: Callable[[], bool] = lambda: False,
         max_output_tokens: int = MAX_OUTPUT_TOKENS,
         tool_choice: ToolChoice = "auto",
-        count_lost: CountLost = lambda _: None,
+        on_wasted_usage: OnWastedUsage = lambda _: None,
     ) -> Reply:
         """Ask the model for its next message, of at most ``max_output_tokens``.
 
         ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
-        ProviderError, or Cancelled as soon as ``is_cancelled`` returns True. ``count_lost`` is
+        ProviderError, or Cancelled as soon as ``is_cancelled`` returns True. ``on_wasted_usage`` is
         given the usage of each attempt that may be billed, although nothing can be used of it.
         """
         body = self._body(model_id, messages, tools, privacy, tool_choice)
@@ -78,7 +78,9 @@ class Provider:
             if seconds <= 0:
                 raise ProviderError("the time limit was reached", kind="deadline")
             seconds = min(seconds, _ATTEMPT_SECONDS)
-            return self._ask(body, seconds, is_cancelled, count_lost, most_bytes(max_output_tokens))
+            return self._ask(
+                body, seconds, is_cancelled, on_wasted_usage, most_bytes(max_output_tokens)
+            )
 
         retrying = Retrying(
             stop=stop_after_attempt(MAX_ATTEMPTS),
@@ -121,7 +123,7 @@ class Provider:
         body: Any,
         seconds: float,
         is_cancelled: Callable[[], bool],
-        count_lost: CountLost,
+        on_wasted_usage: OnWastedUsage,
         max_bytes: int,
     ) -> Reply:
         request = self._request("/chat/completions", body)
@@ -129,23 +131,23 @@ class Provider:
             read = exchange(request, seconds, is_cancelled, max_bytes=max_bytes, read=self._read)
         except (ProviderError, Cancelled) as fault:
             if isinstance(fault, Cancelled) or fault.may_be_billed:
-                count_lost(Usage())
+                on_wasted_usage(Usage())
             raise
         if isinstance(read, Reply):
             return read
         if read.usage is not None:
-            count_lost(read.usage)
+            on_wasted_usage(read.usage)
         raise read.fault
 
     def _read(self, answer: Answer) -> "Reply | _FailedAttempt":
         try:
             return parse_reply(answer.body, self.dialect, answer.headers)
         except Unusable as fault:
-            return self._in_vain(answer, Transient(str(fault), kind=fault.kind))
+            return self._failed_attempt(answer, Transient(str(fault), kind=fault.kind))
         except ProviderError as fault:
-            return self._in_vain(answer, fault)
+            return self._failed_attempt(answer, fault)
 
-    def _in_vain(self, answer: Answer, fault: ProviderError) -> "_FailedAttempt":
+    def _failed_attempt(self, answer: Answer, fault: ProviderError) -> "_FailedAttempt":
         return _FailedAttempt(fault, usage_of_unusable(answer.body, self.dialect, answer.headers))
 
     def _request(self, path: str, body: Any = None) -> Request:

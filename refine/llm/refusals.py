@@ -1,4 +1,4 @@
-"""What can be repeated of a provider's refusal: known codes and parameters, and nothing else.
+"""What can be repeated of a provider's refusal, and how long it asks to be left alone.
 
 Providers quote prompts in their error messages, and a code of their own making may be a quotation,
 too. So what is shown comes from the lists below, whatever was sent; of another code, only that
@@ -8,8 +8,10 @@ there was one.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from refine import clock
 from refine.llm.answered_json import answered_json
 
 # OpenRouter's error types, and the codes of its availability
@@ -160,3 +162,33 @@ def _parameter(value: Any) -> str:
     if isinstance(value, list):  # a path of FastAPI, beginning with the part of the request
         value = next(iter(value[value[:1] == ["body"] :]), None)
     return _DEEPER.split(value, maxsplit=1)[0] if isinstance(value, str) else ""
+
+
+_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+# The form in use, and the two that recipients must still read.
+_DATES = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
+
+
+def retry_after_seconds(headers: Mapping[str, str], *names: str) -> float | None:
+    """Return the seconds that the first of these headers asks for; None if it asks for none.
+
+    A date counts from the server's own ``Date``, so that clocks that differ do no harm. One that is
+    past, and whatever else is neither seconds nor a date, asks for nothing.
+    """
+    given = next((headers[name].strip() for name in names if name in headers), "")
+    if _SECONDS.fullmatch(given):  # a figure with decimals is no standard, but used
+        return float(given)
+    until = _date(given)
+    if until is None:
+        return None
+    seconds = (until - (_date(headers.get("Date", "").strip()) or clock.now())).total_seconds()
+    return seconds if seconds > 0 else None
+
+
+def _date(written: str) -> datetime | None:
+    for form in _DATES:
+        try:
+            return datetime.strptime(written, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None

@@ -13,7 +13,7 @@ from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.content import sanitized
 from refine.rules.prices import cost_of_call
-from refine.rules.tool_arguments import parse_arguments
+from refine.rules.strict_json import parse_arguments
 
 # no call is larger; a higher figure is ignored
 _MAX_TOKENS = 10_000_000

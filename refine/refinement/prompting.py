@@ -21,13 +21,13 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.ledger.bulk import core_memories
-from refine.models.runs.session.entry import Entry, shown_alone
+from refine.models.runs.session.entry import Entry, SessionEntry, shown_alone
 from refine.models.runs.session.state import CONSENTED_ENDS
 from refine.prompts import as_block, as_entry, as_line
-from refine.refinement.hints import pairs_to_look_at
 from refine.rules.context import Room, tokens_at_most
-from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
+from refine.rules.likely_pairs import LikelyPair, likely_pairs
 from refine.rules.quantities import in_percent
+from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.tools.refinement import DEFINITION
 
 _WORDINGS = ("ledger", "consent", "session")
@@ -181,3 +181,25 @@ def _last_session(session: RefinementSession) -> str:
     undone = "; undone since" if last.undone_at is not None else ""
     ended = f"{last.ended_at:%Y-%m-%d}, {last.status} ({as_line(last.end_reason)}){undone}."
     return f"{ended} {last.summary_line()}" if last.status in CONSENTED_ENDS else ended
+
+
+MAX_PAIRS = 20
+
+
+def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
+    """Return at most ``MAX_PAIRS`` pairs of the snapshot's kept memories, without any two locked.
+
+    Pairs that the agent was shown in full come first.
+    """
+    entries = SessionEntry.of(session)
+    texts, locked = dict[int, str](), set[int]()
+    for memory in core_memories(session.agent):
+        if memory.id in entries:
+            texts[memory.id] = memory.content
+            locked |= {memory.id} if memory.edit_lock is not None else set()
+    shown = {id_: text for id_, text in texts.items() if entries[id_].shown_digest is not None}
+    pairs = likely_pairs(shown, MAX_PAIRS, locked=locked)
+    if len(shown) < len(texts) and len(pairs) < MAX_PAIRS:
+        others = likely_pairs(texts, MAX_PAIRS, locked=locked)
+        pairs += [pair for pair in others if not shown.keys() >= {pair.id, pair.other_id}]
+    return pairs[:MAX_PAIRS]

@@ -1,19 +1,171 @@
-"""Chooses pairs of memories that are alike, as a hint where near-duplicates may be.
+"""Finds pairs of memories that are alike, as a hint where near-duplicates may be.
 
 Only letters are compared, not meaning: "is 17" and "is 18" are alike. Not found are texts less
 alike than ``MIN_LIKENESS``; the same said in other words, or in another language; a near-copy of a
-text that has a nearer one still. Where thousands of texts are made of the same few phrases, about
-one near-copy in twenty is missed. The first ``READ_CHARACTERS`` of a text decide with which others
-it is compared; how alike two long texts are is measured on the whole.
+text that has a nearer one still. Texts are compared that share one of their rarest features: two
+neighbouring words in either order, the beginning or the end; in short texts also single words, in
+very short ones two neighbouring characters. The first ``READ_CHARACTERS`` of a text decide with
+which others it is compared; how alike two long texts are is measured on the whole.
 """
 
+import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from operator import itemgetter
+from itertools import chain, pairwise
+from operator import itemgetter, xor
+from typing import NamedTuple
+from zlib import crc32
 
 from rapidfuzz import fuzz
 
-from refine.rules.alike_texts import MIN_LIKENESS, READ_CHARACTERS, LikelyPair, alike_texts
+# Names of characters of scripts that put no spaces between words begin with these.
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+# One in this many of their characters ends a word, the same ones in every text.
+_ENDS_WORD = 3
+_END = "\n"
+_SPREADING = 2_654_435_761  # Knuth's multiplicative hash: neighbours in Unicode end up apart
+
+
+class _Folding(dict[int, str]):
+    """What each character becomes, worked out once; for ``str.translate``."""
+
+    def __missing__(self, code_point: int) -> str:
+        self[code_point] = folded = _folded(chr(code_point))
+        return folded
+
+
+def _folded(character: str) -> str:
+    if unicodedata.category(character)[0] not in "LMN":
+        return " "
+    folded = unicodedata.normalize("NFKC", character).casefold()
+    is_unspaced = unicodedata.name(character, "").startswith(_UNSPACED)
+    is_end = is_unspaced and (ord(character) * _SPREADING >> 7) % _ENDS_WORD == 0
+    return folded + _END if is_end else folded
+
+
+_FOLDING = _Folding()
+
+
+def rough_words(text: str) -> list[str]:
+    """Return the words of a text, regardless of case and punctuation.
+
+    Letters, marks and digits make a word. Text without spaces is cut after certain characters, so
+    that the same run of characters makes the same words anywhere. A text without any letter or
+    digit is cut at its blanks.
+    """
+    words = unicodedata.normalize("NFC", text).translate(_FOLDING).split()
+    return words or text.split()
+
+
+MIN_LIKENESS = 75
+READ_CHARACTERS = 1_000
+
+# How many of a text's rarest features are followed; of the texts that share one, in
+# alphabetical order, how many on either side; and how many of all these are compared with it.
+_FOLLOWED = 5
+_ON_EITHER_SIDE = 12
+_COMPARED = 8
+
+_SHORT_WORDS = 12
+_SHORT_CHARACTERS = 30
+_EDGE_CHARACTERS = 10
+
+
+class LikelyPair(NamedTuple):
+    """Two texts that are alike: their ids, the lower one first, and the likeness in percent."""
+
+    id: int
+    other_id: int
+    likeness: int
+
+
+class _Text(NamedTuple):
+    """One text, as far as it is compared; features are hashes, the same in every process."""
+
+    id: int
+    words: str
+    sorted_words: str
+    features: frozenset[int]
+
+
+def alike_texts(texts: Mapping[int, str], locked: frozenset[int]) -> Iterator[LikelyPair]:
+    """Compare each text with its candidates; yield the pairs that are alike, in no order.
+
+    Two ``locked`` texts are not compared.
+    """
+    read = _read(texts)
+    followed = _followed_features(read)
+    holders = _holders(read, followed)
+    compared: set[tuple[int, int]] = set()
+    for position, features in enumerate(followed):
+        for candidate in _candidates(position, features, holders):
+            one, other = read[position], read[candidate]
+            ids = min(one.id, other.id), max(one.id, other.id)
+            if ids in compared or locked.issuperset(ids):
+                continue
+            compared.add(ids)
+            if (likeness := _likeness(one, other)) >= MIN_LIKENESS:
+                yield LikelyPair(*ids, int(likeness))
+
+
+def _read(texts: Mapping[int, str]) -> list[_Text]:
+    """Read all texts that are not blank; return them in alphabetical order."""
+    read = (_text(id_, rough_words(text[:READ_CHARACTERS])) for id_, text in texts.items())
+    return sorted((text for text in read if text.words), key=lambda text: (text.words, text.id))
+
+
+def _text(id_: int, words: list[str]) -> _Text:
+    joined = " ".join(words)
+    hashes = [crc32(word.encode()) for word in words]
+    features = set(map(xor, hashes, hashes[1:]))
+    features.add(crc32(joined[:_EDGE_CHARACTERS].encode()))
+    features.add(~crc32(joined[-_EDGE_CHARACTERS:].encode()))
+    if len(words) <= _SHORT_WORDS:
+        features.update(hashes)
+    if len(joined) <= _SHORT_CHARACTERS:
+        features.update(crc32("".join(two).encode()) for two in pairwise(joined))
+    return _Text(id_, joined, " ".join(sorted(words)), frozenset(features))
+
+
+def _followed_features(texts: list[_Text]) -> list[list[int]]:
+    """Return each text's rarest features that another text shares, rarest first."""
+    counts = Counter(chain.from_iterable(text.features for text in texts))
+    shared = {feature for feature, count in counts.items() if count > 1}
+    return [sorted(text.features & shared, key=counts.__getitem__)[:_FOLLOWED] for text in texts]
+
+
+def _holders(texts: list[_Text], followed: list[list[int]]) -> dict[int, list[int]]:
+    """Return the positions of the texts that have each of the followed features, in order."""
+    holders: dict[int, list[int]] = {feature: [] for features in followed for feature in features}
+    for position, text in enumerate(texts):
+        for feature in text.features & holders.keys():
+            holders[feature].append(position)
+    return holders
+
+
+def _candidates(position: int, features: list[int], holders: dict[int, list[int]]) -> list[int]:
+    """Return the positions of the texts that share most of these features, the best first."""
+    shared: Counter[int] = Counter()
+    for feature in features:
+        shared.update(_around(position, holders[feature]))
+    del shared[position]
+    enough = 2 if len(features) == _FOLLOWED else 1
+    ranked = sorted(shared, key=shared.__getitem__, reverse=True)[:_COMPARED]
+    return [other for other in ranked if shared[other] >= enough]
+
+
+def _around(position: int, positions: list[int]) -> list[int]:
+    at = bisect_left(positions, position)
+    return positions[max(0, at - _ON_EITHER_SIDE) : at + _ON_EITHER_SIDE + 1]
+
+
+def _likeness(one: _Text, other: _Text) -> float:
+    """Return how alike two texts are, in percent, in this order of words or any other; or 0."""
+    return max(
+        fuzz.ratio(one.words, other.words, score_cutoff=MIN_LIKENESS),
+        fuzz.ratio(one.sorted_words, other.sorted_words, score_cutoff=MIN_LIKENESS),
+    )
 
 
 def likely_pairs(

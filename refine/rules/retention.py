@@ -1,4 +1,4 @@
-"""How much a session may remove, and how much of a ledger still counts.
+"""How far an edit may go, how much a session may remove, and how much of a ledger still counts.
 
 Retention is anchored at the snapshot: each entry has a ceiling and counts at most that. The ceiling
 of a memory in the ledger is its tokens at the snapshot; the ceiling of a merge result is the sum of
@@ -49,3 +49,16 @@ def trips_breaker(removed: int, *, removable: int, memories_before: int | None) 
 
 def _ceil(number: Decimal) -> int:
     return int(number.to_integral_value(rounding=ROUND_CEILING))
+
+
+# A merge takes at most this many memories, so that one call cannot swallow a ledger.
+MAX_MERGED = 8
+
+# An update tightens: it may lengthen a memory by this share, or by so many tokens if that is more.
+LONGER_SHARE = Decimal("0.1")
+LONGER_TOKENS = 8
+
+
+def longest_update(tokens: int) -> int:
+    """Return how many tokens an update may give a memory that had ``tokens`` at the snapshot."""
+    return tokens + max(LONGER_TOKENS, int(LONGER_SHARE * tokens))

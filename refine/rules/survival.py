@@ -5,14 +5,35 @@ began, or before an earlier session removed or rewrote it. A kept memory *carrie
 original if it mentions it and speaks of the same thing (``details.carries``).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from functools import cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from refine.rules.details import Reading, carries, likeness, mentions
 from refine.rules.quantities import abbreviated
-from refine.rules.repeatable import Repeatable
+
+T = TypeVar("T")
+
+
+class Repeatable(Generic[T]):
+    """Takes items from a source only when they are first asked for, and keeps them."""
+
+    def __init__(self, source: Iterable[T]) -> None:
+        self._source = iter(source)
+        self._taken: list[T] = []
+
+    def __iter__(self) -> Iterator[T]:
+        position = 0
+        while True:
+            if position == len(self._taken):
+                try:
+                    self._taken.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._taken[position]
+            position += 1
+
 
 _SHOWN_CHARACTERS = 200
 

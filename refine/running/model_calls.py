@@ -128,7 +128,7 @@ class ModelWorker(RunWorker[AnyRun]):
             is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
             max_output_tokens=output_tokens,
             tool_choice="none" if only_words else "auto",
-            count_lost=lost.append,
+            on_wasted_usage=lost.append,
         )
 
     @property

@@ -20,7 +20,7 @@ from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, b
 from refine.rules.context import tokens_at_most
 from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
-from refine.rules.limits import MAX_MERGED
+from refine.rules.retention import MAX_MERGED
 from refine.tools.results import Result, error, invalid, missing, unknown_parameter
 from refine.tools.transaction import in_one_call
 

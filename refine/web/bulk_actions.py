@@ -17,8 +17,7 @@ from refine.jobs.bulk_actions import BulkOutcome, Work, act_on
 from refine.models import Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
-from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
-from refine.models.runs.session.prospects import why_not_on_request
+from refine.models.runs.session.prospects import LOOKS_BACK, Estimate, estimate, why_not_on_request
 from refine.rules.ids import id_in
 from refine.rules.quantities import plural
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold

@@ -14,8 +14,7 @@ from refine.models.runs.spending import (
     month_so_far,
     months_nearest_caps,
 )
-from refine.rules.forecast import PACE_SPAN, Forecast
-from refine.rules.months import first_of_month
+from refine.rules.forecast import PACE_SPAN, Forecast, first_of_month
 from refine.rules.quantities import cost_in_words, in_days
 from refine.web import scope
 from refine.web.formatting import day, month

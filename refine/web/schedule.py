@@ -19,8 +19,7 @@ from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.runs.session import totals
-from refine.models.runs.session.estimate import LOOKS_BACK
-from refine.models.runs.session.prospects import RUNNING, Prospects
+from refine.models.runs.session.prospects import LOOKS_BACK, RUNNING, Prospects
 from refine.models.runs.session.totals import SlotTotals
 from refine.models.runs.spending import cost_cap_reason
 from refine.rules.quantities import rough_span

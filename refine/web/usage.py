@@ -20,7 +20,7 @@ from refine.models.runs.usage import (
     used_by_month,
     with_total,
 )
-from refine.rules.months import first_of_month
+from refine.rules.forecast import first_of_month
 from refine.rules.personal import masked_id
 from refine.web import month_cost, scope
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line

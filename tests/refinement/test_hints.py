@@ -7,8 +7,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
-from refine.refinement.hints import MAX_PAIRS, pairs_to_look_at
-from refine.refinement.prompting import brief
+from refine.refinement.prompting import MAX_PAIRS, brief, pairs_to_look_at
 from tests import factories
 
 GEESE = "Mira counts the geese above the frozen lake every morning before school"

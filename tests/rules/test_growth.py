@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refine.rules.growth import Growth
+from refine.rules.forecast import Growth
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)

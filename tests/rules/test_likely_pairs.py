@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.alike_texts import MIN_LIKENESS, LikelyPair
-from refine.rules.likely_pairs import likely_pairs
+from refine.rules.likely_pairs import MIN_LIKENESS, LikelyPair, likely_pairs
 from tests.rules.generated_memories import PHRASES, generated
 
 ALL = 1_000_000

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from refine.rules.months import first_of_month
+from refine.rules.forecast import first_of_month
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.rough_words import rough_words
+from refine.rules.likely_pairs import rough_words
 
 
 @pytest.mark.parametrize(

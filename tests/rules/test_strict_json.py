@@ -7,8 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.strict_json import strict_json, strict_json_values
-from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES, parse_arguments
+from refine.rules.strict_json import (
+    MAX_ARGUMENT_BYTES,
+    parse_arguments,
+    strict_json,
+    strict_json_values,
+)
 from tests.rules.refusing import not_refused
 
 texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=20)

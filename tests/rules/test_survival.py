@@ -1,7 +1,7 @@
 from decimal import Decimal
 
 from refine.rules.details import read
-from refine.rules.limits import longest_update
+from refine.rules.retention import longest_update
 from refine.rules.survival import Loss, Original, losses, refusal
 
 HALF = Decimal("0.5")

@@ -33,7 +33,7 @@ from refine.models.agent import Agent
 from refine.models.columns import AccountId
 from refine.models.people import Account
 from refine.models.runs.spending import SUMMED, all_runs, counted, local_time
-from refine.rules.months import first_of_month
+from refine.rules.forecast import first_of_month
 
 _COUNTED = {"sessions": "session", "reflections": "reflection", "conversations": "extraction"}
 # No clock is further from UTC, so other runs need not be read.

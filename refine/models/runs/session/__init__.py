@@ -5,7 +5,7 @@
 which edits are not made, ``survival`` what the ledger must go on saying, ``held`` how an edit is
 written, with its ``statements``, and ``entry`` what is counted for each memory. ``notes`` is what
 the agent is told at the end. Of many sessions, ``scheduling`` says who is due and who must wait,
-``prospects`` whom a sweep would ask, ``estimate`` what that may cost, ``totals`` what they did.
+``prospects`` whom a sweep would ask, and what that may cost, ``totals`` what they did.
 """
 
 from refine.models.runs.session.entry import SessionEntry

@@ -29,8 +29,7 @@ from refine.models.runs.session.refusing import (
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
-from refine.rules.limits import longest_update
-from refine.rules.retention import retained_tokens
+from refine.rules.retention import longest_update, retained_tokens
 
 
 def search(

@@ -13,8 +13,8 @@ from refine.models.runs.session.entry import Entry
 from refine.models.runs.session.held import HeldSession, Lookup
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
-from refine.rules.limits import MAX_MERGED
 from refine.rules.quantities import abbreviated
+from refine.rules.retention import MAX_MERGED
 from refine.rules.survival import refusal
 from refine.rules.tokens import token_estimate
 

@@ -24,8 +24,7 @@ from refine.models.ledger.kept import kept_core
 from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.rules.details import Reading, read
-from refine.rules.repeatable import Repeatable
-from refine.rules.survival import Loss, Original, losses
+from refine.rules.survival import Loss, Original, Repeatable, losses
 from refine.sealing import DataKey
 
 # How many memories are fetched at first, and at most: the first ones are often enough.

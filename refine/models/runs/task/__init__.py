@@ -1,7 +1,7 @@
 """Memory tasks: reflections on the journal, and extractions from conversations.
 
 ``task`` is the noun and its life: queue, claim, end, retry; ``saving`` what the agent may keep;
-``scheduling`` who is due and what may be worked on; ``totals`` sums over many.
+``scheduling`` who is due, what may be worked on, and what was given up.
 """
 
 from refine.models.runs.task.task import (

@@ -1,14 +1,15 @@
-"""Which agents a reflection is due for, and which tasks may be worked on now."""
+"""Which agents are due a reflection, which tasks may be worked on, and which were given up."""
 
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, and_, exists, or_, select
+from sqlalchemy import Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from refine.extensions import db
+from refine.extensions import Instant, db
 from refine.models.agent import Agent
+from refine.models.columns import AccountId
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.task.task import MemoryTask
@@ -100,3 +101,14 @@ def waiting_of(agent: Agent) -> Sequence[MemoryTask]:
         .order_by(MemoryTask.created_at, MemoryTask.id)
         .execution_options(populate_existing=True)
     ).all()
+
+
+def conversations_given_up(account_id: AccountId, since: Instant) -> Select[int]:
+    """Return a query for how many conversations (of this account) were given up since then."""
+    return select(func.count()).where(
+        MemoryTask.kind == "extraction",
+        MemoryTask.status.in_(("failed", "skipped")),
+        MemoryTask.has_ended_with_error(),
+        MemoryTask.ended_at > since,
+        MemoryTask.in_account(account_id),
+    )

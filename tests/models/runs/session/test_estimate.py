@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
-from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
+from refine.models.runs.session.prospects import LOOKS_BACK, Estimate, estimate
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -22,7 +22,7 @@ from refine.models import (
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.task import ENDED, MAX_WAITING, saving
 from refine.models.runs.task import scheduling as task_scheduling
-from refine.models.runs.task.totals import conversations_given_up
+from refine.models.runs.task.scheduling import conversations_given_up
 from tests import factories, sql
 from tests.models.cases import case
 
