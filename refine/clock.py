@@ -13,7 +13,7 @@ def now() -> datetime:
     return datetime.now(UTC) + _ahead
 
 
-def lead_of(at: datetime) -> timedelta:
+def time_ahead_of_now(at: datetime) -> timedelta:
     """Return how far ``at`` lies in the future; nothing for the present and the past.
 
     A tick of another time than the present, as in a test, looks that far ahead.

@@ -33,7 +33,7 @@ _BUSY = frozenset(
 _FULL = frozenset({"53100", "53200"})  # disk full, out of memory
 
 
-def trouble_of(error: DBAPIError) -> Trouble | None:
+def database_trouble(error: DBAPIError) -> Trouble | None:
     """Return what keeps the database from doing it at the moment; None for any other error."""
     sqlstate = getattr(error.orig, "sqlstate", None)
     if sqlstate in _BUSY:

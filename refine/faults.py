@@ -12,7 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from refine.database_errors import TROUBLES, Trouble, trouble_of
+from refine.database_errors import TROUBLES, Trouble, database_trouble
 from refine.errors import (
     Erased,
     InvalidValue,
@@ -76,7 +76,7 @@ def classify(error: Exception) -> Fault:
         case IntegrityError():  # lost a race
             return Fault(409)
         case DBAPIError():
-            return _unavailable(trouble_of(error), log=("database error", str(error.args[0])))
+            return _unavailable(database_trouble(error), log=("database error", str(error.args[0])))
         case PoolTimeout():
             log = ("no database connection was free", type(error).__name__)
             return _unavailable("busy", log=log)

@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
 from refine.database_errors import NO_ANSWER
 from refine.errors import ClocksDiffer, Unreachable, WrongKey
-from refine.extensions import UtcDateTime, db, instant, require_agreement
-from refine.extensions.statements import plain_query
+from refine.extensions import UtcDateTime, db, require_agreement
 from refine.jobs.queue import redis_connection
 from refine.jobs.workers import WorkerList, known_workers
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
@@ -30,6 +28,8 @@ QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
 SECRET_KEY_BYTES = 32
+
+_DATABASE_TIME = select(func.clock_timestamp(type_=UtcDateTime()))
 
 # Pages do not wait longer for a slow Redis.
 _PATIENCE_SECONDS = 2
@@ -96,21 +96,18 @@ def time_check() -> Check:
     """Check that this machine's clock and the database's agree; otherwise nobody may read."""
     before = datetime.now(UTC)
     try:
-        require_agreement(_time().rows()[0][0], before)
+        require_agreement(db.session.scalars(_DATABASE_TIME).one(), before)
     except ClocksDiffer as differing:
         return Check("time", str(differing))
     return Check("time", None, "the database's clock agrees with this machine's")
 
 
-@plain_query
-def _time() -> Select[*tuple[Any, ...]]:
-    return select(func.clock_timestamp(type_=UtcDateTime()))
-
-
 def schedule_check(at: datetime | None = None) -> Check:
     """Check that the accounts' slots are served, by now or ``at``."""
     now = at or clock.now()
-    count, due_at = _slots().rows(now=now)[0]
+    late = func.count().filter(Account.has_late_slot(now))
+    following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
+    count, due_at = db.session.execute(select(late, following)).one()
     if count:
         return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
     if due_at is None:
@@ -118,14 +115,6 @@ def schedule_check(at: datetime | None = None) -> Check:
     if (since_due := now - due_at) >= timedelta(0):
         return Check("schedule", None, f"a slot was due {ago(since_due)} and is being served")
     return Check("schedule", None, f"the next slot is {ago(since_due)}")
-
-
-@plain_query
-def _slots() -> Select[*tuple[Any, ...]]:
-    """Return the query for the number of missed slots, and the next upcoming one."""
-    late = func.count().filter(Account.has_late_slot(instant("now")))
-    following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
-    return select(late, following)
 
 
 def queue_check(

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from refine.database_errors import trouble_of
+from refine.database_errors import database_trouble
 from refine.extensions import db, safe_rollback
 
-# How soon a transaction that failed is tried again.
+# How soon a transaction that failed is retried.
 PAUSE_SECONDS = 0.5
 # How long the end of a run is still tried to be written once its process was asked to stop: its
 # worker kills it after eight seconds.
@@ -21,11 +21,11 @@ Done = TypeVar("Done")
 
 def may_pass(fault: BaseException) -> bool:
     """Tell whether the same transaction may succeed later: the database is away, busy or full."""
-    return isinstance(fault, DBAPIError) and trouble_of(fault) is not None
+    return isinstance(fault, DBAPIError) and database_trouble(fault) is not None
 
 
-class Patience:
-    """How long a transaction is tried again: up to ``until``, by ``time.monotonic``.
+class RetryPolicy:
+    """How long a transaction is retried: up to ``until``, by ``time.monotonic``.
 
     Once the process ``is_stopping``, only for a few more seconds.
     """
@@ -37,9 +37,9 @@ class Patience:
         self._is_stopping = is_stopping
         self._is_short = False
 
-    def is_left(self) -> bool:
-        """Wait a moment; tell whether to try again."""
-        if not self._is_short and self._must_hurry():
+    def wait(self) -> bool:
+        """Wait a moment; tell whether to retry."""
+        if not self._is_short and self._is_stopping():
             self._is_short = True
             self._until = min(self._until, time.monotonic() + STOPPING_SECONDS)
         if time.monotonic() >= self._until:
@@ -47,16 +47,13 @@ class Patience:
         time.sleep(PAUSE_SECONDS)
         return True
 
-    def _must_hurry(self) -> bool:
-        return self._is_stopping()
 
-
-NO_PATIENCE = Patience(until=-math.inf)
+NO_RETRY = RetryPolicy(until=-math.inf)
 
 
 def commit_once(
     work: Callable[[], Done],
-    patience: Patience = NO_PATIENCE,
+    retry: RetryPolicy = NO_RETRY,
     is_done: Callable[[], bool] | None = None,
 ) -> Done:
     """Do the work and commit it, as one transaction; again if that failed by an outage.
@@ -69,19 +66,19 @@ def commit_once(
         try:
             done = work()
         except BaseException as fault:
-            _retry_or_raise(fault, patience)
+            _retry_or_raise(fault, retry)
             continue
         try:
             db.session.commit()
         except BaseException as fault:
-            _retry_or_raise(fault, patience)
-            if is_done is None or not commit_once(is_done, patience):
+            _retry_or_raise(fault, retry)
+            if is_done is None or not commit_once(is_done, retry):
                 continue
         return done
 
 
-def _retry_or_raise(fault: BaseException, patience: Patience) -> None:
+def _retry_or_raise(fault: BaseException, retry: RetryPolicy) -> None:
     """Undo what failed; raise the fault if it will not pass, or if nobody waits any longer."""
     safe_rollback()
-    if not (may_pass(fault) and patience.is_left()):
+    if not (may_pass(fault) and retry.wait()):
         raise fault

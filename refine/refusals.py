@@ -26,7 +26,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 RECORDED_AT = 10
 COUNTED_FOR = timedelta(hours=1)
 
-_TOTAL = "refused: "
+# Tallies: the total of each kind, and the latest of each user or address.
+_TOTAL_KEY = "refused: "
+_RECENT_KEY = "refused lately: "
 
 
 def client() -> Client:
@@ -58,23 +60,23 @@ def count_response(answer: Response) -> None:
 
 def count(kind: Kind, *, user: User | None = None) -> None:
     """Count a refusal, and record it if it is number ``RECORDED_AT``; the caller commits."""
-    where = client()
-    who = f"user {user.id}" if user is not None else address_key(where.address)
-    lately = f"refused lately: {who}"
-    Tally.add([_TOTAL + kind])
-    if Tally.add([lately], lasts=COUNTED_FOR)[lately].count != RECORDED_AT:
+    address = client()
+    actor = f"user {user.id}" if user is not None else address_key(address.address)
+    recent = _RECENT_KEY + actor
+    Tally.add([_TOTAL_KEY + kind])
+    if Tally.add([recent], lasts=COUNTED_FOR)[recent].count != RECORDED_AT:
         return
     data = {"refusals": RECORDED_AT, "last": kind}
     with suppress(RowAltered):  # the chain may be what was altered
         if user is not None:
             user.record("requests_refused", by=user, data=data)
         else:
-            recording.record("requests_refused", chain=PLATFORM, client=where, data=data)
+            recording.record("requests_refused", chain=PLATFORM, client=address, data=data)
 
 
 def totals() -> dict[str, int]:
     """Return how many refusals of each kind there were."""
-    counted = Tally.totals(_TOTAL)
+    counted = Tally.totals(_TOTAL_KEY)
     return {kind: counted.get(kind, 0) for kind in KINDS}
 
 

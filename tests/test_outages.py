@@ -7,10 +7,10 @@ from sqlalchemy.exc import DBAPIError
 
 from refine import outages
 from refine.extensions import db
-from refine.outages import Patience, commit_once, may_pass
+from refine.outages import RetryPolicy, commit_once, may_pass
 from tests.commands import UNUSED_PORT
 
-FOREVER = Patience()
+FOREVER = RetryPolicy()
 
 
 def fault_of(sqlstate: str) -> DBAPIError:
@@ -87,4 +87,4 @@ def test_without_patience_a_fault_that_passes_is_raised_at_once(app: Flask) -> N
 def test_patience_is_short_once_the_process_is_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "STOPPING_SECONDS", 0.0)
 
-    assert not Patience(is_stopping=lambda: True).is_left()
+    assert not RetryPolicy(is_stopping=lambda: True).wait()

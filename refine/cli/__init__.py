@@ -22,7 +22,7 @@ from refine.cli.sessions import restore, session, undo
 from refine.cli.tokens import access, token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
-from refine.database_errors import NO_ANSWER, TROUBLES, trouble_of
+from refine.database_errors import NO_ANSWER, TROUBLES, database_trouble
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
 
@@ -136,7 +136,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def _advice_on(error: DBAPIError) -> str:
-    match trouble_of(error):
+    match database_trouble(error):
         case "away":
             return NO_ANSWER
         case "busy" | "full" as trouble:

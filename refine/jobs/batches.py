@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from refine.database_errors import trouble_of
+from refine.database_errors import database_trouble
 from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 from refine.outages import may_pass
@@ -28,13 +28,13 @@ class Failed(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Return ``said_by`` the fault."""
-        return said_by(self.fault)
+        """Return ``safe_message`` the fault."""
+        return safe_message(self.fault)
 
 
-def said_by(fault: Exception) -> str:
+def safe_message(fault: Exception) -> str:
     """Return what a fault says, which is only quoted if no content can be in it."""
-    if isinstance(fault, DBAPIError) and (trouble := trouble_of(fault)) is not None:
+    if isinstance(fault, DBAPIError) and (trouble := database_trouble(fault)) is not None:
         return f"the database was {trouble}"
     is_ours = isinstance(fault, DBAPIError | RefineError)
     return str(fault.args[0]) if is_ours and fault.args else type(fault).__name__

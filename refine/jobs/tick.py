@@ -20,7 +20,7 @@ from sqlalchemy import Select, select
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
-from refine.jobs.batches import BATCH, Failed, in_parts, said_by
+from refine.jobs.batches import BATCH, Failed, in_parts, safe_message
 from refine.jobs.queue import RUN_JOBS, announce_waiting
 from refine.jobs.verifying import verify_slice
 from refine.models import (
@@ -371,7 +371,7 @@ class _Tick:
 
     def _note(self, fault: Exception, **about: object) -> None:
         self.done.faults += 1
-        _log.warning("tick step failed", fault=said_by(fault), **about)
+        _log.warning("tick step failed", fault=safe_message(fault), **about)
 
 
 def _any_of(due: Select[int]) -> bool:

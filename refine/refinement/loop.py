@@ -201,7 +201,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
                 is_reminded = True
 
     def _new_tool(self) -> RefinementTool:
-        return RefinementTool(self._run, self._lease_token, self._room_for_result, self._patience)
+        return RefinementTool(self._run, self._lease_token, self._room_for_result, self._retry)
 
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
         """Carry out the calls of one reply in order; tell whether one ended the session."""

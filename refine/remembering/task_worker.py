@@ -43,7 +43,7 @@ class TaskWorker(ModelWorker[MemoryTask]):
     def _work(self) -> None:
         """Read part after part."""
         tool, self._definition = _TOOLS[self._committed(lambda: self._run.kind)]
-        self._execute = tool(self._run_id, self._lease_token, self._patience).execute
+        self._execute = tool(self._run_id, self._lease_token, self._retry).execute
         lines = self._committed(lambda: lines_of(self._run))
         if not lines:
             raise RunEnded("skipped", _NOTHING_TO_READ)

@@ -18,7 +18,7 @@ from refine.models.agent import only_key_of
 from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.agent.owner import ERASED
 from refine.models.runs import LOST_AFTER
-from refine.outages import Done, Patience, commit_once
+from refine.outages import Done, RetryPolicy, commit_once
 from refine.running.heartbeat import beating
 from refine.settings import Settings
 
@@ -74,8 +74,8 @@ def work_on(
     def is_claimed() -> bool:
         return _is_held_by(db.session.get_one(kind, run_id), own)
 
-    patience = Patience(time.monotonic() + LOST_AFTER.total_seconds(), is_stopping)
-    run, worker = commit_once(claimed, patience, is_claimed)
+    retry = RetryPolicy(time.monotonic() + LOST_AFTER.total_seconds(), is_stopping)
+    run, worker = commit_once(claimed, retry, is_claimed)
     if worker is None:
         return None
     worker.run()
@@ -109,7 +109,7 @@ class RunWorker(Generic[AnyRun]):
         self._max_seconds = max_seconds or settings.max_seconds
         self._deadline = time.monotonic() + self._max_seconds
         self._until = self._deadline + OVERDUE_SECONDS
-        self._patience = Patience(self._until, is_stopping)
+        self._retry = RetryPolicy(self._until, is_stopping)
 
     def run(self) -> None:
         """Do the work and record the outcome, whatever happens; a fault is raised again."""
@@ -150,7 +150,7 @@ class RunWorker(Generic[AnyRun]):
         self, work: Callable[[], Done], is_done: Callable[[], bool] | None = None
     ) -> Done:
         """Do the work and commit it, however often the database is away: see ``commit_once``."""
-        return commit_once(work, self._patience, is_done)
+        return commit_once(work, self._retry, is_done)
 
     def _counted(self, figure: str, work: Callable[[AnyRun], Done]) -> Done:
         """Commit work on the held run that raises this figure of it, which tells if it was done."""

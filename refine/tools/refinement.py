@@ -14,7 +14,7 @@ from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import editing
 from refine.models.runs.session.held import HeldSession
 from refine.models.runs.session.survival import LedgerReading
-from refine.outages import NO_PATIENCE, Patience
+from refine.outages import NO_RETRY, RetryPolicy
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.context import tokens_at_most
@@ -98,11 +98,11 @@ class RefinementTool:
         session: RefinementSession,
         lease_token: uuid.UUID | None = None,
         room_tokens: Callable[[], int] | None = None,
-        patience: Patience = NO_PATIENCE,
+        retry: RetryPolicy = NO_RETRY,
     ) -> None:
         """``room_tokens`` tells how many tokens a search result may take now; None: any number."""
         self._room_tokens = room_tokens
-        self._patience = patience
+        self._retry = retry
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
         self._reading = LedgerReading()
@@ -137,7 +137,7 @@ class RefinementTool:
         try:
             result = in_one_call(
                 lambda: self._attempt(action, params),
-                self._patience,
+                self._retry,
                 is_done=lambda: self._was_refused or self._has_changed(before),
             )
         except _UnknownAction as fault:

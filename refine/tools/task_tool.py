@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from refine.extensions import db
 from refine.models import MemoryTask
-from refine.outages import NO_PATIENCE, Patience
+from refine.outages import NO_RETRY, RetryPolicy
 from refine.tools.results import Result
 from refine.tools.transaction import in_one_call
 
@@ -14,11 +14,11 @@ class TaskTool:
     """A tool in one memory task, under the lease that the caller holds."""
 
     def __init__(
-        self, task_id: uuid.UUID, lease_token: uuid.UUID, patience: Patience = NO_PATIENCE
+        self, task_id: uuid.UUID, lease_token: uuid.UUID, retry: RetryPolicy = NO_RETRY
     ) -> None:
         self._task_id = task_id
         self._lease_token = lease_token
-        self._patience = patience
+        self._retry = retry
         self._kept_before = 0
 
     def _held(self) -> MemoryTask:
@@ -28,7 +28,7 @@ class TaskTool:
         return task
 
     def _in_one_call(self, work: Callable[[], Result]) -> Result:
-        return in_one_call(work, self._patience, self._has_kept_more)
+        return in_one_call(work, self._retry, self._has_kept_more)
 
     def _has_kept_more(self) -> bool:
         task = db.session.get_one(MemoryTask, self._task_id)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from refine.extensions import db
-from refine.outages import NO_PATIENCE, Done, Patience, commit_once
+from refine.outages import NO_RETRY, Done, RetryPolicy, commit_once
 
 
 def in_one_call(
     work: Callable[[], Done],
-    patience: Patience = NO_PATIENCE,
+    retry: RetryPolicy = NO_RETRY,
     is_done: Callable[[], bool] | None = None,
 ) -> Done:
     """Commit what a tool call does, with ``commit_once``; undo it if it raises.
@@ -17,4 +17,4 @@ def in_one_call(
     """
     if db.session().in_transaction():
         db.session.commit()
-    return commit_once(work, patience, is_done)
+    return commit_once(work, retry, is_done)

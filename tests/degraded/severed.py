@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from refine import create_app
-from refine.database_errors import trouble_of
+from refine.database_errors import database_trouble
 from refine.extensions import db
 from refine.settings import Settings
 
@@ -72,7 +72,7 @@ def main() -> None:
             db.session.execute(text("SELECT 2"))
             trouble = None
         except DBAPIError as fault:
-            trouble = trouble_of(fault)
+            trouble = database_trouble(fault)
         seconds = time.monotonic() - begun
         db.session.rollback()
         _switch("up")

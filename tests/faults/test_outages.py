@@ -20,7 +20,7 @@ from refine.embedded.addresses import POSTGRES_SOCKET
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import Agent, AgentMemory, RefinementSession
-from refine.outages import Patience
+from refine.outages import RetryPolicy
 from refine.refinement.loop import Event, refine
 from refine.settings import Settings
 from refine.tools import RefinementTool
@@ -214,7 +214,7 @@ def test_a_refusal_whose_answer_was_lost_is_given_again(world: World, impatient:
     memory = db.session.scalars(session.agent.ledger.core()).all()[-1]
     id_, said = memory.id, memory.content
     db.session.commit()
-    tool = RefinementTool(session, patience=Patience())
+    tool = RefinementTool(session, patience=RetryPolicy())
     memory.tags = ["relational"]
     db.session.commit()
     world.line.cut(1, "after")

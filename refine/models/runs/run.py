@@ -352,7 +352,7 @@ class Run:
 
 def _silence(at: datetime | None) -> timedelta:
     """Return after how long without heartbeats, by now, a worker is lost at ``at``."""
-    return LOST_AFTER - (clock.lead_of(at) if at is not None else timedelta(0))
+    return LOST_AFTER - (clock.time_ahead_of_now(at) if at is not None else timedelta(0))
 
 
 @cache

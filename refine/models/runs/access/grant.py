@@ -440,7 +440,7 @@ class AccessGrant(Run, Attested, Base):
         By the database's clock, and at ``at`` if that is later. Skips those that another process
         has locked.
         """
-        by = func.clock_timestamp() + clock.lead_of(at or clock.now())
+        by = func.clock_timestamp() + clock.time_ahead_of_now(at or clock.now())
         has_expired = and_(cls.status == "granted", cls.expires_at <= by)
         has_lapsed = and_(cls.is_waiting, cls.created_at <= by - REQUEST_LAPSES_AFTER)
         return db.session.scalar(
