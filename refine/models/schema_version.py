@@ -2,18 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
 
 import structlog
 from alembic.script import ScriptDirectory
 from flask import current_app
-from psycopg import Error as PsycopgError
-from psycopg.errors import UndefinedTable
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from refine.database_errors import NO_ANSWER
 from refine.errors import BeingUpgraded, Refused, Unreachable
@@ -23,13 +19,12 @@ from refine.extensions import db
 _BELIEVED_SECONDS = 10.0
 _PAUSE_SECONDS = 1.0
 # An upgrade waits no longer for another one.
-LONGEST_WAIT_SECONDS = 600.0
+_LONGEST_WAIT = "10min"
 
 _KEPT = "refine.schema_version"
 
-_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('refine.upgrade'))"
-# the transaction holds nothing but the lock, for as long as an upgrade takes
-_STAY = "SET LOCAL idle_in_transaction_session_timeout = 0"
+TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('refine.upgrade'))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('refine.upgrade'))"
 _is_upgrading: ContextVar[bool] = ContextVar("refine.is_upgrading", default=False)
 
 _log = structlog.get_logger(__name__)
@@ -38,9 +33,11 @@ _log = structlog.get_logger(__name__)
 def current() -> str | None:
     """Return the database's migration; None without tables; Unreachable if it does not answer."""
     try:
-        with closing(db.engine.raw_connection()) as connection:
-            return _read(connection)
-    except (PsycopgError, SQLAlchemyError):
+        with db.engine.connect() as connection:
+            if connection.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is None:
+                return None
+            return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    except SQLAlchemyError:
         raise Unreachable(NO_ANSWER) from None
 
 
@@ -100,38 +97,29 @@ def forget() -> None:
 
 
 @contextmanager
-def upgrading(longest_seconds: float = LONGEST_WAIT_SECONDS) -> Iterator[None]:
+def upgrading(longest_wait: str = _LONGEST_WAIT) -> Iterator[None]:
     """Keep other upgrades of this database out, once they have ended; may be nested.
 
-    Raises Refused if another one still runs after ``longest_seconds``. The lock belongs to a
+    Raises Refused if another one still runs after ``longest_wait``. The lock belongs to a
     transaction, so that it works behind a pooler, and ends with its process.
     """
     if _is_upgrading.get():
         yield
         return
     with db.engine.connect() as connection:
-        _lock(connection, longest_seconds)
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{longest_wait}'")
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        if not connection.exec_driver_sql(TRY_LOCK).scalar():
+            _log.warning("waiting for another upgrade of this database")
+            try:
+                connection.exec_driver_sql(_LOCK)
+            except OperationalError:
+                raise Refused("another upgrade is running; try again once it ends") from None
         token = _is_upgrading.set(True)
         try:
             yield
         finally:
             _is_upgrading.reset(token)
-
-
-def _lock(connection: Connection, longest_seconds: float) -> None:
-    deadline = time.monotonic() + longest_seconds
-    if not _has_locked(connection):
-        _log.warning("waiting for another upgrade of this database")
-        while not _has_locked(connection):
-            if time.monotonic() >= deadline:
-                raise Refused("another upgrade of this database is running; try again once it ends")
-            time.sleep(_PAUSE_SECONDS)
-    connection.exec_driver_sql(_STAY)
-
-
-def _has_locked(connection: Connection) -> bool:
-    connection.rollback()
-    return bool(connection.exec_driver_sql(_TRY_LOCK).scalar_one())
 
 
 def _problem() -> str | None:
@@ -145,19 +133,6 @@ def _problem() -> str | None:
     if found is None:
         current_app.extensions[_KEPT] = time.monotonic()
     return found
-
-
-def _read(connection: Any) -> str | None:
-    """Ask past SQLAlchemy, which takes longer than the database, and without a transaction."""
-    driver = connection.driver_connection
-    driver.autocommit = True
-    try:
-        found = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-    except UndefinedTable:
-        return None
-    finally:
-        driver.autocommit = False
-    return found[0] if found is not None else None
 
 
 def _own_migrations() -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from refine import create_app
 from refine.errors import Refused
 from refine.extensions import db
-from refine.jobs import runs, tick
-from refine.models import ApiToken, ClockMark, RefinementSession, schema_version
+from refine.jobs import tick
+from refine.models import ApiToken, ClockMark, schema_version
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import eventually
@@ -75,14 +75,14 @@ def test_the_newest_database_is_compatible(ours: Flask) -> None:
     assert schema_version.problem() is None
 
 
-def test_an_empty_database_is_not(fresh: dict[str, str]) -> None:
+def test_an_empty_database_is_incompatible(fresh: dict[str, str]) -> None:
     empty = create_app(Settings.from_environ(fresh))
     with empty.app_context():
         assert schema_version.problem() == EMPTY
         db.engine.dispose()
 
 
-def test_an_older_database_is_not(ours: Flask, tmp_path: Path) -> None:
+def test_an_older_database_is_incompatible(ours: Flask, tmp_path: Path) -> None:
     newer = tmp_path / "migrations"
     shutil.copytree(ROOT / "migrations", newer, ignore=shutil.ignore_patterns("__pycache__"))
     (newer / "versions" / "9001_later.py").write_text(LATER.format(head=HEAD))
@@ -91,13 +91,13 @@ def test_an_older_database_is_not(ours: Flask, tmp_path: Path) -> None:
     assert schema_version.problem() == OLDER
 
 
-def test_a_database_of_another_version_is_not(ours: Flask) -> None:
+def test_a_database_of_another_version_is_incompatible(ours: Flask) -> None:
     make_another()
 
     assert schema_version.problem() == OTHER
 
 
-def test_a_database_whose_migration_is_missing_is_not(ours: Flask) -> None:
+def test_a_database_whose_migration_is_missing_is_incompatible(ours: Flask) -> None:
     sql.run("DELETE FROM alembic_version")
 
     assert schema_version.problem() == EMPTY
@@ -170,21 +170,6 @@ def test_the_clock_waits_says_so_once_and_goes_on(
     assert sum("waiting: the database schema is incompatible" in each for each in said) == 1
     assert ClockMark.age("tick") is not None
     assert any("compatible again" in record.getMessage() for record in caplog.records)
-
-
-def test_a_worker_leaves_a_run_queued_until_they_are_compatible(ours: Flask) -> None:
-    session = RefinementSession.queue(factories.agent("one"), "cli")
-    db.session.commit()
-    make_another()
-
-    runs.refine_session(str(session.id))
-    db.session.refresh(session)
-    status = session.status
-    make_current()
-    runs.refine_session(str(session.id))
-    db.session.refresh(session)
-
-    assert (status, session.is_live) == ("queued", False)
 
 
 def test_a_service_that_starts_before_the_upgrade_waits_for_it(
@@ -277,15 +262,15 @@ def test_an_upgrade_begins_when_the_other_one_ends(
 
 def test_an_upgrade_waits_for_another_one_only_so_long(ours: Flask) -> None:
     with db.engine.connect() as other:
-        assert other.exec_driver_sql(schema_version._TRY_LOCK).scalar()
+        assert other.exec_driver_sql(schema_version.TRY_LOCK).scalar()
 
         with (
-            pytest.raises(Refused, match="another upgrade of this database is running"),
-            schema_version.upgrading(0),
+            pytest.raises(Refused, match="another upgrade is running"),
+            schema_version.upgrading("1ms"),
         ):
             pass
 
-    with schema_version.upgrading(0), schema_version.upgrading(0):
+    with schema_version.upgrading(), schema_version.upgrading():
         assert sql.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 1
 
 
