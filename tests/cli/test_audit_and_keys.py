@@ -200,17 +200,6 @@ def both(environ: dict[str, str]) -> str:
     return f"{NEW},{environ['REFINE_ENCRYPTION_KEYS']}"
 
 
-@pytest.fixture
-def app_with_both(environ: dict[str, str], both: str) -> Iterator[None]:
-    """The application as it came up with both, its context pushed."""
-    started = create_app(Settings.from_environ({**environ, "REFINE_ENCRYPTION_KEYS": both}))
-    with started.app_context():
-        yield
-        db.session.rollback()
-        db.session.remove()
-        db.engine.dispose()
-
-
 class Held:
     """A rotation in a process of its own that came to a halt in the middle of its second part."""
 

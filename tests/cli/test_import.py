@@ -21,7 +21,6 @@ from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 
 MEM0 = FIXTURES / "mem0.json"
-LETTA = FIXTURES / "agent-v2.af"
 
 # What the fixtures' contents, ids and names have in them; none of it is to be printed.
 CONTENTS = ("train", "coffee", "dentist", "bees", "Wren", "ada", "Welsh", "Library")

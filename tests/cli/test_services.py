@@ -237,23 +237,6 @@ def test_doctor_reports_what_does_not_run(
     assert found(done)[name][1].startswith(says)
 
 
-def slot_is_served(_agent: Agent) -> None:
-    sql.run("UPDATE accounts SET next_due_at = now() - interval '59 minutes'")
-
-
-def slot_of_a_paused_account_passed(_agent: Agent) -> None:
-    sql.run("UPDATE accounts SET next_due_at = now() - interval '1 day', paused = true")
-
-
-def session_waits_for_a_moment(agent: Agent) -> None:
-    register_worker()
-    session_waits(agent, minutes=59)
-
-
-def ticked_a_while_ago(_agent: Agent) -> None:
-    sql.run("UPDATE clock_marks SET at = now() - interval '4 minutes'")
-
-
 def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis, run: Run) -> None:
     register_worker()
     Presence(serves_runs=False).announce()

@@ -1,6 +1,6 @@
 """`refine undo` and `refine restore`."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
@@ -8,8 +8,6 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
-
-NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 @pytest.fixture
