@@ -107,7 +107,7 @@ def _with_plain_prefix(app: WSGIApplication) -> WSGIApplication:
 
 
 def _forget_last_request() -> None:
-    """Empty ``g``: whoever holds an application context, as a test may, asks with the same one."""
+    """Empty ``g``: tests reuse one application context for several requests."""
     for name in list(g):
         g.pop(name)
 

@@ -1,4 +1,4 @@
-"""What this month costs: so far, at its end if it goes on so, and against the cost cap."""
+"""What this month costs: to date, projected to month end, and against the cap."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, time

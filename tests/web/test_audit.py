@@ -326,7 +326,7 @@ def test_the_strip_has_numbers_and_an_axis(dashboard: Browser, records: list[Aud
     page = dashboard.get("/audit?action=memory_saved").text
     said = words_of(page)
 
-    assert "3 records in the last 30 days, at most 1 a day (20 Mar 2026)" in said
+    assert "3 records in the last 30 days, peak 1 in a day (20 Mar 2026)" in said
     assert "19 Feb 19 Feb 2026: 1 record 20" in words_of(strip_of(page))
     assert "28 Feb 2026: 0 records 1 Mar 1 Mar 2026: 0 records" in words_of(strip_of(page))
 

@@ -292,7 +292,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
     for answer in answers:
         said = words_of(answer.text)
         assert answer.status_code == 409
-        assert "Conflict: nothing was changed" in said
+        assert "This session cannot be undone by itself" in said
         assert f"Memory #{in_the_way.id} , on" in said
         assert f"memory restored, record #{restored.sequence}" in said
         assert f"/audit/{restored.id}" in links_of(answer.text)

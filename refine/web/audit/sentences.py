@@ -35,7 +35,7 @@ _MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordFacts:
     """A record, and what sentences take from it."""
 
     record: AuditLog
@@ -91,12 +91,12 @@ class Told:
 
 def sentence(record: AuditLog) -> str:
     """Return what the record tells in plain words; those of its action, if it tells no more."""
-    told = Told(record)
+    facts = RecordFacts(record)
     tell = _SENTENCES.get(record.action)
     if tell is None:
-        return first_upper(f"{ACTIONS.get(record.action, spaced(record.action))}{told.by}.")
-    text = tell(told)
-    is_of_agent = record.agent is not None and text.startswith(told.agent)
+        return first_upper(f"{ACTIONS.get(record.action, spaced(record.action))}{facts.by}.")
+    text = tell(facts)
+    is_of_agent = record.agent is not None and text.startswith(facts.agent)
     begins_with_name = is_of_agent or "@" in text.partition(" ")[0]
     return text if begins_with_name else first_upper(text)
 
@@ -112,108 +112,108 @@ def named(ids: Sequence[int]) -> str:
     return f"memories {', '.join(first)} and {last}" if first else f"memory {last}"
 
 
-def _removed_duplicate(told: Told) -> str:
+def _removed_duplicate(facts: RecordFacts) -> str:
     return (
-        f"{named(told.old[:1])} was an exact duplicate of memory #{told.data['duplicate_of']} "
-        f"and was discarded before {told.agent} was asked."
+        f"{named(facts.old[:1])} was an exact duplicate of memory #{facts.data['duplicate_of']} "
+        f"and was discarded before {facts.agent} was asked."
     )
 
 
-def _merged(told: Told) -> str:
-    return f"{told.agent} merged {named(told.old)} into {named(told.new)}{told.effect}"
+def _merged(facts: RecordFacts) -> str:
+    return f"{facts.agent} merged {named(facts.old)} into {named(facts.new)}{facts.effect}"
 
 
-def _rewrote(told: Told) -> str:
-    return f"{told.agent} rewrote {named(told.old)}{told.effect}"
+def _rewrote(facts: RecordFacts) -> str:
+    return f"{facts.agent} rewrote {named(facts.old)}{facts.effect}"
 
 
-def _discarded_in_session(told: Told) -> str:
-    return f"{told.agent} discarded {named(told.old)}{told.effect}"
+def _discarded_in_session(facts: RecordFacts) -> str:
+    return f"{facts.agent} discarded {named(facts.old)}{facts.effect}"
 
 
-def _ended(told: Told) -> str:
-    before, after = told.data.get("mass_before"), told.data.get("mass_after")
+def _ended(facts: RecordFacts) -> str:
+    before, after = facts.data.get("mass_before"), facts.data.get("mass_after")
     if before is None or after is None:
         return ""
     return f" Its core memories went from {before:,} to {after:,} tokens."
 
 
-def _completed(told: Told) -> str:
-    changes = plural(told.data.get("mutation_count", 0), "change")
-    return f"{told.agent} completed its session with {changes}.{_ended(told)}"
+def _completed(facts: RecordFacts) -> str:
+    changes = plural(facts.data.get("mutation_count", 0), "change")
+    return f"{facts.agent} completed its session with {changes}.{_ended(facts)}"
 
 
-def _because(told: Told) -> str:
-    reason = told.data.get("reason")
+def _because(facts: RecordFacts) -> str:
+    reason = facts.data.get("reason")
     return f": {reason}." if reason else "."
 
 
-def _rolled_back(told: Told) -> str:
-    if told.data.get("operation") != "undo":
-        return f"All changes of {told.agent}'s session were rolled back{_because(told)}"
-    count = len(told.data.get("undone_sessions", ()))
-    undone = f"{plural(count, 'session')} of {told.agent} {'was' if count == 1 else 'were'} undone"
-    records = plural(len(told.data.get("undone_records", ())), "recorded change")
-    return f"{undone}{told.by}: {records} reversed."
+def _rolled_back(facts: RecordFacts) -> str:
+    if facts.data.get("operation") != "undo":
+        return f"All changes of {facts.agent}'s session were rolled back{_because(facts)}"
+    count = len(facts.data.get("undone_sessions", ()))
+    undone = f"{plural(count, 'session')} of {facts.agent} {'was' if count == 1 else 'were'} undone"
+    records = plural(len(facts.data.get("undone_records", ())), "recorded change")
+    return f"{undone}{facts.by}: {records} reversed."
 
 
-def _queued(told: Told) -> str:
-    trigger = TRIGGERS.get(told.data.get("trigger", ""), "")
-    how = told.by or (f" ({trigger})" if trigger else "")
-    return f"A session of {told.agent} was requested{how}."
+def _queued(facts: RecordFacts) -> str:
+    trigger = TRIGGERS.get(facts.data.get("trigger", ""), "")
+    how = facts.by or (f" ({trigger})" if trigger else "")
+    return f"A session of {facts.agent} was requested{how}."
 
 
-def _imported(told: Told) -> str:
-    added = plural(told.data.get("added", 0), "memory", "memories")
-    source = told.data.get("source")
-    return f"{added} imported for {told.agent}{f' from {source}' if source else ''}{told.by}."
+def _imported(facts: RecordFacts) -> str:
+    added = plural(facts.data.get("added", 0), "memory", "memories")
+    source = facts.data.get("source")
+    return f"{added} imported for {facts.agent}{f' from {source}' if source else ''}{facts.by}."
 
 
-def _task_ended(told: Told) -> str:
-    kind = TASK_KINDS.get(told.data.get("kind", ""), "task")
-    kept = plural(told.data.get("memories_kept", 0), "memory", "memories")
-    status = spaced(told.data.get("status", "ended"))
-    return f"{told.agent}'s {kind} {status}: {kept} kept."
+def _task_ended(facts: RecordFacts) -> str:
+    kind = TASK_KINDS.get(facts.data.get("kind", ""), "task")
+    kept = plural(facts.data.get("memories_kept", 0), "memory", "memories")
+    status = spaced(facts.data.get("status", "ended"))
+    return f"{facts.agent}'s {kind} {status}: {kept} kept."
 
 
-def _toggled(told: Told) -> str:
-    how = "made constitutional" if told.data.get("constitutional") else "made non-constitutional"
-    return f"{named(told.old)} of {told.agent} was {how}{told.by}."
+def _toggled(facts: RecordFacts) -> str:
+    how = "made constitutional" if facts.data.get("constitutional") else "made non-constitutional"
+    return f"{named(facts.old)} of {facts.agent} was {how}{facts.by}."
 
 
-def _asked(told: Told) -> str:
-    minutes = plural(told.data.get("duration_minutes", 0), "minute")
-    reason = REASONS.get(told.data.get("reason", ""), "")
-    return f"{told.asker} asked to read {told.agent}'s memories for {minutes}" + (
+def _asked(facts: RecordFacts) -> str:
+    minutes = plural(facts.data.get("duration_minutes", 0), "minute")
+    reason = REASONS.get(facts.data.get("reason", ""), "")
+    return f"{facts.asker} asked to read {facts.agent}'s memories for {minutes}" + (
         f": {reason}." if reason else "."
     )
 
 
-def _granted(told: Told) -> str:
-    minutes = plural(told.data.get("duration_minutes", 0), "minute")
-    return f"{told.agent} let {told.asker} read its memories for {minutes}."
+def _granted(facts: RecordFacts) -> str:
+    minutes = plural(facts.data.get("duration_minutes", 0), "minute")
+    return f"{facts.agent} let {facts.asker} read its memories for {minutes}."
 
 
-def _access_over(told: Told) -> str:
-    how = ACCESS_ENDS.get(told.data.get("end_reason", ""), "it is over")
-    return f"{told.asker} may no longer read {told.agent}'s memories: {how}."
+def _access_over(facts: RecordFacts) -> str:
+    how = ACCESS_ENDS.get(facts.data.get("end_reason", ""), "it is over")
+    return f"{facts.asker} may no longer read {facts.agent}'s memories: {how}."
 
 
-def _read(told: Told) -> str:
-    ids, what = told.data.get("ids", ()), told.data.get("what", "")
+def _read(facts: RecordFacts) -> str:
+    ids, what = facts.data.get("ids", ()), facts.data.get("what", "")
     if what not in _READ:
-        return f"{told.asker} read {named(ids)} of {told.agent}."
+        return f"{facts.asker} read {named(ids)} of {facts.agent}."
     which = f": {named(ids)}" if ids else ""
-    return f"{told.asker} read {_READ[what]} of {told.agent}{which}."
+    return f"{facts.asker} read {_READ[what]} of {facts.agent}{which}."
 
 
-def _settings(told: Told, whose: str) -> str:
-    changes = told.data.get("changes", {})
+def _settings(facts: RecordFacts, whose: str) -> str:
+    changes = facts.data.get("changes", {})
     if not changes:
-        field = spaced(labelled(told.data.get("field", "setting")))
-        return f"{whose} {field} was changed{told.by}."
+        field = spaced(labelled(facts.data.get("field", "setting")))
+        return f"{whose} {field} was changed{facts.by}."
     listed = (f"{spaced(labelled(name))} {_from_to(change)}" for name, change in changes.items())
-    return f"{whose} settings were changed{told.by}: {'; '.join(listed)}."
+    return f"{whose} settings were changed{facts.by}: {'; '.join(listed)}."
 
 
 def _from_to(change: Sequence[Any]) -> str:
@@ -221,30 +221,32 @@ def _from_to(change: Sequence[Any]) -> str:
     return f"{before} → {after}"
 
 
-def _user_changed(told: Told) -> str:
-    if "time_zone" in told.data:
-        zone = told.data["time_zone"] or "the account's time zone"
-        return f"The pages of {told.subject} show times in {zone} since then."
-    state = "active" if told.data.get("active") else "not active"
-    return f"{told.subject} was changed{told.by}: now {told.data.get('role', 'a user')}, {state}."
+def _user_changed(facts: RecordFacts) -> str:
+    if "time_zone" in facts.data:
+        zone = facts.data["time_zone"] or "the account's time zone"
+        return f"The pages of {facts.subject} show times in {zone} since then."
+    state = "active" if facts.data.get("active") else "not active"
+    return (
+        f"{facts.subject} was changed{facts.by}: now {facts.data.get('role', 'a user')}, {state}."
+    )
 
 
-def _token(done: str) -> "Callable[[Told], str]":
-    def tell(told: Told) -> str:
-        kind, hint = told.data.get("kind", ""), told.data.get("hint", "")
-        return f"The {kind} token {hint}… was {done}{told.by}."
+def _token(done: str) -> "Callable[[RecordFacts], str]":
+    def tell(facts: RecordFacts) -> str:
+        kind, hint = facts.data.get("kind", ""), facts.data.get("hint", "")
+        return f"The {kind} token {hint}… was {done}{facts.by}."
 
     return tell
 
 
-def _exported(told: Told) -> str:
-    chosen = told.data.get("filter", {})
+def _exported(facts: RecordFacts) -> str:
+    chosen = facts.data.get("filter", {})
     which = ", ".join(f"{labelled(name)} {spaced(str(value))}" for name, value in chosen.items())
     some = f"records with {spaced(which)}" if which else "all visible records"
-    return f"Records were exported as {told.data.get('format', 'a file')}{told.by}: {some}."
+    return f"Records were exported as {facts.data.get('format', 'a file')}{facts.by}: {some}."
 
 
-_SENTENCES: dict[str, Callable[[Told], str]] = {
+_SENTENCES: dict[str, Callable[[RecordFacts], str]] = {
     "memory_refinement_dedup": _removed_duplicate,
     "memory_refinement_consolidate": _merged,
     "memory_refinement_update": _rewrote,
