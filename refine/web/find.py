@@ -43,15 +43,21 @@ def page() -> str:
 
 
 def _found(text: str) -> Found:
-    number = id_in(text.removeprefix("#"))
-    uuid = UUID(text) if _UUID.fullmatch(text) else None
+    number, uuid = id_in(text.removeprefix("#")), UUID(text) if _UUID.fullmatch(text) else None
+    agents = select(Agent.id, Agent.name, Agent.model_id).where(
+        scope.owns(Agent.account_id), contains(text, Agent.name, Agent.model_id)
+    )
+    users = select(User.id, User.email).where(
+        scope.owns(User.account_id), contains(text, User.email)
+    )
+    accounts = select(Account.slug, Account.name).where(contains(text, Account.name, Account.slug))
     return Found(
-        agents=_rows(_agents(text)),
-        users=_rows(_users(text)),
-        sessions=_rows(_sessions(uuid)) if uuid is not None else [],
-        memories=_rows(_memories(number)) if number is not None else [],
-        records=_rows(_records(number)) if number is not None else [],
-        accounts=_rows(_accounts(text)) if scope.user().site_admin else [],
+        agents=_rows(agents.order_by(Agent.name, Agent.id)),
+        users=_rows(users.order_by(User.email)),
+        sessions=_rows(_session(uuid)) if uuid is not None else [],
+        memories=_rows(_memory(number)) if number is not None else [],
+        records=_rows(_record(number)) if number is not None else [],
+        accounts=_rows(accounts.order_by(Account.slug)) if scope.user().site_admin else [],
     )
 
 
@@ -59,23 +65,7 @@ def _rows(query: Select[*tuple[Any, ...]]) -> list[Any]:
     return list(db.session.execute(query.limit(_SHOWN)))
 
 
-def _agents(text: str) -> Select[*tuple[Any, ...]]:
-    return (
-        select(Agent.id, Agent.name, Agent.model_id)
-        .where(scope.owns(Agent.account_id), contains(text, Agent.name, Agent.model_id))
-        .order_by(Agent.name, Agent.id)
-    )
-
-
-def _users(text: str) -> Select[*tuple[Any, ...]]:
-    return (
-        select(User.id, User.email)
-        .where(scope.owns(User.account_id), contains(text, User.email))
-        .order_by(User.email)
-    )
-
-
-def _sessions(id_: UUID) -> Select[*tuple[Any, ...]]:
+def _session(id_: UUID) -> Select[*tuple[Any, ...]]:
     return (
         select(RefinementSession.id, RefinementSession.created_at, Agent.name.label("agent_name"))
         .join(RefinementSession.agent)
@@ -83,7 +73,7 @@ def _sessions(id_: UUID) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _memories(id_: int) -> Select[*tuple[Any, ...]]:
+def _memory(id_: int) -> Select[*tuple[Any, ...]]:
     return (
         select(AgentMemory.id, AgentMemory.agent_id, Agent.name.label("agent_name"))
         .join(Agent, Agent.id == AgentMemory.agent_id)
@@ -91,15 +81,7 @@ def _memories(id_: int) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _records(id_: int) -> Select[*tuple[Any, ...]]:
+def _record(id_: int) -> Select[*tuple[Any, ...]]:
     return select(AuditLog.id, AuditLog.sequence, AuditLog.action, AuditLog.created_at).where(
         scope.owns(AuditLog.account_id), AuditLog.id == id_
-    )
-
-
-def _accounts(text: str) -> Select[*tuple[Any, ...]]:
-    return (
-        select(Account.slug, Account.name)
-        .where(contains(text, Account.name, Account.slug))
-        .order_by(Account.slug)
     )
