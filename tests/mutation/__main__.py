@@ -30,23 +30,12 @@ TRIED = BUILD / "tried.jsonl"
 TARGETS = (
     "refine/rules",
     "refine/sealing.py",
-    "refine/models/audit",
-    "refine/models/ledger",
-    "refine/models/agent",
-    "refine/models/chain_verification.py",
-    "refine/models/integrity.py",
-    "refine/models/runs",
-    "refine/models/clients",
+    "refine/models",
     "refine/running",
     "refine/refinement",
+    "refine/remembering",
     "refine/access",
     "refine/tools",
-    "refine/jobs/tick.py",
-    "refine/jobs/queue.py",
-    "refine/jobs/worker.py",
-    "refine/api/routing.py",
-    "refine/api/idempotency.py",
-    "refine/api/authenticating.py",
 )
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
