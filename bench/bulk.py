@@ -17,7 +17,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.attested import Attested, attested_columns, plain_digest, plain_rows
+from refine.models.attested import Attested, plain_digest, plain_rows
 
 SESSIONS_EACH = 5
 TASKS_EACH = 5
@@ -160,7 +160,7 @@ def _add_digests(kind: type[Attested]) -> None:
 
 def add_missing_digests(connection: Connection, kind: type[Attested], limit: int) -> int:
     """Add digests to the next rows without one; return how many."""
-    columns = attested_columns(kind)
+    columns = kind.__mapper__.columns
     without = plain_rows(kind).where(columns["row_digest"].is_(None)).order_by(columns["id"])
     rows = connection.execute(without.limit(limit)).all()
     for row in rows:
@@ -177,6 +177,6 @@ def _advance_heads(after: int, records_each: int) -> None:
     for first in range(0, len(ids), _HEADS_AT_ONCE):
         some = ids[first : first + _HEADS_AT_ONCE]
         for head in db.session.scalars(select(ChainHead).where(ChainHead.id.in_(some))):
-            head.advance(sequence=records_each, hash=hashes[head.id])
+            head.sequence, head.hash = records_each, hashes[head.id]
         db.session.commit()
         db.session.expunge_all()

@@ -28,7 +28,6 @@ from refine.models import (
     SignIn,
     User,
     Verification,
-    WrappedKey,
 )
 from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET
 from refine.models.columns import place_of
@@ -257,7 +256,7 @@ def _add_records(agent_id: int, count: int) -> None:
     """Append genuine records: first one for each memory, then others."""
     agent = db.session.get_one(Agent, agent_id)
     head = ChainHead.locked(agent.chain_owner)
-    key, platform = agent.data_key(), WrappedKey.platform_key()
+    key = agent.data_key()
     ids = db.session.scalars(
         select(_RECORD_IDS.next_value()).select_from(func.generate_series(1, count))
     ).all()
@@ -280,10 +279,10 @@ def _add_records(agent_id: int, count: int) -> None:
             created_at=_moment(number, count),
         )
         record.sealed_text = key.seal(canonical_json(sealed), place_of(record, "sealed"))
-        record.hash = link = record.link(platform, link, canonical_json(record.data))
+        record.hash = link = record.link(link)
         db.session.add(record)
     db.session.flush()
-    head.advance(sequence=head.sequence + count, hash=link)
+    head.sequence, head.hash = head.sequence + count, link
     db.session.commit()
     db.session.expunge_all()
 

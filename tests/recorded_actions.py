@@ -13,7 +13,7 @@ _RECORDERS = {
     "to_record": (0, ""),
     "change_memories": (0, ""),
     "add_memories": (0, ""),
-    "discard_in_turn": (0, ""),
+    "MemoryEdit": (0, ""),
 }
 _RECORDERS_OF_MODULES = {
     "access/reading.py": {"record": (0, "memory_access_")},
@@ -78,6 +78,8 @@ class _Module:
                 return {value}
             case ast.IfExp(body=body, orelse=orelse):
                 return self._values(scope, body) | self._values(scope, orelse)
+            case ast.Attribute(attr="action"):
+                return set()  # of an edit, which was given it where it was made
             case ast.Subscript(value=ast.Name(id=name)):
                 table = self._assigned(scope, name)
                 if isinstance(table, ast.Dict):

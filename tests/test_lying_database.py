@@ -35,7 +35,6 @@ from refine.models import (
 )
 from refine.models.people.account import DEMO_SLUG
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.session.held import HeldSession
 from refine.settings import Settings
 from tests import factories, sql
 from tests.api.conftest import Program, bearing, program_of
@@ -404,7 +403,7 @@ def test_an_edit_is_made_under_the_sessions_own_agent(two: Two) -> None:
     db.session.commit()
 
     with lying(every_id_joins(two.mine.id, two.other.id)), pytest.raises(RowAltered):
-        HeldSession.held(session_id, lease_token)
+        RefinementSession.held(session_id, lease_token)
 
 
 def test_no_agent_is_taken_for_one_of_the_demo_account(two: Two) -> None:

@@ -197,9 +197,9 @@ CREATE TABLE chain_heads (
   agent_id bigint CONSTRAINT fk_chain_heads_agent_id_agents REFERENCES agents,
   sequence bigint DEFAULT 0 NOT NULL,
   hash text DEFAULT '0000000000000000000000000000000000000000000000000000000000000000' NOT NULL,
-  digest text,
   verified_sequence bigint DEFAULT 0 NOT NULL,
   verified_at timestamptz,
+  row_digest text,
   CONSTRAINT ck_chain_heads_owner CHECK (num_nonnulls(account_id, agent_id) <= 1)
 );
 CREATE UNIQUE INDEX uq_chain_heads_owner
@@ -386,7 +386,7 @@ CREATE TABLE agent_memories (
   extra bytea,
   session_id uuid
     CONSTRAINT fk_agent_memories_session_id_refinement_sessions REFERENCES refinement_sessions,
-  row_digest text NOT NULL,
+  row_digest text,
   CONSTRAINT ck_agent_memories_memory_type CHECK (memory_type IN ('core', 'journal')),
   CONSTRAINT ck_agent_memories_tags
     CHECK (tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']),
@@ -468,7 +468,7 @@ CREATE TABLE session_entries (
   ceiling_tokens integer NOT NULL,
   counting_tokens integer NOT NULL,
   shown_digest text,
-  digest text,
+  row_digest text,
   CONSTRAINT pk_session_entries PRIMARY KEY (session_id, memory_id),
   CONSTRAINT ck_session_entries_counting_tokens CHECK (counting_tokens BETWEEN 0 AND ceiling_tokens)
 );

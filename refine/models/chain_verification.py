@@ -9,11 +9,10 @@ from refine.errors import RefineError
 from refine.models.agent import Agent
 from refine.models.attested import Attested, plain_digest
 from refine.models.audit import ChainHead
-from refine.models.audit.linking import StoredRecord
 from refine.models.audit.walk import ChainBroken, Walk
 from refine.models.columns import DigestChange
-from refine.models.ledger import recorded_digests
-from refine.models.ledger.stored import StoredMemory
+from refine.models.ledger import AgentMemory, is_kept_core, recorded_digests
+from refine.models.ledger.memory import state_digest_of
 from refine.sealing import DataKey
 
 _Key = TypeVar("_Key", int, str)
@@ -49,7 +48,7 @@ class ChainVerification:
             except (ChainBroken, RefineError) as error:
                 self.problem = str(error)
 
-    def read(self, records: Iterable[StoredRecord]) -> None:
+    def read(self, records: Iterable[Any]) -> None:
         """Walk all records, and keep the digests that the last of each row left."""
         for record in records:
             self._walk.follow(record)
@@ -93,14 +92,14 @@ class ChainVerification:
         """Compare memories with their digests and their last records."""
         key = self.key
         assert key is not None  # noqa: S101 - for mypy
-        for memory in (StoredMemory.of(row, key) for row in rows):
+        for memory in rows:
             self.memories += 1
-            if memory.is_kept_core:
+            if is_kept_core(memory.memory_type, memory.discarded_at):
                 self._core_tokens.append(memory.token_estimate)
-            if not memory.is_genuine:
+            if memory.row_digest != plain_digest(AgentMemory, memory, key):
                 raise ChainBroken(f"memory {memory.id} was changed outside the application")
             recorded = self._memory_digests.pop(memory.id, None)
-            if recorded is not None and recorded != memory.state_digest:
+            if recorded is not None and recorded != state_digest_of(memory, key):
                 raise ChainBroken(f"memory {memory.id} does not match its last record")
 
     def check_missing_memories(self) -> None:

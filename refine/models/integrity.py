@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.orm import undefer
 
 from refine.errors import RefineError, SealingError
-from refine.extensions import db, read_plainly
+from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, plain_rows
 from refine.models.audit import ChainHead
@@ -23,7 +23,6 @@ from refine.models.audit.walk import PAGE, headless_chains, mark_verified, next_
 from refine.models.chain_verification import ChainVerification
 from refine.models.clients import ApiToken
 from refine.models.ledger import AgentMemory
-from refine.models.ledger.stored import COLUMNS
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
@@ -148,7 +147,7 @@ def _compare_memories(chains: Chains) -> None:
     for chain in chains.values():
         chain.attempt(chain.open)
     opened = [id_ for id_, chain in chains.items() if chain.key is not None]
-    memories = select(*map(read_plainly, COLUMNS)).where(AgentMemory.agent_id.in_(opened))
+    memories = plain_rows(AgentMemory).where(AgentMemory.agent_id.in_(opened))
     in_order = memories.order_by(AgentMemory.agent_id, AgentMemory.id)
     for id_, mine in groupby(_rows(in_order), attrgetter("agent_id")):
         chains[id_].attempt(chains[id_].compare_memories, mine)

@@ -14,7 +14,6 @@ from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
-from refine.models.runs.session.entry import counted
 from refine.outages import may_pass
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -139,11 +138,9 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
     def _snapshot(self) -> tuple[LedgerExcerpt, str | None]:
         """Take the snapshot; return what the agent is shown, and why it need not be asked."""
-        excerpt, entries = self._read_ledger()
         session = self._held()
-        if session.agent.ledger_version != excerpt.ledger_version:
-            excerpt, entries = self._read_ledger()  # it changed while nobody was kept waiting
-        session.take_snapshot(excerpt.shown_ids, excerpt.entries, entries)
+        excerpt = self._excerpt(session)
+        session.take_snapshot(excerpt.shown_ids)
         session.batch_through_id = excerpt.through_id
         session.prompt_version = prompts.version()
         return excerpt, self._reason_to_skip(session)
@@ -151,16 +148,15 @@ class SessionWorker(ModelWorker[RefinementSession]):
     def _has_snapshot(self) -> bool:
         return self._locked().memories_before is not None
 
-    def _read_ledger(self) -> tuple[LedgerExcerpt, dict[str, Any]]:
-        """Return what the agent is shown, and the entries of the snapshot; locks nothing."""
-        agent = self._run.agent
-        last = RefinementSession.last_consented_of(agent, before=self._run.created_at)
-        excerpt = LedgerExcerpt.of(
+    def _excerpt(self, session: RefinementSession) -> LedgerExcerpt:
+        """Return what the agent is shown."""
+        agent = session.agent
+        last = RefinementSession.last_consented_of(agent, before=session.created_at)
+        return LedgerExcerpt.of(
             agent,
             room_tokens=room_for_ledger(self._room, agent),
             after_id=last.batch_through_id if last is not None else None,
         )
-        return excerpt, counted(self._run_id, excerpt.entries, agent.data_key())
 
     def _reason_to_skip(self, session: RefinementSession) -> str | None:
         if session.removable_tokens != 0:

@@ -10,7 +10,7 @@ Each request repeats the one before, word for word, so that providers' prompt ca
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -20,8 +20,7 @@ from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
-from refine.models.ledger.bulk import core_memories
-from refine.models.runs.session.entry import Entry, SessionEntry, shown_alone
+from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.state import CONSENTED_ENDS
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.context import Room, tokens_at_most
@@ -37,20 +36,14 @@ _WORDINGS = ("ledger", "consent", "session")
 class LedgerExcerpt:
     """The core memories that a session shows: all of them, or a batch that fits.
 
-    ``ledger_version`` is that of the agent before they were read.
+    ``all_memories`` is how many there are, shown or not.
     """
 
     lines: list[str]
     shown_ids: frozenset[int]
     through_id: int | None
-    entries: Sequence[Entry]
+    all_memories: int
     room_tokens: int
-    ledger_version: int
-
-    @property
-    def all_memories(self) -> int:
-        """How many memories there are, shown or not."""
-        return len(self.entries)
 
     @property
     def is_batch(self) -> bool:
@@ -63,20 +56,18 @@ class LedgerExcerpt:
 
         A memory that would not fit even alone is left out.
         """
-        excerpt = partial(cls, room_tokens=room_tokens, ledger_version=agent.ledger_version)
-        key, lines, entries = agent.data_key(), dict[int, str](), list[Entry]()
-        for memory in core_memories(agent):
-            lines[memory.id] = as_entry(memory.ledger_entry(key))
-            entries.append(Entry.of(memory, key))
+        key = agent.data_key()
+        lines = {each.id: as_entry(each.ledger_entry(key)) for each in agent.ledger.each_core()}
+        excerpt = partial(cls, all_memories=len(lines), room_tokens=room_tokens)
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
-            return excerpt(list(lines.values()), frozenset(lines), None, entries)
+            return excerpt(list(lines.values()), frozenset(lines), None)
         fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
         taken = itertools.accumulate(tokens[id_] for id_ in fitting)
         shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
         through_id, ids = shown[-1] if shown else None, frozenset(shown)
         shown_lines = [line for id_, line in lines.items() if id_ in ids]
-        return excerpt(shown_lines, ids, through_id, shown_alone(entries, ids))
+        return excerpt(shown_lines, ids, through_id)
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:
@@ -193,7 +184,7 @@ def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
     """
     entries = SessionEntry.of(session)
     texts, locked = dict[int, str](), set[int]()
-    for memory in core_memories(session.agent):
+    for memory in session.agent.ledger.each_core():
         if memory.id in entries:
             texts[memory.id] = memory.content
             locked |= {memory.id} if memory.edit_lock is not None else set()

@@ -20,7 +20,7 @@ from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.ledger import Change, change_memories
 from refine.models.runs.session import Channel
 from refine.models.runs.session.breaker import MUTATIONS
-from refine.models.runs.session.duplicates import left_without_copy
+from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
 from refine.models.runs.session.survival import LedgerReading
 from refine.refinement.replay import Obstacle, Replay, records_since, without_undos
 
@@ -206,10 +206,10 @@ def _relying_on(
     """
     rules = settings.current()
     duplicates = [record for record in later if record.action == "memory_refinement_dedup"]
-    unsaid = left_without_copy(agent, changes, duplicates) if duplicates else set()
+    unsaid = duplicates_losing_their_last_copy(agent, changes, duplicates) if duplicates else set()
     edits = [record for record in later if record.action in MUTATIONS]
     if edits and rules.details == "keep":
-        unsaid |= LedgerReading().unsaid_texts(agent, changes, edits, rules.likeness)
+        unsaid |= LedgerReading().texts_lost_by(agent, changes, edits, rules.likeness)
     by_sequence = {record.sequence: record for record in later}
     return [Obstacle.of(memory_id, by_sequence[sequence]) for sequence, memory_id in sorted(unsaid)]
 

@@ -10,9 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
-from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import editing
-from refine.models.runs.session.held import HeldSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.outages import NO_RETRY, RetryPolicy
 from refine.prompts import as_line
@@ -35,9 +33,6 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "protect": (("id",), ()),
     "complete": (("summary",), ()),
 }
-
-# The actions that change a memory.
-_EDITS = ("consolidate", "update", "delete", "protect")
 
 _ID = {"type": "integer", "description": "The id of one memory."}
 
@@ -168,7 +163,7 @@ class RefinementTool:
         session.lock()
         return session.stats != before or not session.is_running
 
-    def _note_figures(self, session: RefinementSession | HeldSession) -> None:
+    def _note_figures(self, session: RefinementSession) -> None:
         self._stats = dict(session.stats)
         is_open = session.is_running
         self._left = {
@@ -178,8 +173,7 @@ class RefinementTool:
 
     def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
         try:
-            kind = HeldSession if action in _EDITS else RefinementSession
-            session = kind.held(self._session_id, self._lease_token)
+            session = RefinementSession.held(self._session_id, self._lease_token)
             self._note_figures(session)
             params = checked(action, params)
             result = self._actions[str(action)](session, **params)
@@ -220,7 +214,7 @@ class RefinementTool:
         hint = {"hint": _TOO_MANY.format(len(results), count)} if is_short else {}
         return {"type": "search_results", "query": text, "count": count, **hint, "results": results}
 
-    def _consolidate(self, session: HeldSession, ids: object, content: object) -> Result:
+    def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
         sources = parse_ids(ids) if ids != [] else []
         merged = editing.consolidate(session, sources, _text(content), reading=self._reading)
         return _unless_rolled_back(
@@ -233,15 +227,15 @@ class RefinementTool:
             },
         )
 
-    def _update(self, session: HeldSession, id: object, content: object) -> Result:
+    def _update(self, session: RefinementSession, id: object, content: object) -> Result:
         memory = editing.update(session, parse_single_id(id), _text(content), reading=self._reading)
         return _unless_rolled_back(session, _about("updated", memory))
 
-    def _delete(self, session: HeldSession, id: object) -> Result:
+    def _delete(self, session: RefinementSession, id: object) -> Result:
         memory = editing.delete(session, parse_single_id(id), reading=self._reading)
         return _unless_rolled_back(session, {"type": "deleted", "id": memory.id})
 
-    def _protect(self, session: HeldSession, id: object) -> Result:
+    def _protect(self, session: RefinementSession, id: object) -> Result:
         memory = editing.protect(session, parse_single_id(id), reading=self._reading)
         return _about("protected", memory)
 
@@ -301,7 +295,7 @@ def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _unless_rolled_back(session: RefinementSession | HeldSession, result: Result) -> Result:
+def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:
     """The result; or the rollback, if this call tripped the breaker."""
     if session.status != "rolled_back":
         return result
@@ -312,7 +306,7 @@ def _unless_rolled_back(session: RefinementSession | HeldSession, result: Result
     }
 
 
-def _about(result_type: str, memory: StoredMemory) -> Result:
+def _about(result_type: str, memory: AgentMemory) -> Result:
     return {"type": result_type, "id": memory.id, "content": memory.content}
 
 

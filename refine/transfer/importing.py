@@ -125,7 +125,6 @@ def _new_memory(candidate: Candidate, at: datetime) -> NewMemory:
     piece = candidate.piece
     return NewMemory(
         content=piece.content,
-        content_hash=candidate.content_hash,
         memory_type=piece.memory_type,
         tags=piece.tags,
         constitutional=piece.row.constitutional,

@@ -11,8 +11,7 @@ from refine.extensions import columns_json, db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger import content_hash
-from refine.models.ledger.kept import CORE
-from refine.models.ledger.memory import NOTE
+from refine.models.ledger.memory import CORE, NOTE
 from refine.sealing import DataKey
 from refine.transfer import own
 from refine.transfer.exporting import origin_of
@@ -161,7 +160,7 @@ class Recognizer:
                 AgentMemory.constitutional,
                 AgentMemory.tags,
                 AgentMemory.discarded,
-                AgentMemory.may_be_taken_back(),
+                AgentMemory.could_be_undone(),
             ).where(
                 AgentMemory.agent_id == self._agent.id,
                 AgentMemory.memory_type == CORE,

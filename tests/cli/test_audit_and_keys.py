@@ -110,7 +110,7 @@ def anchor(recorded: Agent, older_head: Head, run: Run, tmp_path: Path) -> Path:
 
 def head_of(owner: Agent) -> Head:
     head = db.session.scalars(db.select(ChainHead).filter_by(agent_id=owner.id)).one()
-    return head.sequence, head.hash, head.digest
+    return head.sequence, head.hash, head.row_digest
 
 
 def cut(owner: Agent, older_head: Head) -> None:
@@ -121,7 +121,7 @@ def cut(owner: Agent, older_head: Head) -> None:
     sql.tamper(
         f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence = {sequence}",
         f"DELETE FROM agent_memories WHERE id = {memory_id}",
-        f"UPDATE chain_heads SET (sequence, hash, digest) = {older_head} WHERE agent_id = {id_}",
+        f"UPDATE chain_heads SET (sequence, hash, row_digest) = {older_head} WHERE agent_id = {id_}",
         f"""UPDATE agents SET (core_count, core_tokens) =
               (SELECT count(*), coalesce(sum(token_estimate), 0) FROM agent_memories
                WHERE agent_id = {id_} AND memory_type = 'core' AND discarded_at IS NULL)

@@ -22,7 +22,6 @@ from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates
-from refine.models.runs.session.held import HeldSession
 from refine.models.runs.task import saving
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.refinement import time_machine
@@ -81,7 +80,7 @@ class World:
         return db.session.scalars(select(ChainHead).filter_by(agent_id=agent.id)).one()
 
     def hold_running(self):
-        return HeldSession.held(self.running.id, self.running.lease_token)
+        return RefinementSession.held(self.running.id, self.running.lease_token)
 
 
 def hold(row):
@@ -157,10 +156,6 @@ NEEDS_ROW = {
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
     "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),
     "duplicates.remove_duplicates": ("copy", lambda w: duplicates.remove_duplicates(w.session)),
-    "HeldSession.held": ("running", lambda w: w.hold_running()),
-    "HeldSession.held, agent": ("running_agent", lambda w: w.hold_running()),
-    "HeldSession.held, chain": ("running_head", lambda w: w.hold_running()),
-    "HeldSession.look_up": ("shown", lambda w: w.hold_running().look_up([w.shown.id])),
     "saving.promote": ("memory", lambda w: saving.promote(w.task, [w.memory.id])),
     "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),
     "ApiToken.mint_for": ("platform", lambda w: w.platform.mint_for(w.agent, expires_at=None)),

@@ -127,7 +127,7 @@ def test_the_answer_stands_if_it_cannot_be_counted(
 
 def test_the_answer_stands_if_it_cannot_be_recorded(world: World, signed_in: SignedIn) -> None:
     viewer = signed_in(world.viewer)
-    sql.tamper(f"UPDATE chain_heads SET digest = 'x' WHERE account_id = {world.account.id}")
+    sql.tamper(f"UPDATE chain_heads SET row_digest = 'x' WHERE account_id = {world.account.id}")
 
     answers = [viewer.get("/accounts").status_code for _ in range(11)]
 

@@ -1,14 +1,13 @@
 """The audit log: append-only records in hash chains.
 
-``chain`` has the chains and their heads, ``linking`` links a record to the one before. ``record``
-writes records, ``bulk`` many at once. ``walk`` verifies the records of a chain, ``verification``
-stores outcomes, ``anchor`` prints where every chain ends. ``kinds`` sorts the actions.
+``chain`` has the chains and their heads. ``record`` writes records and links each to the one
+before. ``walk`` verifies the records of a chain, ``verification`` stores outcomes, ``anchor``
+prints where every chain ends. ``kinds`` sorts the actions.
 They take ids and a key, and know no other model.
 """
 
 from refine.models.audit.chain import PLATFORM, Chain, ChainHead
-from refine.models.audit.linking import Subject
-from refine.models.audit.record import AuditLog
+from refine.models.audit.record import AuditLog, Subject
 from refine.models.audit.verification import Verification
 
 __all__ = ["PLATFORM", "AuditLog", "Chain", "ChainHead", "Subject", "Verification"]

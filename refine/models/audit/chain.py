@@ -3,9 +3,9 @@
 A head is locked by whoever appends to its chain. It carries a keyed digest of where the chain ends.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sqlalchemy import (
     BigInteger,
@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     ForeignKey,
     Index,
+    Sequence,
     Text,
     and_,
     func,
@@ -31,7 +32,8 @@ from sqlalchemy.orm import (
 from sqlalchemy.types import UserDefinedType
 
 from refine.errors import RowAltered
-from refine.extensions import Base, columns_json, db
+from refine.extensions import Base, db
+from refine.models.attested import Attested, digest_of
 from refine.models.columns import BigId
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import ChainOwner
@@ -40,6 +42,7 @@ from refine.sealing import DataKey
 _Executor = Connection | scoped_session[Any]
 
 GENESIS = "0" * 64
+_IDS = Sequence("chain_heads_id_seq")
 
 
 class Actor(Protocol):
@@ -79,57 +82,8 @@ class TransactionId(UserDefinedType[str]):
         return "xid8"
 
 
-class HeadValues:
+class ChainHead(Attested, Base):
     """The end of one chain: how many records it has, and the hash of the last."""
-
-    if TYPE_CHECKING:
-        id: Any
-        account_id: Any
-        agent_id: Any
-        sequence: Any
-        hash: Any
-        digest: Any
-
-    @property
-    def name(self) -> str:
-        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
-        if self.agent_id is not None:
-            return f"agent {self.agent_id}"
-        return f"account {self.account_id}" if self.account_id is not None else "platform"
-
-    @property
-    def is_genuine(self) -> bool:
-        """Whether the end is where the application left it."""
-        return bool(self.digest == self._present_digest())
-
-    def advance(self, **fields: Any) -> None:
-        """Set fields of the locked head."""
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self.digest = self._present_digest()
-
-    def _present_digest(self) -> str:
-        parts = [self.account_id, self.agent_id, self.sequence, self.hash]
-        return WrappedKey.platform_key().mac(columns_json(parts), "chain_heads.digest")
-
-
-class StoredHead(HeadValues):
-    """A head whose values alone were read."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        vars(self).update(values)
-
-    @classmethod
-    def genuine(cls, values: Iterable[Any]) -> Self:
-        """Return the head with these values of its columns; RowAltered if it was changed."""
-        head = cls(dict(zip(_COLUMNS, values, strict=True)))
-        if not head.is_genuine:
-            raise RowAltered(f"the audit chain of {head.name}")
-        return head
-
-
-class ChainHead(HeadValues, Base):
-    """The head of a chain, as an entity."""
 
     __tablename__ = "chain_heads"
     __table_args__ = (
@@ -147,11 +101,23 @@ class ChainHead(HeadValues, Base):
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
     sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     hash: Mapped[str] = mapped_column(Text, default=GENESIS, server_default=text(f"'{GENESIS}'"))
-    # covers every column above except id
-    digest: Mapped[str | None] = mapped_column(Text)
     # how long the chain was when it was last verified, and when that was
     verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     verified_at: Mapped[datetime | None]
+
+    unsigned: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("verified_sequence", "verified_at"), "written for many chains at once"
+    )
+
+    @property
+    def name(self) -> str:
+        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
+        return _name(self.account_id, self.agent_id)
+
+    @property
+    def row_name(self) -> str:
+        """The chain, as messages name it."""
+        return f"the audit chain of {self.name}"
 
     @classmethod
     def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
@@ -162,10 +128,10 @@ class ChainHead(HeadValues, Base):
         executor = executor if executor is not None else db.session
         if owner != PLATFORM_OWNER:
             cls._require_platform(executor)
-        head = cls(**owner._asdict(), sequence=0, hash=GENESIS)
-        digest = head._present_digest()
-        adding = insert(cls).values(**owner._asdict(), digest=digest).on_conflict_do_nothing()
-        executor.execute(adding)
+        id_ = executor.scalar(select(_IDS.next_value()))
+        values = {"id": id_, **owner._asdict(), "sequence": 0, "hash": GENESIS}
+        digest = digest_of(cls, values, WrappedKey.platform_key())
+        executor.execute(insert(cls).values(**values, row_digest=digest).on_conflict_do_nothing())
 
     @classmethod
     def _require_platform(cls, executor: _Executor) -> None:
@@ -190,7 +156,7 @@ class ChainHead(HeadValues, Base):
             found = cls._lock(owners)
         for owner in owners:
             if owner not in found or not found[owner].is_genuine:
-                raise RowAltered(f"the audit chain of {cls(**owner._asdict()).name}")
+                raise RowAltered(f"the audit chain of {_name(*owner)}")
         return found
 
     @classmethod
@@ -223,4 +189,7 @@ class ChainHead(HeadValues, Base):
         return func.coalesce(cls.account_id, nobody), func.coalesce(cls.agent_id, nobody)
 
 
-_COLUMNS = ChainHead.__mapper__.columns.keys()
+def _name(account_id: int | None, agent_id: int | None) -> str:
+    if agent_id is not None:
+        return f"agent {agent_id}"
+    return f"account {account_id}" if account_id is not None else "platform"

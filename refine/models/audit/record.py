@@ -7,9 +7,9 @@ exact reversal needs: ids and figures under ``data``, contents under ``sealed``.
 
 import json
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -19,22 +19,21 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    Select,
     Sequence,
     SQLColumnExpression,
-    Table,
     Text,
     UniqueConstraint,
     and_,
-    bindparam,
+    cast,
     event,
     func,
     literal_column,
     or_,
     select,
     text,
-    update,
 )
-from sqlalchemy.dialects.postgresql import JSON, JSONB, insert
+from sqlalchemy.dialects.postgresql import JSON, JSONB
 from sqlalchemy.orm import (
     Mapped,
     MappedColumn,
@@ -45,22 +44,63 @@ from sqlalchemy.orm import (
 from sqlalchemy.types import TypeEngine
 
 from refine import clock
-from refine.extensions import Base, canonical_json, columns_json, db
-from refine.models.audit.chain import GENESIS, Chain, ChainHead, HeadValues, TransactionId
-from refine.models.audit.linking import (
-    LINK_CONTEXT,
-    RECORD_COLUMNS,
-    Event,
-    StoredRecord,
-    link_text,
-    next_records,
-)
+from refine.extensions import Base, canonical_json, db, read_plainly
+from refine.models.attested import row_text, signed_columns
+from refine.models.audit.chain import GENESIS, Actor, Chain, ChainHead, TransactionId
 from refine.models.columns import DigestChange, next_ids, place_of
 from refine.models.keys import WrappedKey
-from refine.models.unrecorded import unrecorded_updates
-from refine.sealing import DataKey
+from refine.models.unrecorded import changed_rows, unrecorded_updates
+from refine.sealing import DataKey, Place
 
-RECORD_IDS = Sequence("audit_logs_id_seq")
+_IDS = Sequence("audit_logs_id_seq")
+
+Subject = Literal[
+    "AgentMemory",
+    "RefinementSession",
+    "MemoryTask",
+    "Agent",
+    "Account",
+    "User",
+    "AccessGrant",
+    "ApiToken",
+    "SignIn",
+]
+
+LINK_CONTEXT = "audit_logs.link"
+
+
+class Event(NamedTuple):
+    """What a record tells, apart from its place.
+
+    ``data`` holds no content and no floats; ``sealed`` is encrypted, and left out for an agent's
+    chain without a key.
+    """
+
+    action: str
+    user: Actor | None = None
+    session_id: uuid.UUID | None = None
+    subject: tuple[Subject, object] | None = None
+    data: Mapping[str, Any] | None = None
+    sealed: Mapping[str, Any] | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the record that hold it, except the sealed ones."""
+        kind, id_ = self.subject if self.subject is not None else (None, None)
+        return {
+            "action": self.action,
+            "user_id": self.user.id if self.user is not None else None,
+            "session_id": self.session_id,
+            "auditable_type": kind,
+            "auditable_id": str(id_) if kind is not None else None,
+            "data": dict(self.data or {}),
+        }
+
+    def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
+        """Return what is sealed of it in the record of this id."""
+        if not self.sealed or (chain.agent_id is not None and chain.key is None):
+            return None
+        key = chain.key or WrappedKey.platform_key()
+        return key.seal(canonical_json(self.sealed), Place("audit_logs.sealed", id_))
 
 
 def _figure(type_: type[TypeEngine[Any]], sql: str) -> MappedColumn[Any]:
@@ -76,6 +116,7 @@ def _memory_ids(data: str) -> str:
     )
 
 
+_LINK_CONTEXT = "audit_logs.link"
 _HAS_MEMORY_IDS = "mass_after IS NOT NULL OR action = 'memory_access_viewed'"
 
 
@@ -143,12 +184,18 @@ class AuditLog(Base):
         ),
     )
 
+    unsigned: ClassVar[Mapping[str, str]] = {
+        "hash": "the hash itself",
+        "transaction_id": "written by the database",
+        "transaction_at": "written by the database",
+    }
+
     # asking for them again would take a statement for each record
     __mapper_args__ = {"eager_defaults": False}
 
     id: Mapped[int] = mapped_column(
         BigInteger,
-        RECORD_IDS,
+        _IDS,
         primary_key=True,
         server_default=text("nextval('audit_logs_id_seq')"),
     )
@@ -211,15 +258,37 @@ class AuditLog(Base):
         """Append records to several chains, in a few statements for all."""
         db.session.flush()
         heads = ChainHead.all_locked([chain.chain_owner for chain, _ in events_of])
-        ids = iter(next_ids(RECORD_IDS, sum(len(events) for _, events in events_of)))
+        ids = iter(next_ids(_IDS, sum(len(events) for _, events in events_of)))
         records = []
         for chain, events in events_of:
-            numbered = [(next(ids), each) for each in events]
-            stored = next_records(heads[chain.chain_owner], numbered, chain, at or clock.now())
-            records += [cls(**each.attributes()) for each in stored]
+            rows: Any = changed_rows(chain.chain_owner)
+            for event_ in events:  # the first tells which rows of the owner were changed
+                head = heads[chain.chain_owner]
+                records.append(cls._next(head, next(ids), event_, chain, rows, at or clock.now()))
+                rows = None
         db.session.add_all(records)
         db.session.flush()
         return records
+
+    @classmethod
+    def _next(
+        cls, head: ChainHead, id_: int, event_: Event, chain: Chain, rows: Any, at: datetime
+    ) -> "AuditLog":
+        """Return the record that follows in a chain, and move its locked head on."""
+        record = cls(
+            id=id_,
+            chain_id=head.id,
+            sequence=head.sequence + 1,
+            account_id=chain.account_id,
+            agent_id=chain.agent_id,
+            created_at=at,
+            sealed_text=event_.sealed_for(chain, id_),
+            rows=rows or None,
+            **event_.attributes(),
+        )
+        record.hash = record.link(head.hash)
+        head.sequence, head.hash = record.sequence, record.hash
+        return record
 
     @property
     def sealed(self) -> dict[str, Any]:
@@ -240,56 +309,33 @@ class AuditLog(Base):
         before = select(AuditLog.hash).where(
             AuditLog.chain_id == self.chain_id, AuditLog.sequence == self.sequence - 1
         )
-        previous = db.session.scalar(before) or GENESIS
-        written = self.link(WrappedKey.platform_key(), previous, canonical_json(self.data))
-        return written == self.hash
+        return self.link(db.session.scalar(before) or GENESIS) == self.hash
 
-    def link(self, platform: DataKey, previous_hash: str, data: str) -> str:
-        """Return the hash that this record must carry after ``previous_hash``.
+    def link(self, previous_hash: str) -> str:
+        """Return the hash that this record must carry after ``previous_hash``."""
+        values = {name: getattr(self, name) for name in signed_columns(AuditLog)}
+        return link_hash(previous_hash, values, WrappedKey.platform_key())
 
-        ``data`` is the stored text of the column, to the letter.
-        """
-        written = StoredRecord(
-            id=self.id,
-            chain_id=self.chain_id,
-            sequence=self.sequence,
-            account_id=self.account_id,
-            user_id=self.user_id,
-            agent_id=self.agent_id,
-            session_id=self.session_id,
-            action=self.action,
-            auditable_type=self.auditable_type,
-            auditable_id=self.auditable_id,
-            created_at=self.created_at,
-            data=data,
-            sealed_text=self.sealed_text,
-            rows=columns_json(self.rows) if self.rows is not None else None,
-            hash=self.hash,
+
+def link_hash(previous_hash: str, values: Mapping[str, Any], platform: DataKey) -> str:
+    """Return the hash that a record with these values carries after ``previous_hash``.
+
+    It covers every column, by attribute; JSON may be given as its stored text.
+    """
+    return platform.mac(previous_hash + row_text(AuditLog, values), _LINK_CONTEXT)
+
+
+def plain_records() -> Select[*tuple[Any, ...]]:
+    """Return a query of records as plain rows, for ``link_hash``: JSON is read as its text."""
+    columns = {**signed_columns(AuditLog), "hash": AuditLog.__table__.c.hash}
+    return select(
+        *(
+            (cast(column, Text) if isinstance(column.type, JSON) else read_plainly(column)).label(
+                name
+            )
+            for name, column in columns.items()
         )
-        return platform.mac(link_text(previous_hash, written), LINK_CONTEXT)
-
-
-_LOGS, _HEADS = cast(Table, AuditLog.__table__), cast(Table, ChainHead.__table__)
-# The parts of a statement that write a record: see ``appended``.
-APPENDED = (
-    insert(_LOGS)
-    .values({name: bindparam(f"record_{name}") for name in RECORD_COLUMNS})
-    .cte("appended"),
-    update(_HEADS)
-    .where(_HEADS.c.id == bindparam("record_chain_id"))
-    .values(
-        sequence=bindparam("record_sequence"),
-        hash=bindparam("record_hash"),
-        digest=bindparam("head_digest"),
     )
-    .cte("advanced"),
-)
-
-
-def appended(record: StoredRecord, head: HeadValues) -> dict[str, Any]:
-    """Return the parameters of ``APPENDED`` for the record to which the head was advanced."""
-    named = zip(RECORD_COLUMNS, record, strict=True)
-    return {**{f"record_{name}": value for name, value in named}, "head_digest": head.digest}
 
 
 @event.listens_for(Session, "before_commit")

@@ -7,28 +7,17 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, select, update
 from sqlalchemy import case as sql_case
+from sqlalchemy import select, update
 
-from refine.extensions import db, read_plainly
+from refine.extensions import db
 from refine.models.audit.chain import GENESIS, ChainHead
-from refine.models.audit.linking import LINK_CONTEXT, StoredRecord, link_text
-from refine.models.audit.record import AuditLog
+from refine.models.audit.record import AuditLog, link_hash, plain_records
 from refine.models.keys import WrappedKey
 
 # How many rows are fetched at once.
 PAGE = 1_000
 
-_RECORDS = AuditLog.__table__.c
-_STORED: dict[str, ColumnElement[Any]] = {
-    "data": cast(_RECORDS.data, Text),
-    "rows": cast(_RECORDS.rows, Text),
-    "sealed_text": _RECORDS.sealed,
-}
-_COLUMNS = [
-    (_STORED[name] if name in _STORED else read_plainly(_RECORDS[name])).label(name)
-    for name in StoredRecord._fields
-]
 # By so much a record may be dated before an earlier one of its chain. Its time is taken before it
 # waits for locks, for 20 seconds at each, and by the clocks of several machines.
 MAX_STEP_BACK = timedelta(minutes=5)
@@ -48,14 +37,14 @@ class Walk:
         self._latest_at = datetime.min.replace(tzinfo=UTC)
         self._platform = WrappedKey.platform_key()
 
-    def follow(self, record: StoredRecord) -> None:
+    def follow(self, record: Any) -> None:
         """Take the next record; ChainBroken if it is not the one that must follow."""
         expected = self.sequence + 1
         if record.sequence != expected:
             raise ChainBroken(
                 f"record {expected} is missing (the next one is {record.sequence}, id {record.id})"
             )
-        if record.hash != self._platform.mac(link_text(self._hash, record), LINK_CONTEXT):
+        if record.hash != link_hash(self._hash, record._mapping, self._platform):
             raise ChainBroken(f"record {expected} (id {record.id}) was altered, added or moved")
         if self._latest_at - record.created_at > MAX_STEP_BACK and record.action != _DATED_BACK:
             raise ChainBroken(
@@ -79,13 +68,13 @@ class Walk:
             )
 
 
-def records_of(chain_ids: Collection[int]) -> Iterator[StoredRecord]:
+def records_of(chain_ids: Collection[int]) -> Iterator[Any]:
     """Yield the records of these chains, chain by chain, in order."""
-    mine = select(*_COLUMNS).where(AuditLog.chain_id.in_(chain_ids))
+    mine = plain_records().where(AuditLog.chain_id.in_(chain_ids))
     in_order = mine.order_by(AuditLog.chain_id, AuditLog.sequence, AuditLog.id)
     options = {"yield_per": PAGE}
     with db.session.connection().execute(in_order, execution_options=options) as found:
-        yield from map(StoredRecord._make, found)
+        yield from found
 
 
 def next_chains(after_id: int, *, chains: int, records: int) -> list[int]:

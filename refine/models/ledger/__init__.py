@@ -1,10 +1,9 @@
 """What an agent keeps.
 
 ``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
-them. ``memory`` is one memory and its verbs, ``row`` its columns, ``values`` what their values say,
-``stored`` the same read and written plainly, ``bulk`` many memories at once. ``kept`` says what a
-kept core memory is, ``image`` holds a memory's state before and after a change, ``history`` what
-records tell of memories, such as the mass over time, and ``profile`` how large and old they are.
+them. ``memory`` is one memory and its verbs, ``bulk`` adds thousands. ``image`` holds a memory's
+state before and after a change, ``history`` what records tell of memories, such as the mass over
+time, and ``profile`` how large and old they are.
 """
 
 from refine.models.ledger.image import (
@@ -14,19 +13,22 @@ from refine.models.ledger.image import (
     contents_in,
     images_in,
     is_kept,
+    is_kept_core,
     recorded_digests,
     state_digest,
     state_of,
 )
-from refine.models.ledger.kept import is_kept_core
 from refine.models.ledger.ledger import Composition, Ledger
 from refine.models.ledger.memory import (
+    JOURNAL_SHOWN_FOR,
+    LOCKS,
+    MEMORY_TYPES,
     AgentMemory,
+    MemoryOwner,
     change_memories,
+    content_hash,
     is_of_kind,
 )
-from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, MemoryOwner
-from refine.models.ledger.values import LOCKS, content_hash
 
 __all__ = [
     "JOURNAL_SHOWN_FOR",

@@ -29,7 +29,7 @@ from refine.extensions.statements import plain_query
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_parameter
 from refine.models.ledger.image import images_in, mass_of
-from refine.models.ledger.row import MemoryRow
+from refine.models.ledger.memory import AgentMemory
 
 # Hidden from people: by comparing them with those of a memory that was imported for them, they
 # could confirm a guess.
@@ -174,7 +174,7 @@ def _mass_before_all(agent_id: int) -> int:
     return int(mass_after) - effect_tokens(data)
 
 
-def records_of_memory(memory: MemoryRow) -> Select[AuditLog]:
+def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:
     """Return a query for the records that changed the memory, newest first."""
     return (
         select(AuditLog)

@@ -12,12 +12,14 @@ out, and a memory was recorded when it was created unless another time is given.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
+from sqlalchemy import ARRAY, Boolean, Column, LargeBinary
+
 from refine import clock
-from refine.extensions import columns_json
+from refine.extensions import Base, columns_json
 from refine.models.columns import DigestChange
-from refine.models.ledger.kept import is_kept_core
 from refine.sealing import DataKey
 
 IMAGE_VERSION = 1
@@ -26,18 +28,39 @@ STATE_FIELDS = ("content", "memory_type", "constitutional", "tags", "created_at"
 
 Image = dict[str, Any]
 
-# What a field that is left out of a stored image holds: of its public part, and of the sealed one.
-_UNSET: Image = {
-    "constitutional": False,
-    "tags": [],
-    "discarded_at": None,
-    "source": None,
-    "source_id": None,
-    "session_id": None,
+# What an image leaves out, and why.
+NOT_IN_IMAGE = {
+    "agent_id": "the record names it",
+    "content_hash": "follows from the content",
+    "updated_at": "the time of the record",
+    "row_digest": "follows from the rest",
 }
-_UNSET_CONTENTS: Image = {"extra": None}
-_UNSET_FIELDS = {**_UNSET, **_UNSET_CONTENTS}
-_SEALED_FIELDS = ("content", "extra")
+
+
+@cache
+def image_fields() -> Mapping[str, Column[Any]]:
+    """Return the fields of an image: every column of the table but those of ``NOT_IN_IMAGE``."""
+    columns = Base.metadata.tables["agent_memories"].columns
+    return {column.name: column for column in columns if column.name not in NOT_IN_IMAGE}
+
+
+def is_sealed_field(field: str) -> bool:
+    """Tell whether a field holds content, which records seal."""
+    return isinstance(image_fields()[field].type, LargeBinary)
+
+
+@cache
+def _unset_fields() -> Image:
+    """Return what the fields that may be left out of a stored image then hold."""
+    return {
+        field: False if isinstance(column.type, Boolean) else [] if _is_list(column) else None
+        for field, column in image_fields().items()
+        if column.nullable or isinstance(column.type, Boolean) or _is_list(column)
+    }
+
+
+def _is_list(column: Column[Any]) -> bool:
+    return isinstance(column.type, ARRAY)
 
 
 @dataclass(frozen=True)
@@ -122,7 +145,8 @@ def images_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def contents_in(sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sealed part of a record's images, with every field."""
-    return [_whole(memory, _UNSET_CONTENTS) for memory in sealed.get("memories", [])]
+    unset = {field: value for field, value in _unset_fields().items() if is_sealed_field(field)}
+    return [_whole(memory, unset) for memory in sealed.get("memories", [])]
 
 
 def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
@@ -143,7 +167,7 @@ def mass_of(image: Image | None) -> int:
 
 def _implied(image: Image) -> Image:
     """Return what need not be stored of an image that stands for itself."""
-    return {**_UNSET_FIELDS, "recorded_at": image["created_at"]}
+    return {**_unset_fields(), "recorded_at": image["created_at"]}
 
 
 def _parts(image: Image, known: Image, key: DataKey) -> tuple[Image, Image]:
@@ -156,13 +180,14 @@ def _parts(image: Image, known: Image, key: DataKey) -> tuple[Image, Image]:
         for field, value in image.items()
         if field != "id" and (field not in known or known[field] != value)
     }
-    sealed = {field: shown.pop(field) for field in _SEALED_FIELDS if field in shown}
+    sealed = {field: shown.pop(field) for field in list(shown) if is_sealed_field(field)}
     return {**shown, "digest": state_digest(image, key)}, sealed
 
 
 def _implied_in(memory: Mapping[str, Any]) -> Image:
     first = memory.get("before") or memory["after"]
-    return {**_UNSET, "id": memory["id"], "recorded_at": first["created_at"]}
+    unset = {field: value for field, value in _unset_fields().items() if not is_sealed_field(field)}
+    return {**unset, "id": memory["id"], "recorded_at": first["created_at"]}
 
 
 def _whole(memory: Mapping[str, Any], implied: Image) -> dict[str, Any]:
@@ -180,3 +205,8 @@ def _joined(public: Image, contents: Image) -> Image:
 def is_kept(image: Image) -> bool:
     """Tell whether a memory in this state is a kept core memory."""
     return is_kept_core(image["memory_type"], image["discarded_at"])
+
+
+def is_kept_core(memory_type: str, discarded_at: object) -> bool:
+    """Tell whether these make a kept core memory."""
+    return memory_type == "core" and discarded_at is None

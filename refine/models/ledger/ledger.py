@@ -1,7 +1,7 @@
 """The ledger: an agent's memories, their mass, and what the agent adds to them."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,9 +11,16 @@ from refine import clock
 from refine.extensions import db, instant
 from refine.extensions.statements import plain_query
 from refine.models.ledger.image import Change
-from refine.models.ledger.memory import NOTE, AgentMemory, change_memories, is_of_kind
-from refine.models.ledger.row import MemoryOwner
+from refine.models.ledger.memory import (
+    NOTE,
+    AgentMemory,
+    MemoryOwner,
+    change_memories,
+    is_of_kind,
+)
 from refine.rules.quoted_names import quotes
+
+_READ_AT_ONCE = 200
 
 
 class Composition(NamedTuple):
@@ -43,6 +50,14 @@ class Ledger:
     def journal(self, at: datetime) -> Select[AgentMemory]:
         """Return a query for the journal memories that the agent is shown at ``at``."""
         return self._mine().where(AgentMemory.is_shown_journal(at))
+
+    def each_core(self) -> Iterator[AgentMemory]:
+        """Yield the memories of ``core``, fetched in parts: thousands would take megabytes.
+
+        The transaction must stay open meanwhile.
+        """
+        fresh = {"yield_per": _READ_AT_ONCE, "populate_existing": True}
+        yield from db.session.scalars(self.core().execution_options(**fresh))
 
     def _mine(self) -> Select[AgentMemory]:
         mine = select(AgentMemory).where(AgentMemory.agent_id == self._agent.id)
@@ -119,7 +134,7 @@ class Ledger:
         return self.core().where(
             AgentMemory.content_hash.in_(hashes),
             AgentMemory.tags.contains(list(tags)),
-            ~AgentMemory.may_be_taken_back(),
+            ~AgentMemory.could_be_undone(),
         )
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:

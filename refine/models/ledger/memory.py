@@ -1,14 +1,21 @@
 """One memory: what it is, and the verbs that change it, each with its audit record."""
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Any
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+import sqlalchemy
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
+    Column,
     ColumnElement,
     Connection,
+    ForeignKey,
     Index,
+    Text,
+    Uuid,
     and_,
     event,
     inspect,
@@ -16,28 +23,59 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Mapper
+from sqlalchemy.ext.mutable import MutableList
+from sqlalchemy.orm import Mapped, Mapper, mapped_column, relationship, validates
 
 from refine import clock
-from refine.errors import Refused
-from refine.extensions import Base, Instant, db
-from refine.models.audit import AuditLog
+from refine.errors import InvalidValue, Refused
+from refine.extensions import Base, Instant, UtcDateTime, db
+from refine.models.attested import Attested
+from refine.models.audit import AuditLog, Chain
 from refine.models.audit.chain import Actor
-from refine.models.columns import next_ids, row_id
-from refine.models.ledger.image import Change, recorded
-from refine.models.ledger.kept import is_kept_core, kept_core
-from refine.models.ledger.row import (
-    ID_SEQUENCE,
-    JOURNAL_SHOWN_FOR,
-    MEMORY_TYPES,
-    MemoryOwner,
-    MemoryRow,
+from refine.models.columns import (
+    BoolFalse,
+    Created,
+    Sealed,
+    SealedText,
+    Updated,
+    constant,
+    next_ids,
+    one_of_ids,
+    place_of,
+)
+from refine.models.ledger.image import (
+    Change,
+    Image,
+    image_fields,
+    is_kept_core,
+    recorded,
+    state_digest,
 )
 from refine.models.people import recording
-from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
-from refine.rules.tokens import CHARACTERS_PER_TOKEN
-from refine.sealing import DataKey
+from refine.rules.content import (
+    IMMUTABLE_TAGS,
+    MAX_CONTENT_CHARACTERS,
+    TAGS,
+    comparable,
+    known_tags,
+    memory_content,
+    storable_or_none,
+)
+from refine.rules.tokens import CHARACTERS_PER_TOKEN, token_estimate
+from refine.sealing import DataKey, Place
+
+MemoryType = Literal["core", "journal"]
+MEMORY_TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
+
+# What locks a memory, in the order in which it is reported.
+Lock = Literal["constitutional", "immutable"]
+LOCKS: tuple[Lock, ...] = get_args(Lock)
+
+# How long a journal memory is shown to its agent. Prompts, tools and pages say "one week" and "the
+# last week".
+JOURNAL_SHOWN_FOR = timedelta(weeks=1)
 
 # The agent's columns that triggers write when a memory changes.
 FIGURES = ("core_tokens", "core_count", "ledger_version")
@@ -45,14 +83,42 @@ FIGURES = ("core_tokens", "core_count", "ledger_version")
 # The ``source`` of what Refine itself writes into a journal.
 NOTE = "note"
 
+CORE = constant("core")
+
+_IDS = sqlalchemy.Sequence("agent_memories_id_seq")
 _REWRITE_OR_RESTORE = ("memory_refinement_update", "memory_restored")
 
 
-class AgentMemory(MemoryRow, Base):
+class MemoryOwner(Protocol):
+    """The agent that owns memories, as far as they need to know it."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def chain(self) -> Chain: ...
+    @property
+    def core_count(self) -> int: ...
+    @property
+    def core_tokens(self) -> int: ...
+    def data_key(self) -> DataKey: ...
+    def lock(self) -> None: ...
+
+
+def content_hash(content: str, key: DataKey) -> str:
+    """Return the keyed hash by which exact duplicates are found: see ``comparable``."""
+    return key.mac(comparable(content), "agent_memories.content_hash")
+
+
+class AgentMemory(Attested, Base):
     """One memory: core (permanent, part of every prompt) or journal (shown for a week).
 
-    Every flush sets the row's digest. Discarding is soft: everything can be restored.
+    Signed under its agent's key. Setting ``content`` seals it and sets ``content_hash`` and
+    ``token_estimate``. Discarding is soft: everything can be restored.
     """
+
+    __tablename__ = "agent_memories"
 
     __table_args__ = (
         CheckConstraint(f"memory_type IN {MEMORY_TYPES}", name="memory_type"),
@@ -99,6 +165,98 @@ class AgentMemory(MemoryRow, Base):
         ),
     )
 
+    id: Mapped[int] = mapped_column(
+        BigInteger,
+        _IDS,
+        primary_key=True,
+        server_default=text("nextval('agent_memories_id_seq')"),
+    )
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    memory_type: Mapped[str] = mapped_column(Text)
+    sealed_content: Mapped[Sealed] = mapped_column("content")
+    constitutional: Mapped[BoolFalse]
+    # mutable, so that tags changed in place are stored, with a digest that covers them
+    tags: Mapped[list[str]] = mapped_column(
+        MutableList.as_mutable(ARRAY(Text)), default=list, server_default=text("'{}'")
+    )
+    content_hash: Mapped[str] = mapped_column(Text)
+    token_estimate: Mapped[int]
+    discarded_at: Mapped[datetime | None]
+    created_at: Mapped[Created]
+    recorded_at: Mapped[Created]
+    updated_at: Mapped[Updated]
+    source: Mapped[str | None] = mapped_column(Text)
+    source_id: Mapped[str | None] = mapped_column(Text)
+    sealed_extra: Mapped[Sealed | None] = mapped_column("extra")
+    session_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("refinement_sessions.id"))
+
+    # by name, because this module may not import agents
+    agent: Mapped[MemoryOwner] = relationship("Agent")
+
+    extra = SealedText(storable_or_none)
+
+    def __init__(
+        self, *, agent: MemoryOwner, content: object, memory_type: object = "core", **fields: Any
+    ) -> None:
+        # agent and id come first: the rest is sealed with the one, and bound to the other
+        self.agent, self.agent_id, self.id = agent, agent.id, fields.pop("id", None)
+        at = clock.now()
+        dates = {"created_at": at, "recorded_at": at, "updated_at": at}
+        defaults: dict[str, Any] = {"constitutional": False, "tags": []}
+        super().__init__(
+            **{"content": content, "memory_type": memory_type, **defaults, **dates, **fields}
+        )
+
+    def data_key(self) -> DataKey:
+        """Return the key of the agent who owns this memory."""
+        return self.agent.data_key()
+
+    def signing_key(self) -> DataKey:
+        """Return the agent's key."""
+        return self.data_key()
+
+    @property
+    def row_name(self) -> str:
+        """The memory, as messages name it."""
+        return f"memory {self.id}"
+
+    @property
+    def content(self) -> str:
+        """The text, decrypted."""
+        return self.content_under(self.data_key())
+
+    @content.setter
+    def content(self, value: object) -> None:
+        content, key = memory_content(value), self.data_key()
+        place = place_of(self, "content")
+        if self.sealed_content is not None and content == key.open(self.sealed_content, place):
+            return
+        self.sealed_content = key.seal(content, place)
+        self.content_hash = content_hash(content, key)
+        self.token_estimate = token_estimate(content)
+
+    def content_under(self, key: DataKey) -> str:
+        """Return the text, decrypted with the agent's key."""
+        return content_of(self, key)
+
+    # -- validation ------------------------------------------------------------------------------
+
+    @validates("tags")
+    def _valid_tags(self, _key: str, tags: Any) -> list[str]:
+        return known_tags(tags)
+
+    @validates("agent")
+    def _valid_agent(self, _key: str, agent: MemoryOwner) -> MemoryOwner:
+        if self.agent_id is not None and self.agent_id != agent.id:
+            raise InvalidValue("a memory cannot move to another agent: it is sealed for its own")
+        return agent
+
+    @validates("memory_type")
+    def _valid_type(self, _key: str, memory_type: Any) -> str:
+        if memory_type not in MEMORY_TYPES:
+            raise InvalidValue(f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
+        return str(memory_type)
+
     # -- what it is, in Python and in SQL --------------------------------------------------------
 
     @hybrid_property
@@ -119,7 +277,7 @@ class AgentMemory(MemoryRow, Base):
     @is_kept_core.inplace.expression
     @classmethod
     def _is_kept_core(cls) -> ColumnElement[bool]:
-        return kept_core(cls.memory_type, cls.discarded_at)
+        return and_(cls.memory_type == CORE, cls.discarded_at.is_(None))
 
     @classmethod
     def is_shown_journal(cls, at: Instant) -> ColumnElement[bool]:
@@ -137,14 +295,11 @@ class AgentMemory(MemoryRow, Base):
 
     @classmethod
     def is_note(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that this journal memory is a note of Refine's own.
-
-        Nothing else that a session makes is in the journal; its closing note has no ``source``.
-        """
-        return or_(cls.source.is_not_distinct_from(NOTE), cls.session_id.is_not(None))
+        """Return the SQL condition that this journal memory is a note of Refine's own."""
+        return cls.source.is_not_distinct_from(NOTE)
 
     @classmethod
-    def may_be_taken_back(cls) -> ColumnElement[bool]:
+    def could_be_undone(cls) -> ColumnElement[bool]:
         """Return the SQL condition that it may go although its agent saves the same again.
 
         An undo may take back what a session made or rewrote, and what was restored.
@@ -167,6 +322,55 @@ class AgentMemory(MemoryRow, Base):
     @classmethod
     def _is_locked(cls) -> ColumnElement[bool]:
         return or_(cls.constitutional, cls.tags.overlap(sorted(IMMUTABLE_TAGS)))
+
+    @property
+    def edit_lock(self) -> Lock | None:
+        """What keeps sessions from deleting, merging or rewriting it: its flag, or a tag."""
+        if self.constitutional:
+            return "constitutional"
+        return None if IMMUTABLE_TAGS.isdisjoint(self.tags) else "immutable"
+
+    def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
+        """Return the memory as JSON values, as a session shows it to the agent.
+
+        ``key``: the agent's, if the caller has already opened it.
+        """
+        return {
+            "id": self.id,
+            "date": str(clock.iso(self.created_at))[:10],
+            "tokens": self.token_estimate,
+            "constitutional": self.constitutional,
+            "tags": list(self.tags),
+            "content": self.content_under(key or self.data_key()),
+        }
+
+    def dated_content(self) -> dict[str, str]:
+        """Return date and content, as the agent's model reads what it need not refer to."""
+        return {"date": f"{self.created_at:%Y-%m-%d}", "content": self.content}
+
+    # -- images ----------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        """Return the row of a flushed memory as JSON values, contents in clear."""
+        return {field: _to_json(getattr(self, field)) for field in image_fields()}
+
+    def image_with(self, content: str) -> Image:
+        """Return the image that this memory would have with another (valid) content."""
+        return {**self.image(), "content": content, "token_estimate": token_estimate(content)}
+
+    def apply(self, image: Image, at: datetime) -> None:
+        """Set what differs from ``image``, as of ``at``."""
+        present, fields = self.image(), image_fields()
+        changed = [field for field in fields if image[field] != present[field]]
+        for field in changed:
+            setattr(self, field, _from_json(image[field], fields[field]))
+        if changed:
+            self.updated_at = at
+
+    @property
+    def state_digest(self) -> str:
+        """The keyed digest of the memory's state (see ``image``)."""
+        return state_digest_of(self, self.data_key())
 
     # -- verbs -----------------------------------------------------------------------------------
 
@@ -207,21 +411,20 @@ class AgentMemory(MemoryRow, Base):
             return {}
         rows = db.session.scalars(
             select(cls)
-            .where(cls.agent_id == agent.id, cls.id.in_(wanted))
+            .where(cls.agent_id == agent.id, cls.id == one_of_ids(wanted))
             .order_by(cls.id)
             .with_for_update()
             .execution_options(populate_existing=True)
         )
         found = {memory.id: memory for memory in rows}
-        key = agent.data_key()
         for memory in found.values():
-            memory.require_genuine(key)
+            memory.require_genuine()
         return found
 
     @staticmethod
     def next_ids(count: int) -> list[int]:
         """Return ids for that many new memories, in order, with one query."""
-        return next_ids(ID_SEQUENCE, count)
+        return next_ids(_IDS, count)
 
     def _lock(self) -> None:
         db.session.flush()
@@ -245,28 +448,53 @@ class AgentMemory(MemoryRow, Base):
         )
 
 
+class MemoryEdit(NamedTuple):
+    """Changes of memories that one record tells of; ``about`` goes to ``to_record``."""
+
+    action: str
+    changes: Sequence[Change]
+    about: Mapping[str, Any]
+
+
 def change_memories(
     action: str,
-    changes: list[Change],
+    changes: Sequence[Change],
     *,
     agent: MemoryOwner,
-    data: Mapping[str, Any] | None = None,
-    **record: Any,
+    locked: "Mapping[int, AgentMemory] | None" = None,
+    at: datetime | None = None,
+    **about: Any,
 ) -> AuditLog:
-    """Lock the memories, write the record, then change them; return the record.
+    """Write a record, then change the memories; return the record. See ``change_in_turn``."""
+    edit = MemoryEdit(action, changes, about)
+    return change_in_turn([edit], agent=agent, locked=locked, at=at)[0]
 
-    The record comes first because it is what permits a change to a constitutional memory. A change
-    without ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
-    ``recording.record``.
+
+def change_in_turn(
+    edits: Sequence[MemoryEdit],
+    *,
+    agent: MemoryOwner,
+    locked: "Mapping[int, AgentMemory] | None" = None,
+    at: datetime | None = None,
+) -> list[AuditLog]:
+    """Write the records of several edits, then change the memories; return the records.
+
+    The records come first because they are what permits a change to a constitutional memory. A
+    change without ``before`` is about a memory that was just added, and stays as it is. ``locked``:
+    the memories, if the caller has locked and checked them.
     """
-    ids = {change.memory_id for change in changes if change.before is not None}
-    memories = AgentMemory.lock_rows(agent, ids) if ids else {}
+    changes = [change for edit in edits for change in edit.changes if change.before is not None]
+    if locked is None:
+        locked = AgentMemory.lock_rows(agent, {change.memory_id for change in changes})
     db.session.flush()
-    chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
-    about = about_changes(changes, key, mass, data)
-    log = recording.record(action, chain=chain, **about, **record)
-    apply_changes(changes, memories, log.created_at)
-    return log
+    key, mass, events = agent.data_key(), agent.core_tokens, []
+    for edit in edits:
+        told = about_changes(edit.changes, key, mass, edit.about.get("data"))
+        events.append(recording.to_record(edit.action, **{**edit.about, **told}))
+        mass = told["data"]["mass_after"]
+    records = AuditLog.record_all(events, chain=agent.chain, at=at)
+    apply_changes(changes, locked, at or records[0].created_at)
+    return records
 
 
 def about_changes(
@@ -316,18 +544,41 @@ def _forget_figures(_mapper: Mapper[Any], _connection: Connection, memory: Agent
         db.session.expire(memory.agent, FIGURES)
 
 
-@event.listens_for(AgentMemory, "before_insert")
-def _sign_new_memory(_mapper: Mapper[Any], connection: Connection, memory: AgentMemory) -> None:
-    """The digest covers the id, so the id must be known before the row is written."""
-    row_id(memory, connection)
-    memory.sign()
+def content_of(row: Any, key: DataKey) -> str:
+    """Return the text of a memory, an entity or a plain row, decrypted with its agent's key."""
+    return key.open(row.sealed_content, Place("agent_memories.content", row.id))
 
 
-@event.listens_for(AgentMemory, "before_update")
-def _sign_changed_memory(
-    _mapper: Mapper[Any], _connection: Connection, memory: AgentMemory
-) -> None:
-    if db.session.is_modified(memory, include_collections=False):
-        if not inspect(memory).attrs.updated_at.history.has_changes():
-            memory.updated_at = clock.now()
-        memory.sign()
+def state_digest_of(row: Any, key: DataKey) -> str:
+    """Return the digest of the state of a memory, an entity or a plain row (see ``image``)."""
+    image = {
+        "content": content_of(row, key),
+        "memory_type": row.memory_type,
+        "constitutional": row.constitutional,
+        "tags": list(row.tags),
+        "created_at": clock.iso(row.created_at),
+        "discarded_at": clock.iso(row.discarded_at),
+    }
+    return state_digest(image, key)
+
+
+def _to_json(value: Any) -> Any:
+    match value:
+        case datetime():
+            return clock.iso(value)
+        case uuid.UUID():
+            return str(value)
+        case list():
+            return list(value)
+    return value
+
+
+def _from_json(value: Any, column: Column[Any]) -> Any:
+    match column.type:
+        case _ if value is None:
+            return None
+        case UtcDateTime():
+            return datetime.fromisoformat(value)
+        case Uuid():
+            return uuid.UUID(value)
+    return value

@@ -9,7 +9,7 @@ from sqlalchemy import Exists, SQLColumnExpression, Text, cast, exists
 
 from refine.models.audit import AuditLog, Chain, Subject
 from refine.models.audit.chain import Actor
-from refine.models.audit.linking import Event
+from refine.models.audit.record import Event
 from refine.models.columns import constant, one_of_constants
 
 # Where a record's ``data`` holds the client.

@@ -8,8 +8,7 @@ from sqlalchemy import and_, or_, select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.models.ledger import Composition, is_of_kind
-from refine.models.ledger.row import JOURNAL_SHOWN_FOR
+from refine.models.ledger import JOURNAL_SHOWN_FOR, Composition, is_of_kind
 from tests import factories
 
 # A Wednesday noon, and the last slot before it.

@@ -33,7 +33,7 @@ def agent(app: Flask, heads: dict[int, Head]) -> Agent:
     for n in range(4):
         agent.ledger.remember(f"the canary sings at {n}", "core")
         head = db.session.scalars(select(ChainHead).where(ChainHead.agent_id == agent.id)).one()
-        heads[n + 1] = (head.sequence, head.hash, str(head.digest))
+        heads[n + 1] = (head.sequence, head.hash, str(head.row_digest))
     agent.account.record("sign_in")
     AuditLog.record("keys_rotated", chain=PLATFORM)
     factories.agent("a memory in a chain without records", account=agent.account)
@@ -56,7 +56,7 @@ def cut(agent: Agent, head: Head) -> None:
     id_ = agent.id
     sql.tamper(
         f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence > {head[0]}",
-        f"UPDATE chain_heads SET (sequence, hash, digest) = {head} WHERE agent_id = {id_}",
+        f"UPDATE chain_heads SET (sequence, hash, row_digest) = {head} WHERE agent_id = {id_}",
         f"""DELETE FROM agent_memories m WHERE agent_id = {id_} AND NOT EXISTS
               (SELECT FROM audit_logs l WHERE l.auditable_id = m.id::text)""",
         f"""UPDATE agents SET (core_count, core_tokens) =

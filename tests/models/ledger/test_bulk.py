@@ -1,16 +1,15 @@
-"""Memories that are read and written many at once."""
+"""Many new memories at once."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.ledger import content_hash
-from refine.models.ledger.bulk import NewMemory, add_memories, core_memories, lock_memories
-from tests import factories, sql
+from refine.models.ledger.bulk import NewMemory, add_memories
+from tests import factories
 from tests.chains import verify_agent
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -22,7 +21,6 @@ def add(agent: Agent, **fields: object) -> AgentMemory:
     """Add a memory; return it as the database has it."""
     usual = {
         "content": CANARY,
-        "content_hash": content_hash(CANARY, agent.data_key()),
         "memory_type": "core",
         "tags": [],
         "constitutional": False,
@@ -80,43 +78,3 @@ def test_a_copy_that_fails_says_nothing_of_the_rows(app):
     assert "uq_agent_memories_source" in str(failed.value)
     assert CANARY not in str(failed.value)
     assert CANARY not in str(failed.value.orig)
-
-
-def test_core_memories_are_those_of_the_ledger_in_order(app):
-    agent = factories.agent()
-    factories.memory(agent, memory_type="journal")
-    factories.memory(agent, discarded_at=NOW)
-    young = factories.memory(agent, "young", tags=["voice"], created_at=NOW)
-    old = factories.memory(agent, "old", extra="more", created_at=NOW - timedelta(days=1))
-
-    found = list(core_memories(agent))
-
-    assert [memory.id for memory in found] == [old.id, young.id]
-    assert [memory.image() for memory in found] == [old.image(), young.image()]
-
-
-def test_a_memory_is_shown_with_its_date_in_utc(app):
-    (memory,) = core_memories(factories.agent("one"))
-    memory.created_at = datetime(2026, 3, 4, 23, tzinfo=timezone(-timedelta(hours=2)))
-
-    assert memory.ledger_entry()["date"] == "2026-03-05"
-
-
-def test_locked_memories_are_the_agents_own(app):
-    one, other = factories.agent("mine"), factories.agent("another's")
-    ids = [memory.id for memory in db.session.scalars(db.select(AgentMemory))]
-
-    locked = lock_memories(one, ids)
-
-    assert [memory.content for memory in locked.values()] == ["mine"]
-    assert [memory.content for memory in lock_memories(other, ids).values()] == ["another's"]
-
-
-def test_a_memory_that_was_altered_is_not_locked(app):
-    agent = factories.agent("one", "two")
-    altered = max(memory.id for memory in db.session.scalars(agent.ledger.core()))
-    db.session.commit()
-    sql.run(f"UPDATE agent_memories SET tags = '{{voice}}' WHERE id = {altered}")
-
-    with pytest.raises(RowAltered, match=f"memory {altered}"):
-        lock_memories(agent, [altered])

@@ -10,9 +10,8 @@ from refine import clock
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in, images_in
-from refine.models.runs.session.ending import Reversal
 from refine.models.runs.session.notes import rollback_note, rollback_reason
-from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.session.session import RefinementSession, Reversal
 from refine.rules.quantities import abbreviated
 from refine.rules.retention import trips_breaker
 
@@ -26,11 +25,16 @@ MUTATIONS = (
 LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
 
 
-def check(session: RefinementSession, removed: int, at: datetime | None = None) -> bool:
-    """Roll the session back if it has ``removed`` more tokens than allowed; tell whether it did."""
-    is_too_much = trips_breaker(
+def trips(session: RefinementSession, removed: int) -> bool:
+    """Tell whether the session would have ``removed`` more tokens than allowed."""
+    return trips_breaker(
         removed, removable=session.removable_tokens, memories_before=session.memories_before
     )
+
+
+def check(session: RefinementSession, removed: int, at: datetime | None = None) -> bool:
+    """Roll the session back if it has ``removed`` more tokens than allowed; tell whether it did."""
+    is_too_much = trips(session, removed)
     if is_too_much:
         roll_back(session, removed, at or clock.now())
     else:

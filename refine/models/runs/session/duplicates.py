@@ -12,8 +12,7 @@ from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_names
 from refine.models.ledger import AgentMemory, Change, Image, changes_in, content_hash, is_kept
-from refine.models.ledger.bulk import Removal, discard_in_turn, lock_memories
-from refine.models.ledger.stored import StoredMemory
+from refine.models.ledger.memory import MemoryEdit, change_in_turn
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
@@ -37,18 +36,12 @@ def remove_duplicates(
     at = at or clock.now()
     if copies is None:
         copies = next(batches_of_copies(session.agent_id), ())
-    memories = lock_memories(session.agent, copies)
+    memories = AgentMemory.lock_rows(session.agent, copies)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
-    removals = list(islice(_removals(in_order, at), BATCH))
-    discard_in_turn(
-        "memory_refinement_dedup",
-        removals,
-        agent=session.agent,
-        locked=memories,
-        session_id=session.id,
-        at=at,
-    )
+    removals = list(islice(_removals(session, in_order, at), BATCH))
+    if removals:
+        change_in_turn(removals, agent=session.agent, locked=memories, at=at)
     session.duplicates_removed += len(removals)
     return len(removals)
 
@@ -75,7 +68,7 @@ def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
         yield batch
 
 
-def left_without_copy(
+def duplicates_losing_their_last_copy(
     agent: Agent, changes: Collection[Change], removals: Iterable[AuditLog]
 ) -> set[tuple[int, int]]:
     """Return which duplicates that these records removed have a copy, and none after ``changes``.
@@ -106,7 +99,9 @@ def left_without_copy(
     }
 
 
-def _removals(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Removal]:
+def _removals(
+    session: RefinementSession, memories: Sequence[AgentMemory], at: datetime
+) -> Iterator[MemoryEdit]:
     """One removal for each duplicate among memories in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
@@ -117,10 +112,15 @@ def _removals(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Remova
             if duplicate not in staying:
                 changes = _changes(duplicate, kept, at)
                 kept = changes[-1].after if len(changes) > 1 else kept
-                yield duplicate.id, changes, {"operation": "dedup", "duplicate_of": survivor.id}
+                about = {
+                    "session_id": session.id,
+                    "subject": ("AgentMemory", duplicate.id),
+                    "data": {"operation": "dedup", "duplicate_of": survivor.id},
+                }
+                yield MemoryEdit("memory_refinement_dedup", changes, about)
 
 
-def _changes(duplicate: StoredMemory, kept: Image, at: datetime) -> list[Change]:
+def _changes(duplicate: AgentMemory, kept: Image, at: datetime) -> list[Change]:
     gone = duplicate.image()
     changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
     tags = known_tags([*kept["tags"], *gone["tags"]])

@@ -1,20 +1,28 @@
 """What an agent may do to its ledger in a session.
 
-Edits work on a session that their caller holds (``HeldSession``) and write change, record and
-figures in the caller's transaction; ``search`` and ``complete`` work on the session itself, held as
-``RefinementSession.held`` does. A refusal (EditRefused) changes nothing.
+Each works on a running session that its caller holds (``RefinementSession.held``), and writes
+change, record and figures in the caller's transaction. A refusal (EditRefused) changes nothing.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import and_, select
 
 from refine import clock
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, Image, content_hash
-from refine.models.ledger.stored import StoredMemory
+from refine.models.columns import one_of_ids
+from refine.models.ledger import (
+    AgentMemory,
+    Change,
+    change_memories,
+    content_hash,
+    is_kept,
+    state_digest,
+)
 from refine.models.runs.session import breaker
-from refine.models.runs.session.entry import Entry, SessionEntry
-from refine.models.runs.session.held import Edit, HeldSession, Lookup
+from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.refusing import (
     EditRefused,
     refuse_copy,
@@ -30,6 +38,29 @@ from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
 from refine.rules.retention import longest_update, retained_tokens
+
+
+class Counted(NamedTuple):
+    """A memory that an edit changes or adds, its entry, and what it counts afterwards."""
+
+    memory: AgentMemory
+    entry: SessionEntry
+    tokens: int
+
+
+class Edit(NamedTuple):
+    """One edit; ``stat`` names a figure of the session's stats and its increase."""
+
+    operation: str
+    subject_id: int
+    changes: Sequence[Change]
+    counted: Sequence[Counted]
+    stat: tuple[str, int]
+
+    @property
+    def action(self) -> str:
+        """The action of its record."""
+        return f"memory_refinement_{self.operation}"
 
 
 def search(
@@ -53,9 +84,11 @@ def search(
         matching = matching.where(AgentMemory.created_at >= after)
     if before is not None:
         matching = matching.where(AgentMemory.created_at < before)
-    wanted = (query or "").casefold()
+    wanted, key = (query or "").casefold(), session.data_key()
     found = [
-        memory for memory in db.session.scalars(matching) if wanted in memory.content.casefold()
+        memory
+        for memory in db.session.scalars(matching)
+        if wanted in memory.content_under(key).casefold()
     ]
     shown = [memory for memory in found[:limit] if fits(memory)]
     SessionEntry.show(session, shown)
@@ -63,12 +96,12 @@ def search(
 
 
 def consolidate(
-    session: HeldSession,
+    session: RefinementSession,
     ids: Sequence[int],
     content: str,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> StoredMemory:
+) -> AgentMemory:
     """Merge two to eight memories into a new one, dated as the earliest, with all their tags.
 
     The sources are discarded. May trip the breaker. ``reading`` spares reading the ledger again.
@@ -78,100 +111,91 @@ def consolidate(
         raise EditRefused("consolidate requires at least 2 memory IDs")
     refuse_over_cap(session)
     content = memory_content(content)
-    lookup = session.look_up(ids, content_hash(content, session.agent.key), is_merge=True)
-    found = _editable(session, lookup, ids, "consolidate")
+    found = _editable(session, ids, "consolidate")
     sources = [memory for memory, _ in found]
     refuse_many(sources)
-    refuse_copy(lookup)
+    refuse_copy(_copy_id(session, content, ids))
     tokens = sum(source.token_estimate for source in sources)
     refuse_longer(content, tokens, "A merge of these memories")
     refuse_loss(session, sources, content, reading)
-    merged = _merged(session, lookup, sources, content, at)
-    _write(session, _merge(found, merged, at), lookup, at, reading)
+    merged = _add_merged(session, sources, content, at)
+    ceiling = sum(entry.counting_tokens for _, entry in found)
+    counted = [Counted(memory, entry, 0) for memory, entry in found]
+    counted.append(_count_merged(session, merged, ceiling))
+    changes = [
+        *(_discard(source, at) for source in sources),
+        Change(merged.id, None, merged.image()),
+    ]
+    stat = ("consolidated", len(sources))
+    _write(session, Edit("consolidate", merged.id, changes, counted, stat), at, reading)
     return merged
 
 
 def update(
-    session: HeldSession,
+    session: RefinementSession,
     memory_id: int,
     content: str,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> StoredMemory:
+) -> AgentMemory:
     """Tighten the wording of one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     refuse_over_cap(session)
     content = memory_content(content)
-    lookup = session.look_up([memory_id], content_hash(content, session.agent.key))
-    ((memory, entry),) = _editable(session, lookup, [memory_id], "update")
+    ((memory, entry),) = _editable(session, [memory_id], "update")
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
-    refuse_copy(lookup)
+    refuse_copy(_copy_id(session, content, [memory_id]))
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     refuse_loss(session, [memory], content, reading)
-    change = _changed(memory, memory.image_with(content), at)
+    after = memory.image_with(content)
     # what the session took away counts as gone, even if somebody else has restored it
     has_counted = entry.counting_tokens > 0
-    counting = retained_tokens(entry.ceiling_tokens, memory.token_estimate) if has_counted else 0
-    counted = entry._replace(counting_tokens=counting, shown_digest=memory.state_digest)
-    edit = Edit(
-        "update",
-        memory_id,
-        [change],
-        [memory],
-        [counted],
-        stat=("updated", 1),
-        removed_tokens=entry.counting_tokens - counting,
-    )
-    _write(session, edit, lookup, at, reading)
+    tokens = retained_tokens(entry.ceiling_tokens, after["token_estimate"]) if has_counted else 0
+    change = Change(memory_id, memory.image(), after)
+    edit = Edit("update", memory_id, [change], [Counted(memory, entry, tokens)], ("updated", 1))
+    _write(session, edit, at, reading)
     return memory
 
 
 def delete(
-    session: HeldSession,
+    session: RefinementSession,
     memory_id: int,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> StoredMemory:
+) -> AgentMemory:
     """Discard one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     refuse_over_cap(session)
-    lookup = session.look_up([memory_id])
-    ((memory, entry),) = _editable(session, lookup, [memory_id], "delete")
+    ((memory, entry),) = _editable(session, [memory_id], "delete")
     refuse_loss(session, [memory], None, reading)
-    edit = Edit(
-        "delete",
-        memory_id,
-        [_discarded(memory, at)],
-        [memory],
-        [entry._replace(counting_tokens=0)],
-        stat=("deleted", 1),
-        removed_tokens=entry.counting_tokens,
-    )
-    _write(session, edit, lookup, at, reading)
+    counted = [Counted(memory, entry, 0)]
+    edit = Edit("delete", memory_id, [_discard(memory, at)], counted, ("deleted", 1))
+    _write(session, edit, at, reading)
     return memory
 
 
 def protect(
-    session: HeldSession,
+    session: RefinementSession,
     memory_id: int,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> StoredMemory:
+) -> AgentMemory:
     """Make one memory constitutional; nothing is recorded if it already is."""
     at = at or clock.now()
-    lookup = session.look_up([memory_id])
-    refuse_missing(lookup, [memory_id])
-    memory = lookup.memories[memory_id]
+    found = _locked(session, [memory_id])
+    refuse_missing(found, [memory_id])
+    memory, shown = found[memory_id]
     if memory.constitutional:
         return memory
-    entry = refuse_unseen(session, memory, lookup.entries.get(memory_id))
-    change = _changed(memory, {**memory.image(), "constitutional": True}, at)
-    counted = entry._replace(shown_digest=memory.state_digest)
-    edit = Edit("protect", memory_id, [change], [memory], [counted], stat=("protected", 1))
-    _write(session, edit, lookup, at, reading)
+    entry = refuse_unseen(session, memory, shown)
+    before = memory.image()
+    change = Change(memory_id, before, {**before, "constitutional": True})
+    counted = [Counted(memory, entry, entry.counting_tokens)]
+    edit = Edit("protect", memory_id, [change], counted, ("protected", 1))
+    _write(session, edit, at, reading)
     return memory
 
 
@@ -186,77 +210,121 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
         session.finish("completed", "the agent completed it", summary=summary, at=at)
 
 
+# -- what an edit works on ------------------------------------------------------------------------
+
+Found = dict[int, tuple[AgentMemory, SessionEntry | None]]
+
+
 def _editable(
-    session: HeldSession, lookup: Lookup, ids: Sequence[int], verb: str
-) -> list[tuple[StoredMemory, Entry]]:
+    session: RefinementSession, ids: Sequence[int], verb: str
+) -> list[tuple[AgentMemory, SessionEntry]]:
     """The kept, unlocked, shown and unchanged memories of these ids, with their entries."""
-    refuse_missing(lookup, ids)
-    memories = [lookup.memories[id_] for id_ in dict.fromkeys(ids)]
-    refuse_locked(memories, verb)
-    return [
-        (memory, refuse_unseen(session, memory, lookup.entries.get(memory.id)))
-        for memory in memories
-    ]
+    found = _locked(session, ids)
+    refuse_missing(found, ids)
+    wanted = [found[id_] for id_ in dict.fromkeys(ids)]
+    refuse_locked([memory for memory, _ in wanted], verb)
+    return [(memory, refuse_unseen(session, memory, entry)) for memory, entry in wanted]
 
 
-def _merged(
-    session: HeldSession,
-    lookup: Lookup,
-    sources: Sequence[StoredMemory],
-    content: str,
-    at: datetime,
-) -> StoredMemory:
-    return StoredMemory.new(
-        session.agent.key,
-        id=lookup.new_memory_id,
-        agent_id=session.agent.id,
+def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
+    """Return those of the agent's memories by id, locked in order of id, with their entries.
+
+    RowAltered if one of them is not as the application left it.
+    """
+    is_its_entry = and_(
+        SessionEntry.session_id == session.id,
+        SessionEntry.memory_id == AgentMemory.id,
+        SessionEntry.memory_id == one_of_ids(ids),  # otherwise all entries are read
+    )
+    mine = (
+        select(AgentMemory, SessionEntry)
+        .outerjoin(SessionEntry, is_its_entry)
+        .where(AgentMemory.agent_id == session.agent_id, AgentMemory.id == one_of_ids(ids))
+        .order_by(AgentMemory.id)
+        .with_for_update(of=AgentMemory)
+        .execution_options(populate_existing=True)
+    )
+    found: Found = {memory.id: (memory, entry) for memory, entry in db.session.execute(mine)}
+    for memory, entry in found.values():
+        memory.require_genuine()
+        if entry is not None:
+            entry.require_genuine()
+    return found
+
+
+def _copy_id(session: RefinementSession, content: str, ids: Sequence[int]) -> int | None:
+    """Return the id of another kept core memory with exactly this content, if there is one."""
+    others = select(AgentMemory.id).where(
+        AgentMemory.agent_id == session.agent_id,
+        AgentMemory.is_kept_core,
+        AgentMemory.content_hash == content_hash(content, session.data_key()),
+        AgentMemory.id.not_in(ids),
+    )
+    return db.session.scalar(others.limit(1))
+
+
+# -- how it is written ----------------------------------------------------------------------------
+
+
+def _add_merged(
+    session: RefinementSession, sources: Sequence[AgentMemory], content: str, at: datetime
+) -> AgentMemory:
+    merged = AgentMemory(
+        agent=session.agent,
         content=content,
         tags=known_tags([tag for source in sources for tag in source.tags]),
         created_at=min(source.created_at for source in sources),
         recorded_at=at,
+        updated_at=at,
         session_id=session.id,
     )
+    db.session.add(merged)
+    db.session.flush()
+    return merged
 
 
-def _merge(found: Sequence[tuple[StoredMemory, Entry]], merged: StoredMemory, at: datetime) -> Edit:
-    """The edit that discards what was found for the merged memory."""
-    ceiling = sum(entry.counting_tokens for _, entry in found)
-    counting = retained_tokens(ceiling, merged.token_estimate)
-    sources = [memory for memory, _ in found]
-    return Edit(
-        "consolidate",
-        merged.id,
-        [*(_discarded(source, at) for source in sources), Change(merged.id, None, merged.image())],
-        sources,
-        [
-            *(entry._replace(counting_tokens=0) for _, entry in found),
-            Entry(merged.id, ceiling, counting, merged.state_digest),
-        ],
-        new=merged,
-        stat=("consolidated", len(sources)),
-        removed_tokens=ceiling - counting,
+def _count_merged(session: RefinementSession, merged: AgentMemory, ceiling: int) -> Counted:
+    entry = SessionEntry(
+        session=session, memory_id=merged.id, ceiling_tokens=ceiling, counting_tokens=0
     )
+    db.session.add(entry)
+    return Counted(merged, entry, retained_tokens(ceiling, merged.token_estimate))
 
 
-def _changed(memory: StoredMemory, after: Image, at: datetime) -> Change:
+def _discard(memory: AgentMemory, at: datetime) -> Change:
     before = memory.image()
-    memory.apply(after, at)
-    return Change(memory.id, before, after)
-
-
-def _discarded(memory: StoredMemory, at: datetime) -> Change:
-    return _changed(memory, {**memory.image(), "discarded_at": clock.iso(at)}, at)
+    return Change(memory.id, before, {**before, "discarded_at": clock.iso(at)})
 
 
 def _write(
-    session: HeldSession,
-    edit: Edit,
-    lookup: Lookup,
-    at: datetime,
-    reading: LedgerReading | None,
+    session: RefinementSession, edit: Edit, at: datetime, reading: LedgerReading | None
 ) -> None:
-    record, version = session.write(edit, lookup.record_id, at)
-    if reading is not None:
-        memories = [*edit.memories, *([edit.new] if edit.new is not None else [])]
-        since = session.agent.ledger_version
-        reading.follow(record, edit.changes, memories, since=since, version=version)
+    """Write record and changes, and count them; undo the whole session if it removed too much."""
+    key, since = session.data_key(), session.agent.ledger_version
+    removed = session.removed_tokens
+    removed += sum(entry.counting_tokens - tokens for _, entry, tokens in edit.counted)
+    states = {change.memory_id: change.after for change in edit.changes}
+    for memory, entry, tokens in edit.counted:
+        entry.counting_tokens = tokens
+        if is_kept(states[memory.id]):
+            entry.shown_digest = state_digest(states[memory.id], key)
+    session.count_edit(edit.operation, *edit.stat)
+    is_too_much = breaker.trips(session, removed)
+    if not is_too_much:
+        session.removed_tokens = max(0, removed)
+    record = change_memories(
+        edit.action,
+        edit.changes,
+        agent=session.agent,
+        locked={memory.id: memory for memory, _, _ in edit.counted},
+        at=at,
+        session_id=session.id,
+        subject=("AgentMemory", edit.subject_id),
+        data={"operation": edit.operation},
+    )
+    if is_too_much:
+        breaker.roll_back(session, removed, at)
+    elif reading is not None:
+        memories = [memory for memory, _, _ in edit.counted]
+        version = session.agent.ledger_version
+        reading.apply_edit(record, edit.changes, memories, since=since, version=version)

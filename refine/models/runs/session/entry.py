@@ -1,37 +1,29 @@
 """What a session counts for each memory of its ledger."""
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Collection, Iterable
+from typing import Any
 
-from sqlalchemy import (
-    CheckConstraint,
-    ForeignKey,
-    Text,
-    Uuid,
-    bindparam,
-    func,
-    select,
-    text,
-)
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import CheckConstraint, ForeignKey, Text, func, select
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine.errors import RowAltered
 from refine.extensions import Base, db
-from refine.extensions.statements import Plain
-from refine.models.columns import array
-from refine.models.ledger.values import MemoryValues
+from refine.models.attested import Attested, copy_signed
+from refine.models.columns import one_of_ids
+from refine.models.ledger import AgentMemory
+from refine.models.ledger.memory import state_digest_of
 from refine.models.runs.session.state import SessionState
 from refine.sealing import DataKey
 
 
-class SessionEntry(Base):
+class SessionEntry(Attested, Base):
     """One memory of a session's ledger, or a merge result that the session made.
 
     ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
     still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
     the state that the agent saw last; the agent may not change a memory that it has not seen.
-    ``digest`` covers the row. Entries are deleted when their session ends: its records hold
+    Signed under the agent's key. Entries are deleted when their session ends: its records hold
     everything that is kept.
     """
 
@@ -49,20 +41,57 @@ class SessionEntry(Base):
     ceiling_tokens: Mapped[int]
     counting_tokens: Mapped[int]
     shown_digest: Mapped[str | None] = mapped_column(Text)
-    digest: Mapped[str | None] = mapped_column(Text)
+
+    # by name: the session is defined in terms of its entries
+    session: Mapped[SessionState] = relationship("RefinementSession")
+
+    def signing_key(self) -> DataKey:
+        """Return the agent's key."""
+        return self.session.agent.data_key()
+
+    @property
+    def row_name(self) -> str:
+        """The entry, as messages name it."""
+        return f"an entry of RefinementSession {self.session_id}"
 
     @classmethod
-    def of(cls, session: SessionState, ids: Iterable[int] | None = None) -> "dict[int, Entry]":
+    def add_all(
+        cls, session: SessionState, memories: Iterable[AgentMemory], shown: Collection[int] | None
+    ) -> list["SessionEntry"]:
+        """Add the entries of a ledger; ``shown``: the memories that the agent is shown, None: all.
+
+        Return the entries, which are not part of the database's session.
+        """
+        key = session.data_key()
+        entries = [
+            cls(
+                session_id=session.id,
+                memory_id=memory.id,
+                ceiling_tokens=memory.token_estimate,
+                counting_tokens=memory.token_estimate,
+                shown_digest=state_digest_of(memory, key)
+                if shown is None or memory.id in shown
+                else None,
+            )
+            for memory in memories
+        ]
+        copy_signed(cls, entries, key)
+        return entries
+
+    @classmethod
+    def of(
+        cls, session: SessionState, ids: Collection[int] | None = None
+    ) -> "dict[int, SessionEntry]":
         """Return the entries of these memories, or of all, by the memory's id.
 
         RowAltered if one was changed outside the application.
         """
-        wanted = select(*(getattr(cls, name) for name in ENTRY), cls.digest)
-        wanted = wanted.where(cls.session_id == session.id)
+        mine = select(cls).where(cls.session_id == session.id)
         if ids is not None:
-            wanted = wanted.where(cls.memory_id.in_(list(ids)))
-        key = session.data_key()
-        found = (genuine_entry(session.id, row, key) for row in db.session.execute(wanted))
+            mine = mine.where(cls.memory_id == one_of_ids(ids))
+        found = db.session.scalars(mine.execution_options(populate_existing=True)).all()
+        for entry in found:
+            entry.require_genuine()
         return {entry.memory_id: entry for entry in found}
 
     @classmethod
@@ -71,14 +100,15 @@ class SessionEntry(Base):
 
         RowAltered if that is less than the session's edits removed.
         """
-        ((counting,),) = _COUNTING.execute({"session_id": session.id})
-        removed = int(session.mass_before or 0) - int(counting)
+        counting: Any = func.coalesce(func.sum(cls.counting_tokens), 0)
+        counted = db.session.scalar(select(counting).where(cls.session_id == session.id))
+        removed = int(session.mass_before or 0) - int(counted or 0)
         if removed < session.removed_tokens:
             raise RowAltered(f"RefinementSession {session.id}")
         return removed
 
     @classmethod
-    def show(cls, session: SessionState, memories: Iterable[MemoryValues]) -> None:
+    def show(cls, session: SessionState, memories: Iterable[AgentMemory]) -> None:
         """Note that the agent has seen these memories in their present state.
 
         RowAltered if the entries are not what the session was measured by.
@@ -86,77 +116,7 @@ class SessionEntry(Base):
         if cls.removed_tokens(session) != session.removed_tokens:
             raise RowAltered(f"RefinementSession {session.id}")
         key = session.data_key()
-        digests = {memory.id: memory.state_digest_under(key) for memory in memories}
-        shown = [
-            entry._replace(shown_digest=digests[id_])
-            for id_, entry in cls.of(session, digests).items()
-        ]
-        db.session.execute(COUNTED, counted(session.id, shown, key))
-
-
-_COUNTING = Plain(
-    select(func.coalesce(func.sum(SessionEntry.counting_tokens), 0)).where(
-        SessionEntry.session_id == bindparam("session_id")
-    )
-)
-
-
-class Entry(NamedTuple):
-    """The values of a ``SessionEntry``."""
-
-    memory_id: int
-    ceiling_tokens: int
-    counting_tokens: int
-    shown_digest: str | None
-
-    @classmethod
-    def of(cls, memory: MemoryValues, key: DataKey) -> Self:
-        """Return a new entry of a memory that the agent sees as it is."""
-        tokens = memory.token_estimate
-        return cls(memory.id, tokens, tokens, memory.state_digest_under(key))
-
-
-ENTRY = Entry._fields
-
-# Writes entries, new ones and others: see ``counted``.
-COUNTED = text("""
-INSERT INTO session_entries
-  (session_id, memory_id, ceiling_tokens, counting_tokens, shown_digest, digest)
-SELECT :entries_session_id, * FROM unnest(
-  CAST(:entries_memory_id AS bigint[]), CAST(:entries_ceiling_tokens AS integer[]),
-  CAST(:entries_counting_tokens AS integer[]), CAST(:entries_shown_digest AS text[]),
-  CAST(:entries_digest AS text[])
-)
-ON CONFLICT (session_id, memory_id) DO UPDATE
-SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_digest,
-  digest = excluded.digest
-""").bindparams(bindparam("entries_session_id", type_=Uuid))
-
-
-def shown_alone(entries: Iterable[Entry], shown: Collection[int] | None) -> list[Entry]:
-    """Return a ledger's entries, with only these memories marked as shown; None: all."""
-    return [
-        each if shown is None or each.memory_id in shown else each._replace(shown_digest=None)
-        for each in entries
-    ]
-
-
-def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> dict[str, Any]:
-    """Return the parameters of ``COUNTED``."""
-    rows = [(*entry, _digest(session_id, entry, key)) for entry in entries]
-    columns = enumerate((*ENTRY, "digest"))
-    arrays = {f"entries_{name}": array([row[place] for row in rows]) for place, name in columns}
-    return {"entries_session_id": session_id, **arrays}
-
-
-def genuine_entry(session_id: uuid.UUID, row: Sequence[Any], key: DataKey) -> Entry:
-    """Return the entry of a row with the columns ``ENTRY`` and ``digest``; or RowAltered."""
-    *values, digest = row
-    entry = Entry(*values)
-    if digest != _digest(session_id, entry, key):
-        raise RowAltered(f"RefinementSession {session_id}")
-    return entry
-
-
-def _digest(session_id: uuid.UUID, entry: Entry, key: DataKey) -> str:
-    return key.mac(f"{session_id} {' '.join(map(str, entry))}", "session_entries.digest")
+        digests = {memory.id: state_digest_of(memory, key) for memory in memories}
+        for id_, entry in cls.of(session, digests.keys()).items():
+            entry.shown_digest = digests[id_]
+        db.session.flush()

@@ -164,7 +164,7 @@ def decide_for_request(agent: Agent, candidates: Candidates, at: datetime) -> Se
     live = candidates.live_session_of(agent)
     try:
         if live is not None:
-            live.make_room(at)
+            live.end_if_lost_or_raise(at)
     except SessionAlreadyLive as refusal:
         return str(refusal)
     return SessionRequest(agent, "manual")

@@ -3,14 +3,13 @@
 A refusal (EditRefused) changes nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from refine import settings
 from refine.errors import Refused
-from refine.models.ledger import LOCKS
-from refine.models.ledger.stored import StoredMemory
-from refine.models.runs.session.entry import Entry
-from refine.models.runs.session.held import HeldSession, Lookup
+from refine.models.ledger import LOCKS, AgentMemory
+from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.quantities import abbreviated
@@ -25,12 +24,12 @@ class EditRefused(Refused):
     ``memory`` is the memory as it is now, if it has changed since the agent saw it.
     """
 
-    def __init__(self, message: str, memory: StoredMemory | None = None) -> None:
+    def __init__(self, message: str, memory: AgentMemory | None = None) -> None:
         self.memory = memory
         super().__init__(message)
 
 
-def refuse_over_cap(session: HeldSession) -> None:
+def refuse_over_cap(session: RefinementSession) -> None:
     """Refuse the eleventh mutation."""
     if session.mutation_count >= MAX_MUTATIONS:
         raise EditRefused(
@@ -39,7 +38,7 @@ def refuse_over_cap(session: HeldSession) -> None:
         )
 
 
-def refuse_many(sources: Collection[StoredMemory]) -> None:
+def refuse_many(sources: Collection[AgentMemory]) -> None:
     """Refuse a merge of more memories than one call may take."""
     if len(sources) > MAX_MERGED:
         raise EditRefused(
@@ -53,13 +52,13 @@ def refuse_longer(content: str, limit_tokens: int, subject: str) -> None:
     if tokens > limit_tokens:
         raise EditRefused(
             f"{subject} may have at most {limit_tokens} tokens, and this text has {tokens}; "
-            "nothing was changed. Leave out what is said twice"
+            "nothing was changed. Remove repetition"
         )
 
 
 def refuse_loss(
-    session: HeldSession,
-    removed: Collection[StoredMemory],
+    session: RefinementSession,
+    removed: Collection[AgentMemory],
     content: str | None,
     reading: LedgerReading | None,
 ) -> None:
@@ -68,35 +67,39 @@ def refuse_loss(
     lost = reading.losses(session.id, session.agent, removed, content, rules.likeness)
     if lost and rules.details == "keep":
         raise EditRefused(refusal(lost, rules.likeness))
-    session.count_lost(len({detail for loss in lost for detail in loss.details}))
+    session.details_lost += len({detail for loss in lost for detail in loss.details})
 
 
-def refuse_missing(lookup: Lookup, ids: Sequence[int]) -> None:
+def refuse_missing(
+    found: Mapping[int, tuple[AgentMemory, SessionEntry | None]], ids: Sequence[int]
+) -> None:
     """Refuse ids that are not those of kept core memories."""
-    kept = {id_ for id_, memory in lookup.memories.items() if memory.is_kept_core}
+    kept = {id_ for id_, (memory, _) in found.items() if memory.is_kept_core}
     if missing := [id_ for id_ in ids if id_ not in kept]:
         noun = "Memory" if len(missing) == 1 else "Memories"
         listed = abbreviated([f"#{id_}" for id_ in missing], ", ")
         raise EditRefused(f"{noun} {listed} not found; nothing was changed")
 
 
-def refuse_locked(memories: Collection[StoredMemory], verb: str) -> None:
+def refuse_locked(memories: Collection[AgentMemory], verb: str) -> None:
     """Refuse memories that no session may delete, merge or rewrite."""
     for lock in LOCKS:
         if locked := [memory.id for memory in memories if memory.edit_lock == lock]:
             raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
 
 
-def refuse_copy(lookup: Lookup) -> None:
+def refuse_copy(copy_id: int | None) -> None:
     """Refuse an exact copy: it would be removed as a duplicate before the next session."""
-    if lookup.copy_id is not None:
+    if copy_id is not None:
         raise EditRefused(
-            f"Memory #{lookup.copy_id} already has exactly this content; delete the "
+            f"Memory #{copy_id} already has exactly this content; delete the "
             "redundant memory instead"
         )
 
 
-def refuse_unseen(session: HeldSession, memory: StoredMemory, entry: Entry | None) -> Entry:
+def refuse_unseen(
+    session: RefinementSession, memory: AgentMemory, entry: SessionEntry | None
+) -> SessionEntry:
     """Refuse a memory that the agent was not shown in its present state; return its entry."""
     if entry is None:
         raise EditRefused(
@@ -106,7 +109,7 @@ def refuse_unseen(session: HeldSession, memory: StoredMemory, entry: Entry | Non
     if entry.shown_digest is None:
         raise EditRefused(f"Memory #{memory.id} was not shown in this session; search for it first")
     if entry.shown_digest != memory.state_digest:
-        session.show(memory)
+        SessionEntry.show(session, [memory])
         raise EditRefused(
             f"Memory #{memory.id} has changed since you last saw it; nothing was changed. "
             "Its current state is included",

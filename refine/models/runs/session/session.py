@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, cast
 
 from sqlalchemy import (
@@ -16,6 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
     and_,
     bindparam,
+    delete,
     func,
     literal,
     select,
@@ -23,26 +23,30 @@ from sqlalchemy import (
 )
 
 from refine import clock, settings
-from refine.errors import Refused, RowAltered
-from refine.extensions import Base, db, instant
+from refine.errors import Refused
+from refine.extensions import Base, db
 from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
+from refine.models.attested import Attested
 from refine.models.audit import AuditLog
-from refine.models.audit.linking import Event
-from refine.models.columns import one_of_constants, one_of_parameter
-from refine.models.ledger.bulk import core_memories
+from refine.models.audit.record import Event, Subject
+from refine.models.columns import one_of_ids
+from refine.models.ledger import AgentMemory, Change
+from refine.models.ledger.memory import about_changes, apply_changes
 from refine.models.people import User
 from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, errors_index
-from refine.models.runs.session.ending import END_ACTION, SessionEnding
-from refine.models.runs.session.entry import COUNTED, Entry, counted, shown_alone
+from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.notes import closing_note
 from refine.models.runs.session.state import (
     CONSENTED_ENDS,
     ENDED,
     MAX_MUTATIONS,
     ROLLING_WINDOW,
     TRIGGERS,
+    EndStatus,
+    SessionState,
     Trigger,
 )
 from refine.models.unrecorded import ChainOwner
@@ -52,6 +56,27 @@ from refine.rules.threshold import threshold_check
 
 # Why the floor against slow erosion allows no session.
 ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+
+
+END_ACTION = {
+    "completed": "memory_refinement_complete",
+    "rolled_back": "memory_refinement_rollback",
+    "incomplete": "memory_refinement_incomplete",
+    "declined": "memory_refinement_declined",
+    "skipped": "memory_refinement_skipped",
+    "failed": "memory_refinement_failed",
+}
+
+
+class Reversal(NamedTuple):
+    """What a rollback undoes, what its record adds to the figures, and what the agent is told."""
+
+    changes: Sequence[Change]
+    data: Mapping[str, Any]
+    note: str | None
+
+
+NO_REVERSAL = Reversal((), {}, None)
 
 
 class SessionAlreadyLive(Refused):
@@ -75,7 +100,7 @@ class SessionRequest(NamedTuple):
     skip_reason: str | None = None
 
 
-class RefinementSession(SessionEnding, Base):
+class RefinementSession(SessionState, Attested, Base):
     """One session: queued, claimed, measured, ended.
 
     What happens in between is in ``duplicates``, ``editing`` and ``breaker``.
@@ -138,10 +163,10 @@ class RefinementSession(SessionEnding, Base):
             raise Refused(f"{reason}, so no session can run")
         agent.lock()
         if (live := cls.live_of(agent)) is not None:
-            live.make_room(at)
+            live.end_if_lost_or_raise(at)
         return cls.queue_all([SessionRequest(agent, trigger, **about)], user=user, at=at)[0]
 
-    def make_room(self, at: datetime) -> None:
+    def end_if_lost_or_raise(self, at: datetime) -> None:
         """End, for another session of the agent, if the worker was lost; or SessionAlreadyLive."""
         if not (self.is_lost(at) and self.end_if_lost(at)):
             raise SessionAlreadyLive(self.id, self.status)
@@ -179,7 +204,7 @@ class RefinementSession(SessionEnding, Base):
         if self.is_live:
             return [queued]
         log_after_commit("session ended", self.facts())
-        return [queued, self._end_record(user, data=self.measured())]
+        return [queued, self._end_event(user, data=self.measured())]
 
     def next_attempt(self) -> SessionRequest:
         """Return the next attempt after this failed session."""
@@ -201,31 +226,23 @@ class RefinementSession(SessionEnding, Base):
         return session
 
     def _may_start(self, at: datetime) -> bool:
-        self.require_no_end()
         if (reason := self.skip_reason(at)) is not None:
             self.finish("skipped", reason, at=at)
         return reason is None
 
+    def count_edit(self, operation: str, stat: str, amount: int) -> None:
+        """Count an edit, and how many memories it was about; the cap does not count protection."""
+        self.stats = {**self.stats, stat: self.stats[stat] + amount}
+        self.mutation_count += operation != "protect"
+
     # -- what it is measured against -------------------------------------------------------------
 
-    def take_snapshot(
-        self,
-        shown: Collection[int] | None = None,
-        entries: Sequence[Entry] | None = None,
-        written: Mapping[str, Any] | None = None,
-    ) -> None:
+    def take_snapshot(self, shown: Collection[int] | None = None) -> None:
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
-        ``shown`` are the ids of the memories that the agent is shown; None: all. ``entries`` are
-        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, if the
-        caller already has them.
+        ``shown`` are the ids of the memories that the agent is shown; None: all.
         """
-        key = self.data_key()
-        if entries is None:
-            entries = shown_alone(
-                (Entry.of(each, key) for each in core_memories(self.agent)), shown
-            )
-        db.session.execute(COUNTED, written or counted(self.id, entries, key))
+        entries = SessionEntry.add_all(self, self.agent.ledger.each_core(), shown)
         self.memories_before = len(entries)
         self.shown_memories = len(entries) if shown is None else len(shown)
         self.mass_before = sum(entry.ceiling_tokens for entry in entries)
@@ -244,14 +261,11 @@ class RefinementSession(SessionEnding, Base):
     def ended_since(
         cls, since: datetime, agent_ids: Collection[int]
     ) -> dict[int, list["RefinementSession"]]:
-        """Return the sessions that ended since then, of each of these agents.
-
-        Whatever was done to a session's row, the records of ends stay, with their dates.
-        """
+        """Return the sessions that ended since then, of each of these agents."""
         found: dict[int, list[RefinementSession]] = {id_: [] for id_ in agent_ids}
-        values = {"agent_ids": list(agent_ids), "since": since}
-        for agent_id, session in db.session.execute(_ended_since(), values):
-            found[agent_id].append(session)
+        lately = select(cls).where(cls.agent_id == one_of_ids(agent_ids), cls.ended_at > since)
+        for session in db.session.scalars(lately):
+            found[session.agent_id].append(session)
         return found
 
     @staticmethod
@@ -260,9 +274,7 @@ class RefinementSession(SessionEnding, Base):
         removed = 0
         for session in sessions:
             session.require_genuine()
-            if session.ended_at is None:
-                raise RowAltered(session.row_name)
-            if session.ended_at > since and session.undone_at is None:
+            if session.undone_at is None:
                 removed += session.removed_tokens
         return removed
 
@@ -299,6 +311,88 @@ class RefinementSession(SessionEnding, Base):
         return mass - func.ceil(floor * before) <= 0
 
     # -- ending ----------------------------------------------------------------------------------
+
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
+        """End after a failure: ``incomplete`` if something was changed, else ``failed``.
+
+        A session that somebody asked to stop ends like any other that is stopped: a failure would
+        be tried again.
+        """
+        status: EndStatus = "incomplete" if self.mutation_count else "failed"
+        user = None
+        if self.is_stop_requested:
+            status, user = self.stopped_status, self.stop_requested_by
+            reason = f"{self.stop_reason}; {reason}"
+        self.finish(status, reason, error_kind=error_kind, user=user, at=at)
+
+    def finish(
+        self,
+        status: EndStatus,
+        reason: str,
+        *,
+        error_kind: str | None = None,
+        summary: str | None = None,
+        reversal: Reversal = NO_REVERSAL,
+        user: User | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        """End with a status and a record of measured figures, and tell the agent in its journal.
+
+        A rollback's ``reversal`` becomes part of the same record; the figures are those after it.
+        ``user`` is who asked for the end, if anybody did. For an agent that was erased or altered
+        meanwhile, only figures are recorded, and no journal memory is added.
+        """
+        at = at or clock.now()
+        db.session.flush()
+        self.require_genuine()
+        edited = [change.memory_id for change in reversal.changes]
+        memories = AgentMemory.lock_rows(self.agent, edited)
+        self._measure_end(reversal.changes)
+        self.status, self.end_reason, self.error_kind = status, reason, error_kind
+        self.lease_token, self.ended_at = None, at
+        told = self._tell(summary, reversal.note)
+        changes = [*reversal.changes, *([told] if told is not None else [])]
+        self._record_end({**self.measured(), **reversal.data}, changes, user)
+        apply_changes(reversal.changes, memories, at)
+        if status in CONSENTED_ENDS:
+            self.agent.last_refinement_at = at
+        db.session.execute(delete(SessionEntry).where(SessionEntry.session_id == self.id))
+        db.session.flush()
+        log_after_commit("session ended", self.facts())
+
+    def _measure_end(self, changes: Collection[Change]) -> None:
+        """Measure the ledger as it is once ``changes`` are made."""
+        count, mass = self.agent.ledger.core_totals()
+        self.memories_after = count + sum(change.count_difference for change in changes)
+        self.mass_after = mass + sum(change.mass_difference for change in changes)
+
+    def _tell(self, summary: str | None, rollback_note: str | None) -> Change | None:
+        """Set the summary, and add a note to the agent's journal if there is anything to tell."""
+        if self.agent.is_unusable:
+            return None
+        if self.status in CONSENTED_ENDS:
+            self.summary = f"{self.summary_line()} {summary or ''}".strip()
+        note, at = closing_note(self, rollback_note), self.ended_at or clock.now()
+        return self.agent.ledger.add_session_note(self.id, note, at) if note is not None else None
+
+    def _record_end(
+        self, data: Mapping[str, Any], changes: Sequence[Change], user: User | None
+    ) -> None:
+        about: dict[str, Any] = {"data": data}
+        if not self.agent.is_unusable:
+            sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
+            key, mass = self.agent.data_key(), self.agent.core_tokens
+            about = about_changes(changes, key, mass, data, sealed)
+        event = self._end_event(user, **about)
+        AuditLog.record_all([event], chain=self.agent.chain, at=self.ended_at)
+
+    def _end_event(self, user: User | None, **about: Any) -> Event:
+        """Return what the record of the end tells."""
+        subject: tuple[Subject, object] = ("RefinementSession", self.id)
+        about |= {"session_id": self.id, "subject": subject, "user": user}
+        return to_record(END_ACTION[self.status], **about)
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
         """Ask the session to stop before its next step; a queued one ends ``skipped`` at once.
@@ -384,20 +478,3 @@ class RefinementSession(SessionEnding, Base):
 def _live_of() -> Select[uuid.UUID]:
     mine = RefinementSession.agent_id == bindparam("agent_id", type_=BigInteger)
     return select(RefinementSession.id).where(mine, RefinementSession.is_live)
-
-
-@cache
-def _ended_since() -> Select[*tuple[Any, ...]]:
-    mine, since = one_of_parameter("agent_ids"), instant("since")
-    lately = select(RefinementSession.id, RefinementSession.agent_id).where(
-        RefinementSession.agent_id == mine, RefinementSession.ended_at > since
-    )
-    on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
-        AuditLog.agent_id == mine,
-        one_of_constants(AuditLog.action, END_ACTION.values()),
-        AuditLog.created_at > since,
-    )
-    ended = lately.union(on_record).subquery()
-    return select(ended.c.agent_id, RefinementSession).join(
-        ended, ended.c.id == RefinementSession.id
-    )

@@ -6,42 +6,24 @@ every text that the agent's sessions removed or rewrote before.
 """
 
 import uuid
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import Any, Protocol
 
 from sqlalchemy import Select, bindparam, select, tuple_
 from sqlalchemy.orm import undefer
 
 from refine.extensions import db
-from refine.extensions.statements import Plain
+from refine.models.agent import Agent
 from refine.models.audit import AuditLog
-from refine.models.audit.linking import StoredRecord
-from refine.models.ledger import Change, changes_in, is_kept
-from refine.models.ledger.kept import kept_core
-from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory
+from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.rules.details import Reading, read
 from refine.rules.survival import Loss, Original, Repeatable, losses
-from refine.sealing import DataKey
 
-# How many memories are fetched at first, and at most: the first ones are often enough.
+# How many memories are fetched at first, and at most.
 _FETCHED_FIRST, _FETCHED_AT_ONCE = 10, 100
-_PLACES = {column.name: place for place, column in enumerate(COLUMNS)}
-_place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
-_fetch = (
-    select(*COLUMNS)
-    .where(
-        MEMORIES.c.agent_id == bindparam("agent_id"),
-        kept_core(MEMORIES.c.memory_type, MEMORIES.c.discarded_at),
-    )
-    .order_by(MEMORIES.c.created_at, MEMORIES.c.id)
-    .limit(bindparam("at_most"))
-)
-_FETCH = Plain(_fetch)
-_FETCH_NEXT = Plain(_fetch.where(_place > tuple_(bindparam("created_at"), bindparam("id"))))
 
 
 @cache
@@ -58,16 +40,6 @@ def _edits_after() -> Select[AuditLog]:
     )
 
 
-class LedgerHolder(Protocol):
-    """The agent, as far as its ledger is read."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def ledger_version(self) -> int: ...
-    def data_key(self) -> DataKey: ...
-
-
 class LedgerReading:
     """The kept core memories of an agent, and the originals before them, read for comparing.
 
@@ -79,13 +51,9 @@ class LedgerReading:
 
     def __init__(self) -> None:
         self._version: int | None = None
-        # what was read of the ledger in this version, the memories to be read next, and how far
-        # these were fetched
+        # what was read of the ledger in this version, and how far: date and id of the last memory
         self._kept: dict[int, Reading] = {}
-        self._fetched: deque[tuple[Any, ...]] = deque()
-        # what may have been edited since it was fetched
-        self._edited: set[int] = set()
-        self._last: tuple[Any, ...] | None = None
+        self._last: tuple[datetime, int] | None = None
         # whatever was read, by its text
         self._readings: dict[str, Reading] = {}
         self._originals: list[Original] = []
@@ -96,8 +64,8 @@ class LedgerReading:
     def losses(
         self,
         session_id: uuid.UUID,
-        agent: LedgerHolder,
-        removed: Collection[StoredMemory],
+        agent: Agent,
+        removed: Collection[AgentMemory],
         content: str | None,
         share: Decimal,
     ) -> list[Loss]:
@@ -115,9 +83,9 @@ class LedgerReading:
         remaining = Repeatable(self._remaining(agent, gone, content))
         return losses([*self._originals, *untouched], gone.values(), remaining, share=share)
 
-    def unsaid_texts(
+    def texts_lost_by(
         self,
-        agent: LedgerHolder,
+        agent: Agent,
         changes: Iterable[Change],
         later: Iterable[AuditLog],
         share: Decimal,
@@ -145,11 +113,11 @@ class LedgerReading:
             )
         }
 
-    def follow(
+    def apply_edit(
         self,
-        record: StoredRecord,
+        record: AuditLog,
         changes: Iterable[Change],
-        memories: Collection[StoredMemory],
+        memories: Collection[AgentMemory],
         *,
         since: int,
         version: int,
@@ -162,7 +130,6 @@ class LedgerReading:
         if self._version != since:
             return
         self._take_over(record, changes)
-        self._edited |= {memory.id for memory in memories}
         for memory in memories:
             self._kept.pop(memory.id, None)
             if memory.is_kept_core:
@@ -172,7 +139,7 @@ class LedgerReading:
     # -- the ledger as it is ----------------------------------------------------------------------
 
     def _remaining(
-        self, agent: LedgerHolder, gone: Collection[int], content: str | None
+        self, agent: Agent, gone: Collection[int], content: str | None
     ) -> Iterator[Reading]:
         if content is not None:
             yield self._read(content)
@@ -180,50 +147,44 @@ class LedgerReading:
             if id_ not in gone:
                 yield reading
 
-    def _each_kept(self, agent: LedgerHolder) -> Iterator[tuple[int, Reading]]:
+    def _each_kept(self, agent: Agent) -> Iterator[tuple[int, Reading]]:
         """Read the kept core memories one after another, first those that were read before.
 
         A row that was changed outside the application carries nothing.
         """
         yield from list(self._kept.items())
-        key = agent.data_key()
-        while self._fetched or self._fetch(agent):
-            memory = StoredMemory.of(self._fetched.popleft(), key)
-            if memory.id not in self._edited and memory.is_genuine_under(key):
-                self._keep(memory)
-                yield memory.id, self._kept[memory.id]
+        while memories := self._fetch(agent):
+            for memory in memories:
+                self._last = memory.created_at, memory.id
+                if memory.id not in self._kept and memory.is_genuine:
+                    self._keep(memory)
+                    yield memory.id, self._kept[memory.id]
 
-    def _keep(self, memory: StoredMemory) -> None:
+    def _keep(self, memory: AgentMemory) -> None:
         self._kept[memory.id] = self._read(memory.content)
 
-    def _fetch(self, agent: LedgerHolder) -> bool:
-        """Fetch the next memories by date; tell whether there were any."""
-        at_most = min(_FETCHED_FIRST + len(self._kept), _FETCHED_AT_ONCE)
-        query, after = _FETCH, {"agent_id": agent.id, "at_most": at_most}
+    def _fetch(self, agent: Agent) -> Sequence[AgentMemory]:
+        """Return the next memories by date, in parts that grow: the first ones are often enough."""
+        core = agent.ledger.core().limit(min(_FETCHED_FIRST + len(self._kept), _FETCHED_AT_ONCE))
         if self._last is not None:
-            query = _FETCH_NEXT
-            after |= {name: self._last[_PLACES[name]] for name in ("created_at", "id")}
-        self._fetched.extend(query.execute(after))
-        self._last = self._fetched[-1] if self._fetched else self._last
-        return bool(self._fetched)
+            core = core.where(tuple_(AgentMemory.created_at, AgentMemory.id) > self._last)
+        return db.session.scalars(core).all()
 
     def _read(self, text: str) -> Reading:
         if text not in self._readings:
             self._readings[text] = read(text)
         return self._readings[text]
 
-    def _read_changes(self, agent: LedgerHolder) -> None:
+    def _read_changes(self, agent: Agent) -> None:
         if self._version != agent.ledger_version:
             self._kept.clear()
-            self._fetched.clear()
-            self._edited.clear()
             self._last = None
             self._read_originals(agent)
             self._version = agent.ledger_version
 
     # -- what it said before ----------------------------------------------------------------------
 
-    def _read_originals(self, agent: LedgerHolder) -> None:
+    def _read_originals(self, agent: Agent) -> None:
         """Read the texts that sessions changed since they were last read.
 
         For each session and memory the text before the session's first edit counts. What the
@@ -233,7 +194,7 @@ class LedgerReading:
         for record in db.session.scalars(_edits_after(), known):
             self._take_over(record, changes_in(record.data, record.sealed_under(key)))
 
-    def _take_over(self, record: AuditLog | StoredRecord, changes: Iterable[Change]) -> None:
+    def _take_over(self, record: AuditLog, changes: Iterable[Change]) -> None:
         for change in changes:
             touched = (record.session_id, change.memory_id)
             if change.before is not None and touched not in self._known:

@@ -215,7 +215,7 @@ def test_a_rollback_restores_every_kind_of_edit_exactly(app):
     assert set(kept(session.agent)) == set(ids)
     assert after[first.id]["discarded_at"]
     assert after[second.id]["discarded_at"]
-    assert problems() == [None, None]
+    assert set(problems()) == {None}
 
 
 @pytest.fixture

@@ -275,9 +275,9 @@ def test_refuses_a_memory_changed_since_it_was_shown_once_and_returns_its_new_co
                 db.session.flush()
                 with pytest.raises(EditRefused, match="has changed since you last") as refusal:
                     edit()
-                refused_at = memory(ids[0]).image()
+                refused_at = refusal.value.memory.image()
+                assert refused_at == memory(ids[0]).image()
                 edit()
-                assert refusal.value.memory.image() == refused_at
                 assert refused_at["discarded_at"] is None
                 assert memory(ids[0]).image() != refused_at
 

@@ -8,8 +8,7 @@ from sqlalchemy import event
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import EditRefused
-from refine.models.runs.session.held import HeldSession
+from refine.models import AgentMemory, EditRefused, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.tools import RefinementTool
 from tests import editing, factories, sql
@@ -355,8 +354,8 @@ def test_originals_are_read_with_few_queries(app):
     for id_ in ids[1:]:
         editing.delete(session, id_)
     session = next_session(session)
-    held = HeldSession.held(session.id, session.lease_token)
-    removed = held.look_up(ids[:1]).memories.values()
+    held = RefinementSession.held(session.id, session.lease_token)
+    removed = AgentMemory.lock_rows(held.agent, ids[:1]).values()
     statements = []
 
     def note(*args):
