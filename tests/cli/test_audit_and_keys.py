@@ -121,7 +121,8 @@ def cut(owner: Agent, older_head: Head) -> None:
     sql.tamper(
         f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence = {sequence}",
         f"DELETE FROM agent_memories WHERE id = {memory_id}",
-        f"UPDATE chain_heads SET (sequence, hash, row_digest) = {older_head} WHERE agent_id = {id_}",
+        f"UPDATE chain_heads SET (sequence, hash, row_digest) = {older_head} "
+        f"WHERE agent_id = {id_}",
         f"""UPDATE agents SET (core_count, core_tokens) =
               (SELECT count(*), coalesce(sum(token_estimate), 0) FROM agent_memories
                WHERE agent_id = {id_} AND memory_type = 'core' AND discarded_at IS NULL)

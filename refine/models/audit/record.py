@@ -311,10 +311,10 @@ class AuditLog(Base):
         )
         return self.link(db.session.scalar(before) or GENESIS) == self.hash
 
-    def link(self, previous_hash: str) -> str:
+    def link(self, previous_hash: str, platform: DataKey | None = None) -> str:
         """Return the hash that this record must carry after ``previous_hash``."""
         values = {name: getattr(self, name) for name in signed_columns(AuditLog)}
-        return link_hash(previous_hash, values, WrappedKey.platform_key())
+        return link_hash(previous_hash, values, platform or WrappedKey.platform_key())
 
 
 def link_hash(previous_hash: str, values: Mapping[str, Any], platform: DataKey) -> str:
