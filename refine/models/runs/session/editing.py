@@ -287,7 +287,6 @@ def _count_merged(session: RefinementSession, merged: AgentMemory, ceiling: int)
     entry = SessionEntry(
         session=session, memory_id=merged.id, ceiling_tokens=ceiling, counting_tokens=0
     )
-    db.session.add(entry)
     return Counted(merged, entry, retained_tokens(ceiling, merged.token_estimate))
 
 
@@ -308,6 +307,7 @@ def _write(
         entry.counting_tokens = tokens
         if is_kept(states[memory.id]):
             entry.shown_digest = state_digest(states[memory.id], key)
+        db.session.add(entry)
     session.count_edit(edit.operation, *edit.stat)
     is_too_much = breaker.trips(session, removed)
     if not is_too_much:
