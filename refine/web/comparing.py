@@ -19,7 +19,7 @@ from refine.web.links import url_in_account
 from refine.web.lists import PAGE_ROWS
 from refine.web.presenting import before_and_after
 from refine.web.sessions import listed
-from refine.web.words import STATUSES, TRIGGERS
+from refine.web.words import STATUSES, TRIGGERS, UNDONE
 
 pages = Blueprint("comparing", __name__)
 
@@ -34,7 +34,7 @@ _Value = Callable[[RefinementSession], object]
 _GROUPS: dict[str, dict[str, _Value]] = {
     "Request": {
         "Agent": lambda each: each.agent.name,
-        "Outcome": lambda each: STATUSES[each.status].word + (", undone" if each.undone_at else ""),
+        "Outcome": lambda each: _outcome(each),
         "Reason": lambda each: each.end_reason or "–",
         "Trigger": lambda each: TRIGGERS[each.trigger],
         "Attempt": lambda each: each.attempt,
@@ -165,6 +165,12 @@ def _groups(first: RefinementSession, second: RefinementSession) -> dict[str, li
         group: [Row(name, show(first), show(second)) for name, show in shown.items()]
         for group, shown in _GROUPS.items()
     }
+
+
+def _outcome(session: RefinementSession) -> str:
+    """Return the outcome as lists show it: a shape and a word, and that it was undone."""
+    states = [STATUSES[session.status], *([UNDONE] if session.undone_at is not None else [])]
+    return " ".join(f"{state.shape} {state.word}" for state in states)
 
 
 def _change(before: int | None, after: int | None) -> str:
