@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine import clock, database_roles
 from refine.database_errors import NO_ANSWER
 from refine.errors import ClocksDiffer, Unreachable, WrongKey
-from refine.extensions import UtcDateTime, db, require_agreement
+from refine.extensions import database_now, db, require_agreement
 from refine.jobs.queue import redis_connection
 from refine.jobs.workers import WorkerList, known_workers
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
@@ -29,7 +29,6 @@ TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
 SECRET_KEY_BYTES = 32
 
-_DATABASE_TIME = select(func.clock_timestamp(type_=UtcDateTime()))
 
 # Pages do not wait longer for a slow Redis.
 _PATIENCE_SECONDS = 2
@@ -96,7 +95,7 @@ def time_check() -> Check:
     """Check that this machine's clock and the database's agree; otherwise nobody may read."""
     before = datetime.now(UTC)
     try:
-        require_agreement(db.session.scalars(_DATABASE_TIME).one(), before)
+        require_agreement(database_now(), before)
     except ClocksDiffer as differing:
         return Check("time", str(differing))
     return Check("time", None, "the database's clock agrees with this machine's")

@@ -1,9 +1,8 @@
-"""Statements that are built once and carried out by psycopg itself: one by one, or together."""
+"""Statements that are built once and carried out by psycopg itself."""
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from contextvars import ContextVar
 from datetime import UTC
 from functools import cache, wraps
 from typing import Any, NamedTuple, ParamSpec
@@ -19,8 +18,6 @@ P = ParamSpec("P")
 
 _SENT = "refine_plain_statements"
 
-# An option of a connection or an engine: ``together`` asks for one thing after another.
-APART = "refine_apart"
 
 _PSYCOPG: Dialect = dialect()  # type: ignore[no-untyped-call]
 
@@ -53,9 +50,7 @@ class Plain:
 
     def execute(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Carry it out in the transaction of ``db.session``; return its rows."""
-        sent = _Sent(self._text, {**self._constants, **values})
-        asking = _asking.get()
-        return _rows_of(sent)[0] if asking is None else asking.answer(sent)
+        return _rows_of(_Sent(self._text, {**self._constants, **values}))[0]
 
 
 class _Sent(NamedTuple):
@@ -133,77 +128,6 @@ def plain_query(build: Callable[P, SelectBase]) -> Callable[P, PlainQuery]:
         return PlainQuery(build(*args, **kwargs))
 
     return cache(built)  # type: ignore[return-value]  # arguments are hashable
-
-
-class _Asked(BaseException):
-    """Leaves a work where it asks for something, to ask for it together with others."""
-
-    def __init__(self, *sent: _Sent) -> None:
-        self.sent = sent
-        super().__init__()
-
-
-class _Noting:
-    """Works are begun: what each asks for first is noted."""
-
-    def answer(self, sent: _Sent) -> list[tuple[Any, ...]]:
-        raise _Asked(sent)
-
-
-class _Answering:
-    """Works are begun again: what each asks for first is there by now, for the same values."""
-
-    def __init__(self, asked: Sequence[_Sent]) -> None:
-        self._asked, self._rows = list(asked), _rows_of(*asked)
-
-    def answer(self, sent: _Sent) -> list[tuple[Any, ...]]:
-        if sent not in self._asked:
-            return _rows_of(sent)[0]
-        place = self._asked.index(sent)
-        del self._asked[place]
-        return self._rows.pop(place)
-
-
-_asking: ContextVar[_Noting | _Answering | None] = ContextVar("asking", default=None)
-
-
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """Return what each work returns; what they ask for first is asked for in one trip.
-
-    A work asks for something by a ``Plain`` before it does anything else: it is left there,
-    and begun again once the answers have come. Works may be put together of such works.
-    """
-    asking = _asking.get()
-    is_apart = db.session.connection().get_execution_options().get(APART)
-    if isinstance(asking, _Answering) or is_apart:
-        return [work() for work in works]
-    begun = [_begun(work) for work in works]
-    asked = [sent for each in begun if isinstance(each, _Asked) for sent in each.sent]
-    if not asked:
-        return begun
-    if asking is not None:
-        raise _Asked(*asked)
-    answering = _Answering(asked)
-    return [
-        _within(answering, work) if isinstance(each, _Asked) else each
-        for each, work in zip(begun, works, strict=True)
-    ]
-
-
-def _begun(work: Callable[[], Any]) -> Any:
-    """Return what the work asks for first, or its result if it asks for nothing."""
-    try:
-        return _within(_Noting(), work)
-    except _Asked as asked:
-        return asked
-
-
-def _within(asking: _Noting | _Answering, work: Callable[[], Any]) -> Any:
-    token = _asking.set(asking)
-    try:
-        return work()
-    finally:
-        _asking.reset(token)
 
 
 @event.listens_for(Engine, "do_execute")

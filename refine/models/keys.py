@@ -12,7 +12,6 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
-    bindparam,
     event,
     func,
     or_,
@@ -24,7 +23,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
-from refine.extensions.statements import plain_query
 from refine.models.columns import BigId, Created, Sealed, constant
 from refine.sealing import DataKey, keyring, missing_key
 
@@ -142,7 +140,11 @@ class WrappedKey(Base):
     @classmethod
     def by_older_key(cls) -> dict[str, int]:
         """Return how many keys each key wrapped that is not the keyring's first, by fingerprint."""
-        return dict(_under_older_keys().execute({"primary": keyring().primary}))
+        older = select(cls.wrapped_by, func.count()).where(
+            cls._is_under_older_key(keyring().primary)
+        )
+        found = db.session.execute(older.group_by(cls.wrapped_by))
+        return dict(found.all())
 
     @classmethod
     def check_keyring(cls, by_older_key: Iterable[str] | None = None) -> None:
@@ -171,14 +173,6 @@ class WrappedKey(Base):
 @cache
 def _of_platform() -> Select[WrappedKey]:
     return select(WrappedKey).where(WrappedKey.purpose == constant("platform"))
-
-
-@plain_query
-def _under_older_keys() -> Select[*tuple[Any, ...]]:
-    is_older = WrappedKey._is_under_older_key(bindparam("primary", type_=Text))
-    return (
-        select(WrappedKey.wrapped_by, func.count()).where(is_older).group_by(WrappedKey.wrapped_by)
-    )
 
 
 @event.listens_for(Session, "after_rollback")

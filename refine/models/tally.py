@@ -3,15 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import BigInteger, Select, Text, case, delete, func, select
+from sqlalchemy import BigInteger, Text, case, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.extensions import Base, db
-from refine.extensions.statements import plain_query
 
 
 @dataclass(frozen=True)
@@ -66,17 +64,13 @@ class Tally(Base):
     @classmethod
     def totals(cls, prefix: str) -> dict[str, int]:
         """Return the counts that never start over, by what follows ``prefix`` in their key."""
-        return {key.removeprefix(prefix): count for key, count in _lasting(prefix).rows()}
+        lasting = select(cls.key, cls.count).where(
+            cls.key.startswith(prefix, autoescape=True), cls.ends_at.is_(None)
+        )
+        return {key.removeprefix(prefix): count for key, count in db.session.execute(lasting)}
 
     @classmethod
     def delete_ended(cls, at: datetime) -> None:
         """Delete expired tallies, skipping locked ones."""
         ended = select(cls.key).where(cls.ends_at <= at).with_for_update(skip_locked=True)
         db.session.execute(delete(cls).where(cls.key.in_(ended)))
-
-
-@plain_query
-def _lasting(prefix: str) -> Select[*tuple[Any, ...]]:
-    return select(Tally.key, Tally.count).where(
-        Tally.key.startswith(prefix, autoescape=True), Tally.ends_at.is_(None)
-    )
