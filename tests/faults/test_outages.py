@@ -214,7 +214,7 @@ def test_a_refusal_whose_answer_was_lost_is_given_again(world: World, impatient:
     memory = db.session.scalars(session.agent.ledger.core()).all()[-1]
     id_, said = memory.id, memory.content
     db.session.commit()
-    tool = RefinementTool(session, patience=RetryPolicy())
+    tool = RefinementTool(session, retry=RetryPolicy())
     memory.tags = ["relational"]
     db.session.commit()
     world.line.cut(1, "after")
