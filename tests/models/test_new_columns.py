@@ -1,4 +1,4 @@
-"""A column that is added to a table is signed, read back, imaged and hashed without being listed."""
+"""A column that is added to a table is signed, imaged and hashed without being listed."""
 
 import subprocess
 import sys
