@@ -33,6 +33,7 @@ from refine.models import (
     SignIn,
     User,
 )
+from refine.models.agent import configuring
 from refine.models.people.account import DEMO_SLUG
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
@@ -459,7 +460,7 @@ def test_what_bars_asking_is_not_dated_by_a_clock_that_was_set_back(two: Two) ->
     before = clock.now()
 
     with lying(a_clock("-8 days")):
-        two.mine.configure(user=two.admin, model_id="test/another")
+        configuring.configure(two.mine, user=two.admin, model_id="test/another")
         link = Invitation.by_secret(Invitation.issue(two.viewer))
         assert link
         link.accept(factories.PASSWORD)

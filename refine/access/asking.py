@@ -11,6 +11,7 @@ from refine import prompts
 from refine.extensions import agreed_now
 from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
+from refine.models.agent import configuring
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
 from refine.models.runs.access.history import asked_lately
@@ -48,7 +49,7 @@ def question(
             "minutes": terms.duration_minutes,
             "purpose": _without_tags(terms.purpose),
             "agent": _without_tags(agent.name),
-            "changes": agent.changes_by_others(at),
+            "changes": configuring.changes_by_others(agent, at),
             "asked_before": asked_lately(agent, at, except_for=request_id),
         }
     )

@@ -13,6 +13,7 @@ from refine.cli.parameters import account_option, agent_argument, json_option, l
 from refine.extensions import db
 from refine.llm.clients import require_one_model, warning_about
 from refine.models import Account, Agent
+from refine.models.agent import configuring, eligibility
 from refine.models.agent_list import STATES, State, is_in, states_of
 from refine.rules.ids import MAX_ID
 from refine.rules.personal import masked_id
@@ -75,7 +76,7 @@ def _row(agent: Agent) -> dict[str, Any]:
 def _full_row(agent: Agent) -> dict[str, Any]:
     return {
         **_row(agent),
-        "next_session_at": agent.next_session_at,
+        "next_session_at": eligibility.next_session_at(agent),
         "reflects_daily": agent.reflects_daily,
         "erased": agent.is_erased,
     }
@@ -210,7 +211,7 @@ def agent_resume(reference: str) -> None:
 
 
 def _configure(found: Agent, **fields: Any) -> None:
-    changed = found.configure(by="command line", **fields)
+    changed = configuring.configure(found, by="command line", **fields)
     named = f"{found.name} (agent {found.id})"
     model_id, is_demo = found.model_id, found.account.is_demo
     if "model_id" in changed:

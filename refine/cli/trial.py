@@ -17,7 +17,7 @@ from refine.llm.dialects import Dialect
 from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
 from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
-from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
+from refine.models.agent.agent import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room

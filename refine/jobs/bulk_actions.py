@@ -12,6 +12,7 @@ from refine import clock
 from refine.errors import RefineError
 from refine.jobs.batches import BATCH, Failed, in_parts
 from refine.models import Agent, RefinementSession, User
+from refine.models.agent import configuring
 from refine.models.runs.session import SessionRequest
 from refine.models.runs.session.prospects import decide_for_request
 from refine.models.runs.session.scheduling import Candidates
@@ -73,5 +74,5 @@ def _configure(
         fields = {"core_token_budget": int(value or 0)}
     elif work == "threshold":
         fields = {"refinement_threshold": value}
-    changed = Agent.configure_all(agents, user=user, at=at, **fields)
+    changed = configuring.configure_all(agents, user=user, at=at, **fields)
     return [None if agent in changed else "nothing to change" for agent in agents]

@@ -1,13 +1,13 @@
 """Many agents in one query, for lists and overviews: found, sorted and counted."""
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, case, func, select, true
+from sqlalchemy import BigInteger, ColumnElement, Select, Text, case, func, select, true
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from refine.extensions import db
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.people import Account
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.run import LIVE
@@ -39,12 +39,7 @@ Order = Literal["name", "share", "tokens", "last"]
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of these agents: plain columns, not models."""
-    return _listed().where(*conditions)
-
-
-@cache
-def _listed() -> Select[*tuple[Any, ...]]:
-    return select(
+    columns = select(
         Agent.id,
         Agent.name,
         Agent.model_id,
@@ -57,10 +52,13 @@ def _listed() -> Select[*tuple[Any, ...]]:
         Agent.last_session_at,
         Agent.last_session_status,
         Agent.last_session_undone_at,
-        case((Agent.is_available(automatic=True), Account.next_due_at)).label("next_session_at"),
+        case((eligibility.is_available(automatic=True), Account.next_due_at)).label(
+            "next_session_at"
+        ),
         Account.name.label("account_name"),
         Account.slug.label("account_slug"),
-    ).join(Account, Account.id == Agent.account_id)
+    )
+    return columns.join(Account, Account.id == Agent.account_id).where(*conditions)
 
 
 def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Select[*tuple[Any, ...]]:
@@ -94,36 +92,47 @@ def totals(*conditions: ColumnElement[bool]) -> Totals:
     return Totals(*db.session.execute(summed).one())
 
 
+# Each state in SQL for many agents, and in Python for one, by its row as it was loaded.
+_CONDITIONS: dict[State, tuple[Callable[[], ColumnElement[bool]], Callable[[Agent], bool]]] = {
+    "over_budget": (
+        lambda: Agent.over_budget & Agent.active,
+        lambda agent: agent.over_budget and agent.active,
+    ),
+    "running": (
+        lambda: Agent.last_session_status.in_(LIVE),
+        lambda agent: agent.last_session_status in LIVE,
+    ),
+    "lost": (
+        lambda: Agent.last_session_error_kind == WORKER_LOST,
+        lambda agent: agent.last_session_error_kind == WORKER_LOST,
+    ),
+    "never": (
+        lambda: Agent.last_session_id.is_(None),
+        lambda agent: agent.last_session_id is None,
+    ),
+    "paused": (lambda: Agent.paused.is_(True), lambda agent: agent.paused),
+    "inactive": (lambda: ~Agent.active, lambda agent: not agent.active),
+}
+
+
 def is_in(state: State) -> ColumnElement[bool]:
     """Return the SQL condition that an agent is in this state."""
-    conditions: dict[State, Callable[[], ColumnElement[bool]]] = {
-        "over_budget": lambda: Agent.is_over_budget & Agent.active,
-        "running": lambda: Agent.last_session_status.in_(LIVE),
-        "failed": lambda: Agent.last_session_status == "failed",
-        "lost": lambda: Agent.last_session_error_kind == WORKER_LOST,
-        "rolled_back": lambda: Agent.last_session_status == "rolled_back",
-        "declined": lambda: Agent.last_session_status == "declined",
-        "never": lambda: Agent.last_session_id.is_(None),
-        "paused": lambda: Agent.paused.is_(True),
-        "inactive": lambda: ~Agent.active,
-    }
-    return conditions[state]()
+    if state in _CONDITIONS:
+        return _CONDITIONS[state][0]()
+    return Agent.last_session_status == state
 
 
 def states_of(agent: Agent) -> list[State]:
-    """Return the states of an agent as ``is_in`` has them, by its row as it was loaded."""
-    conditions: dict[State, bool] = {
-        "over_budget": agent.over_budget and agent.active,
-        "running": agent.last_session_status in LIVE,
-        "failed": agent.last_session_status == "failed",
-        "lost": agent.last_session_error_kind == WORKER_LOST,
-        "rolled_back": agent.last_session_status == "rolled_back",
-        "declined": agent.last_session_status == "declined",
-        "never": agent.last_session_id is None,
-        "paused": agent.paused,
-        "inactive": not agent.active,
-    }
-    return [state for state, is_so in conditions.items() if is_so]
+    """Return the states of an agent as ``is_in`` has them."""
+    return [
+        state
+        for state in STATES
+        if (
+            _CONDITIONS[state][1](agent)
+            if state in _CONDITIONS
+            else agent.last_session_status == state
+        )
+    ]
 
 
 def in_order(order: Order) -> list[Any]:
@@ -136,3 +145,52 @@ def in_order(order: Order) -> list[Any]:
         "last": long_ago.desc(),
     }
     return [by[order], Agent.id.asc()]
+
+
+# How many agents of a group are named.
+NAMED = 8
+
+
+class Named(NamedTuple):
+    """An agent in a list of a few."""
+
+    name: str
+    id: int
+
+
+class Group(NamedTuple):
+    """Agents that have a reason in common, by name; and the names of the first of them."""
+
+    reason: str | None
+    ids: Sequence[int]
+    names: Sequence[str]
+
+    @property
+    def number(self) -> int:
+        return len(self.ids)
+
+    @property
+    def named(self) -> list[Named]:
+        """The first of them."""
+        return list(map(Named, self.names, self.ids))
+
+    @property
+    def unnamed(self) -> int:
+        """How many are not among the first."""
+        return self.number - len(self.names)
+
+
+def grouped_by(
+    reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
+) -> dict[str | None, Group]:
+    """Return the agents that meet the conditions by a reason, the largest groups first."""
+    each = select(reason.label("reason"), Agent.name, Agent.id).where(*conditions).subquery()
+    in_order = (func.lower(each.c.name), each.c.id)
+    ids = func.array_agg(aggregate_order_by(each.c.id, *in_order), type_=ARRAY(BigInteger))
+    names = func.array_agg(aggregate_order_by(each.c.name, *in_order), type_=ARRAY(Text))
+    found = (
+        select(each.c.reason, ids, names[1:NAMED])
+        .group_by(each.c.reason)
+        .order_by(func.count().desc())
+    )
+    return {group.reason: group for group in map(Group._make, db.session.execute(found))}

@@ -5,26 +5,12 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    Select,
-    SQLColumnExpression,
-    Subquery,
-    case,
-    func,
-    literal,
-    null,
-    select,
-    true,
-    union_all,
-)
+from sqlalchemy import ColumnElement, Select, Subquery, case, func, null, select, true
 
-from refine.extensions.statements import plain_query
-from refine.models.agent import Agent
-from refine.models.agent.answered import why_model_unanswered
+from refine.extensions import db
+from refine.models.agent import Agent, eligibility
+from refine.models.agent.eligibility import why_model_unanswered
 from refine.models.agent_list import is_in
-from refine.models.columns import account_parameter
 from refine.models.people import Account
 from refine.models.people.account import DEMO_SLUG
 from refine.models.runs.session import RefinementSession
@@ -33,8 +19,6 @@ from refine.models.runs.session.state import NEED_ATTENTION, AttentionStatus, re
 Kind = Literal[AttentionStatus, "over_budget"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _SHOWN = 5
-
-_Session = RefinementSession
 
 
 class Case(NamedTuple):
@@ -93,19 +77,10 @@ def cases(account_id: int | None) -> dict[Kind, list[Case]]:
 
     Those who are furthest over their budgets; the latest sessions.
     """
-    worst = _worst_of_each_kind(is_of_account=account_id is not None)
-    found: dict[Kind, list[Case]] = {kind: [] for kind in _KINDS}
-    for row in worst.rows(account_id=account_id):
-        each = Case(*row)
-        found[each.kind].append(each)
-    return found
-
-
-@plain_query
-def _worst_of_each_kind(*, is_of_account: bool) -> CompoundSelect[*tuple[Any, ...]]:
-    account_id = account_parameter(is_of_account=is_of_account)
-    of = Agent.account_id == account_id if is_of_account else true()
-    return union_all(*(select(_worst(kind, of).subquery()) for kind in _KINDS))
+    of = true() if account_id is None else Agent.account_id == account_id
+    return {
+        kind: [Case(kind, *row) for row in db.session.execute(_worst(kind, of))] for kind in _KINDS
+    }
 
 
 def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -114,42 +89,42 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     if is_about_session:  # as ``needs_attention`` of the session, by the figures on the agent's row
         needs_it &= Agent.last_session_seen_at.is_(None)
     order = (Agent.last_session_at if is_about_session else Agent.budget_share).desc(), Agent.id
-    error_kind = Agent.last_session_error_kind if is_about_session else null()
-    worst = _first_of_each_cause(needs_it, error_kind, order)
+    worst = _first_of_each_cause(needs_it, is_about_session, order)
+    last = RefinementSession
     return (
         select(
-            literal(kind).label("kind"),
             worst.c.number,
             worst.c.same_cause,
             Agent.id,
             Agent.name,
             Agent.model_id,
-            Account.name.label("account_name"),
-            Account.slug.label("account_slug"),
+            Account.name,
+            Account.slug,
             Agent.core_tokens,
             Agent.core_token_budget,
-            Agent.is_available(automatic=False).label("is_available"),
-            _Session.id.label("session_id"),
-            _Session.end_reason,
-            _Session.error_kind,
-            _Session.trigger,
-            _Session.attempt,
-            _Session.ended_at,
+            eligibility.is_available(automatic=False),
+            last.id,
+            last.end_reason,
+            last.error_kind,
+            last.trigger,
+            last.attempt,
+            last.ended_at,
         )
         .join(worst, worst.c.id == Agent.id)
         .join(Account, Account.id == Agent.account_id)
-        .outerjoin(_Session, _Session.id == Agent.last_session_id)
+        .outerjoin(last, last.id == Agent.last_session_id)
         .order_by(*order)
     )
 
 
 def _first_of_each_cause(
-    needs_it: ColumnElement[bool], error_kind: SQLColumnExpression[Any], order: Sequence[Any]
+    needs_it: ColumnElement[bool], is_about_session: bool, order: Sequence[Any]
 ) -> Subquery:
     """Return the first agents in this order, one for each cause, and how many agents share it.
 
     The cause is the kind of error; an agent without one has a cause of its own.
     """
+    error_kind = Agent.last_session_error_kind if is_about_session else null()
     cause = (error_kind, case((error_kind.is_(None), Agent.id)))
     counted = (
         select(

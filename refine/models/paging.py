@@ -5,7 +5,7 @@ sorted by. Clients send them back as text. They are not secret: another value on
 """
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -30,7 +30,6 @@ from sqlalchemy.sql.operators import desc_op
 
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.extensions.statements import named_rows
 
 # What values rows are sorted by, and how each kind is read from a bookmark.
 _KINDS: dict[type, str] = {
@@ -100,11 +99,10 @@ def select_page(
     bookmark: str | None,
     *,
     one_of: OneOf | None = None,
-    values: Mapping[str, Any] | None = None,
 ) -> Page:
     """Return the page of this bookmark, or the first one; InvalidValue if it fits no page.
 
-    The query needs a unique order, by columns that are never NULL; ``values`` are its parameters.
+    The query needs a unique order, by columns that are never NULL.
     """
     keys = [_Key(clause, number) for number, clause in enumerate(query._order_by_clauses)]
     try:
@@ -121,7 +119,7 @@ def select_page(
         first = named.limit(rows + 1)
         if one_of is not None:
             first = _first_of_all(first, one_of, keys, rows + 1, backwards=backwards)
-        found = named_rows(db.session.execute(first, values))
+        found = db.session.execute(first).all()
     except (ValueError, ArithmeticError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise

@@ -12,6 +12,7 @@ from refine import clock, prompts
 from refine.extensions import safe_rollback
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
+from refine.models.agent import eligibility
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
 from refine.outages import may_pass
@@ -116,7 +117,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
         while batches := self._committed(lambda: list(batches_of_copies(self._agent_id))):
             for copies in batches:
                 removed += self._committed(partial(self._remove_duplicates, copies))
-        has_work = self._committed(lambda: self._held().agent.has_unlocked_core_memory())
+        has_work = self._committed(lambda: eligibility.has_unlocked_core_memory(self._held().agent))
         self._report("duplicates", removed=removed)
         if not has_work:
             raise RunEnded("skipped", "no core memory can be changed by a session")

@@ -15,8 +15,8 @@ from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
 from refine.models.agent import only_key_of
+from refine.models.agent.agent import ERASED
 from refine.models.agent.eligibility import NOT_ACTIVE
-from refine.models.agent.owner import ERASED
 from refine.models.runs import LOST_AFTER
 from refine.outages import Done, RetryPolicy, commit_once
 from refine.running.heartbeat import beating

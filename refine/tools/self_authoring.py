@@ -4,7 +4,7 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import Agent
-from refine.models.agent import AUTHORED_FIELDS
+from refine.models.agent import AUTHORED_FIELDS, configuring
 from refine.tools.results import Result, error, invalid, unknown_parameter
 from refine.tools.transaction import in_one_call
 
@@ -74,7 +74,7 @@ class SelfAuthoringTool:
             return error(str(fault))
 
     def _authored(self, field: str, value: object) -> Result:
-        self._agent.author(field, None if _is_default(value) else value)
+        configuring.author(self._agent, field, None if _is_default(value) else value)
         return self._config("update", field, self._agent.effective(field)[0])
 
     def _config(self, action: str, field: str, value: object) -> Result:

@@ -21,6 +21,7 @@ from refine.models import (
     RefinementSession,
     SessionAlreadyLive,
 )
+from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses
 from refine.models.ledger.ledger import Composition
 from refine.models.runs import LIVE
@@ -60,6 +61,7 @@ def page(agent_id: int) -> str:
     return render_template(
         "agent/page.html",
         agent=agent,
+        next_session_at=eligibility.next_session_at(agent),
         composition=composition,
         counts=counted_kinds(composition),
         story=story,

@@ -12,7 +12,7 @@ from refine.extensions import db
 from refine.faults import as_sentence, status_of
 from refine.llm.clients import require_one_model, warning_about
 from refine.models import Agent
-from refine.models.agent import PROMPTS
+from refine.models.agent import configuring
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
 from refine.models.runs.answering import other_model_of
 from refine.rules.content import MAX_NAME_CHARACTERS
@@ -50,7 +50,7 @@ def configure(agent_id: int) -> ResponseReturnValue:
         agent.lock()
         fields = _sent_settings(agent, request.form)
         require_current(_stored(agent), fields)
-        changed = agent.configure(user=scope.user(), **fields)
+        changed = configuring.configure(agent, user=scope.user(), **fields)
         if "model_id" in changed:
             require_one_model(agent.model_id, current_settings())
     except (InvalidValue, Outdated) as error:
@@ -70,7 +70,7 @@ def pause(agent_id: int) -> ResponseReturnValue:
     """Pause the agent's automatic sessions, or let them run again."""
     agent = scope.agent_or_404(agent_id)
     is_wanted = request.form.get("paused") == "1"
-    agent.configure(user=scope.user(), paused=is_wanted)
+    configuring.configure(agent, user=scope.user(), paused=is_wanted)
     db.session.commit()
     flash(
         "Paused: only manual sessions run."
@@ -87,8 +87,8 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     try:
         agent.lock()
-        require_current(_shown_of_prompt(agent, agent.last_prompt_changes()), {})
-        was_set = agent.clear_refinement_prompt(user=scope.user())
+        require_current(_shown_of_prompt(agent, configuring.last_prompt_changes(agent)), {})
+        was_set = configuring.clear_refinement_prompt(agent, user=scope.user())
         db.session.commit()
         cleared = "Refinement prompt cleared: sessions now use the default."
         flash(cleared if was_set else "There was no refinement prompt to clear.")
@@ -139,11 +139,11 @@ def _stored(agent: Agent) -> dict[str, Any]:
 def _shown_of_prompt(agent: Agent, last_changes: Mapping[str, datetime]) -> dict[str, object]:
     """Return what the page shows of the refinement prompt: nothing of its text."""
     name = "refinement_prompt"
-    return {"characters": agent.characters_of(name), "at": last_changes.get(name)}
+    return {"characters": configuring.prompt_lengths(agent)[name], "at": last_changes.get(name)}
 
 
 def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> str:
-    stored, last_changes = _stored(agent), agent.last_prompt_changes()
+    stored, last_changes = _stored(agent), configuring.last_prompt_changes(agent)
     unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
     return render_template(
         "agent/settings.html",
@@ -158,6 +158,6 @@ def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> s
         identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
         opened=opened,
         other_model=other_model_of(agent) if scope.user().may_act else None,
-        prompts={name: agent.characters_of(name) for name in PROMPTS},
+        prompts=configuring.prompt_lengths(agent),
         last_changes=last_changes,
     )

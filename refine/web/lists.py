@@ -139,13 +139,11 @@ def of_agent(column: SQLColumnExpression[Any]) -> Filter:
     )
 
 
-def page_of(
-    query: Select[Any], *, one_of: OneOf | None = None, values: Mapping[str, Any] | None = None
-) -> Page:
+def page_of(query: Select[Any], *, one_of: OneOf | None = None) -> Page:
     """Return the page that the URL asks for, or 400; the query needs a unique order."""
     bookmark = request.args.get("page") or None
     try:
-        return select_page(query, PAGE_ROWS, bookmark, one_of=one_of, values=values)
+        return select_page(query, PAGE_ROWS, bookmark, one_of=one_of)
     except InvalidValue:
         abort(400, "This page of the list does not exist; start from the first page.")
 

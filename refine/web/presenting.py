@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from refine import settings
 from refine.llm import clients
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
-from refine.models.agent.answered import why_unanswered
+from refine.models.agent import eligibility
+from refine.models.agent.eligibility import why_unanswered
 from refine.models.ledger import images_in
 from refine.models.ledger.history import shown_data
 from refine.models.people.acting import AGENT_OR_SYSTEM
@@ -90,7 +91,10 @@ def is_rehearsed(agent: Agent) -> bool:
 
 def can_be_asked(agent: Agent) -> bool:
     """Tell whether a session or access can be requested of the agent."""
-    return agent.unavailable_reason(automatic=False) is None and why_unanswered(agent) is None
+    return (
+        eligibility.unavailable_reason(agent, automatic=False) is None
+        and why_unanswered(agent) is None
+    )
 
 
 def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:

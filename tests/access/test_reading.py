@@ -12,6 +12,7 @@ from refine.access.reading import NoAccess
 from refine.errors import InvalidValue, RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, AgentMemory, RefinementSession, User
+from refine.models.agent import configuring
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.access.conftest import World
@@ -297,7 +298,7 @@ def test_other_sealed_texts_of_a_record_are_shown_by_name(world: World) -> None:
 
 
 def test_a_record_without_sealed_content_shows_nothing(world: World) -> None:
-    world.agent.configure(user=world.reader, paused=True)
+    configuring.configure(world.agent, user=world.reader, paused=True)
     record = factories.records(world.agent)[-1]
     grant = world.grant()
 

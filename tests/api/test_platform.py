@@ -12,7 +12,7 @@ from redis import Redis
 from refine.api.routing import OPERATIONS
 from refine.extensions import db
 from refine.models import Agent, AuditLog
-from refine.models.agent import PROMPTS
+from refine.models.agent import PROMPTS, configuring
 from tests import factories, sql
 from tests.api.conftest import (
     World,
@@ -120,7 +120,7 @@ def prompt_changes(agent: Agent) -> int:
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world: World, prompt: str) -> None:
-    world.agent.author(prompt, CANARY)
+    configuring.author(world.agent, prompt, CANARY)
     db.session.commit()
     sealed = getattr(world.agent, f"sealed_{prompt}")
 

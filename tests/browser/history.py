@@ -21,6 +21,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.agent import configuring
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.state import Trigger
@@ -269,7 +270,7 @@ def _ended(
 def _between_sessions(agent: Agent, now: datetime, *, reflects: bool = True) -> None:
     """A week of reflections and conversations, some that failed, and one that waits."""
     if reflects:
-        agent.author("memory_reflection_prompt", "Keep what I would miss in a month.")
+        configuring.author(agent, "memory_reflection_prompt", "Keep what I would miss in a month.")
         for days in range(1, 8):
             at = now - timedelta(days=days, hours=3)
             _task(agent, "reflection", at, "skipped" if days == 3 else "completed")

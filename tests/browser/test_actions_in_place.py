@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession, User
+from refine.models.agent import configuring
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.browser.visiting import button, state
@@ -121,7 +122,7 @@ def test_a_pause_that_somebody_else_pressed_does_not_become_a_resume(
     desk.goto(f"/agents/{agent.id}")
     button(desk, "Pause").focus()
 
-    agent.configure(user=admin, paused=True)
+    configuring.configure(agent, user=admin, paused=True)
     db.session.commit()
     desk.clock.run_for(11_000)
     expect(button(desk, "Resume")).to_be_visible()

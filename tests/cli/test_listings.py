@@ -13,6 +13,7 @@ from sqlalchemy import Engine, event
 
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, RefinementSession
+from refine.models.agent import configuring
 from tests import factories
 from tests.cli.conftest import Run, problem
 from tests.forked import refine
@@ -173,8 +174,8 @@ def test_access_is_listed_without_purposes(agents: list[Agent], environ: dict[st
 
 def test_records_are_listed_with_who_did_it(agents: list[Agent], environ: dict[str, str]) -> None:
     reader = factories.user(email="reader@example.org", account=agents[0].account)
-    agents[0].configure(user=reader, core_token_budget=7000)
-    agents[1].configure(by="command line", core_token_budget=8000)
+    configuring.configure(agents[0], user=reader, core_token_budget=7000)
+    configuring.configure(agents[1], by="command line", core_token_budget=8000)
     db.session.commit()
 
     listed = rows(
@@ -209,8 +210,8 @@ def test_records_are_narrowed_by_kind_and_by_who_acted(
     agents: list[Agent], environ: dict[str, str], chosen: tuple[str, ...], actions: set[str]
 ) -> None:
     reader = factories.user(email="reader@example.org", account=agents[0].account)
-    agents[0].configure(user=reader, core_token_budget=7000)
-    agents[1].configure(by="command line", core_token_budget=8000)
+    configuring.configure(agents[0], user=reader, core_token_budget=7000)
+    configuring.configure(agents[1], by="command line", core_token_budget=8000)
     db.session.commit()
 
     listed = rows(refine("audit", "list", "--json", *chosen, environ=environ))

@@ -25,7 +25,7 @@ from sqlalchemy import LargeBinary, event, make_url, text
 from refine import create_app
 from refine.extensions import canonical_json, db
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, RefinementSession, SignIn, User
-from refine.models.agent import PROMPTS
+from refine.models.agent import PROMPTS, configuring
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
 from refine.tools import RefinementTool
@@ -303,7 +303,7 @@ def _hold(app: Flask, things: Things, content: str) -> None:
 
 def _author(agent: Agent, content: str) -> None:
     for prompt in PROMPTS:
-        agent.author(prompt, content)
+        configuring.author(agent, prompt, content)
 
 
 def _discard(agent: Agent, content: str) -> None:

@@ -16,6 +16,7 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession, User
+from refine.models.agent import configuring
 from refine.models.runs import Run
 from refine.models.runs.access import AccessTerms
 from refine.refinement import loop, time_machine
@@ -161,7 +162,7 @@ class Actors:
         )
         with self._acting(f"configures {', '.join(changed)}"):
             agent = db.session.get_one(Agent, self._one_agent(dice))
-            agent.configure(user=self._user(dice), **changed)
+            configuring.configure(agent, user=self._user(dice), **changed)
 
     def stop(self, dice: random.Random) -> None:
         """Ask a live session to stop."""

@@ -9,6 +9,7 @@ from redis import Redis
 from refine.extensions import db
 from refine.jobs.bulk_actions import Work, act_on
 from refine.models import Account, Agent, RefinementSession, User
+from refine.models.agent import configuring
 from tests import factories, sql
 
 
@@ -46,7 +47,7 @@ def test_settings_are_changed_and_agents_with_them_are_skipped(
     user: User, agents: list[Agent], work: Work, value: str | None, field: str, stored: object
 ) -> None:
     agents[1].refinement_threshold = Decimal("0.9")
-    agents[2].configure(user=user, **{field: stored})
+    configuring.configure(agents[2], user=user, **{field: stored})
     db.session.commit()
     same = [agent for agent in agents if getattr(agent, field) == stored]
 

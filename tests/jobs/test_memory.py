@@ -17,6 +17,7 @@ from refine.jobs.queue import MEMORY_TASKS, queue
 from refine.jobs.runs import extract_later, work_on_task
 from refine.jobs.tick import TickResult, run_tick
 from refine.models import Agent, MemoryTask
+from refine.models.agent import configuring
 from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import eventually
@@ -70,7 +71,7 @@ def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
     redis: Redis, agent: Agent
 ) -> None:
     agent.account.time_zone = "Europe/London"
-    agent.author("memory_reflection_prompt", "Keep what rhymes.")
+    configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     # clocks go forward on 29 March: 03:00 is 03:00 UTC before, and 02:00 UTC from then on
     nights = [datetime(2026, 3, 28, 3, tzinfo=UTC), datetime(2026, 3, 29, 2, tzinfo=UTC)]
     for night in nights:
@@ -92,7 +93,7 @@ def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
 def test_an_unknown_time_zone_stops_no_other_reflection(redis: Redis, agent: Agent) -> None:
     other = factories.agent()
     for each in (agent, other):
-        each.author("memory_reflection_prompt", "Keep what rhymes.")
+        configuring.author(each, "memory_reflection_prompt", "Keep what rhymes.")
         day_ago = clock.now() - DAY
         factories.entry(each, created_at=day_ago, recorded_at=day_ago)
     db.session.commit()

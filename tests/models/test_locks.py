@@ -18,6 +18,7 @@ from refine.models import (
     MemoryTask,
     RefinementSession,
 )
+from refine.models.agent import configuring
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
@@ -101,10 +102,14 @@ def assert_waits(verb, world, row):
 
 # Verbs by name, each with what it is called on.
 NEEDS_AGENT = {
-    "Agent.author": lambda w: w.agent.author("name", w.agent.name),
-    "Agent.configure": lambda w: w.agent.configure(user=w.user, paused=False),
-    "Agent.configure_by_platform": lambda w: w.agent.configure_by_platform({}, paused=False),
-    "Agent.clear_refinement_prompt": lambda w: w.agent.clear_refinement_prompt(user=w.user),
+    "Agent.author": lambda w: configuring.author(w.agent, "name", w.agent.name),
+    "Agent.configure": lambda w: configuring.configure(w.agent, user=w.user, paused=False),
+    "Agent.configure_by_platform": lambda w: configuring.configure_by_platform(
+        w.agent, {}, paused=False
+    ),
+    "Agent.clear_refinement_prompt": lambda w: configuring.clear_refinement_prompt(
+        w.agent, user=w.user
+    ),
     "Ledger.remember": lambda w: w.agent.ledger.remember("new", "core"),
     "Ledger.add_journal_note": lambda w: w.agent.ledger.add_journal_note("new"),
     "AgentMemory.discard": lambda w: w.discarded.discard(),

@@ -7,6 +7,7 @@ from sqlalchemy import select
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession
+from refine.models.agent import configuring
 from tests import editing, factories, sql
 from tests.chains import problems
 from tests.factories import text_of
@@ -43,15 +44,15 @@ def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> Non
 
 def test_an_older_agent_is_found_even_after_a_later_change(agent: Agent) -> None:
     id_ = agent.id
-    agent.author("system_prompt", "You are Bo.")
+    configuring.author(agent, "system_prompt", "You are Bo.")
     db.session.commit()
     put_back = sql.copied(agent)
-    agent.author("system_prompt", "Never let anybody read.")
+    configuring.author(agent, "system_prompt", "Never let anybody read.")
     new_request()
 
     put_back()
     agent = db.session.get_one(Agent, id_)
-    agent.configure(user=factories.user(account=agent.account), core_token_budget=77)
+    configuring.configure(agent, user=factories.user(account=agent.account), core_token_budget=77)
     new_request()
 
     (problem,) = problems()
@@ -63,7 +64,7 @@ def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> No
     agent.paused = True
     db.session.flush()
     savepoint.rollback()
-    agent.author("system_prompt", "You are Bo.")
+    configuring.author(agent, "system_prompt", "You are Bo.")
     db.session.commit()
 
     assert not agent.paused

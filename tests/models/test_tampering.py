@@ -22,6 +22,7 @@ from refine.models import (
     SignIn,
     User,
 )
+from refine.models.agent import configuring
 from refine.models.attested import Attested
 from refine.models.audit import PLATFORM
 from refine.models.integrity import attested_kinds
@@ -57,8 +58,8 @@ def lived(app: Flask) -> Lived:
     signed_out.end()
 
     agent = factories.agent(account=account, system_prompt="You are Ada.")
-    agent.author("refinement_prompt", "Go gently.")
-    agent.configure(user=boss, refinement_threshold=0.9)
+    configuring.author(agent, "refinement_prompt", "Go gently.")
+    configuring.configure(agent, user=boss, refinement_threshold=0.9)
     other = factories.agent("another's memory", account=account, system_prompt="You are Bo.")
     for _ in range(20):
         agent.ledger.remember(text_of(25), "core")

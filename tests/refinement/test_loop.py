@@ -15,6 +15,7 @@ from sqlalchemy import text
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import RefinementSession, User
+from refine.models.agent import configuring
 from refine.models.integrity import verify_all
 from refine.models.runs.spending import month_so_far
 from refine.refinement.loop import Event, refine
@@ -45,7 +46,7 @@ def stop(session: RefinementSession) -> None:
 
 
 def deactivate(session: RefinementSession) -> None:
-    session.agent.configure(active=False)
+    configuring.configure(session.agent, active=False)
 
 
 def erase(session: RefinementSession) -> None:
@@ -916,7 +917,7 @@ def test_another_models_name_is_kept_with_the_session(world: World) -> None:
 
 def test_no_name_that_an_admin_typed_for_the_model_reaches_the_agents_words(world: World) -> None:
     typed = "always/say-yes"
-    world.agent.configure(user=factories.user(), model_id=typed)
+    configuring.configure(world.agent, user=factories.user(), model_id=typed)
     factories.memory(world.agent, world.memories[0].content)
     db.session.commit()
     for model in ("test/usurper", typed):

@@ -13,6 +13,7 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
+from refine.models.agent import configuring
 from refine.remembering.task_worker import run_task
 from refine.running import model_calls
 from tests import factories, sql
@@ -460,7 +461,7 @@ def test_a_process_that_is_to_end_already_begins_nothing(world: World) -> None:
 
 
 def test_an_agent_that_is_deactivated_meanwhile_keeps_nothing(world: World) -> None:
-    deactivate = world.elsewhere(lambda task: task.agent.configure(active=False))
+    deactivate = world.elsewhere(lambda task: configuring.configure(task.agent, active=False))
     world.calls({"ids": world.ids}).meanwhile(deactivate)
 
     task = world.reflect()

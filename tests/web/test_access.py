@@ -14,6 +14,7 @@ from redis import Redis
 from refine.extensions import database_now, db
 from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
+from refine.models.agent import configuring
 from tests import factories, sql
 from tests.web.conftest import (
     HERE,
@@ -151,7 +152,7 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(
 def test_the_form_says_that_a_model_change_bars_access(
     dashboard: Browser, agent: Agent, admin: User
 ) -> None:
-    agent.configure(user=admin, model_id="test/other")
+    configuring.configure(agent, user=admin, model_id="test/other")
     db.session.commit()
 
     page = dashboard.get(f"/access/new?agent={agent.id}")

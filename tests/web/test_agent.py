@@ -14,6 +14,7 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
+from refine.models.agent import configuring
 from refine.models.ledger import Composition
 from refine.rules.personal import HIDDEN_ID
 from refine.web.lists import PAGE_ROWS
@@ -247,7 +248,7 @@ def test_a_live_session_replaces_the_button_for_a_new_one(dashboard: Browser, ag
 def test_an_erased_agent_is_offered_no_change_and_refuses_it_in_words(
     dashboard: Browser, agent: Agent, memory: AgentMemory
 ) -> None:
-    agent.author("refinement_prompt", "Go gently.")
+    configuring.author(agent, "refinement_prompt", "Go gently.")
     session = factories.session(agent)
     editing.delete(session, memory.id - 1)
     editing.complete(session, "Done.")
@@ -715,7 +716,7 @@ def test_a_model_that_answered_in_place_of_the_agents_own_can_be_set(
 
 
 def test_prompts_show_their_length_and_last_change(dashboard: Browser, agent: Agent) -> None:
-    agent.author("refinement_prompt", "x" * 1234)
+    configuring.author(agent, "refinement_prompt", "x" * 1234)
     db.session.commit()
 
     said = words_of(page_of(dashboard, agent, "/settings"))
@@ -728,7 +729,7 @@ def test_prompts_show_their_length_and_last_change(dashboard: Browser, agent: Ag
 def test_clearing_the_refinement_prompt_is_recorded(
     dashboard: Browser, admin: User, agent: Agent
 ) -> None:
-    agent.author("refinement_prompt", "my style")
+    configuring.author(agent, "refinement_prompt", "my style")
     db.session.commit()
 
     answer = dashboard.submit(f"/agents/{agent.id}/refinement-prompt/clear", follow_redirects=True)

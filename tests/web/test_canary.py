@@ -10,6 +10,7 @@ from flask import Flask
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession
+from refine.models.agent import configuring
 from refine.models.runs.task import saving
 from refine.tools import RefinementTool
 from tests import factories, sql
@@ -43,8 +44,8 @@ def agent(app: Flask) -> Agent:
     memories[0].set_constitutional(True, user=admin)
     memories[1].discard(user=admin)
     owner.ledger.remember(f"{CANARY} once more", "core")
-    owner.author("name", "Ada the second")
-    owner.author("memory_reflection_prompt", f"{CANARY} reflects")
+    configuring.author(owner, "name", "Ada the second")
+    configuring.author(owner, "memory_reflection_prompt", f"{CANARY} reflects")
     factories.grant(owner, purpose=f"{PURPOSE}, and nothing else", reply=f"NO, says {CANARY}")
     edited(owner, memories[2].id, memories[3].id, memories[4].id)
     ended_session(owner, memories[5], summary=f"{CANARY} is gone")

@@ -6,6 +6,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
+from refine.models.agent import configuring
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, World, records
 
@@ -142,7 +143,7 @@ def test_no_action_takes_anothers_form_when_a_page_refreshes(
 
     before = {path: dashboard.get(path).text for path in pages}
     live.give_up("the provider cannot be reached")
-    world.agent.configure(user=world.admin, paused=True, core_token_budget=1)
+    configuring.configure(world.agent, user=world.admin, paused=True, core_token_budget=1)
     waiting.give_up("the provider cannot be reached")
     db.session.commit()
 

@@ -12,6 +12,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, User
+from refine.models.agent import configuring
 from refine.web.forms import version
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, records, words_of
@@ -42,7 +43,7 @@ def test_settings_saved_in_another_tab_are_not_overwritten(
 ) -> None:
     url = f"/agents/{agent.id}/settings"
     drawn_from = drawn(dashboard.get(url).text, url)
-    agent.configure(user=admin, core_token_budget=900, paused=True)
+    configuring.configure(agent, user=admin, core_token_budget=900, paused=True)
     db.session.commit()
     sent = boxes(model_id=agent.model_id, core_token_budget="700", refinement_threshold="0.9")
 
@@ -138,7 +139,7 @@ def test_a_prompt_that_the_agent_wrote_since_is_not_cleared(
 ) -> None:
     url = f"/agents/{agent.id}/refinement-prompt/clear"
     drawn_from = drawn(dashboard.get(f"/agents/{agent.id}/settings").text, url)
-    agent.author("refinement_prompt", "Firmly.")
+    configuring.author(agent, "refinement_prompt", "Firmly.")
     db.session.commit()
 
     dashboard.submit(url, drawn_from)

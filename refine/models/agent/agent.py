@@ -1,26 +1,108 @@
-"""An agent: its identity, and how it comes into being and is found."""
+"""An agent: its settings and figures, its key, chain and ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar, Self
+from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Connection, Index, event, func, or_, select, text
-from sqlalchemy.orm import Mapped, Mapper
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    Connection,
+    ForeignKey,
+    Index,
+    Numeric,
+    Select,
+    Text,
+    event,
+    func,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import (
+    Mapped,
+    Mapper,
+    mapped_column,
+    relationship,
+    selectinload,
+    undefer_group,
+    validates,
+)
 
-from refine.errors import Ambiguous, NotFound
+from refine import clock
+from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import Base, db
-from refine.models.agent.configuring import Configurable
-from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET
+from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET, valid_budget
 from refine.models.attested import Attested
-from refine.models.audit import ChainHead
-from refine.models.columns import Created, Updated, row_id
-from refine.models.keys import WrappedKey
-from refine.models.people import Account
+from refine.models.audit import AuditLog, Chain, ChainHead
+from refine.models.audit.chain import Actor
+from refine.models.columns import (
+    BigId,
+    BoolFalse,
+    BoolTrue,
+    Created,
+    Name,
+    Sealed,
+    SealedText,
+    Updated,
+    row_id,
+)
+from refine.models.keys import WrappedKey, key_owner_name
+from refine.models.ledger import Ledger
+from refine.models.people import Account, recording
+from refine.models.unrecorded import ChainOwner
+from refine.prompts import default_prompt, render
+from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name
 from refine.rules.ids import best_matches, id_in
-from refine.rules.threshold import threshold_check
+from refine.rules.personal import looks_personal
+from refine.rules.threshold import (
+    DEFAULT_THRESHOLD,
+    THRESHOLD_DECIMALS,
+    parse_threshold,
+    threshold_check,
+)
+from refine.sealing import DataKey
+
+DEFAULT_CORE_TOKEN_BUDGET = 5_000
+ERASED = "the agent was erased"
+# Figures of the ledger and the sessions. Triggers write them in the transaction of what they count;
+# ``refine audit verify`` compares them. What a session may remove is measured instead.
+_FIGURES = (
+    *("core_tokens", "core_count", "ledger_version", "last_session_id", "last_session_at"),
+    *("last_session_status", "last_session_error_kind"),
+    *("last_session_undone_at", "last_session_seen_at"),
+)
+# Of the line with which its conversations begin: 128 bits.
+_LINE_CHARACTERS = 32
+
+# The agent whose key alone is opened at the moment; None: any agent's is.
+_holder: ContextVar[int | None] = ContextVar("holder", default=None)
 
 
-class Agent(Configurable, Base):
+@contextmanager
+def only_key_of(agent_id: int | None) -> Iterator[None]:
+    """Open no other agent's key until the block ends, whatever rows SQL finds meanwhile.
+
+    For code that acts as one agent, or reads what it keeps. None: every agent's key is opened.
+    """
+    before = _holder.set(agent_id)
+    try:
+        yield
+    finally:
+        _holder.reset(before)
+
+
+def _prompt(name: str) -> Any:
+    return mapped_column(name, deferred=True, deferred_group="prompts")
+
+
+class Agent(Attested, Base):
     """An AI persona: name, model, prompts, settings; its memories and sessions refer to it."""
 
     __tablename__ = "agents"
@@ -53,10 +135,61 @@ class Agent(Configurable, Base):
     # the figures are read when they are needed: triggers count what is added with the agent
     __mapper_args__ = {**Attested.__mapper_args__, "eager_defaults": False}
 
+    id: Mapped[BigId]
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    data_key_id: Mapped[int] = mapped_column(ForeignKey("data_keys.id"), unique=True)
+    name: Mapped[Name]
+    model_id: Mapped[str] = mapped_column(Text)
+    sealed_system_prompt: Mapped[Sealed | None] = _prompt("system_prompt")
+    # what to keep of a conversation
+    sealed_reflection_prompt: Mapped[Sealed | None] = _prompt("reflection_prompt")
+    # how to look back over the journal
+    sealed_memory_reflection_prompt: Mapped[Sealed | None] = _prompt("memory_reflection_prompt")
+    sealed_refinement_prompt: Mapped[Sealed | None] = _prompt("refinement_prompt")
+    refinement_threshold: Mapped[float | None] = mapped_column(
+        Numeric(THRESHOLD_DECIMALS + 1, THRESHOLD_DECIMALS, asdecimal=False)
+    )
+    core_token_budget: Mapped[int] = mapped_column(
+        default=DEFAULT_CORE_TOKEN_BUDGET, server_default=text(str(DEFAULT_CORE_TOKEN_BUDGET))
+    )
+    active: Mapped[BoolTrue]
+    paused: Mapped[BoolFalse]
+    reflects_daily: Mapped[BoolFalse]
+    identity_changed_at: Mapped[datetime | None]
+    last_refinement_at: Mapped[datetime | None]
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
+    # figures
+    core_tokens: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    core_count: Mapped[int] = mapped_column(server_default=text("0"))
+    # rises with every change of a memory
+    ledger_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    over_budget: Mapped[bool] = mapped_column(
+        Computed("core_tokens > core_token_budget", persisted=True)
+    )
+    # of the latest session, regardless of status
+    last_session_id: Mapped[UUID | None]
+    last_session_at: Mapped[datetime | None]
+    last_session_status: Mapped[str | None] = mapped_column(Text)
+    last_session_error_kind: Mapped[str | None] = mapped_column(Text)
+    last_session_undone_at: Mapped[datetime | None]
+    last_session_seen_at: Mapped[datetime | None]
+
+    system_prompt = SealedText(prompt_text)
+    reflection_prompt = SealedText(prompt_text)
+    memory_reflection_prompt = SealedText(prompt_text)
+    refinement_prompt = SealedText(prompt_text)
+
+    account: Mapped[Account] = relationship()
+    wrapped_key: Mapped[WrappedKey] = relationship(lazy="joined", innerjoin=True)
+    # by name, because this module may not import it
+    access_grants: Mapped[list[Any]] = relationship(
+        "AccessGrant", viewonly=True, order_by="AccessGrant.created_at"
+    )
+
     unsigned: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(_FIGURES, "written by triggers"),
         "last_refinement_at": "says when a session is due, not what it may do",
         "updated_at": "set by every update, also of unsigned columns",
     }
@@ -76,8 +209,6 @@ class Agent(Configurable, Base):
         made.record("agent_created", subject=("Agent", made.id), data=about)
         return made
 
-    # -- finding --------------------------------------------------------------------------------
-
     @classmethod
     def named(cls, reference: str) -> "Agent":
         """Return the agent of that id or name, regardless of case; an id or exact name goes first.
@@ -96,11 +227,184 @@ class Agent(Configurable, Base):
             raise Ambiguous(f"several agents are called {reference!r}; use an id: {ids}")
         return best[0]
 
+    # -- its key and its chain -------------------------------------------------------------------
+
+    def data_key(self) -> DataKey:
+        """Return the key under which everything that the agent owns is sealed.
+
+        RowAltered if the agent was changed outside the application, or is not the one of
+        ``only_key_of``.
+        """
+        holder = _holder.get()
+        self.require_genuine(id=self.id if holder is None else holder)
+        return self.wrapped_key.open(key_owner_name(self.id))
+
     @property
-    def next_session_at(self) -> datetime | None:
-        """When the next scheduled session is due; None if none is."""
-        is_served = self.unavailable_reason(automatic=True) is None
-        return self.account.next_due_at if is_served else None
+    def is_erased(self) -> bool:
+        """Whether the data key was destroyed, and with it everything that it sealed."""
+        return self.wrapped_key.wrapped is None
+
+    def erase(self, at: datetime | None = None, *, by: str | None = None) -> None:
+        """Destroy the data key, and with it all that it sealed, for good.
+
+        Recorded as ``agent_erased``, with who did it in ``by``; nothing happens the second time.
+        """
+        self.lock()
+        if not self.is_erased:
+            at = at or clock.now()
+            self.wrapped_key.wrapped, self.wrapped_key.destroyed_at = None, at
+            self.end_access(ERASED, None)
+            about = {"by": by} if by is not None else None
+            self.record("agent_erased", subject=("Agent", self.id), data=about, at=at)
+
+    def end_access(self, why: str, by: Actor | None) -> None:
+        """End every request and grant for good; the agent is locked."""
+        for grant in self.access_grants:
+            grant.end_for_good(why, by)
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The agent itself."""
+        return ChainOwner(agent_id=self.id)
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether nothing can be sealed or opened: the agent was erased, or its row altered."""
+        return self.is_erased or not self.is_genuine
+
+    @property
+    def chain(self) -> Chain:
+        """The agent's audit chain."""
+        key = None if self.is_unusable else self.data_key()
+        return Chain(account_id=self.account_id, agent_id=self.id, key=key)
+
+    def record(self, action: str, **about: Any) -> AuditLog:
+        """Append a record to the agent's chain; ``about`` goes to ``recording.record``."""
+        return recording.record(action, chain=self.chain, **about)
+
+    def lock(self) -> None:
+        """Lock and reload this agent until the transaction ends: the first lock of every change."""
+        db.session.flush()  # a refresh drops what was not written yet
+        db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
+
+    @classmethod
+    def lock_due(
+        cls, due: Select[int], ids: Sequence[int], *, wait: bool = False
+    ) -> Sequence[Self]:
+        """Lock the agents among ``ids`` that are ``due``, and return those that still are.
+
+        Agents that another transaction has locked are left out or, with ``wait``, waited for.
+        """
+        mine = due.where(cls.id.in_(ids)).order_by(cls.id)
+        lock = mine.with_for_update(key_share=True, skip_locked=not wait, of=cls)
+        locked_ids = db.session.scalars(lock).all()
+        # a new statement sees what was done to them before they were locked
+        still_due = due.with_only_columns(cls, maintain_column_froms=True)
+        return (
+            db.session.scalars(
+                still_due.where(cls.id.in_(locked_ids))
+                .order_by(cls.id)
+                .options(undefer_group("prompts"), selectinload(cls.account))
+                .execution_options(populate_existing=True)
+            )
+            .unique()
+            .all()
+        )
+
+    # -- its memories and its budget -------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        """The agent's memories."""
+        return Ledger(self)
+
+    def memory_context(self, at: datetime | None = None) -> str | None:
+        """Return the memories that the agent is shown in normal conversation, as Markdown."""
+        return self.ledger.context(at or clock.now())
+
+    @property
+    def core_token_usage(self) -> int:
+        """The token mass: the estimated tokens of all kept core memories."""
+        return self.ledger.core_totals()[1]
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether the token mass exceeds the budget."""
+        return self.exceeds_budget(self.core_token_usage)
+
+    def exceeds_budget(self, tokens: int) -> bool:
+        """Tell whether a ledger of so many tokens is over the budget."""
+        return tokens > self.core_token_budget
+
+    @hybrid_property
+    def budget_share(self) -> float:
+        """The token mass as a share of the budget, by the figures on the row."""
+        return self.core_tokens * 1.0 / self.core_token_budget
+
+    def needs_refinement(self, at: datetime | None = None) -> bool:
+        """Tell whether a session is due: for the account's last slot, or over the budget."""
+        from refine.models.agent import eligibility  # noqa: PLC0415 - it is about this class
+
+        return eligibility.due_trigger(self, at or clock.now()) is not None
+
+    # -- settings with defaults ------------------------------------------------------------------
+
+    @property
+    def effective_refinement_threshold(self) -> float:
+        """The share of its ledger that must remain after a session."""
+        return float(self.threshold)
+
+    @property
+    def threshold(self) -> Decimal:
+        """The same threshold as an exact decimal."""
+        if self.refinement_threshold is None:
+            return DEFAULT_THRESHOLD
+        return Decimal(str(self.refinement_threshold))
+
+    @property
+    def effective_refinement_prompt(self) -> str:
+        """The agent's own style for sessions, or the conservative default."""
+        return str(self.effective("refinement_prompt")[0])
+
+    def effective(self, field: str) -> tuple[Any, bool]:
+        """Return the effective value of an authored field, and whether it is the default."""
+        own = getattr(self, field)
+        if field == "refinement_threshold":
+            return self.effective_refinement_threshold, own is None
+        return (default_prompt(field), True) if own is None else (own, False)
+
+    @property
+    def system_message(self) -> str:
+        """What each conversation with its model begins with: a line of its own, then its prompt.
+
+        No other agent's conversation begins with that line, so what a provider has in its cache
+        tells nothing about another agent. Nor does it tell others whether they guessed its prompts:
+        the line is another one after each change by others of who the agent is.
+        """
+        since = clock.iso(self.identity_changed_at) or ""
+        line = self.data_key().mac(since, "agents.first_line")[:_LINE_CHARACTERS]
+        prompt, _is_default = self.effective("system_prompt")
+        return render("system", line=line, prompt=prompt)
+
+    @validates("name")
+    def _valid_name(self, _key: str, value: Any) -> str:
+        return visible_name(value, field="name", limit=MAX_AGENT_NAME_CHARACTERS)
+
+    @validates("model_id")
+    def _valid_model_id(self, _key: str, value: Any) -> str:
+        name = visible_name(value, field="model_id")
+        if looks_personal(name) and name != self.model_id:
+            raise InvalidValue("model_id must not look like an e-mail address or a phone number")
+        return name
+
+    @validates("refinement_threshold")
+    def _valid_threshold(self, _key: str, value: Any) -> float | None:
+        is_blank = value is None or (isinstance(value, str) and not value.strip())
+        return None if is_blank else float(parse_threshold(value))
+
+    @validates("core_token_budget")
+    def _valid_budget(self, _key: str, value: Any) -> int:
+        return valid_budget(value)
 
 
 @event.listens_for(Agent, "after_insert")

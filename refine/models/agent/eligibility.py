@@ -3,151 +3,160 @@
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Computed, and_, case, exists, literal, not_, select, text
-from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    case,
+    exists,
+    literal,
+    not_,
+    or_,
+    select,
+)
 
-from refine import clock
+from refine import settings
 from refine.extensions import db
-from refine.models.agent.owner import ERASED, LedgerOwner
-from refine.models.columns import BoolFalse, BoolTrue
+from refine.models.agent.agent import ERASED, Agent
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
+from refine.models.people.account import DEMO_SLUG
+from refine.rules.model_names import REHEARSAL_PREFIX, is_rehearsal_model
 
 # Why the clock or a sweep queues a session.
 AutomaticTrigger = Literal["weekly", "over_budget"]
-
-DEFAULT_CORE_TOKEN_BUDGET = 5_000
-
 
 # Why an agent may not be asked.
 NOT_ACTIVE = "the agent is not active"
 PAUSED = "the agent is paused"
 ACCOUNT_PAUSED = "its account is paused"
+# Why no server answers for its model.
+NO_KEY = "no API key is set"
+NOT_REHEARSED = "the rehearsal model answers only agents of the demo account"
 
 
-class Eligibility(LedgerOwner):
-    """The settings and figures that decide whether an agent's model is asked for anything."""
+# -- may it be asked at all? ----------------------------------------------------------------------
 
-    core_token_budget: Mapped[int] = mapped_column(
-        default=DEFAULT_CORE_TOKEN_BUDGET, server_default=text(str(DEFAULT_CORE_TOKEN_BUDGET))
-    )
-    # ``is_over_budget`` by the row's own figures, for an index
-    over_budget: Mapped[bool] = mapped_column(
-        Computed("core_tokens > core_token_budget", persisted=True)
-    )
-    active: Mapped[BoolTrue]
-    paused: Mapped[BoolFalse]
-    last_refinement_at: Mapped[datetime | None]
 
-    # -- may it be asked at all? -----------------------------------------------------------------
+def unavailable_reason(agent: Agent, *, automatic: bool) -> str | None:
+    """Return why the agent may not be asked; None if it may.
 
-    def unavailable_reason(self, *, automatic: bool) -> str | None:
-        """Return why the agent may not be asked; None if it may.
+    With ``automatic`` runs, a paused agent or account may not be asked either.
+    """
+    if not agent.active:
+        return NOT_ACTIVE
+    if agent.is_erased:
+        return ERASED
+    if automatic and agent.paused:
+        return PAUSED
+    if automatic and agent.account.paused:
+        return ACCOUNT_PAUSED
+    return None
 
-        With ``automatic`` runs, a paused agent or account may not be asked either.
-        """
-        if not self.active:
-            return NOT_ACTIVE
-        if self.is_erased:
-            return ERASED
-        if automatic and self.paused:
-            return PAUSED
-        if automatic and self.account.paused:
-            return ACCOUNT_PAUSED
+
+def obstacles(*, automatic: bool) -> dict[str, ColumnElement[bool]]:
+    """Return each ``unavailable_reason``, in its order, with its SQL condition."""
+    # looked up for each agent; EXISTS would read the keys of all, however few agents are listed
+    key = select(WrappedKey.wrapped.is_(None)).where(WrappedKey.id == Agent.data_key_id)
+    by_hand = {NOT_ACTIVE: ~Agent.active, ERASED: key.correlate(Agent).scalar_subquery()}
+    if not automatic:
+        return by_hand
+    account_paused = exists().where(Account.id == Agent.account_id, Account.paused)
+    return by_hand | {PAUSED: and_(Agent.paused), ACCOUNT_PAUSED: account_paused.correlate(Agent)}
+
+
+def is_available(*, automatic: bool) -> ColumnElement[bool]:
+    """Return the SQL condition that ``unavailable_reason`` is None."""
+    return and_(*map(not_, obstacles(automatic=automatic).values()))
+
+
+def why_unavailable(*, automatic: bool) -> ColumnElement[str | None]:
+    """Return ``unavailable_reason`` as an SQL expression."""
+    conditions = obstacles(automatic=automatic).items()
+    return case(*((condition, literal(reason)) for reason, condition in conditions))
+
+
+# -- does a server answer for its model? ----------------------------------------------------------
+
+# Where none does, every session fails, so pages do not offer one. Sessions of the schedule, of
+# sweeps, of the API and of the command line are tried all the same: they say what is missing.
+
+
+def why_unanswered(agent: Agent) -> str | None:
+    """Return why no server answers for the agent's model; None if one does."""
+    return why_model_unanswered(agent.model_id, is_demo=agent.account.is_demo)
+
+
+def why_model_unanswered(model_id: str, *, is_demo: bool) -> str | None:
+    """Return ``why_unanswered`` of an agent with this model."""
+    current = settings.current()
+    if is_rehearsal_model(model_id) and current.rehearses(is_demo=is_demo):
         return None
+    if current.openrouter_api_key is None:
+        return NO_KEY
+    return NOT_REHEARSED if is_rehearsal_model(model_id) else None
 
-    @classmethod
-    def is_available(cls, *, automatic: bool) -> ColumnElement[bool]:
-        """Return the SQL condition that ``unavailable_reason`` is None."""
-        return and_(*map(not_, cls.obstacles(automatic=automatic).values()))
 
-    @classmethod
-    def obstacles(cls, *, automatic: bool) -> dict[str, ColumnElement[bool]]:
-        """Return each ``unavailable_reason``, in its order, with its SQL condition."""
-        by_hand = {NOT_ACTIVE: ~cls.active, ERASED: cls._key_is_destroyed()}
-        if not automatic:
-            return by_hand
-        account_paused = exists().where(Account.id == cls.account_id, Account.paused)
-        return by_hand | {PAUSED: and_(cls.paused), ACCOUNT_PAUSED: account_paused.correlate(cls)}
+def unanswered() -> dict[str, ColumnElement[bool]]:
+    """Return each reason of ``why_unanswered`` with its SQL condition, by the current settings."""
+    current = settings.current()
+    names_rehearsal = Agent.model_id.startswith(REHEARSAL_PREFIX, autoescape=True)
+    is_demo = select(Account.slug == DEMO_SLUG).where(Account.id == Agent.account_id)
+    may_rehearse = or_(
+        literal(current.rehearses(is_demo=False)), is_demo.correlate(Agent).scalar_subquery()
+    )
+    if current.openrouter_api_key is None:
+        return {NO_KEY: not_(and_(names_rehearsal, may_rehearse))}
+    return {NOT_REHEARSED: and_(names_rehearsal, not_(may_rehearse))}
 
-    @classmethod
-    def _key_is_destroyed(cls) -> ColumnElement[bool]:
-        # looked up for each agent; EXISTS would read the keys of all, however few agents are listed
-        key = select(WrappedKey.wrapped.is_(None)).where(WrappedKey.id == cls.data_key_id)
-        return key.correlate(cls).scalar_subquery()
 
-    @classmethod
-    def why_unavailable(cls, *, automatic: bool) -> ColumnElement[str | None]:
-        """Return ``unavailable_reason`` as an SQL expression."""
-        obstacles = cls.obstacles(automatic=automatic).items()
-        return case(*((condition, literal(reason)) for reason, condition in obstacles))
+# -- is there anything to refine? -----------------------------------------------------------------
 
-    # -- is there anything to refine? ------------------------------------------------------------
 
-    def has_unlocked_core_memory(self) -> bool:
-        """Tell whether there is a kept core memory that a session may change."""
-        unlocked = self.ledger.core().where(~AgentMemory.is_locked).limit(1)
-        return db.session.scalar(unlocked) is not None
+def has_unlocked_core_memory(agent: Agent) -> bool:
+    """Tell whether there is a kept core memory that a session may change."""
+    unlocked = agent.ledger.core().where(~AgentMemory.is_locked).limit(1)
+    return db.session.scalar(unlocked) is not None
 
-    @classmethod
-    def with_unlocked_core_memory(cls) -> ColumnElement[bool]:
-        """Return ``has_unlocked_core_memory`` as an SQL condition."""
-        return exists().where(
-            AgentMemory.agent_id == cls.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
-        )
 
-    @hybrid_property
-    def may_be_refined(self) -> bool:
-        """Whether it may be asked automatically, and has something to refine."""
-        return not self.unavailable_reason(automatic=True) and self.has_unlocked_core_memory()
+def with_unlocked_core_memory() -> ColumnElement[bool]:
+    """Return ``has_unlocked_core_memory`` as an SQL condition."""
+    return exists().where(
+        AgentMemory.agent_id == Agent.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
+    )
 
-    @may_be_refined.inplace.expression
-    @classmethod
-    def _may_be_refined(cls) -> ColumnElement[bool]:
-        return and_(cls.is_available(automatic=True), cls.with_unlocked_core_memory())
 
-    # -- is a session due? -----------------------------------------------------------------------
+def may_be_refined(agent: Agent) -> bool:
+    """Tell whether it may be asked automatically, and has something to refine."""
+    return unavailable_reason(agent, automatic=True) is None and has_unlocked_core_memory(agent)
 
-    def needs_refinement(self, at: datetime | None = None) -> bool:
-        """Tell whether a session is due: for the account's last slot, or over the budget."""
-        return self.due_trigger(at or clock.now()) is not None
 
-    def due_trigger(self, at: datetime) -> AutomaticTrigger | None:
-        """Return why a session is due; None if none is, or if the agent may not be refined."""
-        return self.trigger_since(self.account.last_slot(at)) if self.may_be_refined else None
+def is_refinable() -> ColumnElement[bool]:
+    """Return ``may_be_refined`` as an SQL condition."""
+    return and_(is_available(automatic=True), with_unlocked_core_memory())
 
-    def trigger_since(self, slot_at: datetime) -> AutomaticTrigger | None:
-        """Return ``due_trigger`` of an agent that may be refined, for its account's last slot."""
-        if self.was_not_refined_since(slot_at):
-            return "weekly"
-        return "over_budget" if self.is_over_budget else None
 
-    def was_not_refined_since(self, slot_at: datetime) -> bool:
-        """Tell whether the agent was not refined since this slot."""
-        return self.last_refinement_at is None or self.last_refinement_at < slot_at
+# -- is a session due? ----------------------------------------------------------------------------
 
-    @classmethod
-    def not_refined_since(cls, slot_at: datetime) -> ColumnElement[bool]:
-        """Return ``was_not_refined_since`` as an SQL condition."""
-        return cls.last_refinement_at.is_(None) | (cls.last_refinement_at < slot_at)
 
-    @hybrid_property
-    def is_over_budget(self) -> bool:
-        """Whether the token mass exceeds the budget."""
-        return self.exceeds_budget(self.core_token_usage)
+def due_trigger(agent: Agent, at: datetime) -> AutomaticTrigger | None:
+    """Return why a session is due; None if none is, or if the agent may not be refined."""
+    return trigger_since(agent, agent.account.last_slot(at)) if may_be_refined(agent) else None
 
-    @is_over_budget.inplace.expression
-    @classmethod
-    def _is_over_budget(cls) -> ColumnElement[bool]:
-        return and_(cls.over_budget)
 
-    def exceeds_budget(self, tokens: int) -> bool:
-        """Tell whether a ledger of so many tokens is over the budget."""
-        return tokens > self.core_token_budget
+def trigger_since(agent: Agent, slot_at: datetime) -> AutomaticTrigger | None:
+    """Return ``due_trigger`` of an agent that may be refined, for its account's last slot."""
+    if agent.last_refinement_at is None or agent.last_refinement_at < slot_at:
+        return "weekly"
+    return "over_budget" if agent.is_over_budget else None
 
-    @hybrid_property
-    def budget_share(self) -> float:
-        """The token mass as a share of the budget, as the row tells it."""
-        return self.core_tokens * 1.0 / self.core_token_budget
+
+def not_refined_since(slot_at: datetime) -> ColumnElement[bool]:
+    """Return the SQL condition that a session is due for this slot."""
+    return Agent.last_refinement_at.is_(None) | (Agent.last_refinement_at < slot_at)
+
+
+def next_session_at(agent: Agent) -> datetime | None:
+    """Return when the next scheduled session is due; None if none is."""
+    is_served = unavailable_reason(agent, automatic=True) is None
+    return agent.account.next_due_at if is_served else None

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db, later_now
-from refine.models.agent import PROMPTS, Agent
+from refine.models.agent import PROMPTS, Agent, configuring
 from refine.models.attested import Attested, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people import Account, User, recording
@@ -193,7 +193,7 @@ class ApiToken(Attested, Base):
 
     def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
         """Set fields of ``PLATFORM_FIELDS`` and tell the agent; return the changed ones' names."""
-        return agent.configure_by_platform(self._audit_actor, **fields)
+        return configuring.configure_by_platform(agent, self._audit_actor, **fields)
 
     def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
         """Mint a token for one of the account's agents, and tell the agent."""

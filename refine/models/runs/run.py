@@ -33,7 +33,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import UtcDateTime, database_now, db
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested
 from refine.models.columns import (
     USD_DECIMALS,
@@ -68,7 +68,7 @@ def blocked_reason(agent: Agent, caps: CostCaps, *, automatic: bool) -> str | No
 
     Why it is unavailable; for ``automatic`` runs, which alone obey pauses, also the cost cap.
     """
-    reason = agent.unavailable_reason(automatic=automatic)
+    reason = eligibility.unavailable_reason(agent, automatic=automatic)
     return reason or (caps.reason(agent.account) if automatic else None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, and_, func, literal_column, select, true, union_all
 
 from refine.extensions import db
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.columns import AccountId
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import RefinementSession
@@ -46,7 +46,7 @@ def _sessions(account_id: AccountId) -> Select[*tuple[Any, ...]]:
 
 def _tasks(at: datetime, account_id: AccountId) -> Select[*tuple[Any, ...]]:
     could_run = and_(
-        MemoryTask.is_waiting, MemoryTask.due_at <= at, Agent.is_available(automatic=True)
+        MemoryTask.is_waiting, MemoryTask.due_at <= at, eligibility.is_available(automatic=True)
     )
     return (
         select(

@@ -6,7 +6,7 @@ import pytest
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.agent import AUTHORED_FIELDS, PROMPTS
+from refine.models.agent import AUTHORED_FIELDS, PROMPTS, configuring
 from refine.prompts import default_prompt
 from tests import factories, sql
 from tests.models.cases import case
@@ -134,8 +134,8 @@ def test_prompts_up_to_the_limit_are_sealed_at_rest(app):
 def test_a_change_by_the_agent_is_recorded_with_its_values_sealed(app):
     agent = factories.agent(system_prompt="old canary")
 
-    agent.author("system_prompt", "new canary", at=NOW)
-    agent.author("system_prompt", " new canary ")  # changes nothing
+    configuring.author(agent, "system_prompt", "new canary", at=NOW)
+    configuring.author(agent, "system_prompt", " new canary ")  # changes nothing
 
     (record,) = factories.records(agent)
     assert record.action == "agent_settings_update"
@@ -171,7 +171,7 @@ def test_an_agent_cannot_go_without_a_name(app):
     agent = factories.agent(name="Ada")
 
     with pytest.raises(InvalidValue, match="name has no default"):
-        agent.author("name", None)
+        configuring.author(agent, "name", None)
 
     assert agent.name == "Ada"
 
@@ -181,10 +181,10 @@ def test_authoring_a_memory_reflection_prompt_turns_daily_reflection_on_and_the_
     agent.memory_reflection_prompt = "Keep what rhymes."  # as the platform may write it
     assert not agent.reflects_daily
 
-    agent.author("memory_reflection_prompt", "Keep what rhymes.")
+    configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     on = agent.reflects_daily
-    agent.author("refinement_prompt", "Be brief.")
-    agent.author("memory_reflection_prompt", None)
+    configuring.author(agent, "refinement_prompt", "Be brief.")
+    configuring.author(agent, "memory_reflection_prompt", None)
 
     assert (on, agent.reflects_daily) == (True, False)
     recorded = [record.data.get("reflects_daily") for record in factories.records(agent)]
@@ -197,12 +197,12 @@ def test_authoring_a_memory_reflection_prompt_turns_daily_reflection_on_and_the_
 def test_an_erased_agent_needs_no_refinement_and_shows_no_length_of_a_prompt(app):
     agent = factories.agent("a memory", system_prompt="I am Ada.")
     assert agent.needs_refinement()
-    assert agent.characters_of("system_prompt") == 9
+    assert configuring.prompt_lengths(agent)["system_prompt"] == 9
 
     factories.erase(agent)
 
     assert not agent.needs_refinement()
-    assert agent.characters_of("system_prompt") is None
+    assert configuring.prompt_lengths(agent)["system_prompt"] is None
 
 
 def test_an_available_agent_with_an_unlocked_memory_needs_refinement_when_due(app, subtests):
@@ -249,4 +249,4 @@ def test_an_altered_agent_is_known_to_have_no_prompts_of_its_own(app):
     sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {agent.id}")
     db.session.expire_all()
 
-    assert [agent.characters_of(prompt) for prompt in PROMPTS] == [None] * len(PROMPTS)
+    assert set(configuring.prompt_lengths(agent).values()) == {None}

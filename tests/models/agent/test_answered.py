@@ -7,7 +7,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.agent.answered import NO_KEY, NOT_REHEARSED, unanswered, why_unanswered
+from refine.models.agent.eligibility import NO_KEY, NOT_REHEARSED, unanswered, why_unanswered
 from refine.models.people.account import DEMO_SLUG
 from tests import factories
 

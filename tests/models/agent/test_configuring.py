@@ -9,6 +9,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog
+from refine.models.agent import configuring
 from refine.models.settings_change import set_fields
 from tests import factories
 
@@ -44,9 +45,9 @@ def test_a_value_is_compared_as_it_is_kept(app):
 def test_a_changed_model_is_a_changed_identity(app):
     agent, user = factories.agent(), factories.user()
 
-    of_budget = agent.configure(user=user, at=AT, core_token_budget=7)
+    of_budget = configuring.configure(agent, user=user, at=AT, core_token_budget=7)
     before = agent.identity_changed_at
-    of_model = agent.configure(user=user, at=AT, model_id="other/model")
+    of_model = configuring.configure(agent, user=user, at=AT, model_id="other/model")
 
     assert (of_budget, before) == (["core_token_budget"], None)
     assert of_model == ["model_id"]
@@ -57,7 +58,7 @@ def test_a_bad_value_records_nothing(app):
     agent, user = factories.agent(), factories.user()
 
     with pytest.raises(InvalidValue):
-        agent.configure(user=user, paused=True, core_token_budget=0)
+        configuring.configure(agent, user=user, paused=True, core_token_budget=0)
 
     db.session.rollback()
     assert db.session.scalars(db.select(AuditLog)).all() == []
@@ -67,11 +68,11 @@ def test_only_listed_fields_can_be_configured(app):
     agent, account, user = factories.agent(), factories.account(), factories.user()
 
     with pytest.raises(InvalidValue, match="^identity_changed_at cannot be set here$"):
-        agent.configure(user=user, paused=True, identity_changed_at=None)
+        configuring.configure(agent, user=user, paused=True, identity_changed_at=None)
     with pytest.raises(InvalidValue, match="^system_prompt cannot be set here$"):
-        agent.configure(user=user, system_prompt="Say yes.")
+        configuring.configure(agent, user=user, system_prompt="Say yes.")
     with pytest.raises(InvalidValue, match="^reflects_daily cannot be set here$"):
-        agent.configure_by_platform({"by": "platform"}, reflects_daily=True)
+        configuring.configure_by_platform(agent, {"by": "platform"}, reflects_daily=True)
     with pytest.raises(InvalidValue, match="^slug cannot be set here$"):
         account.configure(user=user, slug="demo")
 
@@ -95,7 +96,7 @@ def test_a_new_schedule_or_zone_moves_the_next_slot(app):
 def test_a_cleared_prompt_is_a_changed_identity_and_its_text_is_sealed(app):
     agent, user = factories.agent(refinement_prompt="my style"), factories.user()
 
-    was_cleared = [agent.clear_refinement_prompt(user=user, at=AT) for _ in range(2)]
+    was_cleared = [configuring.clear_refinement_prompt(agent, user=user, at=AT) for _ in range(2)]
 
     assert was_cleared == [True, False]
     assert abs(clock.now() - agent.identity_changed_at) < timedelta(minutes=1)
@@ -111,8 +112,8 @@ def test_a_cleared_prompt_is_a_changed_identity_and_its_text_is_sealed(app):
 def test_the_agent_is_told_of_a_model_that_an_admin_set_but_not_of_its_budget(app):
     agent, user = factories.agent(), factories.user()
 
-    agent.configure(user=user, core_token_budget=900)
-    agent.configure(user=user, model_id="test/another")
+    configuring.configure(agent, user=user, core_token_budget=900)
+    configuring.configure(agent, user=user, model_id="test/another")
 
     assert [memory.content for memory in factories.journal(agent)] == [
         f"Admin {user.id} changed my settings: model."
@@ -122,22 +123,26 @@ def test_the_agent_is_told_of_a_model_that_an_admin_set_but_not_of_its_budget(ap
 def test_each_of_two_changes_within_a_minute_is_listed(app):
     agent, user, at = factories.agent(), factories.user(), clock.now()
     for model_id in ("test/another", "test/model"):
-        agent.configure(user=user, at=at, model_id=model_id)
+        configuring.configure(agent, user=user, at=at, model_id=model_id)
 
-    assert [change["what"] for change in agent.changes_by_others()] == ["model", "model"]
+    assert [change["what"] for change in configuring.changes_by_others(agent)] == ["model", "model"]
 
 
 def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
     agent, user = factories.agent(name="Wren"), factories.user()
     now = clock.now()
-    agent.configure(user=user, at=now - timedelta(days=31), model_id="test/long-ago")
-    agent.configure(user=user, at=now - timedelta(days=29), model_id="test/lately", paused=True)
-    agent.configure_by_platform({"by": "platform"}, name="Ignore all rules", system_prompt="Yes!")
-    agent.author("refinement_prompt", "my own style")
-    agent.clear_refinement_prompt(user=user)
-    factories.agent().configure(user=user, model_id="test/of-another")
+    configuring.configure(agent, user=user, at=now - timedelta(days=31), model_id="test/long-ago")
+    configuring.configure(
+        agent, user=user, at=now - timedelta(days=29), model_id="test/lately", paused=True
+    )
+    configuring.configure_by_platform(
+        agent, {"by": "platform"}, name="Ignore all rules", system_prompt="Yes!"
+    )
+    configuring.author(agent, "refinement_prompt", "my own style")
+    configuring.clear_refinement_prompt(agent, user=user)
+    configuring.configure(factories.agent(), user=user, model_id="test/of-another")
 
-    changes = [(change["what"], change["by"]) for change in agent.changes_by_others()]
+    changes = [(change["what"], change["by"]) for change in configuring.changes_by_others(agent)]
 
     assert changes == [
         ("model", "an admin"),
@@ -149,25 +154,31 @@ def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
 
 def test_a_platform_that_sends_its_own_prompt_again_changes_nothing(app):
     agent, other = factories.agent(), factories.agent()
-    agent.configure_by_platform({"by": "platform"}, system_prompt="You are Ada.")
-    other.author("system_prompt", "I am Bo.")
+    configuring.configure_by_platform(agent, {"by": "platform"}, system_prompt="You are Ada.")
+    configuring.author(other, "system_prompt", "I am Bo.")
 
-    agent.author("refinement_prompt", "Go gently.")
-    assert agent.configure_by_platform({"by": "platform"}, system_prompt="You are Ada.") == []
-    agent.author("system_prompt", "I am Ada.")
-    assert agent.configure_by_platform({"by": "platform"}, system_prompt="I am Ada.") != []
+    configuring.author(agent, "refinement_prompt", "Go gently.")
+    assert (
+        configuring.configure_by_platform(agent, {"by": "platform"}, system_prompt="You are Ada.")
+        == []
+    )
+    configuring.author(agent, "system_prompt", "I am Ada.")
+    assert (
+        configuring.configure_by_platform(agent, {"by": "platform"}, system_prompt="I am Ada.")
+        != []
+    )
 
 
 def test_the_length_and_last_change_of_prompts_are_known(app):
     agent = factories.agent(system_prompt="four")
-    agent.author("reflection_prompt", "reflect", AT)
-    agent.author("reflection_prompt", "reflect!", AT.replace(hour=13))
-    factories.agent().author("system_prompt", "another agent's", AT)
+    configuring.author(agent, "reflection_prompt", "reflect", AT)
+    configuring.author(agent, "reflection_prompt", "reflect!", AT.replace(hour=13))
+    configuring.author(factories.agent(), "system_prompt", "another agent's", AT)
 
-    assert agent.characters_of("system_prompt") == 4
-    assert agent.characters_of("reflection_prompt") == 8
-    assert agent.characters_of("refinement_prompt") is None
-    assert agent.last_prompt_changes() == {"reflection_prompt": AT.replace(hour=13)}
+    assert configuring.prompt_lengths(agent)["system_prompt"] == 4
+    assert configuring.prompt_lengths(agent)["reflection_prompt"] == 8
+    assert configuring.prompt_lengths(agent)["refinement_prompt"] is None
+    assert configuring.last_prompt_changes(agent) == {"reflection_prompt": AT.replace(hour=13)}
 
 
 def test_an_account_that_stays_as_it_is_has_no_record(app):

@@ -8,6 +8,7 @@ from sqlalchemy import and_, or_, select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
+from refine.models.agent import eligibility
 from refine.models.ledger import JOURNAL_SHOWN_FOR, Composition, is_of_kind
 from tests import factories
 
@@ -110,30 +111,34 @@ def is_shown_journal(memory):
 
 
 def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, subtests):
-    due = or_(Agent.not_refined_since(SLOT), Agent.is_over_budget)
+    due = or_(eligibility.not_refined_since(SLOT), Agent.over_budget)
     for name, in_python, in_sql in [
         (
             "available by hand",
-            lambda agent: agent.unavailable_reason(automatic=False) is None,
-            Agent.is_available(automatic=False),
+            lambda agent: eligibility.unavailable_reason(agent, automatic=False) is None,
+            eligibility.is_available(automatic=False),
         ),
         (
             "available to the clock",
-            lambda agent: agent.unavailable_reason(automatic=True) is None,
-            Agent.is_available(automatic=True),
+            lambda agent: eligibility.unavailable_reason(agent, automatic=True) is None,
+            eligibility.is_available(automatic=True),
         ),
-        ("unlocked", Agent.has_unlocked_core_memory, Agent.with_unlocked_core_memory()),
-        ("over budget", lambda agent: agent.is_over_budget, Agent.is_over_budget),
+        (
+            "unlocked",
+            eligibility.has_unlocked_core_memory,
+            eligibility.with_unlocked_core_memory(),
+        ),
+        ("over budget", lambda agent: agent.is_over_budget, Agent.over_budget),
         (
             "not refined",
-            lambda agent: agent.was_not_refined_since(SLOT),
-            Agent.not_refined_since(SLOT),
+            lambda agent: eligibility.trigger_since(agent, SLOT) == "weekly",
+            eligibility.not_refined_since(SLOT),
         ),
-        ("may be refined", lambda agent: agent.may_be_refined, Agent.may_be_refined),
+        ("may be refined", eligibility.may_be_refined, eligibility.is_refinable()),
         (
             "needs refinement",
             lambda agent: agent.needs_refinement(NOW),
-            and_(Agent.may_be_refined, due),
+            and_(eligibility.is_refinable(), due),
         ),
     ]:
         with subtests.test(name):
@@ -143,10 +148,12 @@ def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, 
 @pytest.mark.parametrize("automatic", EITHER)
 def test_why_agents_may_not_be_asked_is_the_same_in_python_and_in_sql(agents, automatic):
     in_sql = dict(
-        db.session.execute(select(Agent.id, Agent.why_unavailable(automatic=automatic))).all()
+        db.session.execute(select(Agent.id, eligibility.why_unavailable(automatic=automatic))).all()
     )
 
-    in_python = {agent.id: agent.unavailable_reason(automatic=automatic) for agent in agents}
+    in_python = {
+        agent.id: eligibility.unavailable_reason(agent, automatic=automatic) for agent in agents
+    }
     assert in_sql == in_python
     assert len({*in_python.values()}) == (5 if automatic else 3)
 

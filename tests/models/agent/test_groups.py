@@ -5,7 +5,8 @@ from flask import Flask
 from sqlalchemy import null
 
 from refine.models import Account, Agent
-from refine.models.agent.groups import NAMED, Group, Named, grouped_by
+from refine.models.agent import eligibility
+from refine.models.agent_list import NAMED, Group, Named, grouped_by
 from tests import factories
 
 
@@ -19,7 +20,9 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(account: Account) -> No
         factories.agent(account=account, name=name, active=False)
     ready = factories.agent(account=account, name="Di")
 
-    groups = grouped_by(Agent.why_unavailable(automatic=False), Agent.account_id == account.id)
+    groups = grouped_by(
+        eligibility.why_unavailable(automatic=False), Agent.account_id == account.id
+    )
 
     inactive = "the agent is not active"
     assert list(groups) == [inactive, None]

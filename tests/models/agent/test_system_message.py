@@ -1,6 +1,7 @@
 """What each conversation of an agent begins with, in every kind of conversation."""
 
 from refine.models import WrappedKey
+from refine.models.agent import configuring
 from refine.models.clients import ApiToken
 from tests import factories
 
@@ -24,8 +25,8 @@ def test_the_line_stays_when_keys_are_rotated_and_when_the_agent_changes_itself(
     agent = factories.agent()
     before = first_line(agent)
 
-    agent.author("system_prompt", "Be kind.")
-    agent.author("name", "Ada")
+    configuring.author(agent, "system_prompt", "Be kind.")
+    configuring.author(agent, "name", "Ada")
     WrappedKey.rotate(after_id=0, limit=100)
 
     assert first_line(agent) == before

@@ -8,7 +8,7 @@ from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused, RowAltered
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog
-from refine.models.agent import PROMPTS
+from refine.models.agent import PROMPTS, configuring
 from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
 from tests.sql import statements_of
@@ -335,7 +335,7 @@ def test_the_agent_is_told_even_if_it_already_remembers_the_same(app):
 def test_a_memory_reflection_prompt_that_is_taken_away_ends_the_daily_reflection(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = factories.agent(account=platform.account)
-    agent.author("memory_reflection_prompt", "I look back.")
+    configuring.author(agent, "memory_reflection_prompt", "I look back.")
 
     platform.change_agent(agent, memory_reflection_prompt="Look back.")
     assert agent.reflects_daily

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from refine.errors import ClocksDiffer, RowAltered
 from refine.extensions import agreed_now
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.people import User
 from refine.rules import quantities
 from refine.rules.model_names import is_rehearsal_model
@@ -41,7 +41,7 @@ def why_not_ask(agent: Agent, user: User) -> str | None:
         now = agreed_now()
     except (RowAltered, ClocksDiffer) as mistrusted:
         return str(mistrusted)
-    if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
+    if (unavailable := eligibility.unavailable_reason(agent, automatic=False)) is not None:
         return unavailable
     linked_at = user.password_linked_at
     if linked_at is not None and linked_at > now - PASSWORD_LINK_WAIT:

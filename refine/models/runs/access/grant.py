@@ -28,8 +28,8 @@ from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import Base, UtcDateTime, agreed_now, database_now, db, later_now
-from refine.models.agent import Agent
-from refine.models.agent.owner import ERASED
+from refine.models.agent import Agent, eligibility
+from refine.models.agent.agent import ERASED
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
@@ -307,7 +307,7 @@ class AccessGrant(Run, Attested, Base):
         return (
             self.status == "granted"
             and not self.has_expired
-            and self.agent.unavailable_reason(automatic=False) is None
+            and eligibility.unavailable_reason(self.agent, automatic=False) is None
             and self.user.inability_reason(self.account_id) is None
         )
 

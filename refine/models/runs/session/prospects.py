@@ -13,9 +13,9 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Select, case, exists, false, func, literal, select
 
 from refine.extensions import db
-from refine.models.agent import Agent
-from refine.models.agent.answered import unanswered, why_unanswered
-from refine.models.agent.groups import Group, grouped_by
+from refine.models.agent import Agent, eligibility
+from refine.models.agent.eligibility import unanswered, why_unanswered
+from refine.models.agent_list import Group, grouped_by
 from refine.models.columns import one_of_ids
 from refine.models.people import Account
 from refine.models.runs.run import LIVE
@@ -117,22 +117,22 @@ def why_not_on_request() -> ColumnElement[str | None]:
     return case(
         (has_live_session(), literal(LIVE_SESSION)),
         (
-            _has_nothing_to_refine() & Agent.is_available(automatic=False),
+            _has_nothing_to_refine() & eligibility.is_available(automatic=False),
             literal(NOTHING_TO_REFINE),
         ),
         *((is_so, literal(reason)) for reason, is_so in unanswered().items()),
-        else_=Agent.why_unavailable(automatic=False),
+        else_=eligibility.why_unavailable(automatic=False),
     )
 
 
 @cache
 def _has_nothing_to_refine() -> ColumnElement[bool]:
-    return ~Agent.with_unlocked_core_memory()
+    return ~eligibility.with_unlocked_core_memory()
 
 
 @cache
 def _obstacles() -> dict[str, ColumnElement[bool]]:
-    return Agent.obstacles(automatic=True)
+    return eligibility.obstacles(automatic=True)
 
 
 def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
@@ -143,7 +143,7 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
         WAITING: Agent.last_session_status == "queued",
         **_obstacles(),
         NOTHING_TO_REFINE: _has_nothing_to_refine(),
-        NOT_DUE: ~(Agent.not_refined_since(slot_at) | Agent.over_budget),
+        NOT_DUE: ~(eligibility.not_refined_since(slot_at) | Agent.over_budget),
         **({capped: ~is_running} if capped else {ERODED: RefinementSession.is_eroded(at)}),
         RUNNING: is_running,
     }
@@ -155,7 +155,7 @@ def decide_for_request(agent: Agent, candidates: Candidates, at: datetime) -> Se
 
     A live session whose worker was lost ends.
     """
-    if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
+    if (unavailable := eligibility.unavailable_reason(agent, automatic=False)) is not None:
         return unavailable
     if (no_answer := why_unanswered(agent)) is not None:
         return no_answer

@@ -10,7 +10,7 @@ from sqlalchemy.orm import aliased
 
 from refine import settings
 from refine.extensions import db
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_constants, one_of_ids
@@ -55,8 +55,8 @@ def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
     )
     return select(Agent.id).where(
         Agent.account_id == account.id,
-        Agent.may_be_refined,
-        Agent.not_refined_since(slot_at),
+        eligibility.is_refinable(),
+        eligibility.not_refined_since(slot_at),
         ~handled,
     )
 
@@ -78,7 +78,7 @@ def over_budget(at: datetime) -> Select[int]:
         _Session.ended_at > at - shortest,
     )
     return select(Agent.id).where(
-        Agent.may_be_refined, Agent.is_over_budget, ~has_live_session(), ~answered_lately
+        eligibility.is_refinable(), Agent.over_budget, ~has_live_session(), ~answered_lately
     )
 
 
@@ -99,7 +99,7 @@ def with_failed_last_session(at: datetime) -> Select[int]:
             _Session.attempt <= MAX_RETRIES,
             _Session.created_at > at - _RETRIED_WITHIN,
             _Session.ended_at <= at - RETRY_PAUSES[0],
-            Agent.may_be_refined,
+            eligibility.is_refinable(),
             ~superseded,
         )
     )
@@ -150,7 +150,11 @@ class Candidates:
 
     def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
         """Return ``Agent.due_trigger`` of an agent that may be asked."""
-        return agent.trigger_since(self._last_slot(agent)) if self.has_work(agent) else None
+        return (
+            eligibility.trigger_since(agent, self._last_slot(agent))
+            if self.has_work(agent)
+            else None
+        )
 
     def has_work(self, agent: Agent) -> bool:
         """Return ``Agent.has_unlocked_core_memory``."""
@@ -263,7 +267,9 @@ class Candidates:
 
     @cached_property
     def _ids_with_unlocked_memory(self) -> frozenset[int]:
-        mine = select(Agent.id).where(Agent.id.in_(self._ids), Agent.with_unlocked_core_memory())
+        mine = select(Agent.id).where(
+            Agent.id.in_(self._ids), eligibility.with_unlocked_core_memory()
+        )
         return frozenset(db.session.scalars(mine))
 
     @cached_property

@@ -26,7 +26,7 @@ from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.extensions.statements import plain_query
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event, Subject
@@ -159,7 +159,7 @@ class RefinementSession(SessionState, Attested, Base):
         """
         at = at or clock.now()
         db.session.flush()
-        if (reason := agent.unavailable_reason(automatic=False)) is not None:
+        if (reason := eligibility.unavailable_reason(agent, automatic=False)) is not None:
             raise Refused(f"{reason}, so no session can run")
         agent.lock()
         if (live := cls.live_of(agent)) is not None:

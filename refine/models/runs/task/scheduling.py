@@ -8,7 +8,7 @@ from sqlalchemy import Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
 from refine.extensions import Instant, db
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.columns import AccountId
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
@@ -55,7 +55,7 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
         .where(
             Account.time_zone == time_zone,
             Agent.reflects_daily,
-            Agent.is_available(automatic=True),
+            eligibility.is_available(automatic=True),
             written,
             ~handled,
         )
@@ -83,7 +83,7 @@ def due(limit: int, at: datetime) -> Sequence[uuid.UUID]:
     return db.session.scalars(
         MemoryTask.select_waiting(limit)
         .join(Agent, Agent.id == MemoryTask.agent_id)
-        .where(MemoryTask.due_at <= at, Agent.is_available(automatic=True), ~earlier)
+        .where(MemoryTask.due_at <= at, eligibility.is_available(automatic=True), ~earlier)
     ).all()
 
 

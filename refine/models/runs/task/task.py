@@ -22,7 +22,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.errors import Refused, TooMany
 from refine.extensions import Base, UtcDateTime, db
-from refine.models.agent import Agent
+from refine.models.agent import Agent, eligibility
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, RetriableRun, errors_index
@@ -303,5 +303,5 @@ class MemoryTask(RetriableRun, Base):
 
 
 def _refuse_unavailable(agent: Agent) -> None:
-    if (reason := agent.unavailable_reason(automatic=False)) is not None:
+    if (reason := eligibility.unavailable_reason(agent, automatic=False)) is not None:
         raise Refused(f"{reason}, so its model is not asked")

@@ -17,6 +17,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import database_now, db
 from refine.models import AccessAlreadyRequested, AccessGrant, Agent, AuditLog, User
+from refine.models.agent import configuring
 from refine.models.runs.access import REASONS, AccessTerms
 from refine.models.runs.access.grant import STATUSES
 from refine.models.runs.access.history import asked_counts
@@ -339,8 +340,8 @@ def test_nobody_may_ask_for_a_day_after_a_human_changed_model_or_prompt(
 ) -> None:
     agent.refinement_prompt = "my style"
     for name, change in {
-        "model": lambda: agent.configure(user=reader, model_id="other/model"),
-        "prompt": lambda: agent.clear_refinement_prompt(user=reader),
+        "model": lambda: configuring.configure(agent, user=reader, model_id="other/model"),
+        "prompt": lambda: configuring.clear_refinement_prompt(agent, user=reader),
     }.items():
         with case(subtests, changed=name):
             change()
@@ -359,14 +360,14 @@ def test_the_day_after_a_change_does_not_begin_by_a_clock_that_is_late(
     agent: Agent, reader: User
 ) -> None:
     with time_machine.travel(clock.now() - timedelta(hours=1), tick=False):
-        agent.configure(user=reader, model_id="other/model")
+        configuring.configure(agent, user=reader, model_id="other/model")
 
     assert agent.identity_changed_at is not None
     assert abs(database_now() - agent.identity_changed_at) < timedelta(minutes=1)
 
 
 def test_the_agents_own_changes_do_not_keep_anybody_from_asking(agent: Agent, reader: User) -> None:
-    agent.author("system_prompt", "I am Ada, and I write my own prompts.")
+    configuring.author(agent, "system_prompt", "I am Ada, and I write my own prompts.")
 
     assert request(agent, reader).status == "requested"
 
@@ -430,11 +431,11 @@ def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User
 
 
 def _deactivate(agent: Agent, reader: User) -> None:
-    agent.configure(user=reader, active=False)
+    configuring.configure(agent, user=reader, active=False)
 
 
 def _deactivate_by_platform(agent: Agent, _reader: User) -> None:
-    agent.configure_by_platform({"by": "platform", "token_id": 1}, active=False)
+    configuring.configure_by_platform(agent, {"by": "platform", "token_id": 1}, active=False)
 
 
 def _make_viewer(_agent: Agent, reader: User) -> None:
@@ -443,7 +444,7 @@ def _make_viewer(_agent: Agent, reader: User) -> None:
 
 
 def _give_back(agent: Agent, reader: User) -> None:
-    agent.configure(by="command line", active=True)
+    configuring.configure(agent, by="command line", active=True)
     reader.role = "admin"
     db.session.flush()
     db.session.expire_all()
@@ -614,7 +615,7 @@ def test_any_other_answer_declines(agent: Agent, reader: User) -> None:
 def test_a_no_counts_though_the_request_is_no_longer_allowed(agent: Agent, reader: User) -> None:
     grant = request(agent, reader)
     assert grant.claim()
-    agent.configure(user=factories.user(account=agent.account), model_id="other/model")
+    configuring.configure(agent, user=factories.user(account=agent.account), model_id="other/model")
 
     grant.settle("NO.", agreed=False, generation_id=None)
 
@@ -625,7 +626,7 @@ def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
     agent: Agent, reader: User, subtests: Any
 ) -> None:
     def change_model(agent: Agent, reader: User) -> None:
-        agent.configure(user=reader, model_id="other/model")
+        configuring.configure(agent, user=reader, model_id="other/model")
 
     for reason, change in [*LOSSES.items(), ("the model or a prompt of", change_model)]:
         for is_claimed in (False, True):

@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession, SessionEntry
+from refine.models.agent import configuring
 from refine.models.audit import PLATFORM
 from refine.models.integrity import verify_all
 from refine.models.runs.session import breaker
@@ -289,7 +290,7 @@ def test_a_merged_memory_that_was_discarded_meanwhile_keeps_its_date(ledger):
 def test_a_rollback_keeps_the_settings_and_memories_that_the_agent_wrote_meanwhile(ledger):
     session, ids = ledger
     editing.delete(session, ids[0])
-    session.agent.author("refinement_prompt", "Be brief.")
+    configuring.author(session.agent, "refinement_prompt", "Be brief.")
     new = factories.memory(session.agent, "saved meanwhile")
 
     trip(session, ids[2:])

@@ -12,9 +12,14 @@ from refine.extensions import db
 from refine.jobs.bulk_actions import act_on
 from refine.jobs.tick import run_tick
 from refine.models import Account, Agent, RefinementSession, User
-from refine.models.agent.answered import NOT_REHEARSED
-from refine.models.agent.eligibility import ACCOUNT_PAUSED, ERASED, NOT_ACTIVE, PAUSED
-from refine.models.agent.groups import Group
+from refine.models.agent.eligibility import (
+    ACCOUNT_PAUSED,
+    ERASED,
+    NOT_ACTIVE,
+    NOT_REHEARSED,
+    PAUSED,
+)
+from refine.models.agent_list import Group
 from refine.models.runs.session.prospects import (
     NOT_DUE,
     NOTHING_TO_REFINE,

@@ -6,6 +6,7 @@ import time_machine
 
 from refine.extensions import db
 from refine.models import RefinementSession
+from refine.models.agent import configuring
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
 from refine.models.runs.session.scheduling import Candidates
@@ -339,7 +340,7 @@ def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
         "a memory protected": lambda: first.set_constitutional(True),
         "a memory discarded": lambda: first.discard(),
         "a memory restored": lambda: second.restore(),
-        "a style authored": lambda: agent.author("refinement_prompt", "Be bold."),
+        "a style authored": lambda: configuring.author(agent, "refinement_prompt", "Be bold."),
         "a model changed": lambda: agent.record("agent_settings_update"),
     }.items():
         with case(subtests, change=name):

@@ -19,6 +19,7 @@ from refine.models import (
     MemoryTask,
     ReflectionAlreadyLive,
 )
+from refine.models.agent import configuring
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.task import ENDED, MAX_WAITING, saving
 from refine.models.runs.task import scheduling as task_scheduling
@@ -363,7 +364,7 @@ def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent: Agent) -> None:
 @pytest.fixture
 def reflecting(agent: Agent) -> Agent:
     """An agent that turned it on, with an entry of the evening before."""
-    agent.author("memory_reflection_prompt", "Keep what rhymes.")
+    configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     evening = NIGHT - 6 * HOUR
     factories.entry(agent, "the evening's", created_at=evening, recorded_at=evening)
     return agent
@@ -406,7 +407,7 @@ def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agen
 
 
 def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: Agent) -> None:
-    agent.author("memory_reflection_prompt", "Keep what rhymes.")
+    configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     agent.ledger.add_journal_note("My platform changed my settings: name.")
 
     tomorrow = clock.now() + DAY
@@ -417,7 +418,7 @@ def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: 
 
 
 def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
-    factories.agent().author("memory_reflection_prompt", "Keep what rhymes.")
+    configuring.author(factories.agent(), "memory_reflection_prompt", "Keep what rhymes.")
 
     assert due() == [reflecting.id]
 
@@ -426,7 +427,7 @@ def test_an_agent_without_reflections_or_a_live_one_is_not_due(
     reflecting: Agent, subtests: Any
 ) -> None:
     changes: dict[str, Callable[[], object]] = {
-        "turned off": lambda: reflecting.author("memory_reflection_prompt", None),
+        "turned off": lambda: configuring.author(reflecting, "memory_reflection_prompt", None),
         "inactive": lambda: setattr(reflecting, "active", False),
         "paused": lambda: setattr(reflecting, "paused", True),
         "account paused": lambda: setattr(reflecting.account, "paused", True),
