@@ -5,6 +5,7 @@ which setting; ``configuring`` changes them; ``eligibility`` says who may be ask
 SQL.
 """
 
+from refine.models.agent import eligibility
 from refine.models.agent.agent import Agent, only_key_of
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
@@ -23,5 +24,6 @@ __all__ = [
     "PLATFORM_FIELDS",
     "PROMPTS",
     "Agent",
+    "eligibility",
     "only_key_of",
 ]

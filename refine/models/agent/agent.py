@@ -1,6 +1,6 @@
 """An agent: its settings and figures, its key, chain and ledger."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
@@ -341,11 +341,8 @@ class Agent(Attested, Base):
         """The token mass as a share of the budget, by the figures on the row."""
         return self.core_tokens * 1.0 / self.core_token_budget
 
-    def needs_refinement(self, at: datetime | None = None) -> bool:
-        """Tell whether a session is due: for the account's last slot, or over the budget."""
-        from refine.models.agent import eligibility  # noqa: PLC0415 - it is about this class
-
-        return eligibility.due_trigger(self, at or clock.now()) is not None
+    # set by ``eligibility``, which knows this class
+    needs_refinement: ClassVar[Callable[..., bool]]
 
     # -- settings with defaults ------------------------------------------------------------------
 
@@ -364,7 +361,8 @@ class Agent(Attested, Base):
     @property
     def effective_refinement_prompt(self) -> str:
         """The agent's own style for sessions, or the conservative default."""
-        return str(self.effective("refinement_prompt")[0])
+        own = self.refinement_prompt
+        return default_prompt("refinement_prompt") if own is None else own
 
     def effective(self, field: str) -> tuple[Any, bool]:
         """Return the effective value of an authored field, and whether it is the default."""

@@ -19,6 +19,7 @@ from refine.models.agent.settings import (
 )
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
+from refine.models.audit.linking import Event
 from refine.models.people.recording import to_record
 from refine.models.settings_change import Changes, require_allowed, set_fields
 
@@ -104,16 +105,19 @@ def configure_all(
     The agents are as ``lock_due`` returns them. Takes a few statements for all.
     """
     require_allowed(fields, MANY_FIELDS)
-    changed, events_of = [], []
-    for agent in agents:
-        if changes := set_fields(agent, fields):
-            data = {"changes": changes, "by": "user"}
-            event = to_record(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
-            events_of.append((agent.chain, [event]))
-            changed.append(agent)
+    changes_of = {agent: set_fields(agent, fields) for agent in agents}
+    changed = [agent for agent, changes in changes_of.items() if changes]
+    events_of = [
+        (agent.chain, [_settings_event(agent, changes_of[agent], user)]) for agent in changed
+    ]
     if events_of:
         AuditLog.record_in_chains(events_of, at=at)
     return changed
+
+
+def _settings_event(agent: Agent, changes: Changes, user: Actor) -> Event:
+    data = {"changes": changes, "by": "user"}
+    return to_record(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
 
 
 def configure_by_platform(agent: Agent, actor: Mapping[str, Any], **fields: Any) -> list[str]:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     select,
 )
 
-from refine import settings
+from refine import clock, settings
 from refine.extensions import db
 from refine.models.agent.agent import ERASED, Agent
 from refine.models.keys import WrappedKey
@@ -137,6 +137,14 @@ def is_refinable() -> ColumnElement[bool]:
 
 
 # -- is a session due? ----------------------------------------------------------------------------
+
+
+def needs_refinement(agent: Agent, at: datetime | None = None) -> bool:
+    """Tell whether a session is due: for the account's last slot, or over the budget."""
+    return due_trigger(agent, at or clock.now()) is not None
+
+
+Agent.needs_refinement = needs_refinement
 
 
 def due_trigger(agent: Agent, at: datetime) -> AutomaticTrigger | None:

@@ -179,7 +179,7 @@ class AccessGrant(Run, Attested, Base):
         agent.lock()
         if (reason := cls.refusal_reason(agent, user)) is not None:
             raise Refused(reason)
-        unfinished = cls._unfinished(agent, user)
+        unfinished = cls._unfinished(agent, user, lock=True)
         if unfinished is not None and not unfinished.end_if_expired():
             raise AccessAlreadyRequested(unfinished.id, unfinished.status)
         requested = cls._add(
@@ -211,14 +211,16 @@ class AccessGrant(Run, Attested, Base):
     @classmethod
     def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
         """Return the user's open request or live grant for an agent."""
-        found = cls._unfinished(agent, user)
+        found = cls._unfinished(agent, user, lock=False)
         return None if found is None or found.has_expired else found
 
     @classmethod
-    def _unfinished(cls, agent: Agent, user: User) -> "AccessGrant | None":
+    def _unfinished(cls, agent: Agent, user: User, *, lock: bool) -> "AccessGrant | None":
         mine = select(cls).where(
             cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
         )
+        if lock:
+            mine = mine.with_for_update(key_share=True, of=cls)
         return db.session.scalar(mine.execution_options(populate_existing=True))
 
     # -- asking the agent ------------------------------------------------------------------------

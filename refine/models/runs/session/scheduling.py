@@ -149,7 +149,7 @@ class Candidates:
         return None
 
     def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
-        """Return ``Agent.due_trigger`` of an agent that may be asked."""
+        """Return ``due_trigger`` of an agent that may be asked."""
         return (
             eligibility.trigger_since(agent, self._last_slot(agent))
             if self.has_work(agent)
