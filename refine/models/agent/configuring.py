@@ -19,7 +19,7 @@ from refine.models.agent.settings import (
 )
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
-from refine.models.audit.linking import Event
+from refine.models.audit.record import Event
 from refine.models.people.recording import to_record
 from refine.models.settings_change import Changes, require_allowed, set_fields
 
