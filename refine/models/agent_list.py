@@ -9,8 +9,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.people import Account
-from refine.models.runs import WORKER_LOST
-from refine.models.runs.run import LIVE
+from refine.models.runs.run import LIVE, WORKER_LOST
 
 State = Literal[
     "over_budget",
