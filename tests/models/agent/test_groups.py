@@ -6,7 +6,7 @@ from sqlalchemy import null
 
 from refine.models import Account, Agent
 from refine.models.agent import eligibility
-from refine.models.agent_list import NAMED, Group, Named, grouped_by
+from refine.models.agent.groups import NAMED, Group, Named, grouped_by
 from tests import factories
 
 

@@ -19,7 +19,7 @@ from refine.models.agent.eligibility import (
     NOT_REHEARSED,
     PAUSED,
 )
-from refine.models.agent_list import Group
+from refine.models.agent.groups import Group
 from refine.models.runs.session.prospects import (
     NOT_DUE,
     NOTHING_TO_REFINE,
