@@ -29,7 +29,7 @@ def register(app: Flask) -> None:
         app.jinja_env.filters.update(_functions(module))
     for other in (as_cards, describe_schedule, masked_id):
         app.add_template_filter(other)
-    app.jinja_env.globals.update({name: of for name, of in vars(words).items() if name.isupper()})
+    app.jinja_env.globals.update({name: of for name, of in getmembers(words) if name.isupper()})
     app.jinja_env.globals.update(_NAMES)
     app.context_processor(_of_user)
 
