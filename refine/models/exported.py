@@ -1,4 +1,4 @@
-"""The fields of an audit record as they leave the installation: on pages and by commands alike."""
+"""The fields of an audit record as pages show and export them."""
 
 from collections.abc import Callable
 from typing import Any

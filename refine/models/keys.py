@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from functools import cache
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
     Index,
-    Select,
     Text,
     and_,
     event,
@@ -23,7 +21,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
-from refine.models.columns import BigId, Created, Sealed, constant
+from refine.models.columns import BigId, Created, Sealed
 from refine.sealing import DataKey, keyring, missing_key
 
 _PLATFORM_KEY = "refine.platform_key"
@@ -85,7 +83,8 @@ class WrappedKey(Base):
     @classmethod
     def platform(cls) -> "WrappedKey":
         """Return the platform's key; the first call makes it."""
-        found = db.session.execute(_of_platform()).scalar_one_or_none()
+        of_platform = select(cls).where(cls.purpose == "platform")
+        found = db.session.scalars(of_platform).one_or_none()
         if found is not None:
             return found
         made = cls._new("platform", _PLATFORM)
@@ -94,7 +93,7 @@ class WrappedKey(Base):
             .values(purpose="platform", wrapped=made.wrapped, wrapped_by=made.wrapped_by)
             .on_conflict_do_nothing()
         )
-        return db.session.execute(_of_platform()).scalar_one()
+        return db.session.scalars(of_platform).one()
 
     @classmethod
     def platform_key(cls) -> DataKey:
@@ -113,7 +112,7 @@ class WrappedKey(Base):
         """
         older = db.session.scalars(
             select(cls)
-            .where(cls.id > after_id, cls._is_under_older_key(keyring().primary))
+            .where(cls.id > after_id, cls._is_under_older_key())
             .order_by(cls.id)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -140,11 +139,8 @@ class WrappedKey(Base):
     @classmethod
     def by_older_key(cls) -> dict[str, int]:
         """Return how many keys each key wrapped that is not the keyring's first, by fingerprint."""
-        older = select(cls.wrapped_by, func.count()).where(
-            cls._is_under_older_key(keyring().primary)
-        )
-        found = db.session.execute(older.group_by(cls.wrapped_by))
-        return dict(found.all())
+        older = select(cls.wrapped_by, func.count()).where(cls._is_under_older_key())
+        return {row[0]: row[1] for row in db.session.execute(older.group_by(cls.wrapped_by))}
 
     @classmethod
     def check_keyring(cls, by_older_key: Iterable[str] | None = None) -> None:
@@ -157,8 +153,9 @@ class WrappedKey(Base):
             raise missing_key(*unknown)
 
     @classmethod
-    def _is_under_older_key(cls, primary: Any) -> ColumnElement[bool]:
+    def _is_under_older_key(cls) -> ColumnElement[bool]:
         """Return the SQL condition that the keyring's first key did not wrap a stored key."""
+        primary = keyring().primary
         # two ranges, because an index finds nothing by !=
         is_other = or_(cls.wrapped_by < primary, cls.wrapped_by > primary)
         return and_(is_other, cls.wrapped.is_not(None))
@@ -168,11 +165,6 @@ class WrappedKey(Base):
         if self.wrapped is None:
             raise Erased("the data key was destroyed: everything it sealed is erased for good")
         return keyring().unwrap(self.wrapped, self.wrapped_by, owner)
-
-
-@cache
-def _of_platform() -> Select[WrappedKey]:
-    return select(WrappedKey).where(WrappedKey.purpose == constant("platform"))
 
 
 @event.listens_for(Session, "after_rollback")

@@ -444,7 +444,7 @@ def test_a_restored_database_is_guarded_usable_and_verifiable(
 NOT_STORED = "refine: the outcome could not be stored: the database is read-only\n"
 READING = (
     *(("agent", "list"), ("agent", "show", "Ada"), ("session", "list"), ("account", "list")),
-    *(("user", "list"), ("token", "list"), ("access", "list"), ("audit", "list")),
+    *(("user", "list"), ("token", "list"), ("access", "list")),
     *(("audit", "anchor"), ("export", "Ada"), ("db", "current")),
 )
 

@@ -46,17 +46,6 @@ def test_commands_are_suggested(environ: dict[str, str]) -> None:
     assert list(suggested("refine session re", environ)) == ["retry"]
 
 
-def test_actors_are_suggested(environ: dict[str, str]) -> None:
-    factories.user(email="platform.team@example.org")
-    db.session.commit()
-
-    assert list(suggested("refine audit list --who c", environ)) == ["command-line"]
-    assert list(suggested("refine audit list --who plat", environ)) == [
-        "platform",
-        "platform.team@example.org",
-    ]
-
-
 def test_a_name_that_is_not_one_word_or_not_unique_is_suggested_by_its_id(
     agents: dict[str, int], environ: dict[str, str]
 ) -> None:

@@ -13,9 +13,8 @@ from sqlalchemy import Engine, event
 
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, RefinementSession
-from refine.models.agent import configuring
 from tests import factories
-from tests.cli.conftest import Run, problem
+from tests.cli.conftest import Run
 from tests.forked import refine
 
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
@@ -27,7 +26,6 @@ EMPTY = {
     "token list": "no tokens; `refine token add --agent NAME` creates one",
     "session list": "no sessions",
     "access list": "no requests",
-    "audit list": "no records",
     "sweep": "no agents",
 }
 
@@ -170,66 +168,6 @@ def test_access_is_listed_without_purposes(agents: list[Agent], environ: dict[st
     assert [one["status"] for one in of_eve] == ["requested"]
     assert "to see why it declined" not in table.stdout
     assert "agent_asked" in table.stdout
-
-
-def test_records_are_listed_with_who_did_it(agents: list[Agent], environ: dict[str, str]) -> None:
-    reader = factories.user(email="reader@example.org", account=agents[0].account)
-    configuring.configure(agents[0], user=reader, core_token_budget=7000)
-    configuring.configure(agents[1], by="command line", core_token_budget=8000)
-    db.session.commit()
-
-    listed = rows(
-        refine("audit", "list", "--json", "--action", "agent_settings_update", environ=environ)
-    )
-    table = refine("audit", "list", "--agent", "Eve", environ=environ)
-
-    assert [(one["agent_id"], one["by"]) for one in listed] == [
-        (agents[1].id, "command line"),
-        (agents[0].id, "reader@example.org"),
-    ]
-    assert listed[1]["data"]["changes"] == {"core_token_budget": [5000, 7000]}
-    assert len(listed[0]["hash"]) == 64
-    assert "command line" in table.stdout
-    assert "reader@example.org" not in table.stdout
-
-
-@pytest.mark.parametrize(
-    ("chosen", "actions"),
-    [
-        (("--kind", "settings"), {"agent_settings_update"}),
-        (("--kind", "failures"), {"memory_refinement_failed"}),
-        (("--kind", "settings", "--action", "refinement_queued"), set()),
-        (("--who", "READER@example.org"), {"agent_settings_update"}),
-        (("--who", "command line", "--kind", "settings"), {"agent_settings_update"}),
-        (("--who", "command-line", "--kind", "settings"), {"agent_settings_update"}),
-        (("--who", "platform"), set()),
-        (("--who", "agent or system", "--kind", "failures"), {"memory_refinement_failed"}),
-    ],
-)
-def test_records_are_narrowed_by_kind_and_by_who_acted(
-    agents: list[Agent], environ: dict[str, str], chosen: tuple[str, ...], actions: set[str]
-) -> None:
-    reader = factories.user(email="reader@example.org", account=agents[0].account)
-    configuring.configure(agents[0], user=reader, core_token_budget=7000)
-    configuring.configure(agents[1], by="command line", core_token_budget=8000)
-    db.session.commit()
-
-    listed = rows(refine("audit", "list", "--json", *chosen, environ=environ))
-
-    assert {one["action"] for one in listed} == actions
-
-
-@pytest.mark.parametrize(
-    ("who", "said"),
-    [
-        ("nobody@example.org", "no user is called 'nobody@example.org'; `refine user list`"),
-        ("robot", "no records are by 'robot': give the e-mail address of a user, or one of agent"),
-    ],
-)
-def test_an_unknown_actor_is_an_error(
-    app: Flask, environ: dict[str, str], who: str, said: str
-) -> None:
-    assert said in problem(refine("audit", "list", "--who", who, environ=environ))
 
 
 def test_users_are_listed(demo: Account, environ: dict[str, str]) -> None:
