@@ -43,20 +43,23 @@ def strict_json_values(
     return values
 
 
-def strict_json_at(text: str, start: int, *, max_fields: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at ``start``, and where it ends.
-
-    Raises InvalidValue if it breaks a rule of ``strict_json``, JSONDecodeError if it is damaged or
-    ``text`` ends in the middle of it.
-    """
+def unchecked_json(text: str | bytes) -> Any:
+    """Return the one JSON value in a large document; ``check_json`` then checks its parts."""
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        values = _decode(text if isinstance(text, str) else _decoded(text))
+    except _Refusal as refusal:
+        raise InvalidValue(str(refusal)) from None
+    if len(values) != 1:
+        raise InvalidValue("must be valid JSON")
+    return values[0]
+
+
+def check_json(value: Any, *, max_fields: int) -> None:
+    """Raise InvalidValue if a part of ``unchecked_json`` breaks a limit, or cannot be stored."""
+    try:
         _check(value, max_fields)
     except _Refusal as refusal:
         raise InvalidValue(str(refusal)) from None
-    except RecursionError:
-        raise InvalidValue(_TOO_DEEP) from None
-    return value, end
 
 
 class _Refusal(Exception):
@@ -67,8 +70,12 @@ def _bounded(text: str | bytes, max_bytes: int) -> str:
     given = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if len(given) > max_bytes:
         raise _Refusal(f"must not be longer than {max_bytes:,} bytes")
+    return text if isinstance(text, str) else _decoded(text)
+
+
+def _decoded(text: bytes) -> str:
     try:
-        return text if isinstance(text, str) else text.decode()
+        return text.decode()
     except UnicodeDecodeError:
         raise _Refusal("must be valid UTF-8") from None
 

@@ -6,17 +6,16 @@ imported once is recognized by its id at the source, or by its content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 
 from refine import clock
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
 from refine.models.ledger.bulk import NewMemory, add_memories
 from refine.transfer.exporting import origin_of
-from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
-from refine.transfer.recognizing import Candidate, Recognizer
+from refine.transfer.recognizing import Piece, Recognizer, pieces_of
 from refine.transfer.report import Report
-from refine.transfer.rows import Incoming, Row
+from refine.transfer.rows import BadRow, Incoming, Row
 
 BATCH_MEMORIES = 500
 BATCH_CHARACTERS = 1_000_000
@@ -41,25 +40,13 @@ def import_memories(
     nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
     """
     report = report if report is not None else Report()
-    origin = origin_of(agent)
+    importing = _Import(agent, source, memory_type, report, dry_run=dry_run)
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
-        refuse_bad_rows(read(), memory_type)
-    writer = _BatchWriter(agent, source, report, dry_run=dry_run)
-    rows = _locking_only_its_own(read(), origin, report)
-    for batch in _batched(good_rows(rows, memory_type, report)):
-        writer.add(batch)
+        importing.refuse_bad_rows(read())
+    for batch in _batched(importing.good_rows(read())):
+        importing.add(batch)
     return report
-
-
-def _locking_only_its_own(rows: Iterable[Row], origin: str, report: Report) -> Iterator[Row]:
-    """Yield the rows, constitutional only where the agent itself exported them: with its origin."""
-    for row in rows:
-        if isinstance(row, Incoming) and row.constitutional and row.origin != origin:
-            report.flags_left_out += 1
-            yield row._replace(constitutional=False)
-        else:
-            yield row
 
 
 def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
@@ -77,17 +64,50 @@ def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
         yield batch
 
 
-class _BatchWriter:
-    """Writes batch after batch into an agent's memories, or only counts in a dry run."""
-
-    def __init__(self, agent: Agent, source: str, report: Report, *, dry_run: bool) -> None:
+class _Import:
+    def __init__(
+        self, agent: Agent, source: str, memory_type: str, report: Report, *, dry_run: bool
+    ) -> None:
         self._agent = agent
         self._source = source
+        self._memory_type = memory_type
         self._report = report
         self._dry_run = dry_run
-        self._recognizer = Recognizer(agent, source, remembers=dry_run)
+        self._key, self._origin = agent.data_key(), origin_of(agent)
+        self._recognizer = Recognizer(agent, remembers=dry_run)
+
+    def refuse_bad_rows(self, rows: Iterable[Row]) -> None:
+        """Raise InvalidValue for the first bad row."""
+        for row in rows:
+            made = self._pieces(row) if isinstance(row, Incoming) else row
+            if isinstance(made, BadRow):
+                raise InvalidValue(f"nothing was imported: {made.place}: {made.reason}")
+
+    def good_rows(self, rows: Iterable[Row]) -> Iterator[list[Piece]]:
+        """Yield the pieces of each good row; note the other rows in the report."""
+        for row in rows:
+            made = self._pieces(self._unlocked(row)) if isinstance(row, Incoming) else row
+            if isinstance(made, list):
+                self._report.split_rows += len(made) > 1
+                yield made
+            else:
+                self._report.note(made)
+
+    def _unlocked(self, row: Incoming) -> Incoming:
+        """Return the row, constitutional only if the agent itself exported it, with its origin."""
+        if not row.constitutional or row.origin == self._origin:
+            return row
+        self._report.flags_left_out += 1
+        return row._replace(constitutional=False)
+
+    def _pieces(self, row: Incoming) -> list[Piece] | BadRow:
+        try:
+            return pieces_of(row, self._key, self._source, self._memory_type)
+        except InvalidValue as error:
+            return BadRow(row.place, str(error))
 
     def add(self, batch: Sequence[Sequence[Piece]]) -> None:
+        """Write a batch, and commit; only count it in a dry run."""
         if not self._dry_run:
             self._agent.lock()
         new, conflicting = self._recognizer.sort(batch)
@@ -100,14 +120,28 @@ class _BatchWriter:
         report.already_present += already_present
         report.conflicting += conflicting
         report.batches += bool(new)
-        for candidate in new:
-            report.note_added(candidate.piece.memory_type, candidate.piece.content)
+        for piece in new:
+            report.note_added(piece.memory_type, piece.content)
 
-    def _write(self, new: Sequence[Candidate], already_present: int) -> None:
+    def _write(self, new: Sequence[Piece], already_present: int) -> None:
         agent, at = self._agent, clock.now()
+        memories = [
+            NewMemory(
+                content=piece.content,
+                memory_type=piece.memory_type,
+                tags=piece.tags,
+                constitutional=piece.row.constitutional,
+                created_at=piece.row.created_at or at,
+                discarded_at=piece.row.discarded_at,
+                source=piece.source,
+                source_id=piece.source_id,
+                extra=piece.extra,
+            )
+            for piece in new
+        ]
         add_memories(
             "memory_imported",
-            [_new_memory(candidate, at) for candidate in new],
+            memories,
             agent=agent,
             subject=("Agent", agent.id),
             data={
@@ -119,18 +153,3 @@ class _BatchWriter:
             },
             at=at,
         )
-
-
-def _new_memory(candidate: Candidate, at: datetime) -> NewMemory:
-    piece = candidate.piece
-    return NewMemory(
-        content=piece.content,
-        memory_type=piece.memory_type,
-        tags=piece.tags,
-        constitutional=piece.row.constitutional,
-        created_at=piece.row.created_at or at,
-        discarded_at=piece.row.discarded_at,
-        source=candidate.source,
-        source_id=candidate.source_id,
-        extra=piece.extra_fields(candidate.row_id),
-    )

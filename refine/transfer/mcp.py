@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.transfer.json_lines import json_object, line_values, numbered_lines
+from refine.transfer.json_files import json_object, line_values, numbered_lines
 from refine.transfer.rows import (
     BadRow,
     Incoming,

@@ -4,32 +4,28 @@ Memories that mem0 itself no longer shows are counted and left out. Where a file
 people, each memory begins with the person it is about: "ada: Likes tea".
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO
 
 from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.instants import has_passed
-from refine.transfer.json_document import values_at
+from refine.transfer.json_files import read_document, rows_of_objects
 from refine.transfer.rows import (
-    Found,
+    BadRow,
     LeftOut,
     OnePage,
     Row,
     first_text,
+    list_in,
     memory_in,
     plain_id,
-    rows_at,
     subject_prefix,
 )
 
 _LISTS = ("results", "memories", "items", "data")
-_NOUNS = dict.fromkeys(("item", *(f"{name}.item" for name in _LISTS)), "row")
-_NOTHING = f"holds no memories (a list, or one under {', '.join(_LISTS)})"
 _TEXTS = ("memory", "text", "data", "content")
 _PEOPLE = ("actor_id", "user_id")
 
@@ -71,57 +67,43 @@ _EXPIRATIONS = ("expiration_date", "expires_at")
 
 def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the memories of a list that stands alone or under a name that mem0 has used."""
-    seen = _seen_in(stream)
-    stream.seek(0)
-    make = partial(_memory, is_of_several=seen.is_of_several_people)
-    yield from rows_at(values_at(stream, *_NOUNS), _NOUNS, make, _NOTHING)
-    if seen.is_one_page:
-        yield OnePage(seen.rows, seen.total)
+    try:
+        document = read_document(stream)
+    except InvalidValue as error:
+        yield BadRow("file", str(error))
+        return
+    around = document if isinstance(document, dict) else {}
+    memories = document if isinstance(document, list) else []
+    memories = [*memories, *chain.from_iterable(list_in(around, name) for name in _LISTS)]
+    if not memories:
+        yield BadRow("file", f"holds no memories (a list, or one under {', '.join(_LISTS)})")
+    make = partial(_memory, is_of_several=_is_of_several_people(memories))
+    yield from rows_of_objects("row", memories, make)
+    if _has_other_pages(around, len(memories)):
+        yield OnePage(len(memories), _largest(around, _TOTALS))
 
 
-@dataclass
-class _Seen:
-    """What a first pass shows: how many rows there are, of whom, and what stands around them."""
-
-    rows: int = 0
-    people: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    around: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_of_several_people(self) -> bool:
-        return any(len(people) > 1 for people in self.people.values())
-
-    @property
-    def total(self) -> int | None:
-        return self._number(_TOTALS)
-
-    @property
-    def is_one_page(self) -> bool:
-        has_neighbour = any(self.around.get(name) for name in _NEXT)
-        return has_neighbour or (self._number(_PAGES) or 1) > 1 or (self.total or 0) > self.rows
-
-    def _number(self, names: tuple[str, ...]) -> int | None:
-        numbers = [self.around[name] for name in names if isinstance(self.around.get(name), int)]
-        return max(numbers, default=None)
+def _is_of_several_people(rows: Sequence[Any]) -> bool:
+    objects = [row for row in rows if isinstance(row, dict)]
+    for name in _PEOPLE:
+        people = {(first_text(row, name) or "").strip() for row in objects}
+        if len(people - {""}) > 1:
+            return True
+    return False
 
 
-def _seen_in(stream: BinaryIO) -> _Seen:
-    seen = _Seen()
-    with suppress(InvalidValue):  # reading the rows reports the same error
-        for found in values_at(stream, *_NOUNS, *_NEXT, *_TOTALS, *_PAGES):
-            if found.place not in _NOUNS:
-                seen.around[found.place] = found.value
-                continue
-            seen.rows += 1
-            row = found.value if isinstance(found.value, dict) else {}
-            for name in _PEOPLE:
-                if isinstance(row.get(name), str) and (person := row[name].strip()):
-                    seen.people[name].add(person)
-    return seen
+def _has_other_pages(around: Mapping[str, Any], rows: int) -> bool:
+    has_neighbour = any(around.get(name) for name in _NEXT)
+    pages, total = _largest(around, _PAGES) or 1, _largest(around, _TOTALS) or 0
+    return has_neighbour or pages > 1 or total > rows
 
 
-def _memory(place: str, found: Found, *, is_of_several: bool) -> Row:
-    row = found.fields()
+def _largest(around: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    numbers = [around[name] for name in names if isinstance(around.get(name), int)]
+    return max(numbers, default=None)
+
+
+def _memory(place: str, row: dict[str, Any], *, is_of_several: bool) -> Row:
     if (kind := _kind_left_out(row)) is not None:
         return LeftOut(kind)
     if "new_memory" in row and first_text(row, *_TEXTS) is None:

@@ -6,13 +6,13 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from types import NoneType
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
 from refine.models.ledger.memory import NOTE
 from refine.transfer.exporting import FORMAT, VERSION, digest_of
-from refine.transfer.json_lines import line_object, numbered_lines
+from refine.transfer.json_files import line_object, numbered_lines
 from refine.transfer.rows import BadRow, Incoming, Row, is_opaque, plain_id, time_in
 
 SOURCE = "refine"
@@ -21,6 +21,7 @@ _ID = re.compile(r"[0-9]{1,18}")  # within PostgreSQL's bigint
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
 # The name of a format, or of Refine's own notes.
 _SOURCE = re.compile(r"[a-z][a-z0-9]{1,19}")
+_TEXT = (str, NoneType)
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
@@ -81,48 +82,30 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
     id_ = plain_id(row)
     if id_ is None:
         raise InvalidValue("has no id")
-    source, source_id = _text(row, "source"), _text(row, "source_id")
+    created_at = time_in(row, "created_at")
+    if created_at is None:
+        raise InvalidValue("has no created_at")
+    source, source_id = _field(row, "source", *_TEXT), _field(row, "source_id", *_TEXT)
     # keep the original source, so that importing from there again still adds nothing
     is_source = source is not None and _SOURCE.fullmatch(source) is not None
     has_other_source = is_source and source_id is not None and is_opaque(source_id)
     return Incoming(
         place=place,
-        content=_text(row, "content") or "",
-        memory_type=_text(row, "memory_type") or "",
-        tags=_tags(row),
-        constitutional=_flag(row, "constitutional"),
-        created_at=_time(row, "created_at"),
+        content=_field(row, "content", str),
+        memory_type=_field(row, "memory_type", str),
+        tags=tuple(_field(row, "tags", list)),
+        constitutional=_field(row, "constitutional", bool),
+        created_at=created_at,
         discarded_at=time_in(row, "discarded_at"),
         origin=origin,
         source=source if has_other_source or source == NOTE else None,
         source_id=source_id if has_other_source else f"{origin}-{id_}",
-        extra=_text(row, "extra"),
+        extra=_field(row, "extra", *_TEXT),
     )
 
 
-def _text(row: Mapping[str, Any], name: str) -> str | None:
+def _field(row: Mapping[str, Any], name: str, *types: type) -> Any:
     value = row.get(name)
-    if not isinstance(value, str | None):
-        raise InvalidValue(f"{name} is not text")
+    if not isinstance(value, types):
+        raise InvalidValue(f"{name} has a wrong type")
     return value
-
-
-def _flag(row: Mapping[str, Any], name: str) -> bool:
-    value = row.get(name)
-    if not isinstance(value, bool):
-        raise InvalidValue(f"{name} is neither true nor false")
-    return value
-
-
-def _tags(row: Mapping[str, Any]) -> tuple[str, ...]:
-    tags = row.get("tags")
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidValue("tags is not a list of strings")
-    return tuple(tags)
-
-
-def _time(row: Mapping[str, Any], name: str) -> datetime:
-    at = time_in(row, name)
-    if at is None:
-        raise InvalidValue(f"has no {name}")
-    return at

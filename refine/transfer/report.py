@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from refine.models.ledger import MEMORY_TYPES
 from refine.rules.quantities import plural
 from refine.rules.tokens import token_estimate
-from refine.transfer.rows import BadRow, OnePage
+from refine.transfer.rows import BadRow, LeftOut, OnePage
 
 # More bad rows than this are counted, but not listed.
 MAX_NAMED_BAD_ROWS = 20
@@ -79,10 +79,17 @@ class Report:
         self.added[memory_type] += 1
         self.added_tokens += token_estimate(content)
 
-    def note_bad(self, bad: BadRow) -> None:
-        self.bad_rows += 1
-        if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
-            self.named_bad_rows.append(bad)
+    def note(self, row: BadRow | LeftOut | OnePage) -> None:
+        """Note a row that is not imported."""
+        match row:
+            case LeftOut():
+                self.left_out[row.kind] += 1
+            case OnePage():
+                self.one_page = row
+            case BadRow():
+                self.bad_rows += 1
+                if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
+                    self.named_bad_rows.append(row)
 
 
 def memory_count(count: int) -> str:

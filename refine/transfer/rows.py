@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from refine import clock
@@ -85,47 +85,7 @@ class Reader(Protocol):
     """Reads one format from the beginning of the stream."""
 
     def __call__(self, stream: BinaryIO) -> Iterator[Row]:
-        """Yield the rows in order, holding only one of them at a time."""
-
-
-class Found(NamedTuple):
-    """A value at one of the places where a document holds rows; its number there, from 1.
-
-    ``problem`` says why it cannot be used.
-    """
-
-    place: str
-    number: int
-    value: Any
-    problem: str | None = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of an object; InvalidValue if it is something else."""
-        if self.problem is not None or not isinstance(self.value, dict):
-            raise InvalidValue(self.problem or "is not an object")
-        return self.value
-
-
-def rows_at(
-    values: Iterator[Found],
-    nouns: Mapping[str, str],
-    make: Callable[[str, Found], Row],
-    nothing: str,
-) -> Iterator[Row]:
-    """Yield what ``make`` makes of each value, and a BadRow if there is none, or for damage.
-
-    ``nouns`` says what to call the values at each place.
-    """
-    found = None
-    try:
-        for found in values:
-            place = f"{nouns[found.place]} {found.number}"
-            yield row_at(place, partial(make, place, found))
-    except InvalidValue as error:
-        yield BadRow("file", str(error))
-    else:
-        if found is None:
-            yield BadRow("file", nothing)
+        """Yield the rows in order."""
 
 
 def row_at(place: str, make: Callable[[], Row]) -> Row:
@@ -134,6 +94,12 @@ def row_at(place: str, make: Callable[[], Row]) -> Row:
         return make()
     except InvalidValue as error:
         return BadRow(place, str(error))
+
+
+def list_in(document: object, name: str) -> list[Any]:
+    """Return the list in a field of an object; an empty one if there is none."""
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if isinstance(value, list) else []
 
 
 def first_text(row: Mapping[str, Any], *names: str) -> str | None:

@@ -298,18 +298,20 @@ class TestBadRows:
             row("a\x00", place="line 3"),
             row(place="line 4", tags=("smell",)),
             row(place="line 5", memory_type="dream"),
+            row("x" * 2_000_001, place="line 6"),
             LeftOut("relation"),
             row("good", place="line 7"),
         )
 
         assert contents(owner) == ["good"]
-        assert report.bad_rows == 5
+        assert report.bad_rows == 6
         assert [(bad.place, bad.reason) for bad in report.named_bad_rows] == [
             ("line 1", "must be valid JSON"),
             ("line 2", "content must not be empty"),
             ("line 3", "content must not contain a NUL character"),
             ("line 4", "unknown tag; allowed tags: audio, somatic, voice, relational"),
             ("line 5", "memory_type must be one of core, journal"),
+            ("line 6", "must not have more than 2,000,000 characters"),
         ]
         assert report.left_out == {"relation": 1}
         assert not report.is_failure

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from refine.transfer import letta
-from refine.transfer.json_lines import MAX_ROW_BYTES
+from refine.transfer import json_files
+from refine.transfer.json_files import MAX_LINE_BYTES
 from refine.transfer.rows import MAX_EXTRA_CHARACTERS, BadRow, Incoming, LeftOut, extra_of
 from tests.transfer.files import bad, fixture, memories, own_file, own_row, read
 
 HUMAN = "Ada keeps bees, and calls the oldest hive the library."
 PERSONA = "I am Wren, and I answer plainly."
 TOO_LONG = "must not be longer than 2,000,000 bytes"
-DAMAGED = "is not valid JSON in UTF-8: it is damaged or was cut off"
 
 
 def fields(extra: str | None) -> Any:
@@ -139,21 +138,9 @@ class TestLetta:
 
         assert read(b"\xef\xbb\xbf \n" + wrapped, "letta") == read(plain, "letta")
 
-    @pytest.mark.parametrize(
-        ("file", "reason"),
-        [
-            ('"{\\"agents\\": ', "must be valid JSON"),
-            ('"{}" "{}"', "must be valid JSON"),
-            ('"not JSON"', DAMAGED),
-            (json.dumps("x" * 1_000), "must not be longer than 1,000 bytes"),
-        ],
-    )
-    def test_names_what_is_wrong_with_a_json_string(
-        self, monkeypatch: pytest.MonkeyPatch, file: str, reason: str
-    ) -> None:
-        monkeypatch.setattr(letta, "MAX_WRAPPED_BYTES", 1_000)
-
-        assert bad(read(file, "letta")) == [("file", reason)]
+    def test_names_what_is_wrong_with_a_json_string(self) -> None:
+        for file in ('"{\\"agents\\": "', '"{}" "{}"', '"not JSON"'):
+            assert bad(read(file, "letta")) == [("file", "must be valid JSON")], file
 
 
 class TestMem0:
@@ -244,7 +231,7 @@ class TestMcp:
             ('{"type": "tool"}', "is neither an entity nor a relation"),
             ('{"type": "entity", "observations": []}', "has no name, entityName, id"),
             ('{"type": "entity", "name": "x"}', "has no list of observations"),
-            ('{"type": "entity", "name": "' + "x" * 2 * MAX_ROW_BYTES + '"}', TOO_LONG),
+            ('{"type": "entity", "name": "' + "x" * 2 * MAX_LINE_BYTES + '"}', TOO_LONG),
         ):
             rows = read(f"{line}\n{good}", "mcp")
 
@@ -293,10 +280,11 @@ class TestOwn:
     def test_names_a_bad_row_and_reads_the_next(self) -> None:
         for changed, reason in (
             ({"id": None}, "has no id"),
-            ({"content": 7}, "content is not text"),
-            ({"constitutional": 1}, "constitutional is neither true nor false"),
-            ({"tags": "audio"}, "tags is not a list of strings"),
-            ({"tags": [1]}, "tags is not a list of strings"),
+            ({"content": 7}, "content has a wrong type"),
+            ({"content": None}, "content has a wrong type"),
+            ({"extra": {}}, "extra has a wrong type"),
+            ({"constitutional": 1}, "constitutional has a wrong type"),
+            ({"tags": "audio"}, "tags has a wrong type"),
             ({"created_at": None}, "has no created_at"),
             ({"created_at": "2199-01-01"}, "created_at lies in the future"),
         ):
@@ -309,7 +297,7 @@ class TestOwn:
 
         for line, reason in (
             (row + row, "must be valid JSON"),
-            (json.dumps({"content": "x" * MAX_ROW_BYTES}), TOO_LONG),
+            (json.dumps({"content": "x" * MAX_LINE_BYTES}), TOO_LONG),
         ):
             rows = read("\n".join([manifest, line, *rest]), "refine")
 
@@ -351,11 +339,8 @@ class TestDocuments:
         [
             (b'{"memory": "\\u0000"}', "must not contain a NUL character"),
             (b'{"score": 1e999}', "must not contain a number that is too large"),
-            (b'{"memory": "a", "id": ' + b"1" * 200 + b"}", "must not contain a number of more"),
             (b"[" * 30 + b"]" * 30, "must not be nested more than 20 levels deep"),
             (b'{"m": [' + b'{"x": 1},' * 1_000 + b"{}]}", "must not have more than"),
-            (b'["' + b"x" * 1_000_000 + b'","' + b"x" * 1_000_000 + b'"]', TOO_LONG),
-            (b'{"memory": "' + b"x" * 3_000_000 + b'\\"]}"}', TOO_LONG),
             (b"7", "is not an object"),
         ],
         ids=lambda each: each[:40] if isinstance(each, str) else "",
@@ -369,32 +354,27 @@ class TestDocuments:
         ((place, said),) = bad(rows)
         assert (place, said.startswith(reason)) == ("row 1", True), said
 
-    @pytest.mark.parametrize(
-        "row",
-        [
-            *(b"nonsense", b'{"memory": "a\nb"}', b'{"memory": "a" "b": 1}'),
-            *(b'{"memory": "a"} {}', b"\x00", b"\xff", b"01", b"1.", b"-", b"tru"),
-        ],
-    )
-    def test_damage_ends_the_document_but_not_the_rows_before_it(self, row: bytes) -> None:
-        rows = read(b'[{"memory": "good"}, ' + row + b', {"memory": "lost"}]', "mem0")
-
-        assert [each.content for each in memories(rows)][:1] == ["good"]
-        assert bad(rows)[-1] == ("file", DAMAGED)
-        assert "lost" not in repr(rows)
-
     @pytest.mark.parametrize("format_", ["mem0", "letta"])
-    @pytest.mark.parametrize(
-        "file",
-        [
-            *(b"", b"   ", b"[", b'["', b'["\\', b'["a', b'{"results"', b'{"results": [1, '),
-            *(b'{"other": [1, {"a": ', b"[1,]", b"[1 2]", b"{1: 2}", b'{"a" 2}', b'{"a": ]'),
-            *(b'{"a": 1} {}', b"[] []", b"\xff\xfe[\x00]\x00", b"[[" * 1_000),
-        ],
-        ids=lambda each: str(each[:20]) if isinstance(each, bytes) else each,
-    )
-    def test_damage_around_the_rows_is_reported(self, file: bytes, format_: str) -> None:
-        assert ("file", DAMAGED) in bad(read(file, format_))
+    def test_imports_nothing_of_a_damaged_document(self, format_: str) -> None:
+        row = b'{"id": 1, "memory": "good", "text": "good"}'
+        for file, reason in (
+            *((damaged, "must be valid JSON") for damaged in (b"", b"[", b"[%s] []", b"[%s,]")),
+            *((damaged, "must be valid JSON") for damaged in (b"[%s", b"[%s, tru]", b"\x00[%s]")),
+            (b"[%s, 'x\xff']", "must be valid UTF-8"),
+            (b'[%s, {"a": 1, "a": 2}]', "must not repeat a key"),
+            (b"[%s, " + b"1" * 200 + b"]", "must not contain a number of more than 100 digits"),
+            (b"[%s, NaN]", "must not contain NaN, which is not JSON"),
+            (b"[" * 100_000, "must not be nested more than 20 levels deep"),
+        ):
+            assert read(file.replace(b"%s", row), format_) == [BadRow("file", reason)], file[:20]
+
+    def test_refuses_a_document_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(json_files, "MAX_DOCUMENT_BYTES", 20)
+
+        for file, count in (('[{"memory": "good"}]', 1), ('[ {"memory": "good"}]', 0)):
+            assert len(memories(read(file, "mem0"))) == count
+        reason = "is longer than 20 bytes: split its rows into several files"
+        assert read(file, "mem0") == [BadRow("file", reason)]
 
     def test_a_byte_order_mark_is_skipped(self) -> None:
         row = b'{"type": "entity", "name": "x", "observations": ["good"]}'
