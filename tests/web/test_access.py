@@ -14,14 +14,11 @@ from redis import Redis
 from refine.extensions import database_now, db
 from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
-from refine.models.agent import configuring
 from tests import factories, sql
 from tests.web.conftest import (
     HERE,
     Browser,
     SignedIn,
-    ended_session,
-    links_of,
     person,
     records,
     words_of,
@@ -149,21 +146,6 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(
     assert f'href="/access/{first.id}"' in answer.text
 
 
-def test_the_form_says_that_a_model_change_bars_access(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
-    configuring.configure(agent, user=admin, model_id="test/other")
-    db.session.commit()
-
-    page = dashboard.get(f"/access/new?agent={agent.id}")
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
-
-    assert (page.status_code, answer.status_code) == (200, 409)
-    for said in (page.text, answer.text):
-        assert "The name, the model or a prompt of Ada was changed" in words_of(said)
-    assert grants() == []
-
-
 # -- the list and the page of a grant -------------------------------------------------------------
 
 
@@ -173,38 +155,6 @@ def test_grants_are_listed_with_user_agent_and_state(
     said = words_of(dashboard.get("/access").text)
 
     assert f"{grant.user.email} Ada the agent asked for it 30 ◉ granted" in said
-
-
-def test_the_list_is_filtered_by_state_and_agent(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
-    other = factories.agent(account=agent.account, name="Bea")
-    factories.grant(other)
-    db.session.commit()
-
-    def rows(query: str) -> int:
-        return dashboard.get(f"/access{query}").text.count('<a href="/access/') - (
-            dashboard.get(f"/access{query}").text.count("Purpose</a>")
-        )
-
-    assert rows("") == 2
-    assert rows("?status=granted") == rows(f"?agent={other.id}") == rows("?status=requested") == 1
-    assert rows("?status=lapsed") == 0
-    assert rows("?status=nonsense") == 2
-    assert "No requests match" in dashboard.get("/access?status=lapsed").text
-
-
-def test_the_list_says_how_access_ended(dashboard: Browser, grant: AccessGrant) -> None:
-    dashboard.submit(f"/access/{grant.id}/end")
-
-    assert "30 ✓ ended by the user " in words_of(dashboard.get("/access").text)
-
-
-def test_an_empty_list_explains_how_to_request(dashboard: Browser) -> None:
-    page = dashboard.get("/access").text
-
-    assert "No requests yet" in page
-    assert "Apply" not in page
 
 
 def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
@@ -235,20 +185,6 @@ def test_a_page_whose_access_ends_while_it_is_built_is_sealed_and_has_no_banner(
     assert banner not in page.text
 
 
-def test_a_demoted_user_is_offered_nothing_to_read(
-    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User
-) -> None:
-    read = f"/agents/{agent.id}/ledger"
-    assert read in dashboard.get(f"/access/{grant.id}").text
-    admin.role = "viewer"
-    db.session.commit()
-
-    page = dashboard.get(f"/access/{grant.id}")
-
-    assert page.status_code == 200
-    assert read not in page.text.partition("<main")[2]
-
-
 def test_the_memories_of_an_erased_agent_are_listed_sealed_and_the_grant_has_ended(
     dashboard: Browser, grant: AccessGrant, agent: Agent
 ) -> None:
@@ -261,21 +197,6 @@ def test_the_memories_of_an_erased_agent_are_listed_sealed_and_the_grant_has_end
     assert "its user or its agent was deactivated or erased" in words_of(page.text)
     assert (page.status_code, ledger.status_code) == (200, 200)
     assert "Contents are sealed" in words_of(ledger.text)
-
-
-def test_a_request_that_is_no_longer_allowed_does_not_blame_the_agent(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
-    grant = factories.grant(agent, user_id=admin.id)
-    admin.role = "viewer"
-    assert not grant.claim()
-    db.session.commit()
-
-    said = words_of(dashboard.get(f"/access/{grant.id}").text)
-
-    assert "The request was no longer allowed; the history says why." in said
-    assert "is a viewer" in said
-    assert "valid answer" not in said
 
 
 def test_the_purpose_is_shown_to_its_user_and_to_admins_only(
@@ -318,78 +239,6 @@ def test_the_history_names_each_step_and_its_actor(
     assert places == sorted(places)
 
 
-def read_list(browser: Browser, path: str) -> str:
-    """The section of what was read."""
-    page = browser.get(path).text
-    return words_of(page[page.index('aria-labelledby="read"') : page.index('id="history"')])
-
-
-def test_each_memory_that_was_read_is_listed_once_with_link_and_time(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
-    first, second = (memory.id for memory in db.session.scalars(agent.ledger.core()))
-    session = ended_session(agent)
-    deleted = factories.records(agent)[-1]
-    db.session.commit()
-    for path in (
-        f"/agents/{agent.id}/ledger",
-        f"/agents/{agent.id}/memories/{first}",
-        f"/sessions/{session.id}",
-        f"/audit/{deleted.id}",
-        f"/agents/{agent.id}/settings",
-    ):
-        assert dashboard.get(path).status_code == 200
-
-    page = dashboard.get(f"/access/{grant.id}").text
-    said = read_list(dashboard, f"/access/{grant.id}")
-
-    assert f"Memory #{first} 2 " in said
-    assert f"Memory #{second} 1 " in said
-    assert f"Session {str(session.id)[:8]} 1 " in said
-    assert f"Record {deleted.id} 1 " in said
-    assert "Prompts 1 " in said
-    links = links_of(page)
-    assert {
-        f"/agents/{agent.id}/memories/{first}",
-        f"/sessions/{session.id}",
-        f"/audit/{deleted.id}",
-        f"/agents/{agent.id}/settings",
-    } <= set(links)
-    assert "roses" not in page
-
-
-def test_a_long_list_of_what_was_read_has_pages(dashboard: Browser, grant: AccessGrant) -> None:
-    grant.record("viewed", what="memories", ids=list(range(1, 61)))
-    db.session.commit()
-
-    first = read_list(dashboard, f"/access/{grant.id}")
-    older = next(
-        link for link in links_of(dashboard.get(f"/access/{grant.id}").text) if "page=" in link
-    )
-
-    assert first.count("Memory #") == 50
-    assert read_list(dashboard, html.unescape(older)).count("Memory #") == 10
-
-
-def test_says_so_if_nothing_was_read_under_a_grant(dashboard: Browser, grant: AccessGrant) -> None:
-    assert "What was read Nothing yet." in read_list(dashboard, f"/access/{grant.id}")
-    dashboard.submit(f"/access/{grant.id}/end")
-    assert "What was read Nothing." in read_list(dashboard, f"/access/{grant.id}")
-
-
-def test_the_history_shows_the_last_records_of_a_long_access(
-    dashboard: Browser, grant: AccessGrant
-) -> None:
-    for _ in range(200):
-        grant.record("viewed", what="memories", ids=[1])
-    grant.end(user=None)
-    db.session.commit()
-
-    page = dashboard.get(f"/access/{grant.id}").text
-
-    assert "revoked by the agent" in words_of(page)
-
-
 @pytest.mark.parametrize(
     ("end", "said", "may_ask_again"),
     [
@@ -415,32 +264,6 @@ def test_a_request_without_grant_says_why_and_stops_polling(
     assert ("Ask again" in page) == may_ask_again
 
 
-def test_pages_tell_how_often_an_agent_was_asked(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
-    colleague = person(account=admin.account)
-    other = factories.live_grant(agent, colleague)
-    mine = factories.grant(agent, user_id=admin.id)
-    mine.settle("NO", agreed=False, generation_id=None)
-    db.session.commit()
-
-    of_agent = f"{agent.name} was asked 2 times: 1 granted, 1 declined"
-    for path, told in (
-        (f"/agents/{agent.id}", of_agent),
-        (f"/access?agent={agent.id}", of_agent),
-        (f"/access/{mine.id}", "1 time: 0 granted, 1 declined"),
-        (f"/access/{other.id}", "1 time: 1 granted, 0 declined"),
-        (f"/access/new?agent={agent.id}", "1 time: 0 granted, 1 declined"),
-    ):
-        assert told in words_of(dashboard.get(path).text), path
-    asked = dashboard.submit(
-        f"/access/new?agent={agent.id}",
-        {"reason": "failed_session", "purpose": "x" * 20, "duration_minutes": "15"},
-    )
-    assert asked.status_code == 409
-    assert "can ask again at" in words_of(asked.text)
-
-
 # -- reading --------------------------------------------------------------------------------------
 
 
@@ -453,21 +276,6 @@ def test_the_ledger_shows_content_under_a_grant(
     (record,) = records("memory_access_viewed")
     assert record.auditable_id == str(grant.id)
     assert record.data["from"] == HERE["from"]
-
-
-def test_filters_hold_under_a_grant(
-    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User
-) -> None:
-    first = next(iter(db.session.scalars(agent.ledger.core())))
-    first.discard(user=admin)
-    db.session.commit()
-
-    pages = {
-        kind: dashboard.get(f"/agents/{agent.id}/ledger?kind={kind}").text
-        for kind in ("core", "discarded", "constitutional")
-    }
-
-    assert [kind for kind, page in pages.items() if "roses by the wall" in page] == ["discarded"]
 
 
 def test_a_search_finds_content_and_puts_no_words_into_urls(
@@ -495,54 +303,6 @@ def test_search_results_are_paged(dashboard: Browser, grant: AccessGrant, agent:
     assert "60 matches, 50 shown." in words_of(first)
     assert (first.count("data-open>tulip"), second.count("data-open>tulip")) == (50, 10)
     assert 'name="after"' not in second
-
-
-def test_invalid_searches_are_refused(dashboard: Browser, grant: AccessGrant, agent: Agent) -> None:
-    for fields in ({"search": ""}, {"search": "x" * 201}, {"search": "roses", "after": "0"}, {}):
-        answer = dashboard.submit(f"/agents/{agent.id}/ledger", fields)
-
-        assert answer.status_code == 422, fields
-        assert "roses by" not in answer.text
-
-
-def test_a_search_without_a_grant_redirects_to_the_sealed_list(
-    dashboard: Browser, agent: Agent
-) -> None:
-    answer = dashboard.submit(
-        f"/agents/{agent.id}/ledger", {"search": "roses"}, follow_redirects=True
-    )
-
-    assert "ask the agent for access" in answer.text
-    assert "roses by" not in answer.text
-
-
-def test_a_grant_opens_records_sessions_and_prompts(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
-    more = [factories.memory(agent, factories.text_of(25)) for _ in range(8)]
-    session = ended_session(agent, more[0], summary="one plant less")
-    record = next(r for r in factories.records(agent) if r.action == "memory_refinement_delete")
-    text = more[0].content
-    factories.live_grant(agent, admin)
-    db.session.commit()
-
-    assert text in dashboard.get(f"/audit/{record.id}").text
-    of_session = dashboard.get(f"/sessions/{session.id}").text
-    assert "one plant less" in of_session
-    assert text in of_session
-    assert "You are Ada, a gardener." in dashboard.get(f"/agents/{agent.id}/settings").text
-    assert [r.data["what"] for r in records("memory_access_viewed")] == [
-        "audit_record",
-        "session",
-        "prompts",
-    ]
-
-
-def test_account_records_hold_nothing_to_open(dashboard: Browser, grant: AccessGrant) -> None:
-    (record,) = records("user_signed_in")
-
-    assert dashboard.get(f"/audit/{record.id}").status_code == 200
-    assert records("memory_access_viewed") == []
 
 
 @pytest.fixture
@@ -646,9 +406,3 @@ def test_leaving_an_open_page_clears_the_browsers_cache(
     assert "Clear-Site-Data" not in dashboard.get(f"/access/{grant.id}").headers
 
     assert "Clear-Site-Data" in dashboard.get(f"/access/{grant.id}?over=1").headers
-
-
-def test_signing_out_clears_the_browsers_cache(dashboard: Browser, grant: AccessGrant) -> None:
-    answer = dashboard.submit("/sign-out")
-
-    assert answer.headers["Clear-Site-Data"] == '"cache"'

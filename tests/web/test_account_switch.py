@@ -6,7 +6,6 @@ import pytest
 
 from refine.extensions import db
 from refine.models import User
-from refine.web import frame
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, words_of
 
@@ -37,22 +36,6 @@ def test_a_list_keeps_its_filters_and_starts_from_its_first_page(site_admins: Br
     ]
 
 
-def test_a_search_keeps_its_words(site_admins: Browser) -> None:
-    assert "/find?q=wren&account=own" in choices_of(site_admins, "/find?q=wren")
-
-
-def test_a_page_of_one_thing_leads_to_the_list_of_its_area(
-    site_admins: Browser, admin: User
-) -> None:
-    agent = factories.agent(account=admin.account)
-    db.session.commit()
-
-    assert choices_of(site_admins, f"/agents/{agent.id}/settings")[1] == (
-        "/agents?account=harbour-lights"
-    )
-    assert choices_of(site_admins, "/profile")[0] == "/"
-
-
 def test_the_header_names_the_account_that_is_looked_at(site_admins: Browser) -> None:
     def shown(url: str) -> str:
         return words_of(switch_of(site_admins, url).partition("</summary>")[0].partition(">")[2])
@@ -75,19 +58,6 @@ def test_the_menu_stays_in_the_account(site_admins: Browser) -> None:
     menu = site_admins.get("/agents?account=own").text.partition("<nav")[2].partition("</nav")[0]
 
     assert {link.partition("?")[2] for link in _HREF.findall(menu)} == {"account=own"}
-
-
-def test_many_accounts_are_found_by_name(
-    site_admins: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(frame, "MOST_CHOICES", 1)
-
-    switch = switch_of(site_admins, "/agents?account=own")
-
-    assert 'aria-label="Account: Own account. Find another"' in switch
-    assert "Harbour Lights" in words_of(site_admins.get("/accounts?q=HARB").text)
-    assert "Saltmarsh" not in words_of(site_admins.get("/accounts?q=HARB").text)
-    assert "No accounts match." in words_of(site_admins.get("/accounts?q=nowhere").text)
 
 
 def test_a_user_with_one_account_has_no_switch(

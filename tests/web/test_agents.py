@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 
@@ -97,32 +96,6 @@ def test_each_row_shows_share_state_and_last_session(
     assert "✗ failed" in said
 
 
-def test_the_next_slot_is_shown_if_there_is_one(
-    dashboard: Browser, account: Account, agents: dict[str, Agent]
-) -> None:
-    account.next_due_at = clock.now().replace(year=2031, month=2, day=3)
-    db.session.commit()
-
-    with_slot = words_of(dashboard.get("/agents?q=over").text)
-    without = words_of(dashboard.get("/agents?q=paused").text)
-    account.paused = True
-    db.session.commit()
-
-    assert "3 Feb 2031" in with_slot
-    assert "3 Feb 2031" not in without
-    assert "3 Feb 2031" not in words_of(dashboard.get("/agents?q=over").text)
-
-
-def test_an_undone_session_is_marked(dashboard: Browser, agents: dict[str, Agent]) -> None:
-    session = db.session.scalars(
-        db.select(RefinementSession).where(RefinementSession.status == "incomplete")
-    ).one()
-    session.undone_at = clock.now()
-    db.session.commit()
-
-    assert "◑ incomplete ↺ undone" in words_of(dashboard.get("/agents?q=lost").text)
-
-
 def test_an_empty_list_explains_why_it_is_empty(dashboard: Browser) -> None:
     nothing, none_of_these = dashboard.get("/agents"), dashboard.get("/agents?q=x")
 
@@ -143,40 +116,3 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert "Eve" in names(browser)
     assert "Eve" not in names(browser, "?account=own")
     assert browser.get("/agents?account=nowhere").status_code == 404
-
-
-def test_the_list_sums_up_the_agents_of_the_filter(
-    dashboard: Browser, agents: dict[str, Agent]
-) -> None:
-    session = RefinementSession.queue(agents["Over"], "manual")
-    session.cost_usd = Decimal("1.25")
-    session.finish("completed", "so it ended")
-    db.session.commit()
-
-    said = words_of(dashboard.get("/agents").text)
-    assert "7 agents : 510 tokens, 1 over budget; spent this month: $1.25" in said
-
-    said = words_of(dashboard.get("/agents?state=paused").text)
-    assert "1 agent of this filter: 50 tokens, 0 over budget; spent this month: $0.00" in said
-
-
-def test_each_row_draws_the_mass_of_the_last_month(dashboard: Browser, account: Account) -> None:
-    factories.agent(account=account, name="Newcomer")
-    agent = factories.agent(account=account, core_token_budget=40)
-    for days, tokens in ((40, 10), (20, 30)):
-        at = clock.now() - timedelta(days=days)
-        agent.ledger.remember(factories.text_of(tokens), "core", at=at)
-    db.session.commit()
-
-    page = dashboard.get("/agents").text
-
-    assert 'aria-label="from 10 to 40 tokens"' in page
-    assert 'aria-label="no tokens"' in page
-
-
-def test_a_bar_goes_beyond_its_limit(dashboard: Browser, agents: dict[str, Agent]) -> None:
-    page = dashboard.get("/agents?state=over_budget").text
-
-    # two thirds of 150 tokens are within the budget of 100
-    assert '<rect class="limit" x="65.7" width="2" height="8"/>' in page
-    assert '<rect class="limit"' not in dashboard.get("/agents?state=paused").text

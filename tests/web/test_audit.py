@@ -7,8 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from html import unescape
-from typing import Any
 
 import pytest
 import time_machine
@@ -26,7 +24,7 @@ from refine.transfer.rows import Incoming
 from refine.web.audit.filters import FILTERS
 from refine.web.lists import Filter
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn, ended_session, links_of, person, words_of
+from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 
@@ -69,17 +67,6 @@ def listed(browser: Browser, query: str = "") -> set[int]:
     """The ids of the records of a page."""
     page = browser.get(f"/audit{query}").text
     return {int(id_) for id_ in re.findall(r'<a href="/audit/(\d+)"', page)}
-
-
-def test_a_record_names_an_actor_who_is_not_a_user(dashboard: Browser, agent: Agent) -> None:
-    for by in ("platform", "command line"):
-        agent.record("agent_settings_update", data={"by": by})
-    db.session.commit()
-
-    said = words_of(dashboard.get("/audit?action=agent_settings_update").text)
-
-    assert "agent settings changed Ada platform" in said
-    assert "agent settings changed Ada command line" in said
 
 
 def days(back: int) -> date:
@@ -322,22 +309,6 @@ def strip_of(page: str) -> str:
     return page.partition('<ol aria-label="Records per day"')[2].partition("</ol>")[0]
 
 
-def test_the_strip_has_numbers_and_an_axis(dashboard: Browser, records: list[AuditLog]) -> None:
-    page = dashboard.get("/audit?action=memory_saved").text
-    said = words_of(page)
-
-    assert "3 records in the last 30 days, peak 1 in a day (20 Mar 2026)" in said
-    assert "19 Feb 19 Feb 2026: 1 record 20" in words_of(strip_of(page))
-    assert "28 Feb 2026: 0 records 1 Mar 1 Mar 2026: 0 records" in words_of(strip_of(page))
-
-
-def test_the_strip_marks_the_day_that_is_shown(dashboard: Browser) -> None:
-    strip = strip_of(dashboard.get("/audit?since=2026-03-17&until=2026-03-17").text)
-
-    (marked,) = re.findall(r'title="([^"]+)" aria-current="date"', strip)
-    assert marked.startswith("17 Mar 2026")
-
-
 def test_the_strip_counts_each_days_records_and_links_to_them(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
@@ -460,69 +431,6 @@ def test_a_kind_shows_the_records_of_its_actions(
     assert {kind: ids - others for kind, ids in found.items()} == made
 
 
-def test_a_kinds_pages_lead_to_its_end_and_back(dashboard: Browser, agent: Agent) -> None:
-    made = [
-        agent.record(action, at=NOW - timedelta(minutes=number // 3)).id
-        for number in range(61)
-        for action in ("memory_saved", "memory_discarded", "refinement_queued")
-    ]
-    db.session.commit()
-    newest_first = sorted(made[::3] + made[1::3], key=lambda id_: ((id_ - made[0]) // 9, -id_))
-
-    forwards, url = list[list[str]](), "/audit?kind=memories"
-    while url:
-        page = dashboard.get(url).text
-        forwards.append(re.findall(r'<a href="/audit/(\d+)"', page))
-        last, following = url, re.search('rel="next" href="([^"]+)"', page)
-        url = unescape(following[1]) if following else ""
-    before = re.search('rel="prev" href="([^"]+)"', dashboard.get(last).text)
-    assert before is not None
-    back = re.findall(r'<a href="/audit/(\d+)"', dashboard.get(unescape(before[1])).text)
-
-    assert [int(id_) for page in forwards for id_ in page] == newest_first
-    assert [len(page) for page in forwards] == [50, 50, 22]
-    assert back == forwards[1]
-
-
-def test_each_kind_is_a_link_that_keeps_the_other_filters(dashboard: Browser, agent: Agent) -> None:
-    db.session.commit()
-
-    page = dashboard.get(f"/audit?agent={agent.id}&kind=read&action=memory_saved").text
-    views = page.partition('<nav class="tabs views"')[2].partition("</nav>")[0]
-
-    links = [unescape(link) for link in re.findall('href="([^"]+)"', views)]
-
-    assert links == [
-        f"/audit?agent={agent.id}",
-        *(f"/audit?agent={agent.id}&kind={kind}" for kind in ACTIONS_OF_KIND),
-    ]
-    assert re.findall('aria-current="page">([^<]+)', views) == ["Content read"]
-
-
-def test_each_filter_can_be_removed(
-    dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
-) -> None:
-    more = f"session={session.id}&kind=memories&who=platform&memory=%2338"
-    query = f"{query_of('all', agent, session)}&{more}"
-
-    page = dashboard.get(f"/audit{query}").text
-    chips = re.findall(r'<a class="chip" href="([^"]+)">× ([^<]+)</a>', page)
-
-    assert [text for _, text in chips] == [
-        "Memories",
-        "memory saved",
-        "Ada",
-        "by platform",
-        "memory #38",
-        "one session",
-        "from 19 Feb 2026",
-        "to 19 Mar 2026",
-    ]
-    gone = ["kind", "action", "agent", "who", "memory", "session", "since", "until"]
-    assert [name for (link, _), name in zip(chips, gone, strict=True) if f"{name}=" in link] == []
-    assert [len(re.findall("=", link)) for link, _ in chips] == [7] * 8
-
-
 def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agent: Agent) -> None:
     memory = factories.memory(agent, factories.text_of(25), tags=["voice"])
     db.session.commit()
@@ -540,50 +448,6 @@ def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agen
     assert f"About memory #{memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said
     assert record.hash in said
-
-
-def test_a_record_links_to_what_it_is_about(
-    dashboard: Browser, admin: User, agent: Agent, session: RefinementSession
-) -> None:
-    grant = factories.grant(agent)
-    about: dict[tuple[Any, object], str | None] = {
-        ("AccessGrant", grant.id): f"/access/{grant.id}",
-        ("Account", admin.account_id): None,
-        ("Agent", agent.id): f"/agents/{agent.id}",
-        ("AgentMemory", 7): f"/agents/{agent.id}/memories/7",
-        ("ApiToken", 7): "/tokens",
-        ("MemoryTask", session.id): f"/agents/{agent.id}/tasks",
-        ("RefinementSession", session.id): f"/sessions/{session.id}",
-        ("SignIn", 7): None,
-        ("User", admin.id): "/users",
-    }
-    made = {agent.record("keys_rotated", subject=subject).id: url for subject, url in about.items()}
-    db.session.commit()
-
-    pages = {id_: dashboard.get(f"/audit/{id_}").text for id_ in made}
-
-    cells = {
-        id_: page.partition("<dt>About</dt>")[2].partition("</dd>")[0]
-        for id_, page in pages.items()
-    }
-    assert {id_: (links_of(cell) or [None])[0] for id_, cell in cells.items()} == made
-    assert all(words_of(cell) for cell in cells.values())
-
-
-def test_the_json_of_a_record_is_folded_and_cut_where_it_is_long(
-    dashboard: Browser, agent: Agent
-) -> None:
-    short = agent.record("keys_rotated", data={"kept": 7})
-    long = agent.record("keys_rotated", data={"kept": "x" * 30_000})
-    db.session.commit()
-
-    pages = [dashboard.get(f"/audit/{record.id}").text for record in (short, long)]
-
-    folded = [page.partition('<details class="raw">')[2] for page in pages]
-    assert words_of(folded[0]).startswith('As JSON { "kept": 7 } ')
-    assert "Truncated" not in folded[0]
-    assert "Truncated; the full record has 30,0" in words_of(folded[1])
-    assert 19_000 < folded[1].count("x") < 20_100
 
 
 def test_an_import_record_counts_memories_without_their_content(
@@ -606,43 +470,6 @@ def test_an_import_record_counts_memories_without_their_content(
         assert "memory_imported" in page or "Memories imported" in page
         assert "canary" not in page
         assert "already" not in page
-
-
-@pytest.mark.parametrize(
-    ("cost_usd", "unpriced", "said"),
-    [
-        ("0.000000", {"unpriced_calls": 3}, "Cost unknown"),
-        ("0.012300", {"unpriced_calls": 1}, "Cost at least $0.0123"),
-        ("0.012300", {"unpriced_calls": 0}, "Cost $0.0123"),
-        ("0.012300", {}, "Cost $0.0123"),
-    ],
-)
-def test_a_record_tells_a_cost_in_words_and_exports_it_as_it_is(
-    dashboard: Browser, agent: Agent, cost_usd: str, unpriced: dict[str, int], said: str
-) -> None:
-    usage = {"cost_usd": cost_usd, **unpriced}
-    action = "memory_refinement_complete"
-    id_ = agent.record(action, data=usage).id
-    db.session.commit()
-
-    page = words_of(dashboard.get(f"/audit/{id_}").text)
-
-    assert f"{said} " in page.partition("As JSON")[0]
-    assert cost_usd not in page.partition("As JSON")[0]
-    exported = dashboard.get(f"/audit/export.jsonl?action={action}").text.splitlines()
-    assert [json.loads(line)["data"] for line in exported] == [usage]
-
-
-def test_a_session_and_its_records_link_to_each_other(dashboard: Browser, agent: Agent) -> None:
-    memories = factories.ledger(agent, *[25] * 8)
-    session = ended_session(agent, memories[0])
-
-    page = dashboard.get(f"/sessions/{session.id}").text
-    of_session = [link for link in links_of(page) if link.startswith("/audit/")]
-
-    assert len(of_session) == len(listed(dashboard, f"?session={session.id}")) == 3
-    for link in of_session:
-        assert f"/sessions/{session.id}" in links_of(dashboard.get(link).text)
 
 
 # -- the chain -------------------------------------------------------------------------------------
@@ -671,16 +498,6 @@ def test_an_agents_chain_shows_how_far_it_was_verified(dashboard: Browser, agent
 
     assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ." in whole
     assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record added since." in later
-
-
-def test_an_agent_without_verified_chain_is_reported(
-    dashboard: Browser, agent: Agent, records: list[AuditLog]
-) -> None:
-    Verification.begin("command", NOW).end(NOW)
-    list(verify_all())  # notes nothing
-    db.session.commit()
-
-    assert "! Never verified" in words_of(dashboard.get(f"/audit?agent={agent.id}").text)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from refine.extensions import db
 from refine.jobs import bulk_actions
 from refine.jobs.bulk_actions import Work
 from refine.models import Account, Agent, RefinementSession, User
-from refine.web.agents import BULK_ACTIONS
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, records, words_of
 
@@ -71,15 +70,6 @@ def sessions_of(*agents: Agent) -> list[str]:
 # -- the question ----------------------------------------------------------------------------------
 
 
-def test_the_list_offers_what_can_be_done(dashboard: Browser, agents: list[Agent]) -> None:
-    page = dashboard.get("/agents").text
-
-    assert f'name="agent" value="{agents[0].id}"' in page
-    for work, bulk_action in BULK_ACTIONS.items():
-        assert f'<option value="{work}">{bulk_action.name}</option>' in page
-    assert "all 3 on this page" in page
-
-
 def test_the_question_says_whom_it_touches_and_who_is_left_out(
     dashboard: Browser, agents: list[Agent]
 ) -> None:
@@ -118,40 +108,6 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
     assert "about $4.00 in total, or $6.00 if each costs as much as its most" in said
     assert "1 agent without sessions: estimated from the others." in said
     assert "unknown cost" not in said
-
-
-@pytest.mark.parametrize("work", ["pause", "threshold"])
-def test_bulk_actions_that_start_no_session_name_no_cost(
-    dashboard: Browser, agents: list[Agent], work: Work
-) -> None:
-    assert "may cost" not in asked(dashboard, work, agents[0])
-
-
-def test_nothing_is_asked_if_nobody_is_left(dashboard: Browser, agents: list[Agent]) -> None:
-    said = asked(dashboard, "pause", agents[2])
-
-    assert "Pause There is nothing to do for the chosen agents; the reasons are below." in said
-    assert "Back to the list" in said
-    assert "Cancel" not in said
-
-
-@pytest.mark.parametrize(
-    ("query", "why"),
-    [
-        ("", "No agents are selected: select some in the list first."),
-        ("&who=all&q=nobody", "No agents match."),
-    ],
-)
-def test_it_says_why_there_is_nobody(dashboard: Browser, query: str, why: str) -> None:
-    assert f"Refine now {why}" in words_of(dashboard.get(f"/agents/many?work=refine{query}").text)
-
-
-@pytest.mark.parametrize("query", ["", "?work=dance", "?work=dance&agent=1"])
-def test_without_a_choice_there_is_no_question(dashboard: Browser, query: str) -> None:
-    answer = dashboard.get(f"/agents/many{query}")
-
-    assert answer.status_code == 400
-    assert "Choose on the list of agents what to do" in words_of(answer.text)
 
 
 # -- what comes of it ------------------------------------------------------------------------------
@@ -193,20 +149,6 @@ def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> No
     assert "2 agents changed; 1 agent skipped: nothing to change." in said
     db.session.rollback()
     assert [agent.core_token_budget for agent in agents] == [2_000] * 3
-
-
-@pytest.mark.parametrize(("typed", "stored"), [("0.9", 0.9), ("", None)])
-def test_a_threshold_is_set_for_many(
-    dashboard: Browser, agents: list[Agent], typed: str, stored: float | None
-) -> None:
-    for agent in agents:
-        agent.refinement_threshold = 0.5
-    db.session.commit()
-
-    done(dashboard, "threshold", *agents, refinement_threshold=typed)
-
-    db.session.rollback()
-    assert [agent.refinement_threshold for agent in agents] == [stored] * 3
 
 
 @pytest.mark.parametrize(
@@ -271,21 +213,3 @@ def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(
     browser = signed_in(person(site_admin=True))
 
     assert "2 agents paused." in done(browser, "pause", agents[0], other)
-
-
-def test_all_of_a_list_are_those_of_one_account(agents: list[Agent], signed_in: SignedIn) -> None:
-    browser = signed_in(person(site_admin=True))
-    slug = agents[0].account.slug
-
-    assert browser.get("/agents/many?work=pause&who=all").status_code == 400
-    assert browser.get(f"/agents/many?work=pause&who=all&account={slug}").status_code == 200
-
-
-def test_more_than_a_page_can_be_chosen_at_once(dashboard: Browser, account: Account) -> None:
-    for number in range(51):
-        factories.agent(account=account, name=f"{number:02}")
-    db.session.commit()
-
-    page = dashboard.get("/agents").text
-
-    assert '<option value="all">all 51 that match</option>' in page

@@ -2,83 +2,27 @@
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 from flask import Flask
 
-from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession
 from refine.models.agent import configuring
-from refine.models.runs.task import saving
-from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
-from tests.web.conftest import Browser, SignedIn, browser_of, ended_session, person
-from tests.web.crawling import CANARY, crawl, kind_of
-
-# What a human wrote is not the agent's: the admins of its account may see why somebody asks.
-PURPOSE = "to hear why it fell silent"
+from tests.web.conftest import Browser, SignedIn, browser_of, person
+from tests.web.crawling import CANARY, PURPOSE, crawl, kind_of, sing
 
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     """An agent all of whose own words are the canary's."""
-    owner = factories.agent(
-        name="Ada",
-        model_id="test/ada",
-        **{
-            prompt: f"{CANARY} in the {prompt}"
-            for prompt in (
-                "system_prompt",
-                "reflection_prompt",
-                "memory_reflection_prompt",
-                "refinement_prompt",
-            )
-        },
-    )
-    memories = [factories.memory(owner, f"{CANARY} {factories.text_of(25)}") for _ in range(12)]
-    factories.memory(owner, f"{CANARY} in a journal", memory_type="journal")
-    admin = person(account=owner.account)
-    memories[0].set_constitutional(True, user=admin)
-    memories[1].discard(user=admin)
-    owner.ledger.remember(f"{CANARY} once more", "core")
+    owner = factories.agent(name="Ada", model_id="test/ada")
+    sing(owner)
     configuring.author(owner, "name", "Ada the second")
-    configuring.author(owner, "memory_reflection_prompt", f"{CANARY} reflects")
-    factories.grant(owner, purpose=f"{PURPOSE}, and nothing else", reply=f"NO, says {CANARY}")
-    edited(owner, memories[2].id, memories[3].id, memories[4].id)
-    ended_session(owner, memories[5], summary=f"{CANARY} is gone")
-    factories.ended_task(owner, status="failed", reason="it failed", error_kind="timeout")
-    factories.extraction(owner, f"{CANARY} in a conversation")
-    task = factories.extraction(owner, f"{CANARY} is read", at=clock.now() - timedelta(hours=1))
-    assert task.claim()
-    assert saving.save(task, f"{CANARY} was heard")
-    ended_with(owner, "declined", f"NO, says {CANARY}")
-    ended_with(owner, "failed", f"YES, says {CANARY}")
     db.session.commit()
     return owner
-
-
-def edited(owner: Agent, first: int, second: int, third: int) -> None:
-    """A session with one of each edit."""
-    session = factories.session(owner)
-    tool = RefinementTool(session)
-    for action, params in (
-        ("consolidate", {"ids": [first, second], "content": f"{CANARY} {factories.text_of(50)}"}),
-        ("update", {"id": third, "content": f"{CANARY} tightened " + factories.text_of(22)}),
-        ("protect", {"id": third}),
-        ("complete", {"summary": f"{CANARY} was merged"}),
-    ):
-        assert tool.execute(action=action, **params)["type"] != "error"
-
-
-def ended_with(owner: Agent, status: str, reply: str) -> None:
-    session = RefinementSession.queue(owner, "manual")
-    session.claim()
-    session.consent_reply = reply
-    session.finish(status, "so it ended")  # type: ignore[arg-type]
-    db.session.commit()
 
 
 @pytest.fixture
@@ -93,28 +37,10 @@ def test_no_reachable_page_shows_content(dashboard: Browser) -> None:
     assert {kind_of(url) for url, said in pages.items() if PURPOSE in said} == {"/access/0?"}
     kinds = {kind_of(url).partition("?")[0] for url in pages}
     assert kinds >= {
-        "/",
-        "/access",
-        "/access/0",
-        "/access/new",
-        "/accounts",
-        "/agents",
-        "/agents/0",
-        "/agents/0/ledger",
-        "/agents/0/settings",
-        "/agents/0/tasks",
-        "/audit",
-        "/audit/0",
-        "/audit/export.csv",
-        "/audit/export.jsonl",
-        "/ops",
-        "/profile",
-        "/schedule",
-        "/sessions",
-        "/sessions/0",
-        "/sessions/0/undo",
-        "/tokens",
-        "/users",
+        *("/", "/access", "/access/0", "/access/new", "/accounts", "/ops", "/profile"),
+        *("/agents", "/agents/0", "/agents/0/ledger", "/agents/0/settings", "/agents/0/tasks"),
+        *("/audit", "/audit/0", "/audit/export.csv", "/audit/export.jsonl"),
+        *("/schedule", "/sessions", "/sessions/0", "/sessions/0/undo", "/tokens", "/users"),
     }
 
 

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from flask import Flask
 
-import refine
 from refine.extensions import db
 from refine.models import User
 from tests.factories import PASSWORD
@@ -74,67 +72,30 @@ def is_signed_in(browser: Browser) -> bool:
 # -- attributes ------------------------------------------------------------------------------------
 
 
-def test_there_are_no_other_cookies(reached: Flask, ada: User) -> None:
-    assert cookies_of(reached, ada.email).keys() == COOKIES.keys()
-
-
-@pytest.mark.parametrize("attribute", ATTRIBUTES)
-@pytest.mark.parametrize("purpose", COOKIES)
-def test_each_cookie_carries_each_attribute(
-    reached: Flask, ada: User, purpose: str, attribute: str
+def test_each_cookie_carries_each_attribute_and_is_forgotten_in_its_time(
+    reached: Flask, ada: User
 ) -> None:
-    assert attribute in cookies_of(reached, ada.email)[purpose].attributes
+    cookies = cookies_of(reached, ada.email)
+
+    assert cookies.keys() == COOKIES.keys()
+    for purpose, seconds in COOKIES.items():
+        sent = cookies[purpose].attributes
+        assert {*ATTRIBUTES} <= {*sent}, purpose
+        assert "Domain" not in str(sent)
+        lasts = [each for each in sent if each.startswith("Max-Age=")]
+        assert lasts == ([] if seconds is None else [f"Max-Age={seconds}"]), purpose
+        assert seconds is not None or "Expires" not in str(sent)
 
 
-@pytest.mark.parametrize("purpose", COOKIES)
-def test_each_cookie_is_sent_over_https_alone_where_there_is_https(
-    over_https: Flask, ada: User, purpose: str
+def test_cookies_are_held_to_https_and_to_their_host_where_there_is_https(
+    app: Flask, over_https: Flask, ada: User
 ) -> None:
-    assert "Secure" in cookies_of(over_https, ada.email)[purpose].attributes
+    plain, secure = cookies_of(app, ada.email), cookies_of(over_https, ada.email)
 
-
-@pytest.mark.parametrize("purpose", COOKIES)
-def test_each_cookie_is_sent_where_there_is_no_https(app: Flask, ada: User, purpose: str) -> None:
-    assert "Secure" not in cookies_of(app, ada.email)[purpose].attributes
-
-
-@pytest.mark.parametrize("purpose", COOKIES)
-def test_no_neighbour_of_an_https_site_can_plant_a_cookie(
-    over_https: Flask, ada: User, purpose: str
-) -> None:
-    cookie = cookies_of(over_https, ada.email)[purpose]
-
+    assert not [each for each in plain.values() if "Secure" in each.attributes]
+    assert all("Secure" in each.attributes for each in secure.values())
     # browsers hold a cookie of this name to exactly that: this host, https, every path
-    assert cookie.name.startswith("__Host-")
-    assert {"Secure", "Path=/"} <= set(cookie.attributes)
-    assert "Domain" not in str(cookie.attributes)
-
-
-@pytest.mark.parametrize("purpose", COOKIES)
-def test_no_cookie_goes_to_other_hosts(reached: Flask, ada: User, purpose: str) -> None:
-    assert "Domain" not in str(cookies_of(reached, ada.email)[purpose].attributes)
-
-
-@pytest.mark.parametrize("purpose", COOKIES)
-def test_a_browser_forgets_each_cookie_in_its_time(reached: Flask, ada: User, purpose: str) -> None:
-    attributes = cookies_of(reached, ada.email)[purpose].attributes
-
-    lasts = [each for each in attributes if each.startswith("Max-Age=")]
-    seconds = COOKIES[purpose]
-    assert lasts == ([] if seconds is None else [f"Max-Age={seconds}"])
-    assert seconds is not None or "Expires" not in str(attributes)
-
-
-def test_cookies_are_set_in_one_place() -> None:
-    folder = Path(refine.__file__).parent
-
-    setting = {
-        str(file.relative_to(folder))
-        for file in folder.rglob("*.py")
-        if re.search(r"\bset_cookie\(|Set-Cookie", file.read_text())
-    }
-
-    assert setting == {"web/browsers.py"}
+    assert all(each.name.startswith("__Host-") for each in secure.values())
 
 
 # -- what a cookie is worth ------------------------------------------------------------------------
@@ -220,9 +181,3 @@ def test_a_session_cookie_holds_no_name_and_no_password(app: Flask, ada: User) -
     with browser.session_transaction() as kept:
         assert set(kept) <= {"_user_id", "_fresh", "_id", "csrf_token", "_flashes"}
         assert not {ada.email, PASSWORD} & {str(value) for value in kept.values()}
-
-
-def test_the_cookie_of_a_theme_takes_no_other_word(dashboard: Browser) -> None:
-    answer = dashboard.submit("/profile/theme", {"theme": "dark; Domain=example.org"})
-
-    assert not [each for each in answer.headers.getlist("Set-Cookie") if "theme" in each]

@@ -54,20 +54,6 @@ def test_an_error_of_a_page_is_a_page_without_any_code_of_the_api(
     assert not [file for file in files if "/refine/api/" in file]
 
 
-def test_a_405_lists_the_allowed_methods(dashboard: Browser) -> None:
-    answer = dashboard.submit("/agents")
-
-    assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
-
-
-def test_shows_no_menu_without_a_sign_in(client: Browser) -> None:
-    answer = client.get("/nowhere")
-
-    assert answer.status_code == 404
-    assert "Page not found" in answer.text
-    assert "<nav" not in answer.text
-
-
 def test_says_so_when_a_form_is_too_large(dashboard: Browser) -> None:
     answer = dashboard.submit("/schedule", {"schedule": "x" * 500_001})
 
@@ -83,10 +69,6 @@ def test_a_value_that_no_database_can_hold_is_a_bad_request(signed_in: SignedIn,
 
     assert answer.status_code == 400
     assert "This request could not be read" in words_of(answer.text)
-
-
-def test_an_e_mail_that_no_database_can_hold_is_a_bad_request(client: Browser) -> None:
-    assert client.sign_in("a\0@example.org").status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
-"""Every route, against everybody who may ask for it. A route that is not listed fails here.
+"""Who may see and do what: everybody × every route, and every state of a grant × every page.
 
+A route or state that is not listed fails here. The agent keeps a canary in every kind of content.
 The operations of the API are in ``tests/api/test_every_operation.py``.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,10 +14,14 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from refine.extensions import db
+from refine.models import AccessGrant, User
+from refine.models.runs.access import END_REASONS, STATUSES
 from refine.web.bulk_actions import digest_of
-from tests import sql
+from tests import factories, sql
 from tests.factories import PASSWORD
-from tests.web.conftest import Browser, SignedIn, World, browser_of
+from tests.web.conftest import Browser, SignedIn, World, browser_of, person
+from tests.web.crawling import CANARY, sing
 
 
 class Answers(NamedTuple):
@@ -74,6 +81,15 @@ READ = {
     "/usage": PAGE,
     "/usage/export.csv": PAGE,
     "/users": PAGE,
+}
+
+# The pages that show content to the user of a live grant of its agent.
+OPENED = {
+    "/agents/<int:agent_id>/ledger",
+    "/agents/<int:agent_id>/memories/<int:memory_id>",
+    "/agents/<int:agent_id>/settings",
+    "/audit/<int:record_id>",
+    "/sessions/<uuid:session_id>",
 }
 
 ACTED = {
@@ -152,6 +168,18 @@ def path_of(rule: str, world: World) -> str:
     return rule + queries.get(rule, "")
 
 
+@pytest.fixture
+def house(world: World) -> World:
+    """An account with one of everything, and an agent that keeps the canary everywhere."""
+    song = sing(world.agent)
+    world.memories, world.ended, world.record = [song.memory], song.session, song.record
+    return world
+
+
+def whole(answer: TestResponse) -> str:
+    return f"{answer.headers}{answer.text}".lower()
+
+
 def everybody(app: Flask, world: World, signed_in: SignedIn) -> dict[str, Browser]:
     return {
         "nobody": browser_of(app),
@@ -188,25 +216,27 @@ def test_every_route_is_listed_here(app: Flask) -> None:
     assert routes == {("GET", rule) for rule in READ} | {("POST", rule) for rule in ACTED}
 
 
-@pytest.mark.parametrize("who", Answers._fields)
-def test_reading_shows_ones_own_and_changes_nothing(
-    app: Flask, world: World, signed_in: SignedIn, who: str
+def test_everybody_reads_their_own_and_no_content_without_a_grant(
+    app: Flask, house: World, signed_in: SignedIn
 ) -> None:
-    browser = browser_of(app) if who == "nobody" else signed_in(getattr(world, who))
+    people = everybody(app, house, signed_in)
+    reader = person(account=house.account)
+    factories.live_grant(house.agent, reader)
+    db.session.commit()
+    people["reader"] = signed_in(reader)
     before = state_but_traces()
 
-    answers = {rule: kind_of(browser.get(path_of(rule, world))) for rule in READ}
-
-    assert answers == {rule: getattr(READ[rule], who) for rule in READ}
+    for who, browser in people.items():
+        answers = {rule: browser.get(path_of(rule, house)) for rule in READ}
+        column = "admin" if who == "reader" else who
+        assert {rule: kind_of(each) for rule, each in answers.items()} == {
+            rule: getattr(READ[rule], column) for rule in READ
+        }
+        singing = {rule for rule, each in answers.items() if CANARY in whole(each)}
+        assert singing == (OPENED if who == "reader" else set()), who
+        foreign = (f">{house.agent.name}<", house.admin.email) if who == "stranger" else ()
+        assert not [rule for rule in READ if any(n in answers[rule].text for n in foreign)]
     assert state_but_traces() == before
-
-
-def test_pages_show_nothing_of_other_accounts(world: World, signed_in: SignedIn) -> None:
-    browser, foreign = signed_in(world.stranger), (f">{world.agent.name}<", world.admin.email)
-
-    pages = {rule: browser.get(path_of(rule, world)).text for rule in READ}
-
-    assert [rule for rule, page in pages.items() if any(name in page for name in foreign)] == []
 
 
 def test_viewers_are_offered_only_what_they_may_do(world: World, signed_in: SignedIn) -> None:
@@ -229,14 +259,15 @@ def test_viewers_are_offered_only_what_they_may_do(world: World, signed_in: Sign
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ACTED)
 def test_unauthorized_actions_are_refused_and_change_nothing(
-    app: Flask, world: World, signed_in: SignedIn, rule: str
+    app: Flask, house: World, signed_in: SignedIn, rule: str
 ) -> None:
     answers, changed = {}, {}
 
-    for who, browser in everybody(app, world, signed_in).items():
+    for who, browser in everybody(app, house, signed_in).items():
         browser.token()
         before = sql.untallied()
-        answer = browser.submit(path_of(rule, world), form_of(rule, who, world.agent.id))
+        answer = browser.submit(path_of(rule, house), form_of(rule, who, house.agent.id))
+        assert CANARY not in whole(answer)
         answers[who], changed[who] = kind_of(answer), sql.untallied() != before
 
     expected = ACTED[rule]._asdict()
@@ -337,3 +368,115 @@ def test_a_memory_of_another_agent_is_not_found(world: World, signed_in: SignedI
 
     assert answer.status_code == 404
     assert state_but_traces() == before
+
+
+# -- whose grant, in which state -------------------------------------------------------------------
+
+Put = Callable[[AccessGrant, User], object]
+
+
+def _live(grant: AccessGrant) -> None:
+    assert grant.claim()
+    grant.settle("YES", agreed=True, generation_id="gen-1")
+
+
+def _declined(grant: AccessGrant, admin: User) -> None:
+    assert grant.claim()
+    grant.settle("NO", agreed=False, generation_id="gen-1")
+
+
+def _ended_by_user(grant: AccessGrant, admin: User) -> None:
+    _live(grant)
+    assert grant.end(user=grant.user)
+
+
+def _revoked_by_agent(grant: AccessGrant, admin: User) -> None:
+    _live(grant)
+    assert grant.end(user=None)
+
+
+def _revoked_by_admin(grant: AccessGrant, admin: User) -> None:
+    _live(grant)
+    assert grant.end(user=admin)
+
+
+def _past_its_end(grant: AccessGrant, admin: User) -> None:
+    _live(grant)
+    db.session.commit()
+    sql.rewrite(f"UPDATE access_grants SET expires_at = clock_timestamp() WHERE id = '{grant.id}'")
+    db.session.expire_all()
+
+
+def _expired(grant: AccessGrant, admin: User) -> None:
+    _past_its_end(grant, admin)
+    assert grant.end_if_expired()
+
+
+# A state is a status, and of an ended grant why it ended; and one that no column tells.
+STATES: dict[str, Put] = {
+    "requested": lambda grant, admin: None,
+    "granted": lambda grant, admin: _live(grant),
+    "granted, past its end": _past_its_end,
+    "declined": _declined,
+    "failed": lambda grant, admin: grant.fail("the model's server did not answer", "timeout"),
+    "lapsed": lambda grant, admin: grant.lapse(),
+    "ended, expired": _expired,
+    "ended, ended_by_user": _ended_by_user,
+    "ended, revoked_by_agent": _revoked_by_agent,
+    "ended, revoked_by_admin": _revoked_by_admin,
+    "ended, no_longer_allowed": lambda grant, admin: (
+        _live(grant),
+        grant.end_for_good("its user may no longer have access", admin),
+    ),
+}
+
+# What may become of the user of a grant.
+FATES: dict[str, Callable[[User], object]] = {
+    "deactivated": lambda user: setattr(user, "active", False),
+    "now a viewer": lambda user: setattr(user, "role", "viewer"),
+    "now elsewhere": lambda user: setattr(user, "account", factories.account()),
+}
+
+
+def test_every_state_is_in_the_table() -> None:
+    of_columns = {*STATUSES} - {"ended"} | {f"ended, {reason}" for reason in END_REASONS}
+
+    assert of_columns <= STATES.keys()
+
+
+def readers(house: World, signed_in: SignedIn) -> dict[str, Browser]:
+    """An admin for each state of a grant, and for each fate of its user, signed in before."""
+    browsers = {}
+    for state in (*STATES, *FATES):
+        user = person(account=house.account)
+        grant = factories.grant(house.agent, user_id=user.id)
+        STATES.get(state, STATES["granted"])(grant, house.admin)
+        browsers[state] = signed_in(user)
+        FATES.get(state, lambda user: None)(user)
+        db.session.commit()
+    return browsers
+
+
+def opened_by(browser: Browser, house: World) -> set[str]:
+    """The pages that show this browser the canary."""
+    answers = {rule: browser.get(path_of(rule, house), follow_redirects=True) for rule in OPENED}
+    ledger = path_of("/agents/<int:agent_id>/ledger", house)
+    answers["search"] = browser.submit(ledger, {"search": "a"}, follow_redirects=True)
+    return {rule for rule, answer in answers.items() if CANARY in whole(answer)}
+
+
+@pytest.mark.slow
+def test_content_is_shown_only_where_its_agent_agreed(house: World, signed_in: SignedIn) -> None:
+    browsers = readers(house, signed_in)
+
+    opened = {state: opened_by(browser, house) for state, browser in browsers.items()}
+    other = factories.agent(account=house.account)
+    song = sing(other)
+    foreign = replace(house, agent=other, memories=[song.memory])
+    foreign = replace(foreign, ended=song.session, record=song.record)
+    opened["of another agent"] = opened_by(browsers["granted"], foreign)
+    house.agent.active = False
+    db.session.commit()
+
+    assert opened == {state: set() for state in opened} | {"granted": {*OPENED, "search"}}
+    assert opened_by(browsers["granted"], house) == set()

@@ -74,23 +74,3 @@ def test_a_grant_opens_its_text_and_the_differences(
 
     assert page.count("The blue door sticks") > 1
     assert "<del>" in page
-
-
-def test_a_toggle_leads_back_to_the_memory(dashboard: Browser, agent: Agent) -> None:
-    memory = db.session.scalars(agent.ledger.core()).first()
-    assert memory is not None
-
-    answer = dashboard.submit(
-        f"{path(memory)}/constitutional", {"constitutional": "1", "from": "memory"}
-    )
-
-    assert answer.location == path(memory)
-    assert "◆ constitutional" in said(dashboard, memory)
-
-
-def test_a_memory_without_records_says_so(dashboard: Browser, agent: Agent) -> None:
-    memory = AgentMemory(agent=agent, content="written by hand")
-    db.session.add(memory)
-    db.session.commit()
-
-    assert "No changes of this memory are recorded" in said(dashboard, memory)

@@ -35,10 +35,3 @@ def test_each_page_of_an_area_marks_the_area(
     dashboard: Browser, agent: Agent, path: str, area: str
 ) -> None:
     assert area in marked_in(dashboard.get(path).text)
-
-
-def test_refused_settings_still_mark_their_tab(dashboard: Browser, agent: Agent) -> None:
-    refused = dashboard.submit(f"/agents/{agent.id}/settings", {"refinement_threshold": "7"})
-
-    assert refused.status_code == 422
-    assert marked_in(refused.text) == ["Agents", "Settings"]

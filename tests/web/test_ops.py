@@ -1,7 +1,6 @@
 """Operations: what Refine stands on, what waits and runs, what failed and why."""
 
 import json
-import re
 import socket
 import time
 import uuid
@@ -16,9 +15,8 @@ from redis import Redis
 from refine import clock
 from refine.extensions import db
 from refine.jobs.workers import KEY, Presence
-from refine.models import Account, ClockMark, MemoryTask, RefinementSession, User
+from refine.models import Account, ClockMark, RefinementSession, User
 from tests import factories
-from tests.commands import UNUSED_PORT
 from tests.in_redis import let_pass
 from tests.web.conftest import Browser, SignedIn, browser_of, person, words_of
 
@@ -97,14 +95,6 @@ def test_sessions_waiting_without_a_worker_are_reported(
     assert "Eve" not in words
 
 
-def test_an_unreachable_redis_is_reported(admin: User, with_settings: Callable[..., Flask]) -> None:
-    db.session.commit()
-    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
-    browser.sign_in(admin.email)
-
-    assert "queue ✗ Redis does not answer at REDIS_URL" in said(browser)
-
-
 def test_recent_failures_are_counted_by_reason(dashboard: Browser, account: Account) -> None:
     for kind, days in (("timeout", 0), ("timeout", 29), ("timeout", 31), ("worker_lost", 1)):
         failed(account, kind, days)
@@ -117,42 +107,6 @@ def test_recent_failures_are_counted_by_reason(dashboard: Browser, account: Acco
     assert "worker lost 1 0 0" in words
     assert "✗ failed it was the worker_lost" in words
     assert "◑ incomplete it was the timeout" in words
-
-
-def test_each_kind_of_error_leads_to_its_sessions(dashboard: Browser, account: Account) -> None:
-    failed(account, "timeout")
-    failed(account, "worker_lost", days=29)
-    failed(account, "worker_lost", days=31)
-
-    page = dashboard.get("/ops").text
-    (link,) = re.findall(r'href="(/sessions\?error=worker_lost[^"]*)"', page)
-    listed = words_of(dashboard.get(link.replace("&amp;", "&")).text)
-
-    assert "it was the worker_lost" in listed
-    assert "it was the timeout" not in listed
-    assert listed.count("✗ failed") == 1
-
-
-def test_failures_can_be_filtered_by_kind_of_error(dashboard: Browser, account: Account) -> None:
-    failed(account, "timeout")
-    failed(account, "worker_lost")
-    owner = factories.agent(account=account)
-    for kind in ("timeout", "refused"):
-        factories.ended_task(
-            owner, "reflection", "failed", reason=f"a task: {kind}", error_kind=kind
-        )
-    db.session.commit()
-
-    page = dashboard.get("/ops?error=timeout").text
-
-    words = words_of(page)
-    assert "Showing only: × timeout" in words
-    assert "it was the timeout" in words
-    assert "a task: timeout" in words
-    assert "it was the worker_lost" not in words
-    assert "a task: refused" not in words
-    assert "worker lost 1 0 0" in words
-    assert 'href="/ops?error=refused#failures"' in page
 
 
 # -- workers and clock -----------------------------------------------------------------------------
@@ -193,33 +147,6 @@ def test_a_site_admin_sees_the_workers_by_name_and_a_frozen_one_as_such(
     )
 
 
-def test_a_worker_that_was_replaced_is_gone_and_no_alarm(
-    site_admins: Browser, redis: Redis
-) -> None:
-    worker(redis, "old-1", seen=timedelta(minutes=9))
-    worker(redis, "new-1")
-
-    page = site_admins.get("/ops").text
-
-    assert "○ gone" in row_of(page, "old-1")
-    assert "queue ✓ 1 worker, 0 sessions waiting" in words_of(page)
-
-
-def test_the_run_of_a_worker_is_named(site_admins: Browser, redis: Redis, account: Account) -> None:
-    session = factories.session(factories.agent("one", account=account, name="Ada"))
-    task = MemoryTask.reflect(factories.agent(account=account, name="Bea"), "daily")
-    db.session.commit()
-    for name, run in (("a-1", session), ("b-1", task)):
-        worker(redis, name, run.id)
-
-    page = site_admins.get("/ops").text
-
-    assert "session of Ada since" in row_of(page, "a-1")
-    assert f'href="/sessions/{session.id}"' in page
-    assert "▶ working" in row_of(page, "b-1")
-    assert "reflection of Bea" in row_of(page, "b-1")
-
-
 def test_workers_are_the_installations_and_no_admins_to_see(
     dashboard: Browser, redis: Redis
 ) -> None:
@@ -229,20 +156,6 @@ def test_workers_are_the_installations_and_no_admins_to_see(
 
     assert "ada-1" not in page
     assert "queue ✓ 1 worker" in words_of(page)
-
-
-def test_without_redis_a_site_admin_sees_the_page_without_workers(
-    admin: User, with_settings: Callable[..., Flask]
-) -> None:
-    site_admin = person(site_admin=True)
-    db.session.commit()
-    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
-    browser.sign_in(site_admin.email)
-
-    page = browser.get("/ops").text
-
-    assert "redis ✗ Redis does not answer" in words_of(page)
-    assert ">Workers<" not in page
 
 
 def test_the_page_does_not_wait_for_a_redis_that_accepts_and_is_silent(
@@ -266,31 +179,6 @@ def test_the_page_does_not_wait_for_a_redis_that_accepts_and_is_silent(
 # -- running and waiting ---------------------------------------------------------------------------
 
 
-def test_queued_and_running_tasks_are_listed(dashboard: Browser, account: Account) -> None:
-    ada = factories.agent(account=account, name="Ada")
-    assert MemoryTask.reflect(ada, "daily").claim()
-    factories.extraction(ada, "the canary sings")
-    factories.extraction(factories.agent(name="Eve"))
-    db.session.commit()
-
-    words = said(dashboard)
-
-    assert "queue ✗ 0 workers, 0 sessions, 1 conversation waiting: start refine worker" in words
-    assert "Ada conversation ◔ queued –" in words
-    assert "Ada reflection ▶ running 0" in words
-    assert "Eve" not in words
-    assert "canary" not in words
-
-
-def test_a_reflection_waiting_without_a_worker_is_reported(
-    dashboard: Browser, account: Account
-) -> None:
-    MemoryTask.reflect(factories.agent(account=account), "daily")
-    db.session.commit()
-
-    assert "queue ✗ 0 workers, 0 sessions, 1 reflection waiting:" in said(dashboard)
-
-
 @pytest.mark.parametrize(("hours", "sign"), [(25, "✗"), (23, "✓")])
 def test_conversations_waiting_over_a_day_call_for_more_workers(
     dashboard: Browser, account: Account, redis: Redis, hours: int, sign: str
@@ -305,37 +193,3 @@ def test_conversations_waiting_over_a_day_call_for_more_workers(
     waits = f"queue {sign} 1 worker, 0 sessions, 1 conversation waiting"
     assert waits in words
     assert (f"{waits}, the oldest for 1 day: start more workers" in words) is (hours > 24)
-
-
-def test_failed_tasks_are_counted_by_reason(dashboard: Browser, account: Account) -> None:
-    owner = factories.agent(account=account, name="Ada")
-    failed(account, "timeout")
-    for kind in ("reflection", "extraction", "extraction"):
-        factories.ended_task(
-            owner, kind, "failed", reason="it was out of time", error_kind="timeout"
-        )
-    assert factories.extraction(owner, at=clock.now() - timedelta(days=7)).end_if_lapsed()
-    put_off = factories.extraction(owner)
-    assert put_off.claim()
-    put_off.give_up("the provider is busy", "rate_limited")
-    factories.ended_task(factories.agent(), status="failed", error_kind="refused")
-    db.session.commit()
-
-    words = said(dashboard)
-
-    assert "timeout 1 1 2" in words
-    assert "lapsed 0 0 1" in words
-    assert "Ada conversation ✗ failed it was out of time" in words
-    assert "Ada conversation ○ skipped it waited for 7 days" in words
-    assert "◔ queued the provider is busy; next attempt" in words
-    assert "rate limited" not in words
-    assert "refused" not in words
-
-
-def test_a_site_admin_can_look_at_one_account(site_admins: Browser, account: Account) -> None:
-    failed(account, "timeout")
-    failed(factories.account(slug="other"), "worker_lost")
-
-    assert "worker lost 1" in said(site_admins)
-    assert "worker lost" not in said(site_admins, "?account=own")
-    assert "worker lost 1" in said(site_admins, "?account=other")

@@ -6,13 +6,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import time_machine
 from flask import Flask
 from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken, ClockMark, RefinementSession, User
+from refine.models import Account, Agent, ClockMark, RefinementSession, User
 from tests import factories
 from tests.web.conftest import (
     Browser,
@@ -76,30 +75,6 @@ def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
     assert "No upcoming slots" in words
 
 
-def test_first_steps_that_are_done_are_ticked(
-    dashboard: Browser, account: Account, app: Flask
-) -> None:
-    before = said(dashboard)
-    factories.agent("one", account=account)
-    ApiToken.mint(account=account)
-    db.session.commit()
-
-    words = said(dashboard)
-
-    assert "✓ Add an agent done" not in before
-    assert "✓ Add an agent done" in words
-    assert "✓ Connect your platform done" in words
-    assert "○ Start the first session" in words
-    assert '<a href="/agents">Start the first session</a>' in dashboard.get("/").text
-
-
-def test_first_steps_are_gone_after_the_first_session(dashboard: Browser, account: Account) -> None:
-    ended(factories.agent("one", account=account), "completed")
-    db.session.commit()
-
-    assert "First steps" not in said(dashboard)
-
-
 def test_the_overview_says_when_automatic_sessions_start(
     account: Account, admin: User, signed_in: SignedIn
 ) -> None:
@@ -136,16 +111,6 @@ def test_an_agent_with_a_bad_last_session_needs_attention(
     assert "Eve" not in listed
 
 
-def test_an_agent_over_its_budget_needs_attention(dashboard: Browser, account: Account) -> None:
-    over = factories.agent(account=account, core_token_budget=10)
-    factories.ledger(over, 11)
-    within = factories.agent(account=account, core_token_budget=10)
-    factories.ledger(within, 10)
-    db.session.commit()
-
-    assert "1 agent over budget" in attention(dashboard)
-
-
 def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Account) -> None:
     for status in ("failed", "rolled_back", "declined"):
         for _ in range(6):
@@ -157,35 +122,6 @@ def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Ac
         (link,) = [link for link in links_of(page) if f"state={state}" in link]
         assert f"{count} agents " in words_of(page)
         assert dashboard.get(link).text.count('scope="row"><a href="/agents/') == count
-
-
-def test_the_five_worst_of_each_kind_are_named(dashboard: Browser, account: Account) -> None:
-    now = clock.now()
-    for days in range(7):
-        agent = factories.agent("one", account=account, name=f"Failed{days}")
-        ended(agent, "failed", now - timedelta(days=days))
-        factories.agent(
-            "a", "b" * 40 * (days + 1), account=account, name=f"Over{days}x", core_token_budget=1
-        )
-    db.session.commit()
-
-    words = attention(dashboard)
-
-    assert [f"Failed{days}" in words for days in range(7)] == [True] * 5 + [False] * 2
-    assert [f"Over{days}x" in words for days in range(7)] == [False] * 2 + [True] * 5
-    assert "So it ended , 2 days ago" in words
-
-
-def test_a_failed_session_says_when_it_is_tried_again(dashboard: Browser, account: Account) -> None:
-    at = datetime(2026, 3, 2, 4, tzinfo=UTC)
-    with time_machine.travel(at, tick=False):
-        ended(factories.agent("one", account=account, name="Ada"), "failed")
-        ended(factories.agent("one", account=account, name="Bob"), "failed", trigger="manual")
-        db.session.commit()
-
-    words = attention(dashboard)
-
-    assert words.count("next attempt after 2 Mar 2026, 04:05") == 1
 
 
 def test_an_acknowledged_session_needs_no_attention(
@@ -264,13 +200,6 @@ def test_an_abandoned_conversation_needs_attention(dashboard: Browser, account: 
     assert "2 conversations given up in the last 24 hours" in attention(dashboard)
 
 
-def test_a_stopped_clock_needs_attention(dashboard: Browser) -> None:
-    ClockMark.note("tick", clock.now() - timedelta(minutes=10))
-    db.session.commit()
-
-    assert "Clock: the last tick was 10 minutes ago; start refine clock" in attention(dashboard)
-
-
 @pytest.fixture
 def without_key(admin: User, with_settings: Callable[..., Flask]) -> Callable[..., Browser]:
     """Have somebody sign in while no API key is set."""
@@ -298,58 +227,12 @@ def test_without_a_key_the_first_thing_said_is_that_nobody_can_be_asked(
     assert '<li class="bad">' in browser.get("/").text
 
 
-def test_without_a_key_each_account_hears_for_itself(
-    account: Account, without_key: Callable[..., Browser]
-) -> None:
-    demo = factories.account(name="Demo", slug="demo")
-    factories.agent("one", account=demo, model_id="rehearsal/one")
-    mixed = factories.account(name="Mixed")
-    for author in ("test", "rehearsal"):
-        factories.agent("one", account=mixed, model_id=f"{author}/one")
-    factories.agent("one", account=account)
-
-    words = attention(without_key(person(site_admin=True), REFINE_REHEARSAL="1"))
-
-    assert "No agent of Own account can be asked: no API key is set" in words
-    assert "1 of 2 agents of Mixed cannot be asked: no API key is set" in words
-    assert "i Demo: you are rehearsing: the built-in rehearsal model answers" in words
-    assert "of Demo" not in words
-
-
 def test_an_account_hears_nothing_about_another_without_a_key(
     account: Account, without_key: Callable[..., Browser]
 ) -> None:
     factories.agent("one")
 
     assert attention(without_key()) == "✓ Nothing needs attention."
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("no_key", "no API key is set"),
-        ("unauthorized", "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)"),
-        ("out_of_credit", "the model's server answered HTTP 402 (the key has no credit left)"),
-    ],
-)
-def test_failures_with_one_cause_are_one_line_with_a_count(
-    dashboard: Browser, account: Account, kind: str, reason: str
-) -> None:
-    for number in range(7):
-        agent = factories.agent("one", account=account, name=f"Same{number}")
-        session = RefinementSession.queue(agent, "weekly")
-        session.finish("failed", reason, error_kind=kind)
-    ended(factories.agent("one", account=account, name="Other"), "failed", error_kind="no_answer")
-    db.session.commit()
-
-    words = attention(dashboard)
-
-    assert "8 agents whose last session failed" in words
-    assert f"7 agents {reason[:1].upper()}{reason[1:]}; the last one" in words
-    assert words.count("Same") == 0
-    assert words.count("Other") == 1
-    (link,) = [link for link in links_of(dashboard.get("/").text) if f"error={kind}" in link]
-    assert dashboard.get(link).text.count("Same") == 14  # a link and a box each
 
 
 def test_without_a_key_refine_now_is_offered_nowhere(
@@ -372,17 +255,6 @@ def test_without_a_key_refine_now_is_offered_nowhere(
     assert actions_of(browser.get(bulk).text) == []
 
 
-def test_running_sessions_are_listed(dashboard: Browser, account: Account) -> None:
-    session = factories.session(factories.agent("one", account=account, name="Ada"))
-    factories.session(factories.agent("one", name="Eve"))
-
-    words = said(dashboard)
-
-    assert "Running now Ada ▶ running since" in words
-    assert "Eve" not in words
-    assert f"/sessions/{session.id}" in links_of(dashboard.get("/").text)
-
-
 # -- the last months -------------------------------------------------------------------------------
 
 
@@ -398,30 +270,6 @@ def quarter(account: Account) -> None:
     ended(agent, "failed", now - timedelta(days=91), cost_usd=Decimal(7))
     ended(factories.agent("one"), "failed", now)
     db.session.commit()
-
-
-def test_the_sessions_of_the_last_months_are_summed(dashboard: Browser, quarter: None) -> None:
-    words = said(dashboard)
-
-    assert "Sessions 4 Tokens removed 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
-
-
-def test_memory_tasks_are_counted_and_cost(
-    dashboard: Browser, account: Account, quarter: None
-) -> None:
-    before = said(dashboard)
-    agent = factories.agent("one", account=account)
-    factories.ended_task(agent, "reflection", cost_usd=Decimal("0.25"))
-    factories.ended_task(agent, "extraction", cost_usd=Decimal("0.5"))
-    factories.ended_task(agent, "extraction", at=clock.now() - timedelta(days=91))
-    factories.ended_task(factories.agent(), "reflection", cost_usd=Decimal(9))
-    db.session.commit()
-
-    words = said(dashboard)
-
-    assert "Between sessions" not in before
-    assert "Cost $1.25" in words
-    assert "Between sessions 1 reflection, 1 conversation" in words
 
 
 def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: None) -> None:
@@ -445,14 +293,6 @@ def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: N
     }
 
 
-def test_the_bars_match_the_legend(dashboard: Browser, quarter: None) -> None:
-    page = dashboard.get("/").text
-
-    assert page.count('<rect class="o-') == 4
-    assert "completed 1" in words_of(page)
-    assert "failed 2" in words_of(page)
-
-
 # -- whose -----------------------------------------------------------------------------------------
 
 
@@ -467,17 +307,3 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert "Sessions 5" in everything
     assert "1 agent in Own account" in one
     assert "Sessions 4" in one
-
-
-def test_links_keep_the_chosen_account(
-    account: Account, quarter: None, signed_in: SignedIn
-) -> None:
-    ended(factories.agent("one", account=account), "failed")
-    db.session.commit()
-    browser = signed_in(person(site_admin=True))
-
-    page = browser.get("/?account=own").text
-    links = [link for link in links_of(page) if "status=" in link or "state=" in link]
-
-    assert links
-    assert [link for link in links if "account=own" not in link] == []

@@ -109,16 +109,6 @@ def test_inviting_does_not_tell_who_is_in_another_account(dashboard: Browser, ap
     assert pages["taken"][0] == [200, 200, 409, 200]
 
 
-def test_a_site_admin_is_told_that_another_account_has_the_address(signed_in: SignedIn) -> None:
-    person(email="taken@example.org")
-    browser = signed_in(person(site_admin=True))
-
-    answer = browser.submit("/users", {"email": "taken@example.org", "role": "viewer"})
-
-    assert answer.status_code == 409
-    assert "Taken@example.org is already a user" in answer.text
-
-
 def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
     theirs = person(email="taken@example.org")
     db.session.commit()
@@ -137,21 +127,6 @@ def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
     (record,) = records("user_join_refused")
     assert (record.account_id, record.auditable_type) == (None, "User")
     assert record.auditable_id != str(theirs.id)
-
-
-def test_the_first_of_two_accounts_that_invited_an_address_gets_the_user(
-    dashboard: Browser, app: Flask
-) -> None:
-    other = person()
-    second = Invitation.issue(User.invite(other.account, "new@example.org", role="admin", by=other))
-    db.session.commit()
-    page = dashboard.submit("/users", {"email": "new@example.org", "role": "viewer"})
-    chosen = {"password": "my own battery", "confirm_password": "my own battery"}
-
-    first = browser_of(app).submit(link_in(page.text), chosen)
-    late = browser_of(app).submit(f"/invitations/{second}", chosen)
-
-    assert (first.status_code, late.status_code) == (303, 404)
 
 
 def test_a_new_link_replaces_the_old_one_and_is_recorded(
@@ -197,16 +172,6 @@ def test_a_role_change_takes_effect_at_once_and_is_recorded(
     (record,) = records("user_updated")
     assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
     assert record.data == {"role": "admin", "active": True, **HERE}
-
-
-def test_deactivating_a_user_is_recorded(dashboard: Browser, admin: User, colleague: User) -> None:
-    answer = dashboard.submit(f"/users/{colleague.id}", {"active": "0"}, follow_redirects=True)
-
-    assert "colleague@example.org: viewer, not active." in words_of(answer.text)
-    db.session.refresh(colleague)
-    assert not colleague.active
-    (record,) = records("user_updated")
-    assert record.data == {"role": "viewer", "active": False, **HERE}
 
 
 @pytest.mark.parametrize("taken", [{"active": "0"}, {"role": "viewer"}])
@@ -293,39 +258,3 @@ def test_two_admins_who_take_rights_from_each_other_at_once_leave_one_admin(
     able = sql.value("SELECT count(*) FROM users WHERE active AND role = 'admin'")
     assert sorted(answer.status_code for answer in answers) == [303, 409]
     assert (able, len(records("user_updated"))) == (1, 1)
-
-
-def test_a_site_admin_can_change_anybody(colleague: User, signed_in: SignedIn) -> None:
-    other = person(site_admin=True, account=colleague.account)
-    browser = signed_in(person(site_admin=True))
-
-    for user in (colleague, other):
-        browser.submit(f"/users/{user.id}?account=own", {"active": "0"})
-
-    db.session.refresh(colleague)
-    db.session.refresh(other)
-    assert (colleague.active, other.active) == (False, False)
-
-
-def test_a_site_admin_invites_to_the_chosen_account(colleague: User, signed_in: SignedIn) -> None:
-    browser = signed_in(person(site_admin=True))
-
-    browser.submit("/users?account=own", {"email": "new@example.org", "role": "viewer"})
-
-    db.session.rollback()
-    invited = User.by_email("new@example.org")
-    assert invited is not None
-    assert invited.account_id == colleague.account_id
-
-
-def test_paging_still_works_on_the_page_with_a_new_link(
-    dashboard: Browser, admin: User, colleague: User
-) -> None:
-    for _ in range(60):
-        factories.user(account=admin.account)
-    db.session.commit()
-
-    page = dashboard.submit(f"/users/{colleague.id}/invitation").text
-
-    (older,) = re.findall(r'rel="next" href="([^"]+)"', page)
-    assert dashboard.get(older.replace("&amp;", "&")).status_code == 200

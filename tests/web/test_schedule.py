@@ -58,13 +58,6 @@ def test_the_schedule_is_shown_in_words_with_five_slots(
         assert f'datetime="{instant}:00+00:00"' in page
 
 
-def test_the_platforms_schedule_is_the_default(dashboard: Browser) -> None:
-    page = dashboard.get("/schedule").text
-
-    assert "on Mondays at 04:00 (UTC)" in words_of(page)
-    assert 'name="schedule" value="" placeholder="0 4 * * 1"' in page
-
-
 def test_a_new_schedule_moves_the_next_slot_and_is_recorded(
     dashboard: Browser, admin: User, account: Account
 ) -> None:
@@ -114,31 +107,6 @@ def test_invalid_values_are_explained_kept_in_the_form_and_not_stored(dashboard:
     assert sql.snapshot() == before
 
 
-def test_a_schedule_can_be_paused_and_resumed(
-    dashboard: Browser, admin: User, account: Account
-) -> None:
-    paused = dashboard.submit("/schedule", {"paused": "1"}, follow_redirects=True)
-    db.session.refresh(account)
-    was_paused = account.paused
-    resumed = dashboard.submit("/schedule", {"paused": "0"}, follow_redirects=True)
-
-    db.session.refresh(account)
-    assert (was_paused, account.paused) == (True, False)
-    assert "‖ Paused : no automatic sessions." in words_of(paused.text)
-    assert "None while paused." in words_of(paused.text)
-    assert "on Mondays at 04:00" in words_of(resumed.text)
-    assert [record.user_id for record in records("account_settings_update")] == [admin.id] * 2
-
-
-def test_this_months_cost_is_shown_beside_the_cap(dashboard: Browser, account: Account) -> None:
-    session = RefinementSession.queue(factories.agent("one", account=account), "weekly")
-    session.cost_usd = Decimal("12.34")
-    db.session.commit()
-
-    assert "Spent this month: $12.34" in said(dashboard)
-    assert "No automatic sessions for now" not in said(dashboard)
-
-
 def test_automatic_sessions_are_listed_with_their_reasons(
     dashboard: Browser, account: Account
 ) -> None:
@@ -177,37 +145,6 @@ def test_picked_days_and_a_time_become_a_cron_expression(
     assert 'name="schedule" value="30 2 * * 1,4"' in answer.text
 
 
-def test_the_chosen_way_alone_counts(dashboard: Browser, account: Account) -> None:
-    dashboard.submit("/schedule", {**WEEKLY, "kind": "cron", "schedule": "*/5 * * * *"})
-    db.session.refresh(account)
-    by_cron, page = account.schedule, dashboard.get("/schedule").text
-    dashboard.submit("/schedule", {**WEEKLY, "kind": "default"})
-
-    db.session.refresh(account)
-    assert (by_cron, account.schedule) == ("*/5 * * * *", None)
-    assert sorted(checked(page)) == ["1", "cron"]
-    assert sorted(checked(dashboard.get("/schedule").text)) == ["1", "default"]
-
-
-@pytest.mark.parametrize(
-    ("sent", "problem"),
-    [
-        ({"days": []}, "Days must include at least one day of the week."),
-        ({"time": "noon"}, "Time must be a time of day, such as 04:00."),
-    ],
-)
-def test_errors_in_days_and_time_stand_beside_them(
-    dashboard: Browser, account: Account, sent: dict[str, object], problem: str
-) -> None:
-    answer = dashboard.submit("/schedule", {**WEEKLY, **sent})
-
-    (field,) = sent
-    assert answer.status_code == 422
-    assert f'<p class="wrong" id="wrong-{field}">{problem}</p>' in answer.text
-    assert 'class="error"' not in answer.text
-    assert checked(answer.text)[0] == "weekly"
-
-
 def test_the_next_runs_are_shown_before_anything_is_saved(
     in_march: None, dashboard: Browser, account: Account
 ) -> None:
@@ -227,33 +164,6 @@ def test_the_next_runs_are_shown_before_anything_is_saved(
     assert checked(answer.text) == ["weekly", "0"]
     assert "on Mondays at 04:00 (UTC)" in words
     assert sql.snapshot() == before
-
-
-@pytest.mark.parametrize(
-    ("sent", "problem"),
-    [
-        ({"time_zone": "Nowhere"}, "Time zone must be"),
-        ({"kind": "cron", "schedule": "often"}, "Schedule must be a cron expression"),
-        ({"monthly_cost_cap_usd": "lots"}, "Monthly cost cap must be"),
-    ],
-)
-def test_the_next_runs_are_not_shown_of_what_could_not_be_saved(
-    dashboard: Browser, sent: dict[str, str], problem: str
-) -> None:
-    answer = dashboard.submit("/schedule", {**WEEKLY, "preview": "1", **sent})
-
-    assert answer.status_code == 422
-    assert problem in words_of(answer.text)
-    assert "if you save" not in answer.text
-
-
-def test_the_default_is_shown_before_it_is_saved(dashboard: Browser, account: Account) -> None:
-    account.schedule = "0 5 * * *"
-    db.session.commit()
-
-    words = words_of(dashboard.submit("/schedule", {"kind": "default", "preview": "1"}).text)
-
-    assert "On Mondays at 04:00 (UTC), in cron 0 4 * * 1" in words
 
 
 # -- run now ---------------------------------------------------------------------------------------
@@ -304,20 +214,6 @@ def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
     assert "Ask 1 agent" in words
     assert actions_of(answer.text) == ["/schedule/run"]
     assert sql.snapshot() == before
-
-
-def test_run_now_asks_for_nothing_if_nobody_would_be_asked(
-    dashboard: Browser, account: Account
-) -> None:
-    factories.agent("one", account=account)
-    account.paused = True
-    db.session.commit()
-
-    page = dashboard.get("/schedule/run").text
-
-    assert "No agent would be asked now. Back" in words_of(page)
-    assert "Its account is paused 1" in words_of(page)
-    assert actions_of(page) == []
 
 
 # -- whose it is -----------------------------------------------------------------------------------

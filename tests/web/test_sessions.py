@@ -2,11 +2,9 @@
 
 import re
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 from flask import Flask
-from time_machine import travel
 
 from refine import clock
 from refine.extensions import db
@@ -83,15 +81,6 @@ def test_a_running_session_shows_its_changes_and_allowance(
     assert "-25" in said
 
 
-def test_a_session_without_consent_says_that_it_is_asking(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    running.consented_at = None
-    db.session.commit()
-
-    assert "Asking Ada for consent." in words_of(shown(dashboard, running))
-
-
 def test_only_a_live_session_page_polls(dashboard: Browser, running: RefinementSession) -> None:
     live = shown(dashboard, running)
     RefinementTool(running).execute(action="complete", summary="done")
@@ -99,24 +88,6 @@ def test_only_a_live_session_page_polls(dashboard: Browser, running: RefinementS
 
     assert f'hx-get="/sessions/{running.id}" hx-trigger="every 2s"' in live
     assert "hx-get" not in over
-
-
-def test_only_the_last_steps_are_shown_with_a_link_to_all(
-    dashboard: Browser, ended: RefinementSession
-) -> None:
-    for number in range(100):
-        ended.agent.record("memory_saved", session_id=ended.id, data={"n": number})
-    db.session.commit()
-
-    page = shown(dashboard, ended)
-
-    first_of_all, *_, last = [
-        record for record in factories.records(ended.agent) if record.session_id == ended.id
-    ]
-    assert f'/audit/{last.id}"' in page
-    assert f'/audit/{first_of_all.id}"' not in page
-    assert "Only the last 100 steps are shown; the audit log has all of them" in words_of(page)
-    assert f"/audit?session={ended.id}" in page
 
 
 # -- stop ------------------------------------------------------------------------------------------
@@ -174,25 +145,6 @@ def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
         db.session.commit()
 
         assert note in words_of(shown(dashboard, session))
-
-
-def test_no_undo_is_offered_if_nothing_changed(dashboard: Browser, agent: Agent) -> None:
-    session = RefinementSession.queue(agent, "manual")
-    session.finish("declined", "the agent declined")
-    db.session.commit()
-
-    assert f"/sessions/{session.id}/undo" not in links_of(shown(dashboard, session))
-
-
-def test_cost_and_cached_share_are_shown(dashboard: Browser, ended: RefinementSession) -> None:
-    ended.llm_calls, ended.prompt_tokens, ended.cached_tokens = 3, 2000, 1500
-    ended.completion_tokens, ended.cost_usd = 77, Decimal("0.0123")
-    db.session.commit()
-
-    said = words_of(shown(dashboard, ended))
-
-    assert "Model calls 3 Prompt tokens 2,000 75% cached Completion tokens 77" in said
-    assert "Cost $0.0123" in said
 
 
 def test_a_ledger_that_was_shown_in_part_is_a_warning(
@@ -315,26 +267,6 @@ def test_the_wider_undo_reverses_the_conflicting_change_too(
     assert len(records("memory_refinement_rollback")) == 1
 
 
-def test_no_wider_undo_is_offered_for_changes_outside_the_application(
-    dashboard: Browser, ended: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    sql.tamper(f"UPDATE agent_memories SET discarded_at = NULL WHERE id = {memories[0].id}")
-
-    answer = dashboard.get(f"/sessions/{ended.id}/undo")
-
-    assert answer.status_code == 409
-    assert f"Memory {memories[0].id} was changed outside the application" in words_of(answer.text)
-    assert f"/sessions/{ended.id}/undo?and_after=1" not in links_of(answer.text)
-
-
-def test_a_live_session_cannot_be_undone(dashboard: Browser, running: RefinementSession) -> None:
-    answer = dashboard.submit(f"/sessions/{running.id}/undo")
-
-    assert answer.status_code == 409
-    assert "Nothing was changed." in words_of(answer.text)
-    assert records("memory_refinement_rollback") == []
-
-
 # -- two of them -----------------------------------------------------------------------------------
 
 
@@ -356,81 +288,9 @@ def test_a_session_is_compared_with_the_one_before(
     assert f"/sessions/{ended.id}" in links_of(dashboard.get(path).text)
 
 
-def test_any_two_sessions_are_compared_also_of_two_agents(
-    dashboard: Browser, admin: User, ended: RefinementSession
-) -> None:
-    other = ended_session(factories.agent("one", account=admin.account, name="Bo"))
-
-    said = words_of(dashboard.get(f"/sessions/compare?a={other.id}&b={ended.id}").text)
-
-    assert "These are sessions of two agents." in said
-    assert "Agent Bo Ada ≠ differs" in said
-
-
-def test_the_first_session_of_an_agent_has_none_before_it(
-    dashboard: Browser, ended: RefinementSession
-) -> None:
-    said = words_of(dashboard.get(f"/sessions/compare?b={ended.id}").text)
-
-    assert "This is the first session of Ada" in said
-
-
 def ticked(*sessions: RefinementSession) -> str:
     """What the form of a list asks for."""
     return "/sessions/compare?" + "&".join(f"session={each.id}" for each in sessions)
-
-
-@pytest.mark.parametrize("of_agent", [True, False])
-def test_two_sessions_of_a_list_can_be_ticked(
-    dashboard: Browser,
-    agent: Agent,
-    ended: RefinementSession,
-    memories: list[AgentMemory],
-    of_agent: bool,
-) -> None:
-    later = ended_session(agent, memories[1])
-
-    page = dashboard.get(f"/agents/{agent.id}" if of_agent else "/sessions").text
-
-    form = page.partition('<form method="get" action="/sessions/compare">')[2].partition("</form>")
-    boxes = re.findall(r'type="checkbox" name="session" value="([^"]+)"\s+aria-label="', form[0])
-    assert boxes == [str(later.id), str(ended.id)]
-    assert "<button>Compare</button>" in form[0]
-
-
-def test_two_ticked_sessions_are_shown_the_earlier_one_first(
-    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    later = ended_session(agent, memories[1], memories[2])
-
-    answer = dashboard.get(ticked(later, ended))
-
-    assert (answer.status_code, answer.headers["Location"]) == (
-        302,
-        f"/sessions/compare?a={ended.id}&b={later.id}",
-    )
-    said = words_of(dashboard.get(answer.headers["Location"]).text)
-    assert "Memories discarded 1 2 ≠ differs" in said
-
-
-def test_any_other_number_is_asked_for_two(
-    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    second, third = (ended_session(agent, memory) for memory in memories[1:3])
-    elsewhere = ended_session(factories.agent("one", account=agent.account, name="Bo"))
-    of_agent = [str(each.id) for each in (third, second, ended)]
-
-    none, one, three = (
-        dashboard.get(ticked(*some)).text for some in ([], [second], [third, second, ended])
-    )
-
-    assert boxes_of(none) == ([str(elsewhere.id), *of_agent], [])
-    assert boxes_of(one) == ([of_agent[1], of_agent[0], of_agent[2]], [of_agent[1]])
-    assert boxes_of(three) == (of_agent, of_agent)
-    assert "Tick two sessions to see them side by side." in words_of(none)
-    assert "Tick two sessions: 1 is ticked." in words_of(one)
-    assert "Tick two sessions: 3 are ticked." in words_of(three)
-    assert ['role="alert">Tick two' in page for page in (none, one, three)] == [False, True, True]
 
 
 def boxes_of(page: str) -> tuple[list[str], list[str]]:
@@ -501,22 +361,6 @@ def test_sessions_are_listed_newest_first_and_filtered(
     assert {query: listed(dashboard, query) for query in expected} == expected
 
 
-def test_sessions_are_filtered_by_their_start_day(
-    dashboard: Browser, several: list[RefinementSession]
-) -> None:
-    since = several[1].created_at.date()
-
-    assert listed(dashboard, f"?since={since}") == ["0", "1"]
-
-
-def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
-    nothing, none_of_these = dashboard.get("/sessions"), dashboard.get("/sessions?status=failed")
-
-    assert "No sessions yet. Open an agent and choose Refine now" in words_of(nothing.text)
-    assert "Apply" not in nothing.text
-    assert "No sessions match. Show all" in words_of(none_of_these.text)
-
-
 # -- its steps in time -----------------------------------------------------------------------------
 
 
@@ -532,50 +376,3 @@ def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
 )
 def test_a_span_is_told_in_seconds_minutes_and_hours(span: timedelta | None, words: str) -> None:
     assert seconds(span) == words
-
-
-def test_each_step_says_when_it_came_and_what_it_removed(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    first, second, *_ = db.session.scalars(running.agent.ledger.core()).all()
-    for memory in (first, second):
-        RefinementTool(running).execute("delete", id=memory.id)
-
-    words = words_of(shown(dashboard, running))
-
-    assert "a worker began" in words
-    assert f"memory discarded #{first.id} -25" in words
-    assert f"memory discarded #{second.id} -25" in words
-
-
-def test_steps_of_one_instant_come_in_their_order(dashboard: Browser, agent: Agent) -> None:
-    with travel(clock.now(), tick=False):
-        session = factories.session(agent)
-        session.consented_at = clock.now()
-        session.finish("completed", "the agent called complete")
-        db.session.commit()
-
-    words = words_of(shown(dashboard, session))
-
-    assert re.findall("a worker began|the agent agreed|session completed", words) == [
-        "a worker began",
-        "the agent agreed",
-        "session completed",
-    ]
-
-
-def test_a_failed_session_can_be_tried_again_at_once(dashboard: Browser, agent: Agent) -> None:
-    failed = factories.session(agent)
-    failed.give_up("the provider cannot be reached")
-    db.session.commit()
-
-    assert "Retry" in words_of(shown(dashboard, failed))
-
-
-def test_a_session_that_has_not_ended_or_never_started_took_no_time(
-    running: RefinementSession, agent: Agent
-) -> None:
-    skipped = RefinementSession.queue(factories.agent("one", account=agent.account), "manual")
-    skipped.request_stop()
-
-    assert (running.duration, skipped.duration) == (None, None)

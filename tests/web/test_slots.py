@@ -3,14 +3,12 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import time_machine
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import Account, RefinementSession, User
+from refine.models import Account, RefinementSession
 from refine.web.schedule import PastSlot, past_slots
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, words_of
 
 NOON = datetime(2026, 3, 18, 12, tzinfo=UTC)
 SLOT = datetime(2026, 3, 16, 4, tzinfo=UTC)
@@ -58,17 +56,6 @@ def test_the_outcomes_are_counted_and_drawn_in_their_shares(account: Account) ->
     assert (slot.remark, before.words, before.parts) == (None, "no sessions", [])
 
 
-@pytest.mark.parametrize(
-    ("late", "remark"), [(HOUR, None), (3 * HOUR, "late by 3 hours")], ids=["in time", "late"]
-)
-def test_sessions_that_were_requested_long_after_the_slot_are_late(
-    account: Account, late: timedelta, remark: str | None
-) -> None:
-    ended(account, "completed", late=late)
-
-    assert told(account)[0].remark == remark
-
-
 def test_a_slot_that_is_not_served_yet_goes_on_or_is_missed(account: Account) -> None:
     account.next_due_at = SLOT
     at_once = past_slots(account, SLOT + HOUR)[0]
@@ -79,36 +66,3 @@ def test_a_slot_that_is_not_served_yet_goes_on_or_is_missed(account: Account) ->
 
     assert at_once.remark == paused.remark == "not finished yet"
     assert later.remark == "missed so far: check the clock"
-
-
-def test_a_slot_leads_to_its_sessions(admin: User, signed_in: SignedIn) -> None:
-    with time_machine.travel(NOON, tick=False):
-        account = admin.account
-        account.created_at, account.time_zone = SLOT - HOUR, "Europe/Berlin"
-        account.schedule = "0 5 * * 1"
-        ended(account, "completed")
-        ended(account, "skipped", slot=SLOT - WEEK)
-        browser: Browser = signed_in(admin)
-
-        page = browser.get("/schedule").text
-        linked = browser.get("/sessions?account=own&slot=2026-03-16T04:00Z").text
-
-    assert "Mon 16 Mar 2026, 05:00 1 1 completed" in words_of(page)
-    assert "/sessions?account=own&amp;slot=2026-03-16T04:00Z" in page
-    assert "× slot of 16 Mar 2026, 05:00" in words_of(linked)
-    assert "✓ completed" in words_of(linked)
-    assert "○ skipped" not in words_of(linked)
-    assert 'name="slot" value="2026-03-16T04:00Z"' in linked
-
-
-@pytest.mark.parametrize(
-    "slot", ["", "soon", "2026-03-16", "2026-03-16T04:00", "9999-12-31T23:00Z"]
-)
-def test_an_invalid_slot_filters_nothing(dashboard: Browser, slot: str) -> None:
-    factories.session(factories.agent("one", account=db.session.scalars(db.select(Account)).one()))
-    db.session.commit()
-
-    page = dashboard.get("/sessions", query_string={"slot": slot}).text
-
-    assert "▶ running" in words_of(page)
-    assert "For one slot" not in words_of(page)

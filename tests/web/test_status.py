@@ -139,25 +139,3 @@ def test_wrong_encryption_keys_are_not_ready(app: Flask, environ: dict[str, str]
         "migrations": "ok",
         "redis": "ok",
     }
-
-
-# -- the front page -------------------------------------------------------------------------------
-
-
-def test_the_front_page_requires_a_sign_in_without_asking_the_database(
-    environ: dict[str, str],
-) -> None:
-    away = {"DATABASE_URL": f"postgresql://{NOWHERE}/x", "REDIS_URL": f"redis://{NOWHERE}/0"}
-
-    status, _, headers = asked("/", environ, **away)
-
-    assert (status, headers["Location"]) == (303, "/sign-in?next=/")
-
-
-def test_the_sign_in_form_works_before_the_migrations(
-    environ: dict[str, str], not_migrated: dict[str, str]
-) -> None:
-    status, text, _ = asked("/sign-in", environ, **not_migrated)
-
-    assert status == 200
-    assert "Sign in to Refine" in text

@@ -86,19 +86,6 @@ def test_no_action_leads_out_of_the_prefix(behind_one: Flask, world: World, door
 
 
 @DOORS
-def test_sign_in_leads_on_to_a_page_below_the_prefix_alone(
-    behind_one: Flask, world: World, door: Door
-) -> None:
-    led = []
-    for wanted in (f"{PREFIX}/sessions", "/other/application", f"{PREFIX}else", "//evil.example"):
-        below = Below(browser_of(behind_one), door)
-        form = form_of("/sign-in", "admin", 0) | {"email": world.admin.email, "next": wanted}
-        led.append(below.submit(f"{PREFIX}/sign-in", form).location)
-
-    assert led == [f"{PREFIX}/sessions", *[f"{PREFIX}/"] * 3]
-
-
-@DOORS
 @pytest.mark.parametrize("public_url", ["https://host.example", "https://host.example/refine"])
 def test_links_that_are_sent_lead_below_the_prefix(
     with_settings: Callable[..., Flask], world: World, door: Door, public_url: str
@@ -114,14 +101,6 @@ def test_links_that_are_sent_lead_below_the_prefix(
 
     assert page.status_code == 200
     assert "https://host.example/refine/invitations/" in page.text
-
-
-@DOORS
-def test_the_document_of_the_api_names_the_prefix(behind_one: Flask, door: Door) -> None:
-    answer = Below(browser_of(behind_one), door).get(f"{PREFIX}/api/v1/openapi.json")
-
-    assert answer.json is not None
-    assert answer.json["servers"] == [{"url": "/refine/api/v1"}]
 
 
 @pytest.mark.parametrize(

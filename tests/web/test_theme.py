@@ -20,13 +20,6 @@ def test_a_chosen_theme_is_kept(dashboard: Browser, wanted: str) -> None:
     assert theme_of(dashboard) == f'data-theme="{wanted}"'
 
 
-def test_the_systems_theme_can_be_chosen_again(dashboard: Browser) -> None:
-    dashboard.submit("/profile/theme", {"theme": "dark"})
-    dashboard.submit("/profile/theme", {"theme": ""})
-
-    assert theme_of(dashboard) == ""
-
-
 def test_an_unknown_theme_is_none(dashboard: Browser) -> None:
     dashboard.set_cookie("theme", '"><script>')
     dashboard.submit("/profile/theme", {"theme": "pink"})

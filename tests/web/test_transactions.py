@@ -27,17 +27,12 @@ def ends() -> Iterator[list[str]]:
 
 
 def test_a_page_ends_with_a_commit_which_keeps_what_was_prepared(dashboard: Browser) -> None:
+    dashboard.get("/agents")  # the schema's version is looked at on a connection of its own, once
+
     with ends() as noted:
         dashboard.get("/agents")
 
     assert noted == ["commit"]
-
-
-def test_a_page_that_does_not_exist_ends_with_a_rollback(dashboard: Browser) -> None:
-    with ends() as noted:
-        dashboard.get("/agents/0")
-
-    assert noted[-1] == "rollback"
 
 
 @pytest.mark.parametrize(("method", "status"), [("GET", 200), ("GET", 400), ("POST", 200)])
@@ -87,12 +82,6 @@ def test_nobody_is_signed_in_as_whoever_asked_before(app: Flask) -> None:
     assert first.email not in pages[1]
     assert second.email in pages[1]
     assert nobody.status_code == 303
-
-
-def test_two_people_can_open_the_sign_in_form(app: Flask) -> None:
-    answers = [app.test_client().get("/sign-in") for _ in range(2)]
-
-    assert [answer.status_code for answer in answers] == [200, 200]
 
 
 def test_an_access_that_was_granted_since_shows_the_memories(app: Flask) -> None:

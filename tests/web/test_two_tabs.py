@@ -86,22 +86,6 @@ def test_a_schedule_and_cap_saved_in_another_tab_are_not_overwritten(
     assert (account.schedule, account.monthly_cost_cap_usd) == (None, 50)
 
 
-@pytest.mark.parametrize("first", [{"monthly_cost_cap_usd": "lots"}, {"preview": "1"}])
-def test_a_form_shown_again_is_still_drawn_from_what_it_was_drawn_from(
-    dashboard: Browser, admin: User, first: dict[str, str]
-) -> None:
-    drawn_from = drawn(dashboard.get("/schedule").text, "/schedule")
-    sent = {"kind": "default", "time_zone": "UTC", "monthly_cost_cap_usd": "50", **drawn_from}
-    admin.account.configure(user=admin, monthly_cost_cap_usd=Decimal(20))
-    db.session.commit()
-
-    shown_again = dashboard.submit("/schedule", {**sent, **first})
-    refused = dashboard.submit("/schedule", {**sent, **drawn(shown_again.text, "/schedule")})
-
-    assert refused.status_code == 409
-    assert "Stored now: 20.00" in refused.text
-
-
 def test_a_role_changed_in_another_tab_is_not_changed_again(
     dashboard: Browser, admin: User
 ) -> None:
@@ -117,37 +101,6 @@ def test_a_role_changed_in_another_tab_is_not_changed_again(
     assert "bob@example.org: viewer, not active. This was changed in the meantime" in shown
     db.session.refresh(other)
     assert other.role == "viewer"
-
-
-def test_a_time_zone_chosen_in_another_tab_is_not_overwritten(
-    dashboard: Browser, admin: User
-) -> None:
-    url = "/profile/time-zone"
-    drawn_from = drawn(dashboard.get("/profile").text, url)
-    dashboard.submit(url, {"time_zone": "Asia/Tokyo"})
-
-    refused = dashboard.submit(url, {"time_zone": "Europe/Berlin", **drawn_from})
-
-    assert refused.status_code == 409
-    assert "Stored now: Asia/Tokyo" in refused.text
-    db.session.refresh(admin)
-    assert admin.time_zone == "Asia/Tokyo"
-
-
-def test_a_prompt_that_the_agent_wrote_since_is_not_cleared(
-    dashboard: Browser, agent: Agent
-) -> None:
-    url = f"/agents/{agent.id}/refinement-prompt/clear"
-    drawn_from = drawn(dashboard.get(f"/agents/{agent.id}/settings").text, url)
-    configuring.author(agent, "refinement_prompt", "Firmly.")
-    db.session.commit()
-
-    dashboard.submit(url, drawn_from)
-
-    shown = words_of(dashboard.get(f"/agents/{agent.id}/settings").text)
-    assert "This was changed in the meantime" in shown
-    db.session.refresh(agent)
-    assert agent.refinement_prompt == "Firmly."
 
 
 def test_of_two_saves_at_the_same_moment_one_is_refused(

@@ -87,39 +87,6 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(
     assert f"/agents/{busy['bo'].id}" in links_of(dashboard.get("/usage").text)
 
 
-def test_agents_are_sorted_by_the_headings(dashboard: Browser, busy: dict[str, Agent]) -> None:
-    orders = {
-        order: [row.split()[0] for row in rows(dashboard, f"/usage?sort={order}")]
-        for order in ("name", "sessions", "tokens", "cost", "nonsense")
-    }
-
-    assert orders == {
-        "name": ["Ada", "bo"],
-        "sessions": ["Ada", "bo"],
-        "tokens": ["Ada", "bo"],
-        "cost": ["bo", "Ada"],
-        "nonsense": ["bo", "Ada"],
-    }
-
-
-def test_a_small_share_of_the_cost_is_not_none(dashboard: Browser, account: Account) -> None:
-    for name, usd in (("Large", "99.9"), ("Small", "0.1"), ("Free", "0")):
-        spent(factories.agent(account=account, name=name), usd)
-
-    large, small, free = rows(dashboard)
-
-    assert large.endswith("100%")
-    assert small.endswith(" <1%")
-    assert free.endswith(" 0%")
-
-
-def test_models_are_listed(dashboard: Browser, busy: dict[str, Agent]) -> None:
-    assert rows(dashboard, "/usage?by=model&sort=name") == [
-        "test/large 1 1 1 2,007 500 30 $1.00 25%",
-        "test/small 1 0 0 1,000 0 0 $3.00 75%",
-    ]
-
-
 def test_the_last_twelve_months_are_listed_newest_first(
     dashboard: Browser, busy: dict[str, Agent]
 ) -> None:
@@ -136,28 +103,6 @@ def test_the_last_twelve_months_are_listed_newest_first(
     assert "Cost $8.50" in said(dashboard, "/usage?by=month")
 
 
-def test_a_month_leads_to_its_agents(dashboard: Browser, busy: dict[str, Agent]) -> None:
-    links = links_of(dashboard.get("/usage?by=month").text)
-    (february,) = [link for link in links if "month=2026-02" in link]
-
-    assert rows(dashboard, february) == ["bo 1 0 0 0 0 0 $0.5000 100%"]
-
-
-@pytest.mark.parametrize("month", ["2026-13", "nonsense", "", "2026", "1926-01"])
-def test_an_invalid_month_is_this_one(
-    dashboard: Browser, busy: dict[str, Agent], month: str
-) -> None:
-    assert rows(dashboard, f"/usage?month={month}") == rows(dashboard)
-
-
-def test_a_month_without_usage_says_so(dashboard: Browser, account: Account) -> None:
-    page = dashboard.get("/usage?month=2019-05").text
-
-    assert "Nothing was used in May 2019." in words_of(page)
-    assert re.search(r'<option value="2019-05" selected>\s*May 2019', page)
-    assert "Nothing was used in the last 12 months." in said(dashboard, "/usage?by=month")
-
-
 def test_the_month_is_the_accounts(signed_in: SignedIn, account: Account, admin: User) -> None:
     account.time_zone = "Asia/Tokyo"
     spent(factories.agent("one", account=account, name="Ada"), "1", at=NOW)
@@ -167,17 +112,6 @@ def test_the_month_is_the_accounts(signed_in: SignedIn, account: Account, admin:
 
     assert "Nothing was used in April 2026." in words
     assert "April 2026 so far" in words
-
-
-def test_unknown_costs_are_said(dashboard: Browser, account: Account) -> None:
-    spent(factories.agent("one", account=account, name="Ada"), "1", unpriced_calls=2)
-    spent(factories.agent("one", account=account, name="Bo"), "0", unpriced_calls=1)
-
-    words = said(dashboard)
-
-    assert rows(dashboard)[0].endswith("at least $1.00 100%")
-    assert rows(dashboard)[1].endswith("unknown 0%")
-    assert "The cost of 3 calls is unknown and not included" in words
 
 
 # -- whose -----------------------------------------------------------------------------------------
@@ -226,36 +160,6 @@ def test_agents_are_exported(dashboard: Browser, busy: dict[str, Agent]) -> None
         "unpriced_calls": "0",
     }
     assert bo["agent"] == "bo"
-
-
-def test_an_export_has_all_rows_of_its_page(dashboard: Browser, account: Account) -> None:
-    for number in range(60):
-        agent = factories.agent(account=account)
-        factories.ended_task(agent, "reflection", at=NOW, cost_usd=Decimal(number))
-    db.session.commit()
-    links = links_of(dashboard.get("/usage?month=2026-03").text)
-    (link,) = [link for link in links if "export.csv" in link]
-
-    costs = [Decimal(row["cost_usd"]) for row in exported(dashboard, link)]
-
-    assert len(rows(dashboard)) == 50
-    assert costs == [Decimal(number) for number in reversed(range(60))]
-
-
-def test_models_and_months_are_exported(dashboard: Browser, busy: dict[str, Agent]) -> None:
-    by_model = exported(dashboard, "/usage/export.csv?by=model")
-    answer = dashboard.get("/usage/export.csv?by=month")
-    by_month = list(csv.DictReader(io.StringIO(answer.text)))
-
-    assert [(row["month"], row["model"]) for row in by_model] == [
-        ("2026-03", "test/small"),
-        ("2026-03", "test/large"),
-    ]
-    assert [(row["month"], row["cost_usd"]) for row in by_month] == [
-        ("2026-03", "4.000000"),
-        ("2026-02", "0.500000"),
-    ]
-    assert answer.headers["Content-Disposition"] == "attachment; filename=usage-by-month.csv"
 
 
 def test_a_model_that_is_named_like_an_address_is_hidden(
@@ -335,56 +239,6 @@ def test_the_month_so_far_is_compared_with_the_cap(
     assert f"March 2026 so far {words}" in page
 
 
-def test_does_not_compare_an_unknown_cost_with_the_cap(
-    dashboard: Browser, capped: Callable[..., None]
-) -> None:
-    capped("5", "0", "0", unpriced_calls=1)
-
-    assert "Cost unknown ; the cap is $5.00" in said(dashboard)
-
-
-def test_costs_that_are_unknown_are_not_forecast(
-    dashboard: Browser, capped: Callable[..., None]
-) -> None:
-    capped(None, "0", "0", unpriced_calls=1)
-
-    assert (
-        "March 2026 so far Cost unknown The cost of some runs is unknown: set prices in "
-        "REFINE_PRICES to get a forecast."
-    ) in said(dashboard)
-
-
-@pytest.mark.parametrize(
-    ("cap", "before", "lately", "drawn"),
-    [
-        ("25", "5", "7", ("warn", "100.0", "45.283", "94.34")),
-        ("53", "5", "7", ("ok", "50.0", "22.642", None)),
-        ("15", "12", "0", ("warn", "80.0", "80.0", None)),
-        ("6", "5", "7", ("bad", "100.0", "100.0", "50.0")),
-        (None, "5", "7", ("ok", "100.0", "45.283", None)),
-        ("0", "0", "0", ("bad", "0", "0", None)),
-    ],
-)
-def test_the_bar_shows_what_was_spent_the_forecast_and_the_cap(
-    dashboard: Browser,
-    capped: Callable[..., None],
-    cap: str | None,
-    before: str,
-    lately: str,
-    drawn: tuple[str, str, str, str | None],
-) -> None:
-    capped(cap, before, lately)
-
-    bar = dashboard.get("/usage").text.partition('class="spent"')[2].partition("</svg>")[0]
-
-    found = re.search(
-        r'class="bar (\w+)".*expected" width="([^"]+)".*fill" width="([^"]+)"', bar, re.DOTALL
-    )
-    mark = re.search(r'class="cap" d="M(\S+) 0V8"', bar)
-    assert found is not None
-    assert (*found.groups(), mark and mark[1]) == drawn
-
-
 def test_the_cap_is_reached_on_a_day_of_the_accounts_clock(
     signed_in: SignedIn, admin: User, account: Account, capped: Callable[..., None]
 ) -> None:
@@ -393,27 +247,3 @@ def test_the_cap_is_reached_on_a_day_of_the_accounts_clock(
 
     # a week from now it is reached, on 24 March at noon in UTC
     assert "the cap is reached on 25 Mar 2026" in said(signed_in(admin))
-
-
-def test_other_months_say_nothing_of_the_cap(
-    dashboard: Browser, capped: Callable[..., None]
-) -> None:
-    capped("25", "5", "7")
-
-    assert "so far" not in said(dashboard, "/usage?month=2026-02")
-    assert "so far" in said(dashboard, "/usage?by=month&month=2026-02")
-
-
-def test_a_site_admin_sees_the_accounts_nearest_to_their_caps(
-    signed_in: SignedIn, capped: Callable[..., None]
-) -> None:
-    capped("25", "5", "7")
-    uncapped = factories.account(name="Uncapped")
-    spent(factories.agent("one", account=uncapped), "99")
-    browser = signed_in(person(site_admin=True))
-
-    words = said(browser)
-
-    assert "Own account : $12.00 of $25.00 spent (48%)" in words
-    assert "Uncapped :" not in words
-    assert "/usage?account=own" in links_of(browser.get("/usage").text)

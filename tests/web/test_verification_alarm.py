@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.jobs.verifying import verify_slice
-from refine.models import Agent, AuditLog, Verification, WrappedKey
+from refine.models import Agent, AuditLog, WrappedKey
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn
 
@@ -93,26 +93,6 @@ def test_a_viewer_of_every_account_sees_the_alarm_and_cannot_acknowledge_it(
     assert ACKNOWLEDGE not in page
     assert viewer.submit("/ops/verification/seen").status_code == 403
     assert db.session.scalar(select(AuditLog).filter_by(action="verification_seen")) is None
-
-
-def test_nothing_is_recorded_where_nothing_alarms(agent: Agent, site_admins: Browser) -> None:
-    verify(datetime.now(UTC))
-
-    assert site_admins.submit("/ops/verification/seen").status_code == 303
-
-    assert db.session.scalars(select(AuditLog).filter_by(action="verification_seen")).all() == []
-
-
-def test_one_that_never_finished_does_not_hide_how_late_the_last_one_is(
-    agent: Agent, site_admins: Browser
-) -> None:
-    WrappedKey.platform().created_at = datetime.now(UTC) - 9 * DAY
-    db.session.commit()
-    verify(datetime.now(UTC) - 4 * DAY)
-    db.session.add(Verification.begin("clock", datetime.now(UTC)))
-    db.session.commit()
-
-    assert "no verification has finished for 4 days" in site_admins.get("/ops").text
 
 
 def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) -> None:
