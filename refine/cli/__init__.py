@@ -1,9 +1,7 @@
 """The command ``refine``. Commands call models and jobs, as views do."""
 
 import logging
-import os
 import sys
-from typing import TextIO, cast
 
 import click
 from sqlalchemy.exc import DBAPIError
@@ -46,37 +44,16 @@ def refine() -> None:
     """
 
 
-_COMMANDS = [
-    up,
-    run,
-    reflect,
-    sweep,
-    session,
-    undo,
-    restore,
-    worker,
-    clock,
-    tick,
-    doctor,
-    import_,
-    export,
-    audit,
-    access,
-    account,
-    user,
-    agent,
-    token,
-    keys,
-    db,
-]
-for command in _COMMANDS:
+for command in (
+    *(up, run, reflect, sweep, session, undo, restore, worker, clock, tick, doctor),
+    *(import_, export, audit, access, account, user, agent, token, keys, db),
+):
     refine.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; print one line if it fails, and exit with 0, 1 or 2."""
     core_dumps.forbid()
-    _replace_closed_streams()
     try:
         code = refine.main(arguments, prog_name="refine", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -86,17 +63,6 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"refine: {_message_of(error)}", err=True)
         sys.exit(WRONG_USAGE if isinstance(error, click.UsageError) else FAILED)
     sys.exit(code if isinstance(code, int) else DONE)
-
-
-def _replace_closed_streams() -> None:
-    """Read and write nothing where the shell closed a stream (``2>&-``): Python has None there."""
-    sys.stdin = sys.stdin or _nothing("r")
-    sys.stdout = sys.stdout or _nothing("w")
-    sys.stderr = sys.stderr or _nothing("w")
-
-
-def _nothing(mode: str) -> TextIO:
-    return cast(TextIO, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
 
 
 def _message_of(error: Exception) -> str:

@@ -18,7 +18,7 @@ from refine.cli.trial import (
 from refine.errors import ProviderError
 from refine.llm.catalogue import ListedModel
 from refine.llm.dialects import OPENROUTER
-from refine.llm.messages import Reply, Usage
+from refine.llm.messages import Reply, ToolCall, Usage
 from refine.llm.provider import Provider
 from refine.prompts import as_line
 from refine.refinement.prompting import texts_of_every_session
@@ -169,33 +169,30 @@ def _about_tool_call(_trial: Trial, reply: Reply) -> Finding:
     if not reply.tool_calls:
         text = f"it was asked to call the tool, and answered in words; {_TOOLS_OF_SERVERS}"
         return Finding("tool call", "fix", text)
-    call = reply.tool_calls[0]
-    if (problem := problem_of(call)) is not None:
-        text = f"its call cannot be used ({problem}); sessions tell the model, which may try again"
-        return Finding("tool call", "warn", text)
-    said = f"called {call.arguments['action']}, with valid arguments"
-    if call.arguments["action"] in ("search", "complete"):
-        return Finding("tool call", "ok", said)
-    return Finding("tool call", "warn", f"{said}, when it was asked to search")
+    return _about_call("tool call", reply.tool_calls[0])
 
 
 def _about_result(trial: Trial, reply: Reply) -> Finding:
-    taken = "the next request was accepted, with its own message and the tool's result"
     called = trial.replies["tool call"][-1].tool_calls[0]
     if not reply.tool_calls:
-        if called.arguments.get("action") == "complete":
-            return Finding("result", "ok", f"{taken}; it answered in words")
-        text = f"{taken}; it answered in words, where sessions need another call"
-        return Finding("result", "warn", text)
-    problem = problem_of(reply.tool_calls[0])
-    if problem is None:
-        action = reply.tool_calls[0].arguments["action"]
-        return Finding("result", "ok", f"{taken}; it called {action}, with valid arguments")
-    text = f"{taken}; but this call cannot be used ({problem})"
-    if problem_of(called) is None:
-        return Finding("result", "warn", f"{text}; sessions tell the model, which may try again")
-    advice = "choose another model, or another tool parser of the server"
-    return Finding("result", "fix", f"{text}, like the first one; {advice}")
+        was_complete = called.arguments.get("action") == "complete"
+        text = "the tool's result was accepted; it answered in words"
+        needed = "" if was_complete else ", where sessions need another call"
+        return Finding("result", "ok" if was_complete else "warn", f"{text}{needed}")
+    if problem_of(called) and (problem := problem_of(reply.tool_calls[0])):
+        advice = "choose another model, or another tool parser of the server"
+        return Finding("result", "fix", f"no call can be used ({problem}); {advice}")
+    return _about_call("result", reply.tool_calls[0])
+
+
+def _about_call(step: Step, call: ToolCall) -> Finding:
+    if (problem := problem_of(call)) is not None:
+        text = f"its call cannot be used ({problem}); sessions tell the model, which may try again"
+        return Finding(step, "warn", text)
+    said = f"called {call.arguments['action']}, with valid arguments"
+    if call.arguments["action"] in ("search", "complete"):
+        return Finding(step, "ok", said)
+    return Finding(step, "warn", f"{said}, when it was asked to search")
 
 
 _STEPS: Final[dict[Step, Callable[[Trial, Reply], Finding]]] = {

@@ -13,7 +13,6 @@ from tests.commands import refine_here
 from tests.scripted_model import ScriptedModel, send
 
 MODEL = "test/model"
-NOWHERE = "http://127.0.0.1:1/v1"
 
 SEARCH = {"action": "search", "query": "harbour"}
 COMPLETE = {"action": "complete", "summary": "tried"}
@@ -92,7 +91,7 @@ def test_prints_a_line_for_each_question_if_everything_works_with_the_model(
         "answered YES as the first word, with 30 tokens of output, 10 for reasoning"
     )
     assert lines["tool call"][1] == "called search, with valid arguments"
-    assert lines["result"][1].endswith("it called complete, with valid arguments")
+    assert lines["result"][1].endswith("called complete, with valid arguments")
     assert lines["cost"][1] == "$0.0126 for this trial, as reported by the provider"
     assert done.stdout.endswith("`refine evaluate test/model` shows how well.\n")
 
@@ -144,11 +143,6 @@ def is_cut_twice(model: ScriptedModel) -> None:
     cut(model, 16_384)
 
 
-def is_cut_once(model: ScriptedModel) -> None:
-    cut(model)
-    works(model)
-
-
 def says_no(model: ScriptedModel) -> None:
     model.say("NO, thank you.").calls(SEARCH).calls(COMPLETE)
 
@@ -186,7 +180,6 @@ def never_writes_a_valid_call(model: ScriptedModel) -> None:
     ("plays", "name", "mark", "says"),
     [
         (is_cut_twice, "consent", "fix", "cut after 16,384 tokens of output, of 16,384 allowed"),
-        (is_cut_once, "consent", "warn", "cut off, with 8,192 tokens of output; asked again, it "),
         (says_no, "consent", "ok", "answered NO (which is an answer too) as the first word"),
         (answers_in_other_words, "consent", "warn", "did not begin with YES or NO, with 10 "),
         (calls_the_tool_twice, "consent", "fix", "called the tool instead; choose another model"),
@@ -194,8 +187,12 @@ def never_writes_a_valid_call(model: ScriptedModel) -> None:
         (calls_nothing_more, "result", "warn", "answered in words, where sessions need another"),
         (deletes, "tool call", "warn", "called delete, with valid arguments, when it was asked"),
         (writes_no_json_once, "tool call", "warn", "cannot be used (arguments must be valid JSON"),
-        (writes_no_json_once, "result", "ok", "it called search, with valid arguments"),
-        (never_writes_a_valid_call, "result", "fix", "(Invalid action 'dance'), like the first"),
+        (
+            never_writes_a_valid_call,
+            "result",
+            "fix",
+            "no call can be used (Invalid action 'dance')",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -257,12 +254,6 @@ def repeats_thoughts(asked: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     ("is_refused", "error", "step", "dialect"),
     [
-        (
-            lambda asked: "max_completion_tokens" in asked,
-            {"code": "unsupported_parameter", "param": "max_completion_tokens"},
-            "consent",
-            "plain",
-        ),
         (lambda asked: "provider" in asked, {"param": "provider"}, "consent", "plain"),
         (repeats_thoughts, {"type": "invalid_request_error"}, "result", "alibaba"),
         (
@@ -293,14 +284,6 @@ def test_a_refusal_leads_to_the_dialect_in_which_all_is_accepted(
     assert then.returncode == 0
 
 
-def test_the_older_variable_must_go_for_another_dialect(ask: Ask, model: ScriptedModel) -> None:
-    refusing(model, lambda asked: "max_tokens" in asked, {"param": "max_tokens"})
-
-    said = found(ask(REFINE_PLAIN_OPENAI="1"))["consent"][1]
-
-    assert "; remove REFINE_PLAIN_OPENAI and set REFINE_DIALECT=openai," in said
-
-
 def test_a_server_that_takes_no_tools_is_told_from_one_with_another_dialect(
     ask: Ask, model: ScriptedModel
 ) -> None:
@@ -320,11 +303,9 @@ def test_a_server_that_takes_no_tools_is_told_from_one_with_another_dialect(
     [
         (400, {"code": "invalid_model"}, "other dialects were refused too; check the model id"),
         (400, {"type": "exceed_context_size_error"}, "give it a larger one"),
-        (400, {"code": "context_length_exceeded"}, "give it a larger one"),
         (404, {"code": "model_not_found"}, "choose an id of the provider's list"),
         (404, {}, "check the model id, and that OPENROUTER_BASE_URL is the address"),
         (401, {}, "(check OPENROUTER_API_KEY)"),
-        (402, {}, "(the key has no credit left)"),
     ],
 )
 def test_other_refusals_say_what_to_check(
@@ -361,13 +342,6 @@ def test_a_wrong_key_is_told_without_asking_the_model(ask: Ask, model: ScriptedM
     assert found(done)["provider"][1].endswith("HTTP 401 (check OPENROUTER_API_KEY)")
 
 
-def test_a_server_that_is_not_there_is_told(ask: Ask) -> None:
-    done = ask(OPENROUTER_BASE_URL=NOWHERE)
-
-    assert done.returncode == 1
-    assert found(done)["provider"][0] == "fix"
-
-
 def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
     done = ask(OPENROUTER_API_KEY="")
 
@@ -382,12 +356,6 @@ def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
     ("catalogue", "answers_as", "mark", "says"),
     [
         ([], "test/model-2026-01-31", "ok", "answers as test/model-2026-01-31: the same model"),
-        (
-            [{**FULL_ENTRY, "canonical_slug": "test/wonder"}],
-            "test/wonder",
-            "ok",
-            "answers as test/wonder: the same model",
-        ),
         ([], "other-2", "fix", "other-2 answered, not test/model"),
         (
             [{"id": name, "canonical_slug": name} for name in (MODEL, f"{MODEL}-0528")],
@@ -395,7 +363,6 @@ def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
             "fix",
             "another model answers; give agents its own id",
         ),
-        ([], "not a name\n", "fix", "a model with an unreadable name answered"),
     ],
 )
 def test_the_name_that_answers_is_checked_as_in_sessions(
@@ -427,7 +394,6 @@ def test_the_name_that_answers_is_checked_as_in_sessions(
             "warn",
             "listed as test/model, but without tools",
         ),
-        ([{"id": MODEL}], "list", "ok", "listed as test/model"),
         ([{"id": MODEL}], "context", "warn", "128,000 tokens are assumed, because the provider"),
         ([{"id": MODEL, "context_length": 4_096}], "context", "fix", "session shows: too few; st"),
         ([{"id": MODEL, "context_length": 8_192}], "context", "warn", "2,048 for an answer, about"),
@@ -475,13 +441,3 @@ def test_a_cost_of_0_is_believed_where_the_model_is_listed_as_free(
 
     assert line[0] == mark
     assert says in line[1]
-
-
-def test_the_example_of_a_price_file_is_one(ask: Ask, model: ScriptedModel, tmp_path: Path) -> None:
-    works(model)
-    works(model)
-    said = found(ask())["cost"][1]
-    example = tmp_path / "prices.json"
-    example.write_text(said[said.index("{") : said.rindex("}") + 1])
-
-    assert found(ask(REFINE_PRICES=str(example)))["cost"][0] == "ok"

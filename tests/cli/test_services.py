@@ -124,22 +124,15 @@ def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) ->
     assert session.status == "queued"
 
 
-def test_tick_without_a_database_says_so(app: Flask, run: Run) -> None:
-    done = run("tick", DATABASE_URL=f"postgresql://user:secret@{NOWHERE}/x")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "refine: PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL\n"
-    )
-
-
 def test_services_need_an_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    for command in ("worker", "clock", "tick", "doctor"):
-        done = refine_here(command, environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+    for command in ("worker", "clock", "tick", "doctor", "agent list"):
+        done = refine_here(
+            *command.split(), environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys
+        )
 
         assert (done.returncode, done.stdout) == (1, ""), command
         assert done.stderr.startswith(f"refine: no installation found in {tmp_path}/.refine;")
@@ -253,8 +246,11 @@ def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis
     [
         ({"SECRET_KEY": "x" * 31}, "signing", "SECRET_KEY is shorter than 32 bytes"),
         ({"PUBLIC_URL": "http://refine.example.org"}, "https", "PUBLIC_URL: plain http beyond"),
-        ({"PUBLIC_URL": "http://192.168.0.7"}, "https", "PUBLIC_URL: plain http beyond"),
-        ({"PUBLIC_URL": "http://127.0.0.1.example"}, "https", "PUBLIC_URL: plain http beyond"),
+        (
+            {"OPENROUTER_BASE_URL": "http://models.invalid/v1", "OPENROUTER_API_KEY": ""},
+            "https",
+            "OPENROUTER_BASE_URL: plain http beyond this machine; use https",
+        ),
         ({}, "role", "the role in DATABASE_URL is a superuser, who can bypass every trigger"),
     ],
 )
@@ -267,15 +263,6 @@ def test_doctor_warns_of_what_is_not_safe(
     assert (done.returncode, mark) == (0, "warn")
     assert words.startswith(says)
     assert "x" * 31 not in done.stdout
-
-
-def test_doctor_warns_of_memories_sent_in_plain_text(healthy: Agent, run: Run) -> None:
-    done = run("doctor", OPENROUTER_BASE_URL="http://models.invalid/v1", OPENROUTER_API_KEY="")
-
-    assert found(done)["https"] == (
-        "warn",
-        "OPENROUTER_BASE_URL: plain http beyond this machine; use https",
-    )
 
 
 def test_doctor_accepts_what_is_safe(healthy: Agent, run: Run) -> None:
