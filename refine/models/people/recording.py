@@ -5,12 +5,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Exists, SQLColumnExpression, Text, cast, exists
-
-from refine.models.audit import AuditLog, Chain, Subject
+from refine.models.audit import AuditLog, Chain
 from refine.models.audit.chain import Actor
 from refine.models.audit.record import Event
-from refine.models.columns import constant, one_of_constants
 
 # Where a record's ``data`` holds the client.
 CLIENT_KEY = "from"
@@ -56,19 +53,3 @@ def to_record(
     if client != NO_CLIENT:
         data = {**(data or {}), CLIENT_KEY: asdict(client)}
     return Event(action, user=user, data=data, **about)
-
-
-def is_recorded(subject: Subject, id_: SQLColumnExpression[Any], *actions: str) -> Exists:
-    """Return the SQL condition that a record of one of these actions is about this row.
-
-    Nobody can remove records: an old version of the row that is put back does not undo its end.
-    """
-    return (
-        exists()
-        .where(
-            AuditLog.auditable_type == constant(subject),
-            AuditLog.auditable_id == cast(id_, Text),
-            one_of_constants(AuditLog.action, actions),
-        )
-        .correlate_except(AuditLog)
-    )
