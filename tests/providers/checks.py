@@ -1,4 +1,4 @@
-"""The kinds of rule that providers check in a request; each names an example that breaks it.
+"""The kinds of rule that providers check in a request.
 
 A check looks at a whole request and returns the place that breaks its rule, or None.
 """
@@ -56,7 +56,7 @@ class Refusal:
 
 
 Check = Callable[[Asked], str | None]
-Breach = Callable[[Body, dict[str, str]], object]
+Kind = tuple[str, Check]
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,13 @@ class Rule:
     name: str
     source: str
     check: Check
-    breach: Breach
     refusal: Refusal
 
 
-def rule(
-    source: str, kind: tuple[str, Check, Breach], refusal: Refusal | None = None, **fields: Any
-) -> Rule:
+def rule(source: str, kind: Kind, refusal: Refusal | None = None, **fields: Any) -> Rule:
     """Return one rule of a provider, from what a kind of rule returns."""
-    name, check, breach = kind
-    return Rule(name, source, check, breach, refusal or Refusal(**fields))
-
-
-Kind = tuple[str, Check, Breach]
+    name, check = kind
+    return Rule(name, source, check, refusal or Refusal(**fields))
 
 
 # -- headers and body ---------------------------------------------------------------------------
@@ -89,14 +83,14 @@ def has_key(header: str = "authorization", prefix: str = "Bearer ") -> Kind:
         is_given = asked.headers.get(header, "").startswith(prefix)
         return None if is_given and len(asked.headers[header]) > len(prefix) else header
 
-    return "names a key", check, lambda _body, headers: headers.pop("Authorization")
+    return "names a key", check
 
 
 def names_model(model: str) -> Kind:
     def check(asked: Asked) -> str | None:
         return None if asked.body.get("model") == model else "model"
 
-    return "names a model that is served", check, lambda body, _: body.update(model="no-such-model")
+    return "names a model that is served", check
 
 
 def has_only(fields: Collection[str]) -> Kind:
@@ -105,7 +99,7 @@ def has_only(fields: Collection[str]) -> Kind:
     def check(asked: Asked) -> str | None:
         return next((field for field in asked.body if field not in fields), None)
 
-    return "has only known fields", check, lambda body, _: body.update(surprise=1)
+    return "has only known fields", check
 
 
 def has_only_in(field: str, keys: Collection[str]) -> Kind:
@@ -115,10 +109,7 @@ def has_only_in(field: str, keys: Collection[str]) -> Kind:
         given = asked.body.get(field) or {}
         return next((f"{field}.{key}" for key in given if key not in keys), None)
 
-    def breach(body: Body, _: object) -> None:
-        body[field] = {**body.get(field, {}), "surprise": True}
-
-    return f"has only known keys in {field}", check, breach
+    return f"has only known keys in {field}", check
 
 
 def limits_output(*names: str) -> Kind:
@@ -129,25 +120,21 @@ def limits_output(*names: str) -> Kind:
         is_limited = any(type(limit) is int and limit > 0 for limit in limits)
         return None if is_limited else names[0]
 
-    def breach(body: Body, _: object) -> None:
-        for name in LIMITS:
-            body.pop(name, None)
-
-    return "limits the output", check, breach
+    return "limits the output", check
 
 
 def has_no_limit_named(name: str) -> Kind:
     def check(asked: Asked) -> str | None:
         return name if name in asked.body else None
 
-    return f"does not name {name}", check, lambda body, _: body.update({name: 8_192})
+    return f"does not name {name}", check
 
 
 def has_no_empty_tools() -> Kind:
     def check(asked: Asked) -> str | None:
         return "tools" if asked.body.get("tools") == [] else None
 
-    return "has no empty list of tools", check, lambda body, _: body.update(tools=[])
+    return "has no empty list of tools", check
 
 
 # -- messages ------------------------------------------------------------------------------------
@@ -164,10 +151,7 @@ def has_only_in_messages(fields: Mapping[str, Collection[str]]) -> Kind:
                     return f"messages[{position}].{field}"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _last_of(body, "assistant")["surprise"] = "canary"
-
-    return "has only known fields in messages", check, breach
+    return "has only known fields in messages", check
 
 
 def has_only_in_calls(fields: Collection[str]) -> Kind:
@@ -178,10 +162,7 @@ def has_only_in_calls(fields: Collection[str]) -> Kind:
                     return f"{where}.{field}"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _last_call(body)["surprise"] = "canary"
-
-    return "has only known fields in tool calls", check, breach
+    return "has only known fields in tool calls", check
 
 
 def writes_beside_calls(*allowed: str) -> Kind:
@@ -195,13 +176,7 @@ def writes_beside_calls(*allowed: str) -> Kind:
 
     refused = next(kind for kind in ("null", "absent", "empty") if kind not in allowed)
 
-    def breach(body: Body, _: object) -> None:
-        message = _last_calling(body)
-        message.pop("content", None)
-        if refused != "absent":
-            message["content"] = None if refused == "null" else ""
-
-    return f"has no {refused} content beside tool calls", check, breach
+    return f"has no {refused} content beside tool calls", check
 
 
 def says_something() -> Kind:
@@ -213,11 +188,7 @@ def says_something() -> Kind:
                 return f"messages[{position}].content"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        body["messages"].append({"role": "assistant", "content": ""})
-        body["messages"].append({"role": "user", "content": "Go on."})
-
-    return "has no empty message of the assistant", check, breach
+    return "has no empty message of the assistant", check
 
 
 def has_text_content(*roles: str) -> Kind:
@@ -230,10 +201,7 @@ def has_text_content(*roles: str) -> Kind:
                     return f"messages[{position}].content"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _last_of(body, roles[0])["content"] = [{"type": "text", "text": "canary"}]
-
-    return f"has text as the content of {' and '.join(roles)}", check, breach
+    return f"has text as the content of {' and '.join(roles)}", check
 
 
 def has_no_cache_marks() -> Kind:
@@ -241,7 +209,7 @@ def has_no_cache_marks() -> Kind:
         written = json.dumps(asked.body.get("messages"))
         return next((mark for mark in CACHE_MARKS if f'"{mark}":' in written), None)
 
-    return "has no cache marks in messages", check, _mark_ledger
+    return "has no cache marks in messages", check
 
 
 def has_at_most_marks(most: int) -> Kind:
@@ -252,7 +220,7 @@ def has_at_most_marks(most: int) -> Kind:
         marks = sum(written.count(f'"{mark}":') for mark in CACHE_MARKS)
         return "cache_control" if marks > most else None
 
-    return f"has at most {most} cache marks", check, lambda body, _: _mark_ledger(body, _, most + 1)
+    return f"has at most {most} cache marks", check
 
 
 def never_follows(role: str, previous: str) -> Kind:
@@ -263,10 +231,7 @@ def never_follows(role: str, previous: str) -> Kind:
                 return f"messages[{position + 1}].role"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        body["messages"].append({"role": role, "content": "canary"})
-
-    return f"has no {role} directly after {previous}", check, breach
+    return f"has no {role} directly after {previous}", check
 
 
 def ends_with(*roles: str) -> Kind:
@@ -276,10 +241,7 @@ def ends_with(*roles: str) -> Kind:
         last = asked.messages[-1].get("role") if asked.messages else None
         return None if last in roles else "messages"
 
-    def breach(body: Body, _: object) -> None:
-        body["messages"].append({"role": "assistant", "content": "canary"})
-
-    return f"ends with {' or '.join(roles)}", check, breach
+    return f"ends with {' or '.join(roles)}", check
 
 
 # -- tool calls and reasoning ----------------------------------------------------------------------
@@ -301,10 +263,7 @@ def answers_every_call() -> Kind:
                 open_ids = [call.get("id") for call in message.get("tool_calls") or []]
         return "messages" if open_ids else None
 
-    def breach(body: Body, _: object) -> None:
-        body["messages"].remove(_last_of(body, "tool"))
-
-    return "answers every call", check, breach
+    return "answers every call", check
 
 
 def has_call_ids(pattern: str) -> Kind:
@@ -317,10 +276,7 @@ def has_call_ids(pattern: str) -> Kind:
                 return f"{where}.id"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _last_call(body)["id"] = _last_of(body, "tool")["tool_call_id"] = "call_0"
-
-    return "has ids of calls in its form", check, breach
+    return "has ids of calls in its form", check
 
 
 def has_valid_arguments() -> Kind:
@@ -336,10 +292,7 @@ def has_valid_arguments() -> Kind:
                 return f"{where}.function.arguments"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _last_call(body)["function"]["arguments"] = '{"action": "delete", "id": 7'
-
-    return "repeats valid arguments", check, breach
+    return "repeats valid arguments", check
 
 
 def repeats(field: str) -> Kind:
@@ -351,10 +304,7 @@ def repeats(field: str) -> Kind:
                 return f"messages[{position}].{field}"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _last_calling(body).pop(field)
-
-    return f"repeats {field} beside tool calls", check, breach
+    return f"repeats {field} beside tool calls", check
 
 
 def repeats_in_calls(field: str) -> Kind:
@@ -368,10 +318,7 @@ def repeats_in_calls(field: str) -> Kind:
                     return f"messages[{position}].tool_calls[{number}].{field}"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        next(call for call in _last_calling(body)["tool_calls"] if field in call).pop(field)
-
-    return f"repeats {field} in tool calls", check, breach
+    return f"repeats {field} in tool calls", check
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -391,10 +338,7 @@ def has_valid_tools() -> Kind:
                 return f"tools[{number}].function.parameters"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        body["tools"][0]["function"]["parameters"] = {"type": "objekt"}
-
-    return "has valid tools", check, breach
+    return "has valid tools", check
 
 
 def has_no_keywords(*keywords: str) -> Kind:
@@ -404,10 +348,7 @@ def has_no_keywords(*keywords: str) -> Kind:
         written = json.dumps([_parameters(tool) for tool in asked.body.get("tools") or []])
         return next((f"tools.{word}" for word in keywords if f'"{word}":' in written), None)
 
-    def breach(body: Body, _: object) -> None:
-        _parameters(body["tools"][0])["properties"]["surprise"] = {keywords[0]: "canary"}
-
-    return f"has no {', '.join(keywords)} in tools", check, breach
+    return f"has no {', '.join(keywords)} in tools", check
 
 
 def has_single_types() -> Kind:
@@ -419,10 +360,7 @@ def has_single_types() -> Kind:
                 return f"tools[{number}].function.parameters"
         return None
 
-    def breach(body: Body, _: object) -> None:
-        _parameters(body["tools"][0])["properties"]["id"] = {"type": ["string", "integer"]}
-
-    return "has one type for each parameter", check, breach
+    return "has one type for each parameter", check
 
 
 # -- helpers ---------------------------------------------------------------------------------------
@@ -453,24 +391,6 @@ def _calls(asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
     for position, message in asked.of_role("assistant"):
         for number, call in enumerate(message.get("tool_calls") or []):
             yield f"messages[{position}].tool_calls[{number}]", call
-
-
-def _last_of(body: Body, role: str) -> Message:
-    return next(message for message in reversed(body["messages"]) if message["role"] == role)
-
-
-def _last_call(body: Body) -> dict[str, Any]:
-    calls: list[dict[str, Any]] = _last_calling(body)["tool_calls"]
-    return calls[-1]
-
-
-def _last_calling(body: Body) -> Message:
-    return next(message for message in reversed(body["messages"]) if message.get("tool_calls"))
-
-
-def _mark_ledger(body: Body, _: object, count: int = 1) -> None:
-    part = {"type": "text", "text": "canary", "cache_control": {"type": "ephemeral"}}
-    body["messages"][1]["content"] = [part] * count
 
 
 def _parameters(tool: dict[str, Any]) -> dict[str, Any]:

@@ -1115,6 +1115,29 @@ def test_a_session_taken_away_between_two_calls_refuses_the_late_one(world: Worl
     assert world.records(session)[-1].action == "memory_refinement_incomplete"
 
 
+def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
+    def take_over(session: RefinementSession) -> None:
+        db.session.execute(text("UPDATE refinement_sessions SET lease_token = gen_random_uuid()"))
+
+    world.model.say(YES).calls(*deletions(world.ids[:1]))
+    world.model.meanwhile(world.elsewhere(take_over))
+
+    session = world.refine()
+
+    assert (session.status, session.end_reason) == ("running", None)
+    assert world.kept() == world.ids
+    assert world.journal() == []
+
+
+def test_a_session_taken_away_keeps_the_end_that_it_was_given(world: World) -> None:
+    world.model.say(YES).http(401).meanwhile(world.elsewhere(lose))
+
+    session = world.refine()
+
+    assert (session.status, session.end_reason) == ("failed", "the worker was lost")
+    assert session.error_kind == "worker_lost"
+
+
 # -- faults of ours -------------------------------------------------------------------------------
 
 

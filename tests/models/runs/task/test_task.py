@@ -196,7 +196,7 @@ def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agen
     note = agent.ledger.add_journal_note("My platform changed my settings: name.")
     session = factories.session(agent)
     of_session = agent.ledger.add_session_note(session.id, "53 → 41", clock.now()).memory_id
-    closing = factories.entry(agent, session_id=session.id)
+    closing = factories.entry(agent, session_id=session.id, source="note")
     task = reflection(agent)
     later = factories.entry(agent, recorded_at=clock.now() + MOMENT)
     others = [core.id, foreign.id, expired.id, discarded.id, later.id, 10**17]
