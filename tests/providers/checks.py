@@ -12,7 +12,6 @@ from typing import Any
 from jsonschema import Draft7Validator, SchemaError
 
 Message = dict[str, Any]
-Body = dict[str, Any]
 
 FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LIMITS = ("max_tokens", "max_completion_tokens")
@@ -23,7 +22,7 @@ CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
 class Asked:
     """A request, and what the provider said before it; header names are in small letters."""
 
-    body: Body
+    body: dict[str, Any]
     headers: Mapping[str, str]
     said: tuple[Message, ...] = ()
 
@@ -45,43 +44,32 @@ class Asked:
                     break
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """What a provider says of a broken rule, before it is put into the provider's envelope."""
-
-    status: int = 400
-    type: str | None = "invalid_request_error"
-    code: str | int | None = None
-    has_param: bool = False
-
-
 Check = Callable[[Asked], str | None]
 Kind = tuple[str, Check]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Something that a provider refuses, where that is documented, and how it says so."""
+    """Something that a provider refuses, and where that is documented."""
 
     name: str
     source: str
     check: Check
-    refusal: Refusal
 
 
-def rule(source: str, kind: Kind, refusal: Refusal | None = None, **fields: Any) -> Rule:
+def rule(source: str, kind: Kind) -> Rule:
     """Return one rule of a provider, from what a kind of rule returns."""
     name, check = kind
-    return Rule(name, source, check, refusal or Refusal(**fields))
+    return Rule(name, source, check)
 
 
 # -- headers and body ---------------------------------------------------------------------------
 
 
-def has_key(header: str = "authorization", prefix: str = "Bearer ") -> Kind:
+def has_key() -> Kind:
     def check(asked: Asked) -> str | None:
-        is_given = asked.headers.get(header, "").startswith(prefix)
-        return None if is_given and len(asked.headers[header]) > len(prefix) else header
+        scheme, _, key = asked.headers.get("authorization", "").partition(" ")
+        return None if scheme == "Bearer" and key else "authorization"
 
     return "names a key", check
 

@@ -1,7 +1,7 @@
 """A real HTTP server that plays one provider strictly, in both directions.
 
-It checks every request against the provider's rules and refuses what breaks them, as the provider
-does. What it says comes from a function of the messages, so that whole sessions can be played.
+It checks every request against the provider's rules, and refuses what breaks them.
+What it says comes from a function of the messages, so that whole sessions can be played.
 """
 
 import json
@@ -62,7 +62,7 @@ class Player:
             where = rule.check(asked)
             if where is not None:
                 self.refused.append((rule, where))
-                return rule.refusal.status, self.provider.envelope(rule.refusal, where)
+                return 400, {"error": {"message": f"canary at {where}"}}
         return 200, self._reply(asked)
 
     def _reply(self, asked: Asked) -> dict[str, Any]:

@@ -1,18 +1,15 @@
-"""How each provider writes its answers and errors: envelopes, fields of a reply, usage."""
+"""How each provider writes its answers: fields of a reply, usage."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.providers.checks import Message, Refusal
+from tests.providers.checks import Message
 
 ABSENT = object()
 TICKS = 10**10
 CACHED_TOKENS = 64
-
-# The text with which a provider explains a refusal; real ones quote the prompt.
-Envelope = Callable[[Refusal, str], Any]
 
 
 @dataclass(frozen=True)
@@ -34,106 +31,6 @@ def says(words: str) -> Step:
 
 def calls(*arguments: dict[str, Any] | str, words: str | None = None) -> Step:
     return Step(words, arguments)
-
-
-# -- envelopes of errors ---------------------------------------------------------------------------
-
-
-def _where(refusal: Refusal, where: str) -> str | None:
-    return where if refusal.has_param else None
-
-
-def openai_error(refusal: Refusal, where: str) -> Any:
-    return {
-        "error": {
-            "message": f"canary at {where}",
-            "type": refusal.type,
-            "param": _where(refusal, where),
-            "code": refusal.code,
-        }
-    }
-
-
-def azure_error(refusal: Refusal, where: str) -> Any:
-    error = openai_error(refusal, where)["error"]
-    return {"error": {**error, "status": refusal.status}}
-
-
-def openrouter_error(refusal: Refusal, where: str) -> Any:
-    metadata = {"raw": f"canary at {where}", "provider_name": "Played"}
-    error = {"code": refusal.status, "message": f"canary at {where}", "metadata": metadata}
-    return {"error": error, "user_id": "user_canary"}
-
-
-def anthropic_error(refusal: Refusal, where: str) -> Any:
-    error = {"type": refusal.type, "message": f"canary at {where}"}
-    return {"type": "error", "error": error, "request_id": "req_played"}
-
-
-def gemini_error(refusal: Refusal, where: str) -> Any:
-    violation = {"field": where, "description": f"canary at {where}"}
-    details = {
-        "@type": "type.googleapis.com/google.rpc.BadRequest",
-        "fieldViolations": [violation],
-    }
-    error = {
-        "code": refusal.status,
-        "message": f"canary at {where}",
-        "status": refusal.type,
-        "details": [details],
-    }
-    return [{"error": error}]
-
-
-def mistral_error(refusal: Refusal, where: str) -> Any:
-    """A wrong key and a refused field are told in FastAPI's form, the rest in Mistral's own."""
-    if refusal.status == 401:
-        return {"detail": "canary"}
-    message: Any = f"canary at {where}"
-    if refusal.status == 422:
-        location = ["body", *where.replace("]", "").replace("[", ".").split(".")]
-        refused = {"type": "extra_forbidden", "loc": location, "msg": "canary", "input": "canary"}
-        message = {"detail": [refused]}
-    return {
-        "object": "error",
-        "message": message,
-        "type": refusal.type,
-        "param": None,
-        "code": refusal.code,
-    }
-
-
-def groq_error(refusal: Refusal, where: str) -> Any:
-    code = {} if refusal.code is None else {"code": refusal.code}
-    return {"error": {"message": f"canary at {where}", "type": refusal.type, **code}}
-
-
-def moonshot_error(refusal: Refusal, where: str) -> Any:
-    return {"error": {"message": f"canary at {where}", "type": refusal.type}}
-
-
-def zai_error(refusal: Refusal, where: str) -> Any:
-    return {"error": {"code": str(refusal.code), "message": f"canary at {where}"}}
-
-
-def alibaba_error(refusal: Refusal, where: str) -> Any:
-    return {**openai_error(refusal, where), "request_id": "request-canary"}
-
-
-def xai_error(refusal: Refusal, where: str) -> Any:
-    return {"code": refusal.code, "error": f"canary at {where}"}
-
-
-def litellm_error(refusal: Refusal, where: str) -> Any:
-    message = f"litellm.BadRequestError: canary at {where}. Received Model Group=played"
-    error = {"message": message, "type": "None", "param": "None", "code": str(refusal.status)}
-    return {"error": {**error, "provider_specific_fields": {"canary": where}}}
-
-
-def llama_cpp_error(refusal: Refusal, where: str) -> Any:
-    if refusal.status == 401:
-        return {"detail": "canary"}
-    return openai_error(refusal, where)
 
 
 # -- usage -----------------------------------------------------------------------------------------
