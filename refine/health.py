@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
@@ -17,7 +18,6 @@ from refine.jobs.workers import WorkerList, known_workers
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
 from refine.models.runs.workload import Workload
-from refine.rules.hosts import is_this_machine
 from refine.rules.quantities import ago, plural, rough_span
 from refine.settings import Settings
 
@@ -231,3 +231,11 @@ def _keys(by_older_key: Mapping[str, int] | None) -> str | None:
     except WrongKey as error:
         return str(error)
     return None
+
+
+def is_this_machine(host: str) -> bool:
+    """Tell whether a host, a name or an address, is this machine itself."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

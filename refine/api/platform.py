@@ -26,7 +26,7 @@ from refine.models import Account, Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.runs.usage import by_month
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
-from refine.rules.threshold import (
+from refine.rules.retention import (
     DEFAULT_THRESHOLD,
     MAX_THRESHOLD,
     THRESHOLD_ABOVE,

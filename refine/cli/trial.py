@@ -20,8 +20,7 @@ from refine.models import MAX_MUTATIONS
 from refine.models.agent.agent import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
 from refine.refinement.prompting import first_messages
-from refine.rules.context import Room
-from refine.rules.tokens import token_estimate
+from refine.rules.tokens import Room, token_estimate
 from refine.running.consent_question import Ask, answer_to_question, not_open
 from refine.running.model_calls import problem_with
 from refine.tools.refinement import DEFINITION, checked

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from refine.llm.answered_json import answered_json
-from refine.rules.context import Room
 from refine.rules.model_names import is_same_model, without_variant
 from refine.rules.prices import Price, listed_price, price_of
+from refine.rules.tokens import Room
 
 # Where the lists of providers keep what is looked for; a path leads into an entry.
 _CONTEXT = (

@@ -18,7 +18,7 @@ from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.exchange import Answer, Cancelled, Request, Transient, exchange
 from refine.llm.messages import Message, Privacy, Reply, Usage
 from refine.llm.replies import Unusable, most_bytes, parse_reply, usage_of_unusable
-from refine.rules.context import MAX_OUTPUT_TOKENS
+from refine.rules.tokens import MAX_OUTPUT_TOKENS
 
 MAX_ATTEMPTS = 3
 MAX_RETRY_AFTER_SECONDS = 60.0

@@ -22,7 +22,7 @@ from refine.refinement.prompting import (
     opening,
     room_for_ledger,
 )
-from refine.rules.context import MIN_CONTENT_TOKENS
+from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded, work_on
 from refine.running.consent_question import answer_to_question
 from refine.settings import Settings

@@ -23,10 +23,10 @@ from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.state import CONSENTED_ENDS
 from refine.prompts import as_block, as_entry, as_line
-from refine.rules.context import Room, tokens_at_most
 from refine.rules.likely_pairs import LikelyPair, likely_pairs
 from refine.rules.quantities import in_percent
 from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
+from refine.rules.tokens import Room, tokens_at_most
 from refine.tools.refinement import DEFINITION
 
 _WORDINGS = ("ledger", "consent", "session")

@@ -18,7 +18,7 @@ from refine.llm.messages import Message, user_message
 from refine.models import MemoryTask
 from refine.models.runs.task import MAX_KEPT, saving
 from refine.prompts import as_block, as_entry, as_line
-from refine.rules.context import Room, last_that_fit, packed, tokens_at_most
+from refine.rules.tokens import Room, last_that_fit, packed, tokens_at_most
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from refine.llm.messages import Message, Privacy, Reply, ToolCall, Usage, tool_m
 from refine.llm.provider import Provider
 from refine.models import Account, Agent
 from refine.prompts import as_line
-from refine.rules.context import Room, request_tokens_at_most
 from refine.rules.model_names import in_words, is_rehearsal_model
+from refine.rules.tokens import Room, request_tokens_at_most
 from refine.running.run_worker import AnyRun, RunEnded, RunWorker
 from refine.tools.results import error, unknown_parameter, without_echo
 

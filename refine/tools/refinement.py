@@ -15,10 +15,10 @@ from refine.models.runs.session.survival import LedgerReading
 from refine.outages import NO_RETRY, RetryPolicy
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
-from refine.rules.context import tokens_at_most
 from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
 from refine.rules.retention import MAX_MERGED
+from refine.rules.tokens import tokens_at_most
 from refine.tools.results import Result, error, invalid, missing, unknown_parameter
 from refine.tools.transaction import in_one_call
 

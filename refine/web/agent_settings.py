@@ -18,7 +18,7 @@ from refine.models.runs.answering import other_model_of
 from refine.rules.content import MAX_NAME_CHARACTERS
 from refine.rules.personal import masked_id
 from refine.rules.quantities import in_hours
-from refine.rules.threshold import DEFAULT_THRESHOLD
+from refine.rules.retention import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.forms import (

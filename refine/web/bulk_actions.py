@@ -20,7 +20,7 @@ from refine.models.agent.settings import valid_budget
 from refine.models.runs.session.prospects import LOOKS_BACK, Estimate, estimate, why_not_on_request
 from refine.rules.ids import id_in
 from refine.rules.quantities import plural
-from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
+from refine.rules.retention import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
 from refine.web.agents import BULK_ACTIONS, FILTERS, conditions_of
 from refine.web.forms import whole_number

@@ -14,7 +14,7 @@ from refine.llm import dialects
 from refine.llm.catalogue import Catalogue
 from refine.llm.provider import Provider
 from refine.refinement.prompting import LedgerExcerpt
-from refine.rules.context import Room
+from refine.rules.tokens import Room
 from refine.settings import Settings
 from tests import factories
 

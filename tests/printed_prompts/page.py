@@ -18,7 +18,7 @@ from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import LedgerExcerpt, brief, opening
 from refine.remembering import prompting as remembering
 from refine.rules.consent import Answer
-from refine.rules.context import Room
+from refine.rules.tokens import Room
 from refine.running.consent_question import asking_back
 from refine.tools.refinement import DEFINITION
 from tests import factories

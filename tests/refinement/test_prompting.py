@@ -21,7 +21,7 @@ from refine.models.runs.session import TRIGGERS, Trigger
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import prompting
 from refine.refinement.prompting import LedgerExcerpt, brief, opening, room_for_ledger
-from refine.rules.context import Room, tokens_at_most
+from refine.rules.tokens import Room, tokens_at_most
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.context import (
+from refine.rules.tokens import (
     Room,
     last_that_fit,
     packed,

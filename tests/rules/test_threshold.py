@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.threshold import parse_threshold
+from refine.rules.retention import parse_threshold
 from tests.rules.refusing import cases, not_refused
 
 

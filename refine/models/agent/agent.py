@@ -61,7 +61,7 @@ from refine.prompts import default_prompt, render
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name
 from refine.rules.ids import best_matches, id_in
 from refine.rules.personal import looks_personal
-from refine.rules.threshold import (
+from refine.rules.retention import (
     DEFAULT_THRESHOLD,
     THRESHOLD_DECIMALS,
     parse_threshold,

@@ -51,8 +51,7 @@ from refine.models.runs.session.state import (
 )
 from refine.models.unrecorded import ChainOwner
 from refine.rules.quantities import in_days
-from refine.rules.retention import removable_tokens, removable_under_floor
-from refine.rules.threshold import threshold_check
+from refine.rules.retention import removable_tokens, removable_under_floor, threshold_check
 
 # Why the floor against slow erosion allows no session.
 ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"

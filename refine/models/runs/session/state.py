@@ -18,8 +18,7 @@ from refine.models.runs.run import CallUsage, RetriableRun
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.pacing import retry_pause
 from refine.rules.quantities import plural
-from refine.rules.retention import removable_under_threshold
-from refine.rules.threshold import THRESHOLD_DECIMALS
+from refine.rules.retention import THRESHOLD_DECIMALS, removable_under_threshold
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
