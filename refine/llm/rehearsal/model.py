@@ -26,7 +26,6 @@ from itertools import takewhile
 from typing import Any, Final
 
 from refine.rules.content import IMMUTABLE_TAGS
-from refine.rules.model_names import REHEARSAL_PREFIX, is_rehearsal_model
 from refine.rules.tokens import token_estimate
 
 MAX_MERGES: Final = 10
@@ -70,16 +69,13 @@ _DELETED = "I deleted memories, as my own style asks."
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply to the body of one request: a chat completion, or an error.
+    """Return the reply to the body of one request: a chat completion.
 
-    An error has OpenRouter's shape, ``{"error": {"code", "message"}}``, with the HTTP status.
-    Everything but ``created`` follows from ``body``. Raises nothing.
+    Everything but ``created`` follows from ``body``.
     """
-    fault = _fault(body)
-    if fault:
-        return error(400, fault)
     messages: list[Message] = body["messages"]
-    message = _next_message(messages, _offered_tools(body))
+    tools = body.get("tools") or []
+    message = _next_message(messages, {tool["function"]["name"] for tool in tools})
     finish_reason = "tool_calls" if "tool_calls" in message else "stop"
     return {
         "id": f"gen-rehearsal-{sha256(json.dumps(messages).encode()).hexdigest()[:16]}",
@@ -89,29 +85,6 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": _usage(messages, message),
     }
-
-
-def _fault(body: object) -> str | None:
-    if not isinstance(body, dict):
-        return "The body must be a JSON object."
-    if not is_rehearsal_model(str(body.get("model", ""))):
-        return f"Not a model of this server: the name must begin with {REHEARSAL_PREFIX}"
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
-        return "messages must be a list of at least one object with a role."
-    if body.get("stream"):
-        return "This server does not stream: leave stream out, or set it to false."
-    return None
-
-
-def _is_message(message: object) -> bool:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        return False
-    return isinstance(message.get("tool_calls") or [], list)
-
-
-def error(code: int, message: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message}}
 
 
 def _usage(messages: list[Message], reply: Message) -> dict[str, Any]:
@@ -135,16 +108,6 @@ def _previous_call(messages: list[Message]) -> list[Message]:
     return messages[: replies[-1]] if replies else []
 
 
-def _offered_tools(body: dict[str, Any]) -> set[str]:
-    tools = _dicts(body.get("tools"))
-    return {str(each.get("name")) for each in _dicts([tool.get("function") for tool in tools])}
-
-
-def _dicts(values: object) -> list[dict[str, Any]]:
-    listed = values if isinstance(values, list) else []
-    return [value for value in listed if isinstance(value, dict)]
-
-
 def _reply_in_conversation(messages: list[Message]) -> Message:
     if messages[-1]["role"] == "tool":
         return _said(_outcome(_text(messages[-1])))
@@ -159,13 +122,9 @@ def _reply_in_conversation(messages: list[Message]) -> Message:
 
 
 def _outcome(result: str) -> str:
-    try:
-        outcome = json.loads(result)
-    except (ValueError, RecursionError):
-        outcome = None
-    if not isinstance(outcome, dict) or outcome.get("type") != "saved":
-        reason = outcome.get("error", "no result") if isinstance(outcome, dict) else "no result"
-        return _NOT_SAVED.format(error=reason)
+    outcome = json.loads(result)
+    if outcome["type"] != "saved":
+        return _NOT_SAVED.format(error=outcome["error"])
     return _KNOWN if outcome.get("existing") else _SAVED
 
 
@@ -205,10 +164,7 @@ def _texts(messages: list[Message], role: str) -> str:
 
 
 def _text(message: Message) -> str:
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) for part in _dicts(content) if "text" in part)
+    return message.get("content") or ""
 
 
 def _saves(conversation: list[Entry]) -> list[Step]:

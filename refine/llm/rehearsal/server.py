@@ -9,9 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
-from refine.llm.rehearsal.model import answer, error
+from refine.llm.rehearsal.model import answer
 
-_PATH = "/v1/chat/completions"
 _SHUTDOWN_POLL_SECONDS = 0.05
 
 # From the body of a request to a chat completion, or an error in OpenRouter's shape.
@@ -58,42 +57,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_POST(self) -> None:
-        # read first: closing with unread bytes resets the client's connection
-        body = self._body()
-        if self._path_is_known():
-            reply = self.server.answer(body)
-            self._respond(reply.get("error", {}).get("code", 200), reply)
-
-    def _refuse_method(self) -> None:
-        self._body()
-        if self._path_is_known():
-            self._respond(405, error(405, "Method not allowed: use POST."))
-
-    do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse_method
-
-    def _body(self) -> Any:
-        length = self.headers.get("Content-Length", "")
-        try:
-            return json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError):
-            return None
-
-    def _path_is_known(self) -> bool:
-        known = self.path.partition("?")[0] == _PATH
-        if not known:
-            self._respond(404, error(404, f"Not found: this server only answers {_PATH}."))
-        return known
-
-    def _respond(self, status: int, payload: dict[str, Any]) -> None:
-        content = json.dumps(payload).encode()
-        self.send_response(status)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        reply = self.server.answer(json.loads(body))
+        content = json.dumps(reply).encode()
+        self.send_response(reply.get("error", {}).get("code", 200))
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
-        if status == 405:
-            self.send_header("Allow", "POST")
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
