@@ -1170,6 +1170,18 @@ def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
     assert session.end_reason == "internal error (LookupError)"
 
 
+def test_an_interruption_is_not_reported_as_a_fault(world: World) -> None:
+    completes_after_a_change(world)
+    session = world.queue()
+    stopping = failing(session, KeyboardInterrupt(), after_changes=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        world.refine(session, is_stopping=stopping)
+
+    db.session.refresh(session)
+    assert (session.status, session.end_reason) == ("failed", "interrupted")
+
+
 def test_a_stopping_process_starts_no_session(world: World) -> None:
     session = world.queue()
 

@@ -254,6 +254,19 @@ def test_a_quotation_is_no_second_detail_beside_the_name_in_it() -> None:
     assert not carries(read("a long walk over the dune"), "head:dune", original)
 
 
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('She said "—" and left.', []),
+        ("他有一二三四五六七八九一二三四五六七八个苹果。", []),
+        ("We met on 3 | May 2024.", ["number:3", "date:2024-05"]),
+        ("We met on May 3\n2024 people came.", ["date:05-03", "number:2024"]),
+    ],
+)
+def test_what_only_looks_like_a_detail_is_none(text: str, keys: list[str]) -> None:
+    assert list(read(text).details) == keys
+
+
 def test_where_a_text_says_nothing_else_the_detail_alone_will_do() -> None:
     assert carries(read("it was 17"), "number:17", read("17"))
     assert carries(read("it is 17 now"), "number:17", read("it is 17"))

@@ -84,6 +84,15 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
     assert refusal.value.task_id == task.id
 
 
+def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
+    lost = running(MemoryTask.reflect(agent, "cli"))
+
+    factories.fall_silent(lost)
+    later = MemoryTask.reflect(agent, "cli")
+
+    assert (lost.status, later.status) == ("failed", "queued")
+
+
 def test_the_database_refuses_a_second_live_reflection(agent: Agent) -> None:
     MemoryTask.reflect(agent, "daily")
 
@@ -208,6 +217,13 @@ def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agen
     with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
         saving.promote(task, [core.id, foreign.id])
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
+
+
+def test_a_constitutional_entry_is_not_promoted(agent: Agent) -> None:
+    entry = factories.entry(agent, constitutional=True)
+
+    with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
+        saving.promote(reflection(agent), [entry.id])
 
 
 def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
