@@ -1,12 +1,12 @@
-"""What a month will cost."""
+"""What a month will cost, and which month it is."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from refine.rules.forecast import Forecast
+from refine.rules.forecast import Forecast, first_of_month
 
 NOON = datetime(2026, 3, 17, 12, tzinfo=UTC)
 END = datetime(2026, 4, 1, tzinfo=UTC)  # fourteen days and a half later
@@ -56,3 +56,19 @@ def test_a_forecast_tells_when_the_cap_will_be_reached(
 
 def test_without_a_pace_no_cap_is_reached() -> None:
     assert forecast("5", "0").reaches(Decimal("5.01")) is None
+
+
+@pytest.mark.parametrize(
+    ("day", "later", "first"),
+    [
+        ("2026-11-23", 0, "2026-11-01"),
+        ("2026-11-01", 1, "2026-12-01"),
+        ("2026-12-31", 1, "2027-01-01"),
+        ("2026-01-31", -1, "2025-12-01"),
+        ("2026-11-30", -11, "2025-12-01"),
+        ("2026-12-01", -12, "2025-12-01"),
+        ("2024-02-29", 24, "2026-02-01"),
+    ],
+)
+def test_months_are_counted_from_any_of_their_days(day: str, later: int, first: str) -> None:
+    assert first_of_month(date.fromisoformat(day), later) == date.fromisoformat(first)
