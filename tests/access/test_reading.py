@@ -384,17 +384,6 @@ def test_a_reader_made_an_admin_in_the_database_reads_nothing(world: World) -> N
     assert world.records("memory_access_viewed") == []
 
 
-def test_grants_are_listed_by_their_end(world: World) -> None:
-    for minutes in (60, 15, 30):
-        sibling = factories.agent(account=world.agent.account)
-        factories.live_grant(sibling, world.reader, duration_minutes=minutes)
-    db.session.commit()
-
-    live = reading.live_grants(world.reader)
-
-    assert [round(each.seconds_left / 60) for each in live] == [15, 30, 60]
-
-
 def test_a_grant_given_since_it_was_loaded_is_listed(world: World) -> None:
     requested = world.request()
     loaded = db.session.get_one(AccessGrant, requested.id, populate_existing=True)

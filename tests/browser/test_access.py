@@ -228,24 +228,3 @@ def test_the_browser_stores_no_content_after_access_ended(
     assert CANARY not in kept
     from_cache = "async (path) => (await fetch(path, {cache: 'force-cache'})).text()"
     assert CANARY not in desk.evaluate(from_cache, f"/agents/{agent.id}/ledger")
-
-
-def test_the_banner_counts_down_and_warns_at_five_minutes_and_at_one(
-    desk: Page, grant: AccessGrant
-) -> None:
-    desk.clock.install()
-    desk.goto("/agents")
-    warning = banner(desk).get_by_role("status")
-    expect(banner(desk)).to_contain_text("30 minutes left.")
-    expect(warning).to_be_empty()
-
-    for passed, left, warned in (
-        ("23:30", "7 minutes left.", ""),
-        ("01:30", "5 minutes left.", "Access to Wren: 5 minutes left."),
-        ("01:00", "4 minutes left.", "Access to Wren: 5 minutes left."),
-        ("03:00", "1 minute left.", "Access to Wren: 1 minute left."),
-    ):
-        desk.clock.fast_forward(passed)
-        desk.clock.run_for(1000)
-        expect(banner(desk).locator(".left")).to_have_text(left)
-        expect(warning).to_have_text(warned)

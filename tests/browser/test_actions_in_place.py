@@ -98,22 +98,6 @@ def test_refine_now_takes_no_click_that_was_meant_for_what_stood_there(
     assert number_of_sessions() == 2
 
 
-def test_a_second_click_does_not_hit_the_action_that_moved_up(desk: Page, admin: User) -> None:
-    for name in ("Ada", "Bob"):
-        fail(factories.session(factories.agent("one", account=admin.account, name=name)))
-    desk.clock.install()
-    desk.goto("/")
-    first = desk.get_by_role("button", name="Acknowledge").first
-    first.scroll_into_view_if_needed()
-    place = middle_of(first)
-
-    for _ in range(2):
-        desk.mouse.click(*place)
-        expect(desk.get_by_role("status").first).to_contain_text("Acknowledged")
-
-    expect(desk.get_by_role("button", name="Acknowledge")).to_have_count(1)
-
-
 def test_a_pause_that_somebody_else_pressed_does_not_become_a_resume(
     desk: Page, agent: Agent, admin: User
 ) -> None:
@@ -131,21 +115,6 @@ def test_a_pause_that_somebody_else_pressed_does_not_become_a_resume(
     expect(button(desk, "Pause")).to_be_disabled()
     desk.wait_for_timeout(300)
     assert sql.value("SELECT paused FROM agents") is True
-
-
-def test_a_tick_stays_with_its_session_when_another_comes_before_it(
-    desk: Page, agent: Agent, admin: User
-) -> None:
-    desk.clock.install()
-    first = factories.session(agent)
-    desk.goto("/sessions")
-    desk.get_by_role("checkbox", name="Compare").check()
-
-    factories.session(factories.agent("one", account=admin.account))
-    desk.clock.run_for(11_000)
-
-    expect(desk.get_by_role("checkbox", name="Compare")).to_have_count(2)
-    assert desk.locator("input:checked").get_attribute("value") == str(first.id)
 
 
 def test_a_form_that_is_being_filled_in_stays_as_it_was_drawn(desk: Page, admin: User) -> None:

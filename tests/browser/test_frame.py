@@ -36,28 +36,6 @@ def test_the_palette_finds_an_agent_by_keyboard(agents: Page) -> None:
     expect(heading(agents, "Kingfisher")).to_be_visible()
 
 
-def test_the_palette_goes_to_a_page_by_name(agents: Page) -> None:
-    agents.keyboard.press("Control+k")
-    agents.keyboard.type("sess")
-
-    expect(agents.get_by_role("dialog").get_by_role("link", name="Agents")).to_be_hidden()
-    agents.keyboard.press("ArrowDown")
-    agents.keyboard.press("Enter")
-
-    expect(heading(agents, "Sessions")).to_be_visible()
-
-
-def test_the_palette_says_when_nothing_matches_and_enter_asks_find(agents: Page) -> None:
-    agents.keyboard.press("Control+k")
-    agents.keyboard.type("nobody")
-
-    said = agents.get_by_role("dialog").get_by_role("status")
-    expect(said).to_contain_text("No results.")
-    agents.keyboard.press("Enter")
-
-    expect(heading(agents, "Find")).to_be_visible()
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -107,17 +85,6 @@ def test_escape_closes_the_palette_and_returns_the_focus(agents: Page) -> None:
     expect(field).to_be_focused()
 
 
-def test_the_palette_closes_by_its_key_and_by_a_click_beside_it(agents: Page) -> None:
-    agents.keyboard.press("Control+k")
-    agents.keyboard.press("Control+k")
-    expect(agents.get_by_role("dialog")).to_be_hidden()
-
-    agents.keyboard.press("Control+k")
-    expect(agents.get_by_role("dialog")).to_be_visible()
-    agents.mouse.click(5, 300)
-    expect(agents.get_by_role("dialog")).to_be_hidden()
-
-
 def test_the_menu_folds_on_a_phone_and_names_the_area(agents: Page) -> None:
     menu = agents.get_by_role("navigation", name="Main")
     expect(menu).to_be_visible()
@@ -129,25 +96,6 @@ def test_the_menu_folds_on_a_phone_and_names_the_area(agents: Page) -> None:
     menu.get_by_role("link", name="Sessions").click()
     expect(heading(agents, "Sessions")).to_be_visible()
     expect(menu).to_be_hidden()
-
-
-def test_the_account_menu_closes_by_escape_and_by_a_click_elsewhere(agents: Page) -> None:
-    factories.account(name="Harbour Lights", slug="harbour-lights")
-    db.session.commit()
-    agents.reload()
-    summary, choice = agents.get_by_text("Account: all"), agents.get_by_text("Harbour Lights")
-
-    summary.click()
-    expect(choice).to_be_visible()
-    agents.keyboard.press("Escape")
-    expect(choice).to_be_hidden()
-    summary.click()
-    heading(agents, "Agents").click()
-    expect(choice).to_be_hidden()
-    summary.click()
-    choice.click()
-
-    expect(agents.get_by_text("No agents yet.")).to_be_visible()
 
 
 def test_a_row_is_a_card_on_a_phone_and_still_a_row(agents: Page) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from refine.extensions import db
 from refine.models import Agent, User
 from refine.tools import RefinementTool
-from tests import factories, sql
+from tests import factories
 from tests.browser.visiting import button, rows
 
 KEPT = "window.isTheSamePage"
@@ -77,53 +77,6 @@ def test_an_answer_of_somebody_else_never_takes_the_pages_place(ledger: Page, st
 
     expect(ledger.get_by_role("alert")).to_contain_text("reload the page")
     expect(rows(ledger, "Core memories")).to_have_count(40)
-
-
-def test_typed_text_stays_when_the_server_fails(desk: Page, agent: Agent) -> None:
-    desk.goto(f"/agents/{agent.id}/settings")
-    headers = {"Refine-Page": "1"}
-    answered(desk, "/settings", status=503, headers=headers, content_type="text/html", body="away")
-    desk.get_by_label("Model").fill("test/other")
-
-    button(desk, "Save").click()
-
-    expect(desk.get_by_role("alert")).to_contain_text("HTTP 503")
-    expect(desk.get_by_label("Model")).to_have_value("test/other")
-
-
-def test_a_refused_setting_is_told_in_place_and_focused(desk: Page, agent: Agent) -> None:
-    desk.goto(f"/agents/{agent.id}/settings")
-    desk.evaluate(f"{KEPT} = true")
-    desk.get_by_label("Core memory budget").fill("many")
-
-    button(desk, "Save").click()
-
-    expect(desk.get_by_label("Core memory budget")).to_be_focused()
-    expect(desk.get_by_label("Core memory budget")).to_have_attribute("aria-invalid", "true")
-    expect(desk.get_by_label("Core memory budget")).to_have_value("many")
-    assert desk.evaluate(KEPT)
-
-
-def test_a_form_that_leads_elsewhere_goes_there(desk: Page, agent: Agent) -> None:
-    desk.goto(f"/agents/{agent.id}")
-
-    button(desk, "Refine now").click()
-
-    desk.wait_for_url(re.compile("/sessions/"))
-    assert sql.value("SELECT count(*) FROM refinement_sessions") == 1
-
-
-def test_a_session_is_acknowledged_on_the_overview(desk: Page, agent: Agent) -> None:
-    factories.session(agent).give_up("the provider cannot be reached")
-    db.session.commit()
-    desk.goto("/")
-    desk.evaluate(f"{KEPT} = true")
-
-    button(desk, f"Acknowledge the last session of {agent.name}").click()
-
-    expect(desk.get_by_role("status").first).to_contain_text("Acknowledged")
-    expect(desk.get_by_text("whose last session failed")).to_have_count(0)
-    assert desk.evaluate(KEPT)
 
 
 def test_a_list_keeps_itself_fresh_while_something_runs(desk: Page, agent: Agent) -> None:

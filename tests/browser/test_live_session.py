@@ -90,20 +90,6 @@ def test_every_step_appears_without_reloading(desk: Page, watched: Watched) -> N
     assert desk.evaluate("window.isTheSamePage")
 
 
-def test_title_icon_and_a_message_say_when_a_watched_session_ended(
-    desk: Page, watched: Watched
-) -> None:
-    icon = desk.locator("#icon")
-    expect(desk).to_have_title(re.compile("^Running: session of"))
-    expect(icon).to_have_attribute("href", re.compile("icon.svg"))
-
-    watched.complete()
-
-    expect(desk).to_have_title(re.compile("^Completed: session of"))
-    expect(icon).to_have_attribute("href", re.compile("icon-ended.svg"))
-    expect(desk.get_by_role("status")).to_contain_text("Completed: session of")
-
-
 def test_polling_stops_when_the_session_ends(desk: Page, watched: Watched) -> None:
     looked_while_it_ran = watched.looks_within_a_minute()
     watched.complete()
@@ -113,16 +99,6 @@ def test_polling_stops_when_the_session_ends(desk: Page, watched: Watched) -> No
 
     assert looked_while_it_ran > 0
     assert looked_after_it == 0
-
-
-@pytest.mark.parametrize("name", ["Stop", "Pause updates"])
-def test_the_focus_survives_a_refresh(desk: Page, watched: Watched, name: str) -> None:
-    button(desk, name).focus()
-
-    watched.delete_one()
-
-    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
-    expect(button(desk, name)).to_be_focused()
 
 
 def test_a_field_keeps_text_caret_and_focus_through_a_refresh(desk: Page, watched: Watched) -> None:
@@ -138,21 +114,6 @@ def test_a_field_keeps_text_caret_and_focus_through_a_refresh(desk: Page, watche
     expect(field).to_have_value("wren")
 
 
-def test_a_page_open_for_long_polls_less_often(desk: Page, watched: Watched) -> None:
-    with desk.expect_request(f"**{watched.path}"):
-        desk.clock.run_for(2_000)
-    desk.clock.fast_forward(2 * A_MINUTE_MS)
-    with desk.expect_request(f"**{watched.path}"):
-        desk.clock.run_for(10_000)
-    looked = watched.looks
-
-    for _ in range(3):
-        desk.clock.run_for(2_000)
-        desk.wait_for_timeout(100)
-
-    assert watched.looks == looked
-
-
 def test_updates_can_be_paused_and_resumed(desk: Page, watched: Watched) -> None:
     button(desk, "Pause updates").click()
     watched.delete_one()
@@ -166,13 +127,6 @@ def test_updates_can_be_paused_and_resumed(desk: Page, watched: Watched) -> None
 
     expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
     expect(button(desk, "Pause updates")).to_be_visible()
-
-
-def test_a_link_can_open_the_page_paused(desk: Page, watched: Watched) -> None:
-    desk.goto(f"{watched.path}?live=0")
-    expect(button(desk, "Resume updates")).to_be_visible()
-
-    assert watched.looks_within_a_minute() == 0
 
 
 def test_a_hidden_tab_does_not_poll(desk: Page, watched: Watched) -> None:

@@ -26,8 +26,6 @@ from tests.web.conftest import Browser, browser_of, browser_with
 _PLACEHOLDER = re.compile(r"<(?:\w+:)?(\w+)>")
 _SELECT = re.compile(r'<select[^>]* name="([^"]+)".*?</select>', re.DOTALL)
 _OPTION = re.compile(r'<option[^>]* value="([^"]*)"')
-# They would end the sign-in of everybody who goes on.
-_ENDING_THE_SIGN_IN = ("/sign-in", "/sign-out", "/profile/password", "/invitations/<secret>")
 _FIRST_REQUEST = 100
 _SHOWN_CHARACTERS = 600
 _OPTIONS_TRIED = 10  # actions of records are dozens
@@ -189,10 +187,6 @@ class Pair:
         """Send a form to both worlds as they were."""
         self.act("POST", path, data=self._with_token(fields))
 
-    def send_form(self, path: str, fields: Fields) -> None:
-        """Send a form to both worlds as they are."""
-        self.ask("POST", path, data=self._with_token(fields))
-
     def _with_token(self, fields: Fields) -> Fields:
         return {"csrf_token": self._clients[0].token(), **fields}
 
@@ -246,15 +240,11 @@ def read_everything(pair: Pair, *, offers: bool) -> None:
             _filter_by_guess(pair, route.rule, paths[0])
 
 
-def use_wrong_methods(pair: Pair) -> None:
-    """Ask in ways for which there is no route."""
-    for route in routes_of(pair.app, pages=True):
-        wrong = "PUT" if "GET" in route.methods else "GET"
-        pair.ask(wrong, paths_of(route.rule, pair.worlds.things)[0])
-
-
 def do_everything(pair: Pair, form: Form) -> None:
-    """Send every form as its page would, then with a guess in one field after the other."""
+    """Send every form as its page would, then with a guess in one field after the other.
+
+    What is refused leaves both worlds as they were; their rows are compared once more in the end.
+    """
     for route in routes_of(pair.app, pages=True):
         if "POST" in route.methods:
             paths = paths_of(route.rule, pair.worlds.things)
@@ -263,31 +253,6 @@ def do_everything(pair: Pair, form: Form) -> None:
             for fields in _guesses(route.rule, form(route.rule)):
                 pair.submit(paths[0], fields)
     pair.compare_rows("in the end")
-
-
-def try_everything(pair: Pair, form: Form) -> None:
-    """Send every form likewise, as somebody who is refused most of them."""
-    for route in routes_of(pair.app, pages=True):
-        if "POST" in route.methods:
-            paths = paths_of(route.rule, pair.worlds.things)
-            for path in paths:
-                pair.send_form(path, form(route.rule))
-            for fields in _guesses(route.rule, form(route.rule)):
-                pair.send_form(paths[0], fields)
-    pair.compare_rows("after all that was tried")
-
-
-def live_through(pair: Pair, form: Form) -> None:
-    """Send every form, one after the other, then look at every page."""
-    pair.worlds.restore()
-    for route in routes_of(pair.app, pages=True):
-        if "POST" in route.methods and route.rule not in _ENDING_THE_SIGN_IN:
-            path = paths_of(route.rule, pair.worlds.things)[0]
-            pair.send_form(path, form(route.rule))
-    for route in routes_of(pair.app, pages=True):
-        if "GET" in route.methods:
-            for path in paths_of(route.rule, pair.worlds.things):
-                pair.ask("GET", path)
 
 
 def _guesses(rule: str, fields: Fields) -> Iterator[Fields]:

@@ -7,7 +7,6 @@ import pytest
 
 from refine.api.routing import OPERATIONS, Operation
 from refine.api.schemas import Body
-from refine.models.agent import PROMPTS
 from tests.api.test_every_operation import SENT
 from tests.guessing.driving import GUESSING_HEADERS, Pair, paths_of
 from tests.guessing.worlds import GUESS, Worlds
@@ -75,29 +74,3 @@ def test_no_operation_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -
         for each in OPERATIONS
         if each.bearer == KINDS[who] and is_possible(each, who)
     }
-
-
-def test_a_repeated_request_tells_nothing(worlds: Worlds) -> None:
-    pair = Pair.of_programs(worlds, "its platform")
-    agent = {"name": "New", "model_id": "test/new"}
-    key = {"Idempotency-Key": "core"}  # the agent has used it, with its own token
-
-    answers = [
-        pair.ask("POST", "/agents", json={**agent, "system_prompt": prompt}, headers=key)
-        for prompt in (GUESS, GUESS, "another")
-    ]
-
-    assert [answer.status_code for answer in answers] == [201, 201, 422]
-    assert pair.differences == []
-
-
-@pytest.mark.parametrize("prompt", PROMPTS)
-def test_writing_a_prompt_does_not_tell_whether_the_agent_wrote_the_same(
-    worlds: Worlds, prompt: str
-) -> None:
-    pair = Pair.of_programs(worlds, "its platform")
-
-    answer = pair.act("PATCH", f"/agents/{worlds.things.agents[0]}", json={prompt: GUESS})
-
-    assert answer.status_code == 200
-    assert pair.differences == []

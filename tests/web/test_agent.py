@@ -121,22 +121,6 @@ def grown(agent: Agent, days: int, tokens: int) -> None:
     db.session.commit()
 
 
-def test_the_page_says_how_fast_the_ledger_grows_and_when_it_is_over(
-    dashboard: Browser, agent: Agent
-) -> None:
-    grown(agent, 60, 10)
-    grown(agent, 20, 90)
-    agent.core_token_budget = 359
-    db.session.commit()
-
-    said = words_of(page_of(dashboard, agent))
-
-    # 90 tokens in 30 days: as many more are 270 + 90 = 360
-    assert "sessions removed about 0 tokens a week; everything else added about 21 a week." in said
-    over = clock.now() + timedelta(days=20)
-    assert f"At this pace, the budget will be exceeded around {over.day} {over:%b %Y}." in said
-
-
 def said_of_mark() -> str:
     today = clock.now()
     return f"{today.day} {today:%b %Y}: session ended, 175 tokens"
@@ -144,15 +128,6 @@ def said_of_mark() -> str:
 
 def test_the_page_says_if_the_rehearsal_model_answers(dashboard: Browser, agent: Agent) -> None:
     assert "rehearsal/ada, answered by the rehearsal model" in words_of(page_of(dashboard, agent))
-
-
-def test_the_page_says_what_prevents_automatic_sessions(dashboard: Browser, agent: Agent) -> None:
-    agent.account.monthly_cost_cap_usd = 0
-    db.session.commit()
-
-    said = words_of(page_of(dashboard, agent))
-
-    assert "No automatic sessions for now: the account's monthly cost cap of $0.00" in said
 
 
 def test_a_live_session_replaces_the_button_for_a_new_one(dashboard: Browser, agent: Agent) -> None:

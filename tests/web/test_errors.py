@@ -93,12 +93,6 @@ def test_ignores_meaningless_parameters(signed_in: SignedIn, path: str) -> None:
     assert "javascript:" not in answer.text
 
 
-def test_an_id_of_any_length_is_not_found(dashboard: Browser) -> None:
-    answers = [dashboard.get(f"/{area}/{'9' * 5000}") for area in ("agents", "audit")]
-
-    assert [answer.status_code for answer in answers] == [404, 404]
-
-
 # -- the database away -----------------------------------------------------------------------------
 
 
@@ -117,18 +111,6 @@ def test_pages_say_so_when_the_database_is_away(
     assert answer.headers["Cache-Control"] == "no-store"
     expected = "Page not found" if answer.status_code == 404 else "Nothing was lost."
     assert expected in words_of(answer.text)
-
-
-def test_the_sign_in_form_says_so_when_the_database_is_away(
-    app: Flask, with_settings: WithSettings
-) -> None:
-    cut_off = browser_of(with_settings(DATABASE_URL=f"postgresql://127.0.0.1:{UNUSED_PORT}/x"))
-
-    form, answer = cut_off.get("/sign-in"), cut_off.sign_in("ada@example.org")
-
-    assert form.status_code == 200
-    assert answer.status_code == 503
-    assert "The database cannot be reached" in words_of(answer.text)
 
 
 def test_the_log_of_a_fault_holds_no_link(

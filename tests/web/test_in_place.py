@@ -60,16 +60,6 @@ def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(
     assert "already has a live session" in dashboard.get(answer.headers["HX-Redirect"]).text
 
 
-def test_a_page_that_cannot_be_read_is_another_one(dashboard: Browser, agent: Agent) -> None:
-    answer = dashboard.submit(
-        f"/agents/{agent.id}/pause",
-        {"paused": "1"},
-        headers=asked_from("") | {"HX-Current-URL": "//["},
-    )
-
-    assert answer.headers["HX-Redirect"] == f"/agents/{agent.id}"
-
-
 @pytest.fixture
 def readable(agent: Agent, admin: User) -> str:
     """The page of a ledger that the admin may read."""

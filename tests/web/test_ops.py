@@ -174,22 +174,3 @@ def test_the_page_does_not_wait_for_a_redis_that_accepts_and_is_silent(
 
     assert "redis ✗ Redis does not answer" in words
     assert took < 4
-
-
-# -- running and waiting ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("hours", "sign"), [(25, "✗"), (23, "✓")])
-def test_conversations_waiting_over_a_day_call_for_more_workers(
-    dashboard: Browser, account: Account, redis: Redis, hours: int, sign: str
-) -> None:
-    at = clock.now() - timedelta(hours=hours)
-    factories.extraction(factories.agent(account=account), at=at)
-    db.session.commit()
-    Presence(serves_runs=True).announce()
-
-    words = said(dashboard)
-
-    waits = f"queue {sign} 1 worker, 0 sessions, 1 conversation waiting"
-    assert waits in words
-    assert (f"{waits}, the oldest for 1 day: start more workers" in words) is (hours > 24)

@@ -16,7 +16,6 @@ from tests import factories
 from tests.web.conftest import (
     Browser,
     SignedIn,
-    actions_of,
     browser_of,
     links_of,
     person,
@@ -169,37 +168,6 @@ def test_a_missed_slot_needs_attention_unless_paused(dashboard: Browser, account
     assert attention(dashboard) == "✓ Nothing needs attention."
 
 
-def test_a_reached_cost_cap_needs_attention(dashboard: Browser, account: Account) -> None:
-    account.monthly_cost_cap_usd = Decimal(10)
-    agent = factories.agent("one", account=account)
-    ended(agent, "completed", cost_usd=Decimal("9.99"))
-    db.session.commit()
-    below = attention(dashboard)
-    ended(agent, "completed", cost_usd=Decimal("0.01"))
-    db.session.commit()
-
-    assert below == "✓ Nothing needs attention."
-    assert "Own account: the monthly cost cap of $10.00 is reached" in attention(dashboard)
-
-
-def test_an_abandoned_conversation_needs_attention(dashboard: Browser, account: Account) -> None:
-    owner, failed = factories.agent(account=account), {"reason": "no", "error_kind": "timeout"}
-    factories.ended_task(owner, "reflection", "failed", **failed)
-    factories.ended_task(owner, status="failed", at=clock.now() - timedelta(hours=25), **failed)
-    factories.ended_task(factories.agent(), status="failed", **failed)
-    db.session.commit()
-    before = attention(dashboard)
-    factories.ended_task(owner, status="failed", **failed)
-    db.session.commit()
-    one = attention(dashboard)
-    factories.ended_task(owner, status="failed", **failed)
-    db.session.commit()
-
-    assert before == "✓ Nothing needs attention."
-    assert one == "✗ 1 conversation given up in the last 24 hours, before the end was read"
-    assert "2 conversations given up in the last 24 hours" in attention(dashboard)
-
-
 @pytest.fixture
 def without_key(admin: User, with_settings: Callable[..., Flask]) -> Callable[..., Browser]:
     """Have somebody sign in while no API key is set."""
@@ -233,26 +201,6 @@ def test_an_account_hears_nothing_about_another_without_a_key(
     factories.agent("one")
 
     assert attention(without_key()) == "✓ Nothing needs attention."
-
-
-def test_without_a_key_refine_now_is_offered_nowhere(
-    account: Account, without_key: Callable[..., Browser]
-) -> None:
-    agent = factories.agent("one", account=account, name="Ada")
-    agent.core_token_budget = 1
-    factories.ledger(agent, 2)
-    failed = RefinementSession.queue(agent, "manual")
-    failed.finish("failed", "no API key is set", error_kind="no_key")
-
-    browser = without_key()
-
-    asks = f"/agents/{agent.id}/sessions"
-    for path in ("/", f"/agents/{agent.id}", f"/sessions/{failed.id}"):
-        assert asks not in actions_of(browser.get(path).text)
-    assert "Ada cannot be asked: no API key is set." in said(browser, f"/agents/{agent.id}")
-    bulk = f"/agents/many?work=refine&who=ticked&agent={agent.id}"
-    assert "No API key is set 1 Ada" in said(browser, bulk)
-    assert actions_of(browser.get(bulk).text) == []
 
 
 # -- the last months -------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, AuditLog, User
-from refine.models.audit import PLATFORM
-from refine.web.audit.sentences import named, sentence
+from refine.web.audit.sentences import sentence
 from tests import factories
 from tests.recorded_actions import recorded_actions
 from tests.web.conftest import Browser, person, records
@@ -263,31 +262,6 @@ def test_a_chosen_time_zone_is_no_change_of_role_or_state(admin: User, dashboard
     assert said(reset) == (
         f"The pages of {admin.email} show times in the account's time zone since then."
     )
-
-
-def test_a_record_about_nobody_that_is_left_tells_what_it_can(agent: Agent) -> None:
-    nobody = AuditLog.record("user_joined", chain=PLATFORM)
-    access = agent.record("memory_access_declined")
-    platforms = AuditLog.record("memory_refinement_failed", chain=PLATFORM)
-
-    assert said(nobody) == "A user accepted the invitation."
-    assert said(access) == "Wren did not let a user read its memories."
-    assert said(platforms) == "The agent's session failed."
-
-
-def test_the_actor_is_named_even_in_records_that_say_nothing_else(
-    admin: User, agent: Agent
-) -> None:
-    record = admin.account.record("rows_pruned", user=admin)
-
-    assert said(record) == f"Expired sign-ins or links deleted by {admin.email}."
-    assert said(agent.record("row_updated", data={"by": "somebody"})) == "Row updated by somebody."
-    assert said(agent.record("memory_forgotten")) == "Memory forgotten."
-
-
-def test_many_memories_are_counted_instead_of_named() -> None:
-    assert named(range(1, 9)) == "memories #1, #2, #3, #4, #5, #6, #7 and #8"
-    assert named(range(1, 10)) == "9 memories"
 
 
 def test_every_action_can_be_told_of_an_empty_record(agent: Agent) -> None:

@@ -10,7 +10,7 @@ from refine import refusals
 from refine.extensions import db
 from refine.models import ApiToken, User
 from tests import sql
-from tests.web.conftest import HERE, Browser, SignedIn, World, browser_of, person, records
+from tests.web.conftest import HERE, Browser, SignedIn, World, person, records
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
@@ -133,12 +133,3 @@ def test_the_answer_stands_if_it_cannot_be_recorded(world: World, signed_in: Sig
 
     assert answers == [403] * 11
     assert counted()["forbidden"] == 11
-
-
-def test_the_metrics_tell_how_many(world: World, signed_in: SignedIn, app: Flask) -> None:
-    signed_in(world.viewer).get("/accounts")
-
-    told = browser_of(app).get("/metrics").text
-
-    assert 'refine_refusals_total{kind="forbidden"} 1.0' in told
-    assert 'refine_refusals_total{kind="password"} 0.0' in told

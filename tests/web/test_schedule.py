@@ -107,20 +107,6 @@ def test_invalid_values_are_explained_kept_in_the_form_and_not_stored(dashboard:
     assert sql.snapshot() == before
 
 
-def test_automatic_sessions_are_listed_with_their_reasons(
-    dashboard: Browser, account: Account
-) -> None:
-    agent = factories.agent("one", account=account)
-    RefinementSession.queue(agent, "weekly").finish("skipped", "the agent is paused")
-    RefinementSession.queue(agent, "manual").finish("declined", "the agent said no")
-    db.session.commit()
-
-    words = said(dashboard)
-
-    assert "skipped the agent is paused" in words
-    assert "the agent said no" not in words
-
-
 # -- days and time ---------------------------------------------------------------------------------
 
 

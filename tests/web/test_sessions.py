@@ -10,7 +10,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.tools import RefinementTool
-from refine.web.formatting import seconds
 from tests import factories, sql
 from tests.web.conftest import (
     Browser,
@@ -359,20 +358,3 @@ def test_sessions_are_listed_newest_first_and_filtered(
     }
 
     assert {query: listed(dashboard, query) for query in expected} == expected
-
-
-# -- its steps in time -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("span", "words"),
-    [
-        (timedelta(milliseconds=412), "0.4 s"),
-        (timedelta(seconds=12.6), "13 s"),
-        (timedelta(minutes=3, seconds=20), "3 min 20 s"),
-        (timedelta(hours=23, minutes=59, seconds=46), "23 h 59 min"),
-        (None, ""),
-    ],
-)
-def test_a_span_is_told_in_seconds_minutes_and_hours(span: timedelta | None, words: str) -> None:
-    assert seconds(span) == words

@@ -274,18 +274,6 @@ def test_the_cookie_of_a_device_is_of_one_user_and_password(
     assert sign_in_with("ada@example.org", f"device-{ada.id}", cookie.value) == 429
 
 
-def test_the_browser_that_changes_the_password_stays_known(ada: User, client: Browser) -> None:
-    client.sign_in("ada@example.org")
-
-    client.submit("/profile/password", changed_to("another battery"))
-    client.forget_token()
-    guessed(MAX_GUESSES)
-
-    client.submit("/sign-out")
-    client.forget_token()
-    assert client.sign_in("ada@example.org", "another battery").status_code == 303
-
-
 def test_parallel_guesses_all_count(ada: User, app: Flask) -> None:
     browsers = [browser_of(app) for _ in range(16)]
     for browser in browsers:

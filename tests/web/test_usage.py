@@ -237,13 +237,3 @@ def test_the_month_so_far_is_compared_with_the_cap(
     page = said(dashboard).replace("spent forecast monthly cost cap ", "")
 
     assert f"March 2026 so far {words}" in page
-
-
-def test_the_cap_is_reached_on_a_day_of_the_accounts_clock(
-    signed_in: SignedIn, admin: User, account: Account, capped: Callable[..., None]
-) -> None:
-    account.time_zone = "Pacific/Kiritimati"  # 14 hours ahead
-    capped("19", "5", "7")
-
-    # a week from now it is reached, on 24 March at noon in UTC
-    assert "the cap is reached on 25 Mar 2026" in said(signed_in(admin))
