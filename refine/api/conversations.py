@@ -72,14 +72,6 @@ class NewConversation(Body):
 
 Status = Literal["queued", "running", "waiting", "done", "given_up"]
 
-# Why the last attempt failed: kinds of errors that somebody can do something about.
-_REASONS = (
-    *("unauthorized", "no_key", "out_of_credit", "forbidden", "rate_limited", "refused"),
-    *("no_endpoint", "model_name", "other_model", "invalid_request", "too_large"),
-    *("connection", "timeout", "provider_error", "limit", "unavailable", "lapsed"),
-)
-_OTHER_REASON = "other"
-
 
 class Conversation(Resource):
     """A conversation that was handed over."""
@@ -88,9 +80,10 @@ class Conversation(Resource):
     status: Annotated[str, OneOf(get_args(Status))]
     """`waiting`: for the next attempt at `next_attempt_at`. `done`: the agent has read it.
     `given_up`: it could not be read, or not to its end, and is deleted."""
-    reason: Annotated[str, OneOf((*_REASONS, _OTHER_REASON))] | None
-    """Why it waits or was given up. `limit`: its model needed more turns, calls or words than it
-    has. `unavailable`: its agent may not be asked. `lapsed`: no attempt was made in seven days."""
+    reason: str | None
+    """Why it waits or was given up: a kind of error, such as `no_key` or `timeout`. `limit`: its
+    model needed more turns, calls or words than it has. `unavailable`: its agent may not be asked.
+    `lapsed`: no attempt was made in seven days."""
     memories_saved: int
     created_at: Time
     next_attempt_at: Time | None
@@ -144,5 +137,4 @@ def _status(task: MemoryTask) -> Status:
 
 def _reason(task: MemoryTask) -> str:
     """Return why an attempt failed; without a failure, a limit ended it, or it may not start."""
-    kind = task.error_kind or ("limit" if task.end_reason else "unavailable")
-    return kind if kind in _REASONS else _OTHER_REASON
+    return task.error_kind or ("limit" if task.end_reason else "unavailable")

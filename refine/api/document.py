@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json
 from pydantic_core import core_schema
 
 from refine import __version__
-from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARACTERS, REPLAYED
+from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARACTERS
 from refine.api.problems import MEDIA_TYPE, ProblemDetails
 from refine.api.routing import JSON, OPERATIONS, Operation, api, operation
 from refine.api.schemas import Body, Query
@@ -40,16 +40,6 @@ _WITH_KEY = {
 }
 
 _TEXT = {"type": "string"}
-_SECONDS = {"type": "integer"}
-_HEADERS = {
-    "ETag": {"description": "Send it as If-None-Match.", "schema": _TEXT},
-    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": _SECONDS},
-    "WWW-Authenticate": {"description": "The scheme: Bearer.", "schema": _TEXT},
-    REPLAYED: {
-        "description": "`true` if it is the stored response to an earlier request with this key.",
-        "schema": _TEXT,
-    },
-}
 
 
 def _parameter(name: str, place: str, schema: Any, **described: Any) -> dict[str, Any]:
@@ -117,7 +107,6 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": _schemas(),
-            "headers": _HEADERS,
             "securitySchemes": {
                 name: {"type": "http", "scheme": "bearer", "description": description}
                 for name, description in _SCHEMES.items()
@@ -183,12 +172,12 @@ def _responses(each: Operation) -> dict[int, Any]:
     if each.bearer is None:
         content = {JSON: {"schema": {"type": "object"}}}
         return {200: {"description": "The document.", "content": content}}
-    answers = {status: _problem(status, said) for status, said in _problems(each).items()}
+    answers = {status: _problem(said) for status, said in _problems(each).items()}
     answers[each.status] = _answer(each, (inspect.getdoc(each.returns) or "Done.").split("\n")[0])
     if each.other is not None:
         answers[each.other[0]] = _answer(each, each.other[1])
     if each.media_type is not None:
-        answers[304] = {"description": "Not modified.", "headers": _headers("ETag")}
+        answers[304] = {"description": "Not modified."}
     return answers
 
 
@@ -208,26 +197,15 @@ def _problems(each: Operation) -> dict[int, str]:
     return described
 
 
-def _problem(status: int, description: str) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": description}
-    if status == 401:
-        described["headers"] = _headers("WWW-Authenticate")
-    elif status in (429, 503):
-        described["headers"] = _headers("Retry-After")
-    return described | {"content": {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}}
+def _problem(description: str) -> dict[str, Any]:
+    content = {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}
+    return {"description": description, "content": content}
 
 
 def _answer(each: Operation, description: str) -> dict[str, Any]:
     described: dict[str, Any] = {"description": description}
-    names = [REPLAYED] if each.method == "POST" else ["ETag"] if each.media_type else []
-    if names:
-        described["headers"] = _headers(*names)
     if each.returns is not None:
         described["content"] = {JSON: {"schema": _reference(each.returns)}}
         if each.media_type is not None:
             described["content"][each.media_type] = {"schema": _TEXT}
     return described
-
-
-def _headers(*names: str) -> dict[str, Any]:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

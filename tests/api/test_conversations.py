@@ -126,7 +126,7 @@ def test_tells_that_a_conversation_was_given_up_and_why(world: World, redis: Red
     assert [status_of(world, each) for each in (failed, blocked, odd)] == [
         ("waiting", "out_of_credit"),
         ("waiting", "unavailable"),
-        ("waiting", "other"),
+        ("waiting", "internal"),
     ]
 
     tasks = db.session.scalars(db.select(MemoryTask)).all()
@@ -138,7 +138,7 @@ def test_tells_that_a_conversation_was_given_up_and_why(world: World, redis: Red
     assert [status_of(world, each) for each in (failed, blocked, odd)] == [
         ("given_up", "out_of_credit"),
         ("given_up", "lapsed"),
-        ("given_up", "other"),
+        ("given_up", "internal"),
     ]
 
 

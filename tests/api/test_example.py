@@ -4,21 +4,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
-from flask import Flask
-from redis import Redis
 
 from refine.llm import rehearsal
-from tests.api.conftest import Program, World, token_of
-from tests.browser.serving import free_port, serving
 from tests.commands import eventually, refine_anew
 from tests.running import Up
-from tests.scripted_model import ScriptedModel
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
 
@@ -81,49 +75,6 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
     assert recalled[0] == "I remember:"
     assert sum("boathouse key hangs" in line for line in recalled) == 1
     assert all(any(each in line for line in recalled) for each in SAID[1:3])
-
-
-def test_tells_the_model_about_an_unknown_tool(world: World, app: Flask, redis: Redis) -> None:
-    with ScriptedModel() as model, served(app, world.own, model) as environ:
-        model.tool = "forget"
-        model.calls("{}").say("There is no such tool.")
-
-        answers = talk(environ, "Forget it.")
-
-    *_, call, result = model.requests[-1]["messages"]
-    handed_over = world.own.post(
-        "/conversations", json={"messages": model.requests[-1]["messages"]}
-    )
-    assert answers == ["There is no such tool."]
-    assert result["tool_call_id"] == call["tool_calls"][0]["id"]
-    assert "The tools are: save_memory, self_authoring." in result["content"]
-    assert handed_over.status_code == 202
-
-
-def test_stops_when_the_api_refuses_the_token(world: World, app: Flask) -> None:
-    platform, token_id = world.platform, token_of(world.own).id
-    with ScriptedModel() as model, served(app, world.own, model) as environ:
-        model.tool = "save_memory"
-        model.calls("{}").meanwhile(lambda: platform.delete(f"/tokens/{token_id}"))
-
-        done = run(environ, "Remember: the key.")
-
-    assert done.returncode == 1
-    assert "401 Client Error" in done.stderr
-    assert len(model.requests) == 1
-
-
-@contextmanager
-def served(app: Flask, own: Program, model: ScriptedModel) -> Iterator[dict[str, str]]:
-    """Serve the application; the environment of an example that speaks for the agent."""
-    port = free_port()
-    with serving(app, port):
-        yield {
-            "REFINE_URL": f"http://localhost:{port}",
-            "REFINE_TOKEN": str(own.secret),
-            "MODEL_URL": model.base_url,
-            "MODEL": "scripted/ada",
-        }
 
 
 def talk(environ: dict[str, str], *said: str) -> list[str]:

@@ -2,11 +2,9 @@
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
 
-from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession
+from refine.models import Agent, AgentMemory
 from refine.models.agent import configuring
 from tests import editing, factories, sql
 from tests.chains import problems
@@ -69,82 +67,6 @@ def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> No
 
     assert not agent.paused
     assert problems() == []
-
-
-@pytest.fixture
-def ended(agent: Agent) -> RefinementSession:
-    """A session that has ended, whose row is again as it was while it ran."""
-    session = factories.session(agent)
-    put_back = sql.copied(session)
-    editing.complete(session, "Done.")
-    new_request()
-    put_back()
-    return db.session.scalars(select(RefinementSession)).one()
-
-
-def test_an_ended_session_does_not_end_again(ended: RefinementSession) -> None:
-    with pytest.raises(RowAltered, match=f"RefinementSession {ended.id}"):
-        ended.give_up("the worker was lost")
-
-
-def test_an_ended_session_that_seems_to_run_allows_no_further_one(
-    ended: RefinementSession,
-) -> None:
-    with pytest.raises(RowAltered, match=f"RefinementSession {ended.id}"):
-        RefinementSession.removed_recently(ended.agent)
-
-
-def test_an_ended_session_does_not_run_again(agent: Agent) -> None:
-    session = RefinementSession.queue(agent, "manual")
-    db.session.commit()
-    put_back = sql.copied(session)
-    session.request_stop()
-    new_request()
-    put_back()
-    queued = db.session.scalars(select(RefinementSession)).one()
-    assert queued.is_genuine
-
-    with pytest.raises(RowAltered, match=f"RefinementSession {queued.id}"):
-        queued.claim()
-
-
-@pytest.fixture
-def answered(agent: Agent) -> AccessGrant:
-    """A request that the agent declined, whose row is again as it was before."""
-    grant = factories.grant(agent)
-    db.session.commit()
-    put_back = sql.copied(grant)
-    grant.claim()
-    grant.settle("No.", agreed=False, generation_id=None)
-    new_request()
-    put_back()
-    return db.session.scalars(select(AccessGrant)).one()
-
-
-def test_a_request_that_was_answered_does_not_lapse(answered: AccessGrant) -> None:
-    with pytest.raises(RowAltered, match=f"AccessGrant {answered.id}"):
-        answered.lapse()
-
-
-def test_a_request_that_was_answered_is_passed_over_by_a_password_link(
-    answered: AccessGrant,
-) -> None:
-    AccessGrant.end_all_of(answered.user, by=None)
-
-    assert answered.status == "requested"
-
-
-def test_an_access_that_ended_does_not_end_again(agent: Agent) -> None:
-    grant = factories.live_grant(agent, factories.user(account=agent.account))
-    db.session.commit()
-    put_back = sql.copied(grant)
-    grant.end(user=None)
-    new_request()
-    put_back()
-    grant = db.session.scalars(select(AccessGrant)).one()
-
-    with pytest.raises(RowAltered, match=f"AccessGrant {grant.id}"):
-        grant.end(user=grant.user)
 
 
 def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:

@@ -260,11 +260,22 @@ class RefinementSession(SessionState, Attested, Base):
     def ended_since(
         cls, since: datetime, agent_ids: Collection[int]
     ) -> dict[int, list["RefinementSession"]]:
-        """Return the sessions that ended since then, of each of these agents."""
+        """Return the sessions that ended since then, of each of these agents.
+
+        Also those that records say ended, so that a changed row is found, and refused.
+        """
         found: dict[int, list[RefinementSession]] = {id_: [] for id_ in agent_ids}
-        lately = select(cls).where(cls.agent_id == one_of_ids(agent_ids), cls.ended_at > since)
-        for session in db.session.scalars(lately):
-            found[session.agent_id].append(session)
+        mine = one_of_ids(agent_ids)
+        lately = select(cls.id, cls.agent_id).where(cls.agent_id == mine, cls.ended_at > since)
+        on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
+            AuditLog.agent_id == mine,
+            AuditLog.action.in_(END_ACTION.values()),
+            AuditLog.created_at > since,
+        )
+        ended = lately.union(on_record).subquery()
+        sessions = select(ended.c.agent_id, cls).join(ended, ended.c.id == cls.id)
+        for agent_id, session in db.session.execute(sessions):
+            found[agent_id].append(session)
         return found
 
     @staticmethod
