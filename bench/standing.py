@@ -53,7 +53,6 @@ class Remains:
         self.facts = [Standing(partial(_states, fact, memory.facts), text) for fact in memory.facts]
         self.whole = Standing(partial(_states_all, memory.facts), text)
         self.words = Standing(partial(_resembles, original), text)
-        self.exact = Standing(partial(_equals, text), text)
 
 
 def _carries(original: Reading, key: str, text: str) -> bool:
@@ -62,10 +61,6 @@ def _carries(original: Reading, key: str, text: str) -> bool:
 
 def _resembles(original: Reading, text: str) -> bool:
     return likeness(original, reading(text)) >= HALF
-
-
-def _equals(original: str, text: str) -> bool:
-    return original.lower() == text.lower()
 
 
 def _states(fact: Fact, facts: tuple[Fact, ...], text: str) -> bool:

@@ -32,10 +32,10 @@ class Scale:
 class Week:
     """What is left after a week with one model, over all agents.
 
-    Of the ``originals``, ``originals_left`` have half of their words in one memory,
-    ``originals_whole`` all of their facts, and ``originals_exact`` stand as they were written.
-    ``refused`` and ``merges_refused`` are changes that the tool refused; ``lowest_month`` is the
-    smallest share of its token mass that an agent kept over thirty days.
+    Of the ``originals``, ``originals_left`` have half of their words in one memory, and
+    ``originals_whole`` all of their facts. ``refused`` and ``merges_refused`` are changes that the
+    tool refused; ``lowest_month`` is the smallest share of its token mass that an agent kept over
+    thirty days.
     """
 
     model: str
@@ -49,7 +49,6 @@ class Week:
     originals: int
     originals_left: int
     originals_whole: int
-    originals_exact: int
     duplicates: int
     duplicates_gone: int
     lookalikes: int
@@ -117,7 +116,6 @@ def _left(life: Life) -> Counter[str]:
             figures["originals"] += 1
             figures["originals_left"] += remains.words.look(kept, added)
             figures["originals_whole"] += remains.whole.look(kept, added)
-            figures["originals_exact"] += remains.exact.look(kept, added)
         if memory.kind == "lookalike" and memory.of is not None:
             here = life.now_in(position)
             figures["lookalikes"] += 1

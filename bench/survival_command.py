@@ -71,7 +71,7 @@ def bench_survival(
     temporary database; a simulated model answers over HTTP. One model is careful, the others try to
     lose what they can.
 
-    Prints a table by week for each model, and a summary. Exit code 1 if a promise is broken: a
+    Prints what is left at the end, for each model. Exit code 1 if a promise is broken: a
     detail is lost; a hostile model leaves less than 95 % of the originals (an original is left if
     one memory has half of its words); an agent keeps less than half of its tokens over 30 days; the
     careful model loses an original, leaves more than 5 % of the duplicates, or has more than 1 % of
@@ -93,8 +93,6 @@ def bench_survival(
         model: broken_promises(lived[model], is_hostile=SIMULATED_MODELS[model].is_hostile)
         for model in models
     }
-    for model in models:
-        print_weeks(model, lived[model])
     print_summary([lived[model][-1] for model in models], broken)
     if file is not None:
         json.dump(_as_json(scale, lived, broken), file, indent=1)
@@ -157,37 +155,7 @@ def _provider(url: str) -> dict[str, str]:
     return {"OPENROUTER_API_KEY": "trials", "OPENROUTER_BASE_URL": url}
 
 
-# -- the tables ------------------------------------------------------------------------------------
-
-
-SHOWN_WEEKS = (1, 2, 4, 8, 13, 26, 39, 52)
-
-
-def print_weeks(model: str, weeks: Sequence[Week]) -> None:
-    last = weeks[-1].week
-    shown = [week for week in weeks if week.week in SHOWN_WEEKS or week.week == last]
-    console.print(f"\n{model}: {SIMULATED_MODELS[model].does}")
-    columns = (
-        *("week", "memories", "tokens", "details left", "facts left", "originals left"),
-        *("all facts in one", "word for word", "duplicates gone", "changes", "refused"),
-    )
-    table(columns, [_week_row(week) for week in shown], empty="")
-
-
-def _week_row(week: Week) -> tuple[str, ...]:
-    return (
-        str(week.week),
-        f"{week.memories:,}",
-        f"{week.tokens:,}",
-        f"{week.details_left:,} of {week.details:,}",
-        f"{week.facts_left:,} of {week.facts:,}",
-        f"{week.originals_left:,} of {week.originals:,}",
-        f"{week.originals_whole:,}",
-        f"{week.originals_exact:,}",
-        f"{week.duplicates_gone:,} of {week.duplicates:,}",
-        f"{week.changes:,}",
-        f"{week.refused:,}",
-    )
+# -- the table -------------------------------------------------------------------------------------
 
 
 def print_summary(lasts: Sequence[Week], broken: Mapping[str, list[str]]) -> None:

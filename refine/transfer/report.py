@@ -81,15 +81,14 @@ class Report:
 
     def note(self, row: BadRow | LeftOut | OnePage) -> None:
         """Note a row that is not imported."""
-        match row:
-            case LeftOut():
-                self.left_out[row.kind] += 1
-            case OnePage():
-                self.one_page = row
-            case BadRow():
-                self.bad_rows += 1
-                if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
-                    self.named_bad_rows.append(row)
+        if isinstance(row, LeftOut):
+            self.left_out[row.kind] += 1
+        elif isinstance(row, OnePage):
+            self.one_page = row
+        else:
+            self.bad_rows += 1
+            if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
+                self.named_bad_rows.append(row)
 
 
 def memory_count(count: int) -> str:

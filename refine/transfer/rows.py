@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -81,11 +81,8 @@ class OnePage(NamedTuple):
 Row = Incoming | BadRow | LeftOut | OnePage
 
 
-class Reader(Protocol):
-    """Reads one format from the beginning of the stream."""
-
-    def __call__(self, stream: BinaryIO) -> Iterator[Row]:
-        """Yield the rows in order."""
+# Reads one format from the beginning of the stream, and yields the rows in order.
+Reader = Callable[[BinaryIO], Iterator[Row]]
 
 
 def row_at(place: str, make: Callable[[], Row]) -> Row:

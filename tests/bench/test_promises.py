@@ -19,7 +19,6 @@ GOOD = Week(
     originals=100,
     originals_left=100,
     originals_whole=80,
-    originals_exact=50,
     duplicates=20,
     duplicates_gone=19,
     lookalikes=10,

@@ -17,7 +17,7 @@ def test_everything_stands_while_the_memory_does() -> None:
     remains, kept = Remains(MEMORY), {MEMORY.text}
 
     assert remains.details
-    everything = [*remains.details, *remains.facts, remains.words, remains.whole, remains.exact]
+    everything = [*remains.details, *remains.facts, remains.words, remains.whole]
     assert all(each.look(kept, kept) for each in everything)
 
 

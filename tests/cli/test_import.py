@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer.exporting import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
-from tests import factories, sql
+from tests import factories
 from tests.chains import verify_agent
 from tests.cli.conftest import Run
 from tests.commands import eventually, start
@@ -201,18 +201,6 @@ class TestExport:
         *_, end = [json.loads(line) for line in done.stdout.splitlines()]
         assert (done.returncode, done.stderr, end["count"]) == (0, "", 20)
 
-    def test_without_content_cannot_be_imported(
-        self, run: Run, ledger: Agent, tmp_path: Path
-    ) -> None:
-        file = tmp_path / "export.jsonl"
-        file.write_text(run("export", "Ada").stdout)
-
-        done = run("import", "Ada", file, "--format", "refine")
-
-        assert done.returncode == 1
-        reason = "line 1: is of an export without contents: there is nothing to import"
-        assert reason in done.stdout
-
 
 def _held() -> int:
     """How many memories this process holds."""
@@ -239,27 +227,6 @@ class TestExportUnderAGrant:
         record = factories.records(ledger)[-1]
         assert (record.action, record.user_id) == ("memory_access_viewed", grant.user_id)
         assert (record.data["what"], record.data["ids"]) == ("export", [row["id"] for row in rows])
-
-    def test_changes_nothing_if_it_is_imported_back(
-        self, run: Run, ledger: Agent, grant: AccessGrant, tmp_path: Path
-    ) -> None:
-        factories.memory(ledger, "gone with the canary").discard()
-        factories.memory(ledger, "slept well", memory_type="journal")
-        db.session.commit()
-        run("import", "Ada", MEM0, "--format", "mem0")
-        file = tmp_path / "export.jsonl"
-        file.write_text(run("export", "Ada", "--grant", grant.id).stdout)
-        db.session.rollback()
-        before = sql.snapshot()
-
-        done = run("import", "Ada", file, "--format", "refine")
-
-        db.session.rollback()
-        assert sql.snapshot() == before
-        assert done.stdout.splitlines()[:2] == [
-            f"0 memories imported into Ada (agent {ledger.id}): 0 core, 0 journal; 0 tokens",
-            "  already here   25",
-        ]
 
     @pytest.mark.parametrize("whose", ["ended", "another agent's", "nobody's"])
     def test_prints_nothing_without_a_valid_grant(

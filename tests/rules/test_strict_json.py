@@ -3,15 +3,18 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
 from refine.rules.strict_json import (
     MAX_ARGUMENT_BYTES,
+    check_json,
     parse_arguments,
     strict_json,
     strict_json_values,
+    unchecked_json,
 )
 from tests.rules.refusing import not_refused
 
@@ -154,6 +157,22 @@ def test_bytes_are_utf_8() -> None:
 def test_several_values_may_follow_one_another() -> None:
     assert strict_json_values('{} [1]2 "a"\n', max_bytes=100) == [{}, [1], 2, "a"]
     assert strict_json_values(" \n", max_bytes=100) == []
+
+
+def test_a_large_document_is_parsed_strictly_and_its_parts_are_checked_later() -> None:
+    refused = {
+        b"[1] [2]": "must be valid JSON",
+        b'{"a": 1, "a": 2}': "must not repeat a key",
+        b"[NaN]": "must not contain NaN, which is not JSON",
+        b"\xff": "must be valid UTF-8",
+    }
+    for text, reason in refused.items():
+        assert not_refused(unchecked_json, [text], reason) == []
+
+    nul, good = unchecked_json(r'["\u0000", {"a": 1}]')
+    check_json(good, max_fields=1)
+    with pytest.raises(InvalidValue, match="NUL"):
+        check_json(nul, max_fields=1)
 
 
 fragments = st.lists(

@@ -2,6 +2,7 @@
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
+from refine.transfer.exporting import full_lines
 
 
 def all_of(owner: Agent) -> list[AgentMemory]:
@@ -13,3 +14,11 @@ def all_of(owner: Agent) -> list[AgentMemory]:
 
 def contents(owner: Agent) -> list[str]:
     return [memory.content for memory in all_of(owner)]
+
+
+def exported(owner: Agent) -> str:
+    """A full export of the agent."""
+    opened = (
+        (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
+    )
+    return "\n".join(full_lines(owner, opened))

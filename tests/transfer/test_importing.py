@@ -22,8 +22,8 @@ from refine.transfer.report import Report
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import editing, factories
 from tests.chains import verify_agent
-from tests.transfer.files import fixture, reading, stream
-from tests.transfer.stored import all_of, contents
+from tests.transfer.files import fixture, reading
+from tests.transfer.stored import all_of, contents, exported
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -267,7 +267,10 @@ class TestTooLongText:
         ]
         assert all(part.constitutional and part.tags == ["audio"] for part in parts)
         assert all(part.created_at == AT for part in parts)
-        assert (report.split_rows, report.added.total()) == (1, 3)
+        assert report.added.total() == 3
+        assert list(report.rows()) == [
+            ("split", "1 too long for one memory, stored as linked parts")
+        ]
 
     @pytest.mark.parametrize("turn", [1, -1])
     def test_is_not_taken_for_a_row_whose_id_looks_like_that_of_a_part(
@@ -441,15 +444,7 @@ class TestOwnFormat:
 
 
 def move(giver: Agent, taker: Agent) -> Report:
-    file = "\n".join(exported(giver))
-    return import_memories(taker, reading(stream(file).read(), "refine"), source="refine")
-
-
-def exported(owner: Agent) -> list[str]:
-    opened = (
-        (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
-    )
-    return list(exporting.full_lines(owner, opened))
+    return import_memories(taker, reading(exported(giver), "refine"), source="refine")
 
 
 def state_of(memory: AgentMemory) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from refine.transfer.rows import Incoming
 from tests import factories, sql
 from tests.chains import verify_agent
 from tests.transfer.files import own_file, own_row, reading
-from tests.transfer.stored import all_of, contents
+from tests.transfer.stored import all_of, contents, exported
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -36,13 +36,6 @@ def owner(app: Flask) -> Agent:
     ]
     import_memories(made, lambda: rows, source="mem0")
     return made
-
-
-def exported(owner: Agent) -> str:
-    opened = (
-        (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
-    )
-    return "\n".join(exporting.full_lines(owner, opened))
 
 
 def bring_back(owner: Agent, file: str, **options: bool) -> Report:
