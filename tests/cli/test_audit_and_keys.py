@@ -36,7 +36,7 @@ def recorded(ledger: Agent) -> Agent:
     editing.update(session, ids_of(ledger)[-1], "the canary")
     editing.complete(session, "Done.")
     time_machine.undo(session, through="dashboard")
-    AuditLog.record("sign_in", chain=ledger.account.chain)
+    AuditLog.record("user_signed_in", chain=ledger.account.chain)
     AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
     assert len(factories.records(ledger)) == 7

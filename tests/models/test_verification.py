@@ -246,7 +246,7 @@ def test_a_changed_column_of_a_record_is_found_and_named(agent: Agent, subtests:
 
 
 def test_a_changed_chain_is_found(agent: Agent, subtests: Any) -> None:
-    account_record = agent.account.record("sign_in")
+    account_record = agent.account.record("user_signed_in")
     db.session.commit()
     names = {**names_in(agent), "account_record": account_record.id}
     for name, (statements, expected) in CHAIN_CHANGES.items():
@@ -258,7 +258,7 @@ def test_a_changed_chain_is_found(agent: Agent, subtests: Any) -> None:
 
 def test_chains_are_named_and_counted(agent: Agent) -> None:
     AuditLog.record("keys_rotated", chain=PLATFORM)
-    agent.account.record("sign_in")
+    agent.account.record("user_signed_in")
     quiet = factories.agent("a memory without a record", account=agent.account)
     db.session.commit()
 

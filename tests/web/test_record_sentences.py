@@ -6,9 +6,9 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, AuditLog, User
+from refine.models.audit.kinds import ACTIONS
 from refine.web.audit.sentences import sentence
 from tests import factories
-from tests.recorded_actions import recorded_actions
 from tests.web.conftest import Browser, person, records
 
 Data = dict[str, Any]
@@ -266,5 +266,5 @@ def test_a_chosen_time_zone_is_no_change_of_role_or_state(admin: User, dashboard
 
 def test_every_action_can_be_told_of_an_empty_record(agent: Agent) -> None:
     needing_data = {"memory_refinement_dedup"}
-    for action in recorded_actions() - needing_data:
+    for action in ACTIONS - needing_data:
         assert said(agent.record(action)).endswith(".")

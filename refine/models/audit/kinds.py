@@ -1,6 +1,7 @@
 """The kinds of actions that people look for in the audit log. Every action is of exactly one."""
 
 from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
 
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -75,3 +76,4 @@ _KINDS: dict[str, tuple[str, ...]] = {
     ),
 }
 ACTIONS_OF_KIND: Mapping[str, tuple[str, ...]] = MappingProxyType(_KINDS)
+ACTIONS = frozenset(chain(*_KINDS.values()))

@@ -47,6 +47,7 @@ from refine import clock
 from refine.extensions import Base, canonical_json, db, read_plainly
 from refine.models.attested import row_text, signed_columns
 from refine.models.audit.chain import GENESIS, Actor, Chain, ChainHead, TransactionId
+from refine.models.audit.kinds import ACTIONS
 from refine.models.columns import DigestChange, next_ids, place_of
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import changed_rows, unrecorded_updates
@@ -85,6 +86,8 @@ class Event(NamedTuple):
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the record that hold it, except the sealed ones."""
+        if self.action not in ACTIONS:
+            raise LookupError(f"the action {self.action} is of no kind")
         kind, id_ = self.subject if self.subject is not None else (None, None)
         return {
             "action": self.action,

@@ -34,7 +34,7 @@ def agent(app: Flask, heads: dict[int, Head]) -> Agent:
         agent.ledger.remember(f"the canary sings at {n}", "core")
         head = db.session.scalars(select(ChainHead).where(ChainHead.agent_id == agent.id)).one()
         heads[n + 1] = (head.sequence, head.hash, str(head.row_digest))
-    agent.account.record("sign_in")
+    agent.account.record("user_signed_in")
     AuditLog.record("keys_rotated", chain=PLATFORM)
     factories.agent("a memory in a chain without records", account=agent.account)
     db.session.commit()
@@ -89,7 +89,7 @@ def test_nothing_is_missing_of_chains_that_were_continued(agent: Agent) -> None:
     anchored = taken()
     agent.ledger.remember("a new memory", "core")
     factories.agent().ledger.remember("another memory", "core")
-    agent.account.record("sign_in")
+    agent.account.record("user_signed_in")
     db.session.commit()
 
     assert list(missing_since(anchored)) == []

@@ -74,7 +74,7 @@ def test_the_sealed_part_is_encrypted_at_rest(app, owner):
     agent = factories.agent()
     chains = {"agent": agent.chain, "account": agent.account.chain, "platform": PLATFORM}
 
-    record = AuditLog.record("sign_in", chain=chains[owner], sealed={"content": "c4n4ry"})
+    record = AuditLog.record("user_signed_in", chain=chains[owner], sealed={"content": "c4n4ry"})
     db.session.commit()
 
     stored = sql.value("SELECT audit_logs::text FROM audit_logs")
@@ -88,10 +88,10 @@ def test_agent_account_and_platform_have_a_chain_each(app):
     other = factories.agent(account=agent.account)
 
     for _ in range(2):
-        agent.record("x")
-        other.record("x")
-        agent.account.record("x")
-        AuditLog.record("x", chain=PLATFORM)
+        agent.record("memory_saved")
+        other.record("memory_saved")
+        agent.account.record("memory_saved")
+        AuditLog.record("memory_saved", chain=PLATFORM)
 
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     assert [(head.agent_id, head.account_id, head.sequence) for head in heads] == [
@@ -105,7 +105,7 @@ def test_agent_account_and_platform_have_a_chain_each(app):
 def test_sequences_have_no_gap_and_the_head_holds_the_last_hash(app):
     agent = factories.agent()
     for _ in range(3):
-        agent.record("x")
+        agent.record("memory_saved")
 
     head = db.session.scalar(select(ChainHead).where(ChainHead.agent_id == agent.id))
 
@@ -117,23 +117,23 @@ def test_sequences_have_no_gap_and_the_head_holds_the_last_hash(app):
 
 def test_a_rolled_back_record_leaves_no_gap(app):
     agent = factories.agent()
-    agent.record("x")
+    agent.record("memory_saved")
     db.session.commit()
-    agent.record("lost")
+    agent.record("memory_discarded")
     db.session.rollback()
 
-    agent.record("x")
+    agent.record("memory_saved")
 
     assert [(record.sequence, record.action) for record in factories.records(agent)] == [
-        (1, "x"),
-        (2, "x"),
+        (1, "memory_saved"),
+        (2, "memory_saved"),
     ]
 
 
 def test_a_time_in_another_zone_makes_the_same_hash(app):
     local = datetime.fromisoformat("2026-03-04T14:00:00+02:00")
 
-    AuditLog.record("x", at=local, chain=PLATFORM)
+    AuditLog.record("memory_saved", at=local, chain=PLATFORM)
     db.session.commit()
 
     assert [verified.problem for verified in verify_all()] == [None]
@@ -170,7 +170,7 @@ def test_a_change_before_any_record_is_none(app):
 
 def test_data_holds_no_number_that_json_would_spell_in_two_ways(app):
     with pytest.raises(ValueError, match="JSON compliant"):
-        AuditLog.record("x", data={"share": float("nan")}, chain=PLATFORM)
+        AuditLog.record("memory_saved", data={"share": float("nan")}, chain=PLATFORM)
 
 
 def test_a_destroyed_key_erases_contents_and_leaves_the_skeleton(app):
@@ -209,17 +209,17 @@ def in_threads(app, *works):
 
 def test_a_record_follows_those_that_others_wrote_since_the_head_was_read(app):
     agent = factories.agent()
-    agent.record("x")
+    agent.record("memory_saved")
     db.session.commit()
     head = db.session.scalars(select(ChainHead).where(ChainHead.agent_id == agent.id)).one()
     agent_id = agent.id
 
     def write():
-        db.session.get_one(Agent, agent_id).record("x")
+        db.session.get_one(Agent, agent_id).record("memory_saved")
         db.session.commit()
 
     in_threads(app, write)
-    agent.record("x")
+    agent.record("memory_saved")
 
     assert [record.sequence for record in factories.records(agent)] == [1, 2, 3]
     assert head.sequence == 3
@@ -239,7 +239,7 @@ def test_threads_that_write_to_one_chain_leave_no_gap_and_no_fork(app, chain):
                 "account": lambda: db.session.get_one(Account, account_id).chain,
                 "platform": lambda: PLATFORM,
             }[chain]()
-            AuditLog.record("x", chain=owner)
+            AuditLog.record("memory_saved", chain=owner)
             db.session.commit()
 
     in_threads(app, write, write)
