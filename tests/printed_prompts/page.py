@@ -82,7 +82,7 @@ def _session(agent: Agent, trigger: Trigger, room_tokens: int = PLENTY) -> Itera
     remove_duplicates(session)
     db.session.flush()
     excerpt = LedgerExcerpt.of(agent, room_tokens=room_tokens)
-    session.take_snapshot(excerpt.shown_ids, excerpt.entries)
+    session.take_snapshot(excerpt.shown_ids)
     yield from _conversation(opening(session, excerpt))
     yield from _message("assistant, for example", "YES.")
     yield from _message("user", brief(session))
