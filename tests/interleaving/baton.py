@@ -20,8 +20,6 @@ from typing import Any, Literal
 import psycopg
 from sqlalchemy import Connection, Engine, event
 
-from refine.running import heartbeat
-
 # How long to wait for an actor's next stop before PostgreSQL is asked whether it is blocked.
 _PATIENCE_SECONDS = 0.002
 # A run in which nothing moves for so long is a fault of its own.
@@ -68,7 +66,7 @@ class Baton:
         # who waits for a lock, in the order in which they began to
         self._blocked: list[Actor] = []
         self.deadlocks: list[str] = []
-        self.steps = self.waits = 0
+        self.waits = 0
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -201,7 +199,6 @@ class Baton:
 
     def _step(self, actor: Actor) -> None:
         self._last = actor
-        self.steps += 1
         self.trace.append(f"{actor.name}: {actor.step}")
         actor.state = "running"
         actor.go.release()
@@ -290,14 +287,3 @@ class Baton:
 
 def _can_go_on(actor: Actor) -> bool:
     return actor.state == "ready" and not actor.is_heart
-
-
-@contextmanager
-def hearts_at_the_baton() -> Iterator[None]:
-    """Have hearts beat whenever they are given the baton, instead of every ten seconds."""
-    before = heartbeat.INTERVAL_SECONDS, heartbeat.RETRY_SECONDS
-    heartbeat.INTERVAL_SECONDS = heartbeat.RETRY_SECONDS = 0.0
-    try:
-        yield
-    finally:
-        heartbeat.INTERVAL_SECONDS, heartbeat.RETRY_SECONDS = before

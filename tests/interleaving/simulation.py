@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 import psycopg
+import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
@@ -17,15 +18,16 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.queue import redis_connection
-from refine.models import AccessGrant, Agent, RefinementSession
+from refine.models import AccessGrant, Agent, RefinementSession, schema_version
 from refine.models.audit import walk
+from refine.running import heartbeat
 from refine.settings import Settings
 from tests import editing, factories
 from tests.api.conftest import program_of
 from tests.conftest import emptied
 from tests.faults.invariants import Before, breaches
 from tests.interleaving.actors import Actors, Deed, Fault, forget_heartbeats, parts_of
-from tests.interleaving.baton import Baton, Stuck, hearts_at_the_baton
+from tests.interleaving.baton import Baton, Stuck
 from tests.interleaving.histories import history_breaches
 from tests.interleaving.model import PlayedModel
 
@@ -38,17 +40,10 @@ _ID_SEQUENCES = ("agents", "agent_memories", "audit_logs", "accounts", "users")
 class Played:
     """What came of a seed: what did not hold, who did what in which order, and figures."""
 
-    seed: int
     breaches: list[str]
     trace: list[str] = field(repr=False)
-    steps: int
     waits: int
     sessions: int
-
-    @property
-    def replay(self) -> str:
-        """The command that plays it again."""
-        return f"make interleavings SEED={self.seed}"
 
 
 class Stage:
@@ -64,10 +59,9 @@ class Stage:
 
     def __enter__(self) -> "Stage":
         self._open.enter_context(self._model)
-        self._open.enter_context(hearts_at_the_baton())
-        self._open.enter_context(_unlimited_steps())
-        self._open.enter_context(_times_that_jump())
+        self._open.enter_context(_nothing_is_timed())
         with self._app.app_context():
+            schema_version.require_compatible()
             address = db.engine.url.set(drivername="postgresql")
         said = address.render_as_string(hide_password=False)
         self._monitor = self._open.enter_context(psycopg.connect(said, autocommit=True))
@@ -118,14 +112,14 @@ class Stage:
                 baton.run(parts)
         except Stuck as stuck:
             # threads of it still wait: nothing can be played in this process any more
-            return Played(seed, [f"stuck: {stuck}"], baton.trace, baton.steps, baton.waits, 0)
+            return Played([f"stuck: {stuck}"], baton.trace, baton.waits, 0)
         found += [f"deadlock: {each}" for each in baton.deadlocks]
         found += _brought_to_rest(actors, dice_of["rest"])
         for before in befores:
             found += breaches(before)
             found += history_breaches(before, actors.told)
         sessions = db.session.scalar(select(func.count()).select_from(RefinementSession)) or 0
-        return Played(seed, found, baton.trace, baton.steps, baton.waits, sessions)
+        return Played(found, baton.trace, baton.waits, sessions)
 
 
 class _Dice(dict[str, random.Random]):
@@ -240,20 +234,14 @@ class _MovableClock:
 
 
 @contextmanager
-def _unlimited_steps() -> Iterator[None]:
-    """Let no step of a tick end because of the time that others took meanwhile."""
-    before, tick.LONGEST_STEP_SECONDS = tick.LONGEST_STEP_SECONDS, math.inf
-    try:
+def _nothing_is_timed() -> Iterator[None]:
+    """Let hearts beat whenever they are given the baton, and nothing else depend on time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heartbeat, "INTERVAL_SECONDS", 0.0)
+        patch.setattr(heartbeat, "RETRY_SECONDS", 0.0)
+        # a step of a tick may take as long as others need meanwhile
+        patch.setattr(tick, "LONGEST_STEP_SECONDS", math.inf)
+        # verification accepts what is dated before the clock was put forward
+        patch.setattr(walk, "MAX_STEP_BACK", timedelta.max)
+        patch.setattr(schema_version, "_BELIEVED_SECONDS", math.inf)
         yield
-    finally:
-        tick.LONGEST_STEP_SECONDS = before
-
-
-@contextmanager
-def _times_that_jump() -> Iterator[None]:
-    """Let verification accept what is dated before the clock was put forward."""
-    before, walk.MAX_STEP_BACK = walk.MAX_STEP_BACK, timedelta.max
-    try:
-        yield
-    finally:
-        walk.MAX_STEP_BACK = before
