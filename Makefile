@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/refusals.py,refine/llm/wire.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests nightly bench budget costly interleavings mutants degraded failures chaos prompts screenshots fix lock advisories clean
+.PHONY: help install up test check tests nightly bench long budget costly mutants prompts screenshots fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,11 +38,12 @@ endif
 nightly: .venv/.developed ## Run the tests that are too long for the gate: every seed, kill point, operation and page
 	REFINE_REQUIRE_BROWSER=1 $(PYTEST) -m nightly
 
+long: .venv/.developed ## Play storms and interleavings for as long as you like (MINUTES=60 SEED=7 SEEDS=10000)
+	$(if $(MINUTES),MINUTES=$(MINUTES)) $(if $(SEED),SEED=$(SEED)) $(if $(SEEDS),SEEDS=$(SEEDS)) \
+	  $(BIN)/python -m pytest -n auto --dist load -m nightly tests/chaos tests/interleaving
+
 bench: .venv/.installed ## Measure speed against floors, in under ten minutes (SIZE=large: also ten times the data)
 	$(BIN)/python -m bench $(if $(SIZE),--size $(SIZE))
-
-interleavings: .venv/.developed ## Run concurrent actors in seed-determined interleavings (SEEDS=10000, SEED=17)
-	$(BIN)/python -m tests.interleaving $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),400))
 
 budget: .venv/.developed ## Compare lines, terms and the CPU time of the last run of all tests with pyproject.toml
 	$(BIN)/python -m tests.budget
@@ -52,15 +53,6 @@ costly: .venv/.developed ## Measure every test, and list in tests/costly.txt tho
 
 mutants: .venv/.developed ## Break the code in one place at a time and list what no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
-
-degraded: .venv/.developed ## Take Redis, PostgreSQL and the provider away, and put load on the rest, at full size (3 minutes)
-	REFINE_DEGRADED=full $(BIN)/python -m pytest -p no:cacheprovider -W error tests/degraded
-
-failures: .venv/.developed ## Inject every fault at every call of every operation; hours (STEP=20: every 20th; OPERATION=undo, KIND=disk)
-	$(BIN)/python -m tests.faults $(if $(STEP),--step $(STEP)) $(if $(OPERATION),--operation "$(OPERATION)") $(if $(KIND),--kind "$(KIND)")
-
-chaos: .venv/.developed ## Inject random faults into real processes and check that nothing is lost (MINUTES=10 SEED=7)
-	$(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 prompts: .venv/.developed ## Generate docs/prompts.md, what agents' models read, from the code
 	$(BIN)/python -m tests.printed_prompts

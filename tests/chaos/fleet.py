@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from refine.embedded import postgres, redis_url, valkey
 from tests.commands import children_of, environment
-from tests.outages import Server
+from tests.servers import Server
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 CLOCK, WEB, POSTGRES, VALKEY = "clock", "web", "postgres", "valkey"

@@ -1,13 +1,13 @@
 """A Valkey of one's own that can be stopped, frozen, filled or made a replica, and mended again."""
 
 import signal
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, get_args
 
 from redis import Redis
 
 from refine.embedded import redis_url, valkey
+from tests.servers import Server
 
 Fault = Literal["down", "frozen", "full", "copying"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -17,20 +17,19 @@ class BreakableRedis:
     """Runs in a folder of its own until ``close``."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._running = ExitStack()
         self.url = redis_url(folder)
-        self._start()
+        self._server = Server(folder, valkey.running)
+        self._server.start()
 
-    def do_break(self, fault: Fault) -> None:
+    def break_down(self, fault: Fault) -> None:
         """Have it end, stand still, take nothing more, or take it from another alone."""
         match fault:
             case "down":
-                self._running.close()
+                self._server.stop()
             case "frozen":
-                self._process.send_signal(signal.SIGSTOP)
+                self._server.send(signal.SIGSTOP)
             case "full":
-                self._limit_memory("1")
+                self._configure("1")
             case "copying":
                 self._copy("127.0.0.1", "1")
 
@@ -38,11 +37,11 @@ class BreakableRedis:
         """Undo it."""
         match fault:
             case "down":
-                self._start()
+                self._server.start()
             case "frozen":
-                self._process.send_signal(signal.SIGCONT)
+                self._server.send(signal.SIGCONT)
             case "full":
-                self._limit_memory("0")
+                self._configure("0")
             case "copying":
                 self._copy("NO", "ONE")
 
@@ -50,14 +49,11 @@ class BreakableRedis:
         return Redis.from_url(self.url)
 
     def close(self) -> None:
-        self._running.close()
+        self._server.stop()
 
-    def _start(self) -> None:
-        self._process = self._running.enter_context(valkey.running(self._folder))
-
-    def _limit_memory(self, limit: str) -> None:
+    def _configure(self, max_memory: str) -> None:
         with self.connection() as connection:
-            connection.config_set("maxmemory", limit)
+            connection.config_set("maxmemory", max_memory)
 
     def _copy(self, host: str, port: str) -> None:
         with self.connection() as connection:

@@ -1,6 +1,5 @@
-"""What breaks, applications that meet it, and the figures of ``make degraded``."""
+"""What breaks, and applications that meet it."""
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,25 +14,6 @@ from refine.settings import Settings
 from tests import factories
 from tests.degraded.breaking import BreakableRedis, Fault
 from tests.web.conftest import Browser, signed_in_browser
-
-# ``make degraded`` runs everything at its full size.
-IS_FULL_SIZE = os.environ.get("REFINE_DEGRADED") == "full"
-
-Note = Callable[[str], None]
-
-_figures = pytest.StashKey[list[str]]()
-
-
-@pytest.fixture
-def note(request: pytest.FixtureRequest) -> Note:
-    """Note a figure for the last line of ``make degraded``."""
-    return request.config.stash.setdefault(_figures, []).append
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    figures = config.stash.get(_figures, [])
-    if figures and IS_FULL_SIZE:
-        print("degraded: " + "; ".join(figures))
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +58,7 @@ def its_app(its_environ: dict[str, str]) -> Iterator[Flask]:
 def broken(breakable: BreakableRedis, fault: Fault) -> Iterator[Callable[[], None]]:
     """Redis is broken; call it to mend Redis early."""
     is_broken = [True]
-    breakable.do_break(fault)
+    breakable.break_down(fault)
 
     def mend() -> None:
         if is_broken.pop() if is_broken else False:

@@ -25,7 +25,6 @@ from refine.models import (
 from tests import factories
 from tests.api.conftest import bearing
 from tests.degraded.breaking import FAULTS, BreakableRedis, Fault
-from tests.degraded.conftest import Note
 from tests.forked import refine
 from tests.web.conftest import Browser, words_of
 
@@ -81,7 +80,7 @@ def in_redis(redis: BreakableRedis) -> set[str]:
 
 @every_fault
 def test_every_page_works_within_seconds(
-    dashboard: Browser, account: Account, broken: Mend, fault: Fault, note: Note
+    dashboard: Browser, account: Account, broken: Mend, fault: Fault
 ) -> None:
     agents_of(account, 1)
     seconds, statuses = {}, {}
@@ -97,18 +96,9 @@ def test_every_page_works_within_seconds(
     assert "Redis" in dashboard.get("/readyz").json["redis"]
     assert "Redis" in words_of(dashboard.get("/ops").text)
     assert max(seconds.values()) < LONGEST_SECONDS
-    note(f"Redis {fault}: {len(PAGES)} pages, the slowest in {max(seconds.values()):.1f} s")
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "frozen",
-        "down",
-        "full",
-        "copying",
-    ],
-)
+@pytest.mark.parametrize("fault", ["frozen", pytest.param("full", marks=pytest.mark.nightly)])
 def test_requested_sessions_wait_and_run_when_redis_is_back(
     dashboard: Browser,
     its_app: Flask,
@@ -116,7 +106,6 @@ def test_requested_sessions_wait_and_run_when_redis_is_back(
     account: Account,
     breakable: BreakableRedis,
     broken: Mend,
-    note: Note,
 ) -> None:
     clicked, chosen, asked, read, queued, retried, *_ = agents = agents_of(account, 7)
     elsewhere = agents_of(factories.account(), 1, "test/x")
@@ -158,7 +147,6 @@ def test_requested_sessions_wait_and_run_when_redis_is_back(
     worked = refine("worker", "--burst", environ=its_environ)
     assert worked.returncode == 0
     assert {run.is_live for run in runs() if str(run.id) in asked_for} == {False}
-    note(f"{len(waiting)} runs waited, all {len(asked_for)} that were asked for ran after it")
 
 
 def many_refined(dashboard: Browser, agent: Agent) -> str:
@@ -172,7 +160,7 @@ def many_refined(dashboard: Browser, agent: Agent) -> str:
 
 @only_frozen
 def test_many_clicks_do_not_wait_for_each_other(
-    its_app: Flask, dashboard: Browser, account: Account, broken: Mend, note: Note
+    its_app: Flask, dashboard: Browser, account: Account, broken: Mend
 ) -> None:
     agents = agents_of(account, CLICKS)
     cookie = dashboard.get_cookie("session")
@@ -196,7 +184,6 @@ def test_many_clicks_do_not_wait_for_each_other(
     assert len(seconds) == CLICKS
     assert max(seconds) < LONGEST_SECONDS
     assert [run.status for run in runs()] == ["queued"] * CLICKS
-    note(f"{CLICKS} clicks at once while it is frozen: the slowest in {max(seconds):.1f} s")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 from refine.embedded import database_url, redis_url, socket_dir
 from refine.errors import EmbeddedError
@@ -17,17 +16,6 @@ def test_addresses_are_in_the_data_folder_and_start_nothing(data_dir: Path) -> N
     assert database_url(data_dir).endswith(f"?host={data_dir}/run&port=5432")
     assert redis_url(data_dir) == f"unix://{data_dir}/run/valkey.sock?db=0"
     assert not data_dir.exists()
-
-
-def test_sqlalchemy_parses_the_address(data_dir: Path) -> None:
-    url = make_url(database_url(data_dir))
-
-    assert (url.drivername, url.username, url.database) == (
-        "postgresql+psycopg",
-        "refine",
-        "refine",
-    )
-    assert url.query["host"] == str(data_dir / "run")
 
 
 def test_relative_paths_and_links_give_the_same_address(
@@ -55,10 +43,6 @@ def test_a_path_that_needs_quoting_is_replaced(name: str) -> None:
 
     assert folder.parent == Path(tempfile.gettempdir())
     assert folder.name.startswith(f"refine-{os.geteuid()}-")
-
-
-def test_data_folders_do_not_share_a_socket_folder() -> None:
-    assert socket_dir(Path("/srv/a b")) != socket_dir(Path("/srv/a c"))
 
 
 def test_a_temporary_directory_that_is_too_long_is_not_used(

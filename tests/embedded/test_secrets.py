@@ -29,39 +29,12 @@ def test_a_secret_is_created_once_and_kept(data_dir: Path) -> None:
     assert kept_secret(data_dir, "key", lambda: next(made)) == "first"
 
 
-def test_names_have_their_own_secrets(data_dir: Path) -> None:
-    assert kept_secret(data_dir, "key", lambda: "a") == "a"
-    assert kept_secret(data_dir, "other", lambda: "b") == "b"
-
-
 @pytest.mark.usefixtures("umask")
 def test_secret_and_folder_are_private_whatever_the_umask(data_dir: Path) -> None:
     kept_secret(data_dir, "key", lambda: "secret")
 
     assert mode(data_dir) == 0o700
     assert mode(data_dir / "key") == 0o600
-
-
-def test_an_existing_folder_keeps_its_mode(data_dir: Path) -> None:
-    data_dir.mkdir()
-    data_dir.chmod(0o750)
-
-    kept_secret(data_dir, "key", lambda: "secret")
-
-    assert mode(data_dir) == 0o750
-
-
-def test_no_temporary_file_is_left(data_dir: Path) -> None:
-    kept_secret(data_dir, "key", lambda: "secret")
-
-    assert [path.name for path in data_dir.iterdir()] == ["key"]
-
-
-def test_a_trailing_newline_is_ignored(data_dir: Path) -> None:
-    data_dir.mkdir()
-    (data_dir / "key").write_text("secret\n")
-
-    assert kept_secret(data_dir, "key", lambda: "other") == "secret"
 
 
 def test_an_empty_file_is_refused_and_kept(data_dir: Path) -> None:

@@ -25,7 +25,7 @@ from tests.faults.invariants import Before, breaches, sweep
 from tests.scripted_model import ScriptedModel
 
 CHILD = "refine-cut"
-PARTS = 4
+PARTS = 8
 
 
 @pytest.mark.parametrize(

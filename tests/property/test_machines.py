@@ -99,12 +99,21 @@ class Sessions(Life):
         self.call("Session terminated", action="delete", id=self.pick(pick))
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [
+        (Sessions, 4),
+        (Life, 6),
+        pytest.param(Sessions, 50, marks=pytest.mark.nightly),
+        pytest.param(Life, 60, marks=pytest.mark.nightly),
+    ],
+)
 def test_no_sequence_of_calls_writes_toggles_and_undos_breaks_a_guarantee(
-    app: Flask, examples: int
+    app: Flask, machine: type[Life], examples: int
 ) -> None:
+    """Sessions of many calls, and lives of many short sessions, most of which are undone."""
     run_state_machine_as_test(
-        Sessions,
+        machine,
         settings=settings(
             max_examples=examples,
             stateful_step_count=30,

@@ -75,20 +75,3 @@ def test_the_licence_of_each_package_is_allowed_or_an_exception(name: str) -> No
 def test_no_exception_is_left_over() -> None:
     assert EXCEPTIONS.keys() <= {each.name for each in here()}
     assert not [name for name, (licence, _) in EXCEPTIONS.items() if is_allowed(licence)]
-
-
-@pytest.mark.parametrize(
-    ("expression", "allowed"),
-    [
-        ("MIT", True),
-        ("Apache-2.0 OR GPL-3.0-only", True),
-        ("Apache-2.0 AND BSD-2-Clause", True),
-        ("Apache-2.0 AND GPL-3.0-only", False),
-        ("GPL-3.0-only", False),
-        ("AGPL-3.0-or-later OR LGPL-3.0-only", False),
-        ("(MIT OR GPL-3.0-only) AND GPL-3.0-only", False),
-        ("", False),
-    ],
-)
-def test_a_licence_is_allowed_if_one_can_be_chosen_that_is(expression: str, allowed: bool) -> None:
-    assert is_allowed(expression) is allowed
