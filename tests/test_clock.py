@@ -29,13 +29,6 @@ def test_time_is_ahead_in_every_thread_until_the_block_ends() -> None:
     assert lead() == timedelta(0)
 
 
-def test_time_goes_on_while_it_is_ahead() -> None:
-    with clock.ahead(WEEK):
-        first, second = clock.now(), clock.now()
-
-    assert first < second < first + timedelta(minutes=1)
-
-
 def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_error() -> None:
     with clock.ahead(WEEK):
         with pytest.raises(RuntimeError), clock.ahead(2 * WEEK):

@@ -68,29 +68,6 @@ def test_a_rolled_back_end_is_not_logged(lines: Lines) -> None:
     assert lines == []
 
 
-def test_the_line_is_written_after_the_outer_commit(lines: Lines) -> None:
-    session = RefinementSession.start(factories.agent("a memory"))
-    with db.session.begin_nested():
-        session.finish("declined", "the agent declined")
-    at_the_savepoint = list(lines)
-
-    db.session.commit()
-
-    assert at_the_savepoint == []
-    assert [line["status"] for line in lines] == ["declined"]
-
-
-def test_lines_are_json_with_the_event_first() -> None:
-    done = python(
-        "import structlog; from refine import logs; logs.configure('INFO')\n"
-        "structlog.get_logger('refine.x').info('hello', tokens=7)\n"
-    )
-
-    (line,) = map(json.loads, done.stderr.splitlines())
-    assert list(line)[:3] == ["timestamp", "level", "event"]
-    assert (line["event"], line["level"], line["tokens"]) == ("hello", "info", 7)
-
-
 def test_a_lost_session_is_logged_like_any_other(lines: Lines) -> None:
     session = factories.session(factories.agent("the canary sings"))
     factories.fall_silent(session)
@@ -202,18 +179,3 @@ def test_an_exception_is_logged_without_message_or_values(is_terminal: bool) -> 
     assert done.stderr.count("LookupError") == 3
     assert done.stderr.count("in fail") == 3
     assert "canary" not in done.stderr
-
-
-def test_a_terminal_shows_columns() -> None:
-    done = python(
-        "import os, pty\n"
-        "pid, terminal = pty.fork()\n"
-        "if pid == 0:\n"
-        "    import structlog; from refine import logs\n"
-        "    logs.configure('INFO'); structlog.get_logger('refine.x').info('hello', tokens=7)\n"
-        "    os._exit(0)\n"
-        "print(os.read(terminal, 4096).decode())\n"
-    )
-
-    assert "hello" in done.stdout
-    assert not done.stdout.startswith("{")

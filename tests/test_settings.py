@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
-from flask import Flask
 
 from refine.embedded import database_url, redis_url
 from refine.errors import SettingsError
-from refine.settings import Settings, current
+from refine.settings import Settings
 
 KEY = base64.urlsafe_b64encode(b"a key of the tests, 32 bytes it is"[:32]).decode()
 OLD_KEY = base64.urlsafe_b64encode(b"an older key of the same, 32 bytes"[:32]).decode()
@@ -224,14 +223,6 @@ def test_embedded_secrets_are_private_files(tmp_path: Path) -> None:
     assert Fernet(made.encryption_keys[0])
 
 
-def test_embedded_secrets_are_kept(tmp_path: Path) -> None:
-    environ = {"REFINE_DATA_DIR": str(tmp_path)}
-
-    first = Settings.from_environ(environ)
-
-    assert Settings.from_environ(environ) == first
-
-
 def test_a_lost_key_is_refused_and_works_again_once_it_is_put_back(tmp_path: Path) -> None:
     environ = {"REFINE_DATA_DIR": str(tmp_path)}
     first = Settings.from_environ(environ)
@@ -255,14 +246,6 @@ def test_without_the_file_a_key_of_the_environment_opens_the_database(tmp_path: 
     made = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path), "REFINE_ENCRYPTION_KEYS": KEY})
 
     assert made.encryption_keys == (KEY,)
-
-
-def test_two_installations_share_no_secret(tmp_path: Path) -> None:
-    one = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path / "one")})
-    other = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path / "other")})
-
-    assert one.secret_key != other.secret_key
-    assert one.encryption_keys != other.encryption_keys
 
 
 def test_given_secrets_override_kept_ones(tmp_path: Path) -> None:
@@ -291,27 +274,3 @@ def test_secrets_do_not_appear_in_the_repr() -> None:
 
     assert "canary" not in repr(made)
     assert KEY not in repr(made)
-
-
-def test_settings_are_frozen() -> None:
-    with pytest.raises(AttributeError):
-        settings().port = 1  # type: ignore[misc]
-
-
-def test_the_process_environment_is_the_default(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in {**NEEDED, "PORT": "8123"}.items():
-        monkeypatch.setenv(name, value)
-
-    assert Settings.from_environ().port == 8123
-
-
-def test_the_application_holds_its_settings() -> None:
-    app, made = Flask(__name__), settings()
-    app.extensions["refine.settings"] = made
-
-    with app.app_context():
-        held = current()
-
-    assert held is made

@@ -152,25 +152,6 @@ def test_a_killed_program_is_started_again_after_pauses_that_grow(
     assert len(pids_in(others)) == 1
 
 
-def test_the_pause_is_short_again_after_a_long_run(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "_FIRST_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_SECONDS", 0.3)
-    monkeypatch.setattr(supervisor, "_STARTING_SECONDS", 0)
-
-    def run_for_long() -> None:
-        time.sleep(0.5)
-        fail()
-
-    look_in = asking(signal.SIGTERM, after=2.5)
-    assert supervise({"worker": run_for_long}, servers={}, look_in=look_in) == 0
-
-    pauses = capfd.readouterr().out
-    assert pauses.count("ended with exit status 3; starting it again in 0.1 s") > 1
-    assert "in 0.2 s" not in pauses
-
-
 def test_processes_left_in_its_group_end_with_a_program(tmp_path: Path) -> None:
     def leave_one() -> None:
         left = subprocess.Popen(["/bin/sleep", "61"])
@@ -194,13 +175,3 @@ def test_a_killed_supervisor_leaves_nothing_running(tmp_path: Path) -> None:
     os.waitpid(pid, 0)
 
     eventually(lambda: not is_alive(pids_in(tmp_path)[0]), seconds=5)
-
-
-def test_an_error_while_programs_run_ends_them(tmp_path: Path) -> None:
-    def break_down() -> None:
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        supervise({"web": noting(tmp_path, rest)}, servers={}, look_in=break_down)
-
-    assert not any(is_alive(pid) for pid in pids_in(tmp_path))
