@@ -1,8 +1,7 @@
-"""Put faults into the code one by one, and list those that no test notices.
+"""Put faults into the code one by one, and list those that no test notices: `make mutants`.
 
-First every test is run once, to learn which lines it reaches (build/mutants/); then each mutant is
-run against the tests that reach its line, fastest first. A run that was cut off goes on where it
-stopped; what was tried is not tried again before its function changes (survivors: --retry).
+First every test is run once, to learn which lines it reaches (kept in build/mutants/, until
+``--fresh``); then each mutant is run against the tests that reach its line, the likeliest first.
 """
 
 import argparse
@@ -14,7 +13,6 @@ import sys
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -26,53 +24,40 @@ from tests.mutation.runner import MutantRunner
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "mutants"
 RESULTS = BUILD / "results.jsonl"
-TRIED = BUILD / "tried.jsonl"
 TARGETS = (
-    "refine/rules",
-    "refine/sealing.py",
-    "refine/models",
-    "refine/running",
-    "refine/refinement",
-    "refine/remembering",
-    "refine/access",
-    "refine/tools",
+    *("refine/rules", "refine/sealing.py", "refine/models", "refine/running", "refine/refinement"),
+    *("refine/remembering", "refine/access", "refine/tools"),
 )
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+CHOSEN_TESTS = ("-m", "not no_cover", "--hypothesis-profile=quick", "-p", "no:cacheprovider")
 
 
 def main() -> int:
     """Run what the command line asks for; return 1 if fewer than 90 % were killed."""
     options = _options()
-    BUILD.mkdir(parents=True, exist_ok=True)
     if options.shard:
         return _run_shard(options)
     if options.fresh:
-        shutil.rmtree(BUILD)
-        BUILD.mkdir()
+        shutil.rmtree(BUILD, ignore_errors=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
     if not (BUILD / "coverage").exists():
         _learn_reach(options.tests)
-    _keep_tried(except_survivors=options.retry)
-    commands = [
-        [sys.executable, "-m", "tests.mutation", "--shard", f"{number}/{options.processes}"]
-        + sys.argv[1:]
-        for number in range(options.processes)
-    ]
-    running = [subprocess.Popen(command, cwd=ROOT) for command in commands]  # noqa: S603
-    if any(process.wait() for process in running):
+    RESULTS.write_text("")
+    command = [sys.executable, "-m", "tests.mutation", *sys.argv[1:], "--shard"]
+    shards = [f"{number}/{options.processes}" for number in range(options.processes)]
+    running = [subprocess.Popen([*command, shard], cwd=ROOT) for shard in shards]  # noqa: S603
+    if sum(process.wait() for process in running):
         print("a shard failed")
         return 2
-    return _report({mutant.key for mutant in _chosen(options)})
+    return _report()
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("targets", nargs="*", help="files or folders; default: the core")
     parser.add_argument("--sample", type=int, help="try that many, chosen at random")
-    parser.add_argument("--only", default="", help="those whose name has this text, such as 'lock'")
     parser.add_argument("--seed", type=int, default=1, help="of the random choice")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--fresh", action="store_true", help="forget every run before")
-    parser.add_argument("--retry", action="store_true", help="try survivors again, with new tests")
+    parser.add_argument("--fresh", action="store_true", help="learn again what tests reach")
     parser.add_argument("--seconds", type=float, default=45.0, help="for one mutant's tests")
     parser.add_argument("--tests", default="tests", help="the tests to use")
     parser.add_argument("--shard", help=argparse.SUPPRESS)
@@ -81,32 +66,21 @@ def _options() -> argparse.Namespace:
 
 def _learn_reach(tests: str) -> None:
     """Run the tests of the gate whose coverage is measured, with a context each."""
-    command = [
-        *PYTEST,
-        *("-n", "auto", "-m", "not no_cover", "--hypothesis-profile=quick"),
-        *(
-            "--cov=refine",
-            "--cov-context=test",
-            "--cov-report=",
-            f"--junitxml={BUILD / 'times.xml'}",
-        ),
-        *tests.split(),
-    ]
-    subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
+    measuring = ("--cov=refine", "--cov-context=test", "--cov-report=")
+    times = f"--junitxml={BUILD / 'times.xml'}"
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "auto", *CHOSEN_TESTS, *measuring, times)
+    subprocess.run([*command, *tests.split()], cwd=ROOT, check=False)  # noqa: S603
     (ROOT / ".coverage").rename(BUILD / "coverage")
 
 
 def _run_shard(options: argparse.Namespace) -> int:
-    known = {key for key, *_ in _lines(TRIED)}
-    chosen = [mutant for mutant in _chosen(options) if mutant.key not in known]
     reach, seconds = _reach(), _seconds()
-    plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in chosen]
+    plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in _chosen(options)]
     number, count = map(int, options.shard.split("/"))
     runner = MutantRunner(plan[number::count], RESULTS, options.shard, seconds_each=options.seconds)
     # a fork leaves its parent's connections open, which is no fault of a test
-    arguments = ["-q", "--no-cov"]
-    arguments += [*("-p", "no:cacheprovider", "-p", "no:unraisableexception")]
-    arguments += [*("-m", "not no_cover", "--hypothesis-profile=quick"), *options.tests.split()]
+    forked = ("-q", "--no-cov", "-p", "no:unraisableexception")
+    arguments = [*forked, *CHOSEN_TESTS, *options.tests.split()]
     return 0 if pytest.main(arguments, plugins=[runner]) in (0, 5) else 1
 
 
@@ -116,7 +90,6 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
         path = ROOT / target
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             every += mutants_of(file, str(file.relative_to(ROOT)))
-    every = [mutant for mutant in every if options.only in mutant.name]
     if options.sample is not None and options.sample < len(every):
         every = random.Random(options.seed).sample(every, options.sample)  # noqa: S311
     return every
@@ -133,7 +106,7 @@ def _reach() -> dict[str, dict[int, list[str]]]:
 
 
 def _seconds() -> dict[str, float]:
-    """Return how long each test took, by file and name."""
+    """Return how long each test took, by its name."""
     times: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(BUILD / "times.xml").iter("testcase"):  # noqa: S314
         times[case.attrib["name"]] += float(case.attrib["time"])
@@ -145,12 +118,8 @@ def _tests_of(
 ) -> list[str]:
     """Return the tests that reach the mutant; first those whose names or words are like it."""
     lines = reach.get(mutant.path, {})
-    tests = {
-        context.partition("|")[0]
-        for line in range(mutant.line, mutant.last_line + 1)
-        for context in lines.get(line, ())
-        if context
-    }
+    reaching = (lines.get(line, ()) for line in range(mutant.line, mutant.last_line + 1))
+    tests = {context.partition("|")[0] for contexts in reaching for context in contexts if context}
     parts = Path(mutant.path).with_suffix("").parts[1:]
 
     def rank(test: str) -> tuple[int, float]:
@@ -167,22 +136,8 @@ def _text_of(file: str) -> str:
     return (ROOT / file).read_text(encoding="utf-8")
 
 
-def _keep_tried(*, except_survivors: bool) -> None:
-    tried = [
-        line
-        for line in _lines(TRIED) + _lines(RESULTS)
-        if line[2] == "killed" or not except_survivors
-    ]
-    TRIED.write_text("".join(json.dumps(line) + "\n" for line in tried))
-    RESULTS.write_text("")
-
-
-def _lines(path: Path) -> list[list[Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _report(chosen: set[str]) -> int:
-    outcomes = [line[1:] for line in _lines(TRIED) + _lines(RESULTS) if line[0] in chosen]
+def _report() -> int:
+    outcomes = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     counts = Counter(outcome for _, outcome, _ in outcomes)
     for name, outcome, tests in sorted(outcomes):
         if outcome != "killed":

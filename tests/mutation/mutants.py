@@ -4,8 +4,6 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from types import CodeType
 
@@ -42,8 +40,6 @@ class Mutant:
     function: str
     description: str
     code: CodeType
-    # the same for as long as the function stays as it is, wherever it moves in its file
-    key: str
 
     @property
     def name(self) -> str:
@@ -55,8 +51,6 @@ def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
     """Yield every mutant of a module; faults outside functions are not made."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for function, qualified_name in _functions(tree):
-        source = sha256(ast.unparse(function).encode()).hexdigest()[:12]
-        numbers = count(1)
         for statement in _statements(function):
             for node, replacement, description in _faults(statement):
                 code = _compiled(tree, function, node, replacement, str(path))
@@ -68,7 +62,6 @@ def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
                         qualified_name,
                         description,
                         code,
-                        f"{shown} {qualified_name} {source} {next(numbers)}",
                     )
 
 

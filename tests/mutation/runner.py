@@ -46,7 +46,7 @@ class MutantRunner:
         with self._results.open("a", encoding="utf-8") as results:
             for number, (mutant, tests) in enumerate(self._mutants, 1):
                 outcome = self._try(mutant, [items[test] for test in tests if test in items])
-                results.write(json.dumps([mutant.key, mutant.name, outcome, len(tests)]) + "\n")
+                results.write(json.dumps([mutant.name, outcome, len(tests)]) + "\n")
                 results.flush()
                 if number % 25 == 0 or number == len(self._mutants):
                     print(f"shard {self._shard}: {number} of {len(self._mutants)}", flush=True)
