@@ -88,7 +88,7 @@ def test_only_a_tick_that_did_something_is_logged(redis: Redis, lines: Lines) ->
     run_tick()
     run_tick()
 
-    assert [(line["event"], line["dispatched"], line["faults"]) for line in lines] == [
+    assert [(line["event"], line["announced"], line["faults"]) for line in lines] == [
         ("tick", 1, 0)
     ]
 
