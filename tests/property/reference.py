@@ -66,6 +66,7 @@ class Reference:
     made: set[int] = field(default_factory=set)
     merged: set[int] = field(default_factory=set)
     mutations: int = 0
+    records: int = 0
     # what memories said before sessions changed them, and which session knows of which memory
     originals: list[str] = field(default_factory=list)
     touched: set[tuple[int, int]] = field(default_factory=set)
@@ -230,10 +231,12 @@ class Reference:
                     if not set(gone["tags"]) <= set(kept["tags"]):
                         changes[staying[0]] = {"tags": sorted({*kept["tags"], *gone["tags"]})}
                     self._record(changes)
+                    self.records += 1
                     self.sessions[-1].duplicates.append(gone["content"].lower())
 
     def _edit(self, changes: dict[int, State]) -> None:
         self.since.append((True, self._record(changes)))
+        self.records += 1
 
     def _record(self, changes: dict[int, State]) -> Record:
         session = self.sessions[-1]
