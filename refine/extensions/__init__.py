@@ -12,11 +12,9 @@ from flask_sqlalchemy import SQLAlchemy
 from flask_sqlalchemy.session import Session
 from flask_wtf import CSRFProtect
 from sqlalchemy import (
-    BindParameter,
     ColumnElement,
     DateTime,
     MetaData,
-    bindparam,
     func,
     select,
     text,
@@ -56,13 +54,8 @@ def read_plainly(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return type_coerce(column, DateTime(timezone=True)) if is_instant else column
 
 
-# In a statement that is built once, an instant is a parameter.
+# An instant, or a column of instants.
 Instant = datetime | ColumnElement[datetime]
-
-
-def instant(name: str) -> BindParameter[datetime]:
-    """Return a parameter for a statement that is built once: an instant, which may be shifted."""
-    return bindparam(name, type_=DateTime(timezone=True))
 
 
 _CONSTRAINT_NAMES = {

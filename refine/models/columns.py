@@ -129,11 +129,6 @@ def one_of_ids(ids: Iterable[int]) -> Any:
     return any_(literal(list(ids), ARRAY(BigInteger)))
 
 
-def one_of_parameter(name: str) -> Any:
-    """Return ``one_of_ids`` as a parameter of a statement that is built once."""
-    return any_(bindparam(name, type_=ARRAY(BigInteger)))
-
-
 def one_of_names(names: Iterable[str]) -> Any:
     """Return what a column is compared with to be one of these hashes, or names without commas."""
     return any_(func.string_to_array(",".join(names), ","))

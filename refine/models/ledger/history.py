@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -13,9 +12,9 @@ from sqlalchemy import (
     Select,
     SQLColumnExpression,
     TableValuedAlias,
-    bindparam,
     column,
     func,
+    literal,
     select,
     true,
     union_all,
@@ -24,10 +23,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql.selectable import LateralFromClause
 from sqlalchemy.types import TypeEngine
 
-from refine.extensions import db, instant, read_plainly
-from refine.extensions.statements import plain_query
+from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.columns import one_of_parameter
 from refine.models.ledger.image import images_in, mass_of
 from refine.models.ledger.memory import AgentMemory
 
@@ -66,7 +63,7 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
     looked for among the last ``_LATEST`` records. Empty for an agent without records.
     """
     instants = _instants(since, until, _SAMPLES)
-    rows = _masses().rows(agent_ids=[agent_id], since=since, until=until, instants=instants)
+    rows = db.session.execute(_masses(agent_id, since, until, instants))
     read = map(Mass._make, set(rows))  # the same record is the last one before many instants
     found = sorted(read, key=lambda mass: (mass.at, mass.record_id))
     if not found:
@@ -85,28 +82,28 @@ def sampled_masses(
     """
     instants = _instants(since, until, samples)
     of_each: dict[int, list[int | None]] = {id_: [] for id_ in agent_ids}
-    for agent_id, tokens in _sampled_masses().rows(agent_ids=agent_ids, instants=instants):
+    for agent_id, tokens in db.session.execute(_sampled_masses(agent_ids, instants)):
         of_each[agent_id].append(tokens)
     return of_each
 
 
-@lru_cache(maxsize=10)  # because ``together`` asks twice
 def _instants(since: datetime, until: datetime, number: int) -> list[datetime]:
     pause = (until - since) / number
     return [*(since + pause * each for each in range(number)), until]
 
 
-@plain_query
-def _masses() -> CompoundSelect[*tuple[Any, ...]]:
-    agents, instants, last = _last_before_each_instant()
+def _masses(
+    agent_id: int, since: datetime, until: datetime, at: Sequence[datetime]
+) -> CompoundSelect[*tuple[Any, ...]]:
+    agents, instants, last = _last_before_each_instant([agent_id], at)
     sampled = select(*last.c).select_from(agents).join(instants, true()).join(last, true())
     latest = (
         select(*_mass())
         .where(
-            AuditLog.agent_id == one_of_parameter("agent_ids"),
+            AuditLog.agent_id == agent_id,
             AuditLog.mass_after.is_not(None),
-            AuditLog.created_at > instant("since"),
-            AuditLog.created_at <= instant("until"),
+            AuditLog.created_at > since,
+            AuditLog.created_at <= until,
         )
         .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
         .limit(_LATEST)
@@ -117,9 +114,8 @@ def _masses() -> CompoundSelect[*tuple[Any, ...]]:
     return union_all(sampled, select(noted))
 
 
-@plain_query
-def _sampled_masses() -> Select[*tuple[Any, ...]]:
-    agents, instants, last = _last_before_each_instant()
+def _sampled_masses(agent_ids: Sequence[int], at: Sequence[datetime]) -> Select[*tuple[Any, ...]]:
+    agents, instants, last = _last_before_each_instant(agent_ids, at)
     return (
         select(agents.c.each, last.c.mass_after)
         .select_from(agents)
@@ -129,13 +125,15 @@ def _sampled_masses() -> Select[*tuple[Any, ...]]:
     )
 
 
-def _last_before_each_instant() -> tuple[TableValuedAlias, TableValuedAlias, LateralFromClause]:
+def _last_before_each_instant(
+    agent_ids: Sequence[int], at: Sequence[datetime]
+) -> tuple[TableValuedAlias, TableValuedAlias, LateralFromClause]:
     """Agents, instants, and the last record of each agent before each of them.
 
     Each is one look into an index, however many records there are.
     """
-    agents = _unnested("agent_ids", BigInteger())
-    instants = _unnested("instants", DateTime(timezone=True))
+    agents = _unnested("agent_ids", agent_ids, BigInteger())
+    instants = _unnested("instants", at, DateTime(timezone=True))
     last = (
         select(*_mass())
         .where(
@@ -150,16 +148,21 @@ def _last_before_each_instant() -> tuple[TableValuedAlias, TableValuedAlias, Lat
     return agents, instants, last
 
 
-def _unnested(name: str, type_: TypeEngine[Any]) -> TableValuedAlias:
-    """Return the values of a parameter as a table, in the column ``each``."""
-    values = func.unnest(bindparam(name, type_=ARRAY(type_)))
-    return values.table_valued(column("each", type_), name=name).render_derived()
+def _unnested(name: str, values: Sequence[Any], type_: TypeEngine[Any]) -> TableValuedAlias:
+    """Return these values as a table, in the column ``each``."""
+    unnested = func.unnest(literal(list(values), ARRAY(type_)))
+    return unnested.table_valued(column("each", type_), name=name).render_derived()
 
 
 def _mass() -> list[SQLColumnExpression[Any]]:
     """What a record tells of the mass, in the order of ``Mass``."""
-    at = read_plainly(AuditLog.__table__.c.created_at)
-    return [at, AuditLog.mass_after, AuditLog.action, AuditLog.session_id, AuditLog.id]
+    return [
+        AuditLog.created_at,
+        AuditLog.mass_after,
+        AuditLog.action,
+        AuditLog.session_id,
+        AuditLog.id,
+    ]
 
 
 def _mass_before_all(agent_id: int) -> int:

@@ -5,11 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, bindparam, func, select
+from sqlalchemy import Select, func, select
 
 from refine import clock
-from refine.extensions import db, instant
-from refine.extensions.statements import plain_query
+from refine.extensions import db
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import (
     NOTE,
@@ -72,7 +71,7 @@ class Ledger:
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""
-        return Composition(*_composition().rows(agent_id=self._agent.id, at=at)[0])
+        return Composition(*db.session.execute(_composition(self._agent.id, at)).one())
 
     # -- what the agent sees ---------------------------------------------------------------------
 
@@ -171,10 +170,7 @@ class Ledger:
         return memory
 
 
-@plain_query
-def _composition() -> Select[*tuple[Any, ...]]:
-    at = instant("at")
-    agent_id = bindparam("agent_id", type_=BigInteger)
+def _composition(agent_id: int, at: datetime) -> Select[*tuple[Any, ...]]:
     core = is_of_kind("core", at)
     # apart from kept ones: each kind has its own index
     discarded = select(func.count()).where(

@@ -6,15 +6,12 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     ColumnElement,
     Index,
     Numeric,
-    Select,
     UniqueConstraint,
     and_,
-    bindparam,
     delete,
     func,
     literal,
@@ -25,7 +22,6 @@ from sqlalchemy import (
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import Base, db
-from refine.extensions.statements import plain_query
 from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog
@@ -443,9 +439,7 @@ class RefinementSession(SessionState, Attested, Base):
 
     @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the agent's queued or running session; a short query tells if there is one."""
-        if not _live_of().rows(agent_id=agent.id):
-            return None
+        """Return the agent's queued or running session."""
         return db.session.scalar(
             select(cls)
             .where(cls.agent_id == agent.id, cls.is_live)
@@ -482,9 +476,3 @@ class RefinementSession(SessionState, Attested, Base):
         """Return the agent's last ended session that changed memories, undone or not."""
         changed = select(cls).where(cls.agent_id == agent.id, cls.has_changes, ~cls.is_live)
         return db.session.scalar(changed.order_by(cls.created_at.desc()).limit(1))
-
-
-@plain_query
-def _live_of() -> Select[uuid.UUID]:
-    mine = RefinementSession.agent_id == bindparam("agent_id", type_=BigInteger)
-    return select(RefinementSession.id).where(mine, RefinementSession.is_live)
