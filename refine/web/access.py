@@ -1,6 +1,7 @@
 """Access to memories: requests, the agents' answers, and what was read under each grant."""
 
 import uuid
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -32,12 +33,13 @@ from refine.models.runs.access import (
     STATUSES,
     AccessTerms,
 )
+from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
 from refine.models.runs.access.history import asked_counts, select_viewed
 from refine.rules.ids import id_in
+from refine.rules.quantities import in_hours
 from refine.web import granted, in_place, scope
 from refine.web.forms import whole_number
 from refine.web.lists import Chosen, of_agent, one_of, page_of
-from refine.web.presenting import AccessView
 from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 
 pages = Blueprint("access", __name__)
@@ -184,9 +186,87 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "refresh_seconds": in_place.WATCHED_SECONDS if access.is_pending else None,
         "may_see_purpose": granted.may_see_purpose(grant),
         "purpose_text": granted.purpose_of(grant),
-        "records": newest[::-1],
+        "records": [(record, _actor(record, grant.agent)) for record in newest[::-1]],
         "asked": asked_counts(grant.agent, grant.user),
     }
+
+
+@dataclass(frozen=True)
+class AccessView:
+    grant: AccessGrant
+    user: User
+
+    @property
+    def state(self) -> str:
+        return self.grant.current_status
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state == "requested"
+
+    @property
+    def is_granted(self) -> bool:
+        return self.state == "granted"
+
+    @property
+    def permission(self) -> str:
+        """What the user of a live grant may do; somebody demoted since may not read."""
+        who = "You" if self.is_mine else self.grant.user.email
+        verb = (
+            "may read"
+            if self.grant.permits_reading
+            else "cannot read at the moment, although the grant runs"
+        )
+        return f"{who} {verb} until"
+
+    @property
+    def is_over(self) -> bool:
+        return self.state == "ended"
+
+    @property
+    def is_mine(self) -> bool:
+        return self.grant.user_id == self.user.id
+
+    @property
+    def can_read(self) -> bool:
+        return self.is_mine and self.grant.permits_reading
+
+    @property
+    def can_end(self) -> bool:
+        return self.is_granted and self.grant.may_be_ended_by(self.user)
+
+    @property
+    def can_ask_again(self) -> bool:
+        is_idle = not (self.is_pending or self.is_granted)
+        return (
+            self.is_mine
+            and is_idle
+            and AccessGrant.refusal_reason(self.grant.agent, self.user) is None
+        )
+
+    @property
+    def outcome(self) -> str:
+        """What became of a request that was not granted, or has not been yet."""
+        name, hours = self.grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
+        if self.is_pending and self.grant.started_at is not None:
+            return f"Asking {name}."
+        if self.grant.error_kind == NO_LONGER_ALLOWED:
+            return "The request was no longer allowed; the history says why. Nothing was shown."
+        return {
+            "requested": f"Waiting for a worker. The request lapses after {hours}.",
+            "declined": f"{name} did not consent. Nothing was shown.",
+            "failed": f"{name} gave no valid answer. Nothing was shown.",
+            "lapsed": f"No worker could ask {name} within {hours}. Nothing was shown.",
+        }[self.state]
+
+
+def _actor(record: AuditLog, agent: Agent) -> str:
+    """Name who took a step of an access: its user, the agent, or the system."""
+    answers = ("granted", "declined", "asking_allowed")
+    is_answer = record.action.removeprefix("memory_access_") in answers
+    if is_answer or record.data.get("end_reason") == "revoked_by_agent":
+        return agent.name
+    return str(record.user.email) if record.user is not None else "system"
 
 
 class Read(NamedTuple):

@@ -18,8 +18,8 @@ from refine.models.ledger.history import records_of_memory
 from refine.rules.content import TAGS
 from refine.rules.ids import id_in
 from refine.web import granted, scope
+from refine.web.audit.changes import MemoryChange, memory_changes
 from refine.web.lists import PAGE_ROWS, page_of
-from refine.web.presenting import MemoryChange, memory_changes
 
 pages = Blueprint("ledger", __name__)
 

@@ -3,29 +3,19 @@
 Templates reach these functions as ``view``, so that none of them compares a status or computes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from refine import settings
 from refine.llm import clients
-from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
+from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
-from refine.models.agent.eligibility import why_unanswered
-from refine.models.ledger import images_in
-from refine.models.ledger.history import shown_data
+from refine.models.agent.answered import why_unanswered
 from refine.models.people.acting import AGENT_OR_SYSTEM
-from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
-from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
-from refine.rules.personal import mask_ids
-from refine.rules.quantities import cost_in_words, in_hours
 from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
-
-_Image = Mapping[str, Any]
 
 
 class Badge(NamedTuple):
@@ -161,142 +151,9 @@ def outcome_note(session: RefinementSession) -> str:
     return ""
 
 
-# -- access ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AccessView:
-    grant: AccessGrant
-    user: User
-
-    @property
-    def state(self) -> str:
-        return self.grant.current_status
-
-    @property
-    def is_pending(self) -> bool:
-        return self.state == "requested"
-
-    @property
-    def is_granted(self) -> bool:
-        return self.state == "granted"
-
-    @property
-    def permission(self) -> str:
-        """What the user of a live grant may do; somebody demoted since may not read."""
-        who = "You" if self.is_mine else self.grant.user.email
-        verb = (
-            "may read"
-            if self.grant.permits_reading
-            else "cannot read at the moment, although the grant runs"
-        )
-        return f"{who} {verb} until"
-
-    @property
-    def is_over(self) -> bool:
-        return self.state == "ended"
-
-    @property
-    def is_mine(self) -> bool:
-        return self.grant.user_id == self.user.id
-
-    @property
-    def can_read(self) -> bool:
-        return self.is_mine and self.grant.permits_reading
-
-    @property
-    def can_end(self) -> bool:
-        return self.is_granted and self.grant.may_be_ended_by(self.user)
-
-    @property
-    def can_ask_again(self) -> bool:
-        is_idle = not (self.is_pending or self.is_granted)
-        return (
-            self.is_mine
-            and is_idle
-            and AccessGrant.refusal_reason(self.grant.agent, self.user) is None
-        )
-
-    @property
-    def outcome(self) -> str:
-        """What became of a request that was not granted, or has not been yet."""
-        name, hours = self.grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
-        if self.is_pending and self.grant.started_at is not None:
-            return f"Asking {name}."
-        if self.grant.error_kind == NO_LONGER_ALLOWED:
-            return "The request was no longer allowed; the history says why. Nothing was shown."
-        return {
-            "requested": f"Waiting for a worker. The request lapses after {hours}.",
-            "declined": f"{name} did not consent. Nothing was shown.",
-            "failed": f"{name} gave no valid answer. Nothing was shown.",
-            "lapsed": f"No worker could ask {name} within {hours}. Nothing was shown.",
-        }[self.state]
-
-
 # -- audit records ---------------------------------------------------------------------------------
 
 
 def actor(email: str | None, by: str | None, agent_id: int | None) -> str:
     """Name who acted: the user, whoever the record's data names in ``by``, or the likeliest."""
     return email or by or (AGENT_OR_SYSTEM if agent_id is not None else "system")
-
-
-def access_actor(record: AuditLog, agent: Agent) -> str:
-    """Name who took a step of an access: its user, the agent, or the system."""
-    answers = ("granted", "declined", "asking_allowed")
-    is_answer = record.action.removeprefix("memory_access_") in answers
-    if is_answer or record.data.get("end_reason") == "revoked_by_agent":
-        return agent.name
-    return str(record.user.email) if record.user is not None else "system"
-
-
-def changed_core_ids(record: AuditLog) -> list[int]:
-    """Return the ids of the core memories that a session's step changed."""
-    if not record.data.get("operation"):
-        return []
-    memories = images_in(record.data)
-    return [memory["id"] for memory in memories if memory["after"]["memory_type"] == "core"]
-
-
-class MemoryChange(NamedTuple):
-    """A row of a record's table: a memory before and after, each cell as "before → after"."""
-
-    id: int
-    memory_type: str
-    tokens: str
-    state: str
-    constitutional: str
-    tags: str
-    is_new: bool
-
-
-def memory_changes(record: AuditLog) -> list[MemoryChange]:
-    return [_memory_change(memory) for memory in images_in(record.data)]
-
-
-def _memory_change(memory: _Image) -> MemoryChange:
-    before, after = memory["before"], memory["after"]
-    tokens = before_and_after(*(each["token_estimate"] for each in (before, after) if each))
-
-    def change(word: Callable[[_Image], str]) -> str:
-        words = [word(image) for image in (before, after) if image is not None]
-        return " → ".join(dict.fromkeys(words))
-
-    state = change(lambda image: "kept" if image["discarded_at"] is None else "discarded")
-    return MemoryChange(
-        id=memory["id"],
-        memory_type=after["memory_type"],
-        tokens=tokens,
-        state=state if before else f"created, {state}",
-        constitutional=change(lambda image: "yes" if image["constitutional"] else "no"),
-        tags=change(lambda image: ", ".join(image["tags"]) or "none"),
-        is_new=before is None,
-    )
-
-
-def public_figures(record: AuditLog) -> list[tuple[str, Any]]:
-    data = mask_ids(shown_data(record))
-    if "cost_usd" in data:
-        data["cost"] = cost_in_words(Decimal(data.pop("cost_usd")), data.get("unpriced_calls", 0))
-    elsewhere = {"memories", "image_version", CLIENT_KEY}
-    return sorted((name, data[name]) for name in data.keys() - elsewhere)

@@ -20,11 +20,11 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
+from refine.web.audit.changes import changed_core_ids
 from refine.web.formatting import day, minute, spaced
 from refine.web.forms import day_of, instant_of, midnight
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of
-from refine.web.presenting import changed_core_ids
 from refine.web.words import STATUSES, TRIGGERS, action
 
 pages = Blueprint("sessions", __name__)

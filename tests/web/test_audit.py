@@ -21,6 +21,7 @@ from refine.models.ledger import images_in
 from refine.rules.ids import id_in
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
+from refine.web.audit import filters
 from refine.web.audit.filters import FILTERS
 from refine.web.lists import Filter
 from tests import factories, sql
@@ -307,6 +308,18 @@ def test_a_long_export_is_complete(dashboard: Browser, agent: Agent) -> None:
 
 def strip_of(page: str) -> str:
     return page.partition('<ol aria-label="Records per day"')[2].partition("</ol>")[0]
+
+
+def test_the_strip_counts_a_day_so_far_only(
+    dashboard: Browser, records: list[AuditLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "_MOST_COUNTED", 1)
+
+    page = dashboard.get("/audit?action=memory_saved").text
+
+    assert "or more records in the last 30 days" in words_of(page)
+    assert "19 Feb 2026: 1 or more records" in words_of(strip_of(page))
+    assert "28 Feb 2026: 0 records" in words_of(strip_of(page))
 
 
 def test_the_strip_counts_each_days_records_and_links_to_them(

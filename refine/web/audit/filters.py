@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Date, Select, cast, func, select
+from sqlalchemy import Select, func, select
 
 from refine import clock
 from refine.extensions import db
@@ -15,6 +15,7 @@ from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
 from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
 from refine.rules.ids import id_in
+from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.formatting import day
@@ -172,6 +173,8 @@ def views(chosen: Chosen) -> list[View]:
 
 # Every so many days the axis names one where there is little room.
 _TICK_DAYS = 7
+# More are not counted: reading them all takes too long in a large installation.
+_MOST_COUNTED = 1_000
 
 
 class DayBar(NamedTuple):
@@ -180,49 +183,52 @@ class DayBar(NamedTuple):
     day: date
     records: int
     height: int
-    top: int
     begins_month: bool
     is_tick: bool
 
-
-class Strip(NamedTuple):
-    """The last days, oldest first."""
-
-    bars: Sequence[DayBar]
+    @property
+    def top(self) -> int:
+        return 100 - self.height
 
     @property
-    def total(self) -> int:
-        return sum(bar.records for bar in self.bars)
-
-    @property
-    def busiest(self) -> DayBar:
-        """The day with the most records, the last such one."""
-        return max(self.bars, key=lambda bar: (bar.records, bar.day))
+    def text(self) -> str:
+        return _in_words(self.records, is_capped=self.records == _MOST_COUNTED)
 
 
-def strip(chosen: Chosen) -> Strip:
-    """Count the chosen records of each recent day, whatever days are chosen."""
+def strip(chosen: Chosen) -> list[DayBar]:
+    """Count the chosen records of each recent day, oldest first, whatever days are chosen."""
     today = clock.now().astimezone(scope.zone()).date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS_SHOWN))]
-    counts = _counts_since(chosen, days[0])
-    most = max(counts.values(), default=0) or 1
-    return Strip(
-        [
-            DayBar(
-                day,
-                counts.get(day, 0),
-                height=(height := 100 * counts.get(day, 0) // most),
-                top=100 - height,
-                begins_month=day.day == 1 or day == days[0],
-                is_tick=(today - day).days % _TICK_DAYS == 0,
-            )
-            for day in days
-        ]
-    )
+    counts = _counts(chosen, days)
+    most = max(counts) or 1
+    return [
+        DayBar(
+            day,
+            count,
+            height=100 * count // most,
+            begins_month=day.day == 1 or day == days[0],
+            is_tick=(today - day).days % _TICK_DAYS == 0,
+        )
+        for day, count in zip(days, counts, strict=True)
+    ]
 
 
-def _counts_since(chosen: Chosen, since: date) -> dict[date, int]:
-    on = cast(func.timezone(scope.zone().key, AuditLog.created_at), Date)
-    records = visible_records(chosen, select(on, func.count()), without=("since", "until"))
-    lately = records.where(AuditLog.created_at >= midnight(since)).order_by(None).group_by(on)
-    return dict(db.session.execute(lately).all())
+def _counts(chosen: Chosen, days: Sequence[date]) -> Sequence[int]:
+    """Count the records of each day, in one statement, as far as ``_MOST_COUNTED``."""
+    records = visible_records(chosen, select(AuditLog.id), without=("since", "until"))
+    counts = []
+    for on in days:
+        is_of_day = AuditLog.created_at >= midnight(on), AuditLog.created_at < midnight(on, 1)
+        some = records.where(*is_of_day).order_by(None).limit(_MOST_COUNTED)
+        counts.append(select(func.count()).select_from(some.subquery()).scalar_subquery())
+    return db.session.execute(select(*counts)).one()
+
+
+def total(bars: Sequence[DayBar]) -> str:
+    """Say how many records these days have."""
+    is_capped = any(bar.records == _MOST_COUNTED for bar in bars)
+    return _in_words(sum(bar.records for bar in bars), is_capped=is_capped)
+
+
+def _in_words(records: int, *, is_capped: bool) -> str:
+    return f"{records:,} or more records" if is_capped else plural(records, "record")

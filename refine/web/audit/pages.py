@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from flask import Blueprint, render_template
@@ -12,9 +13,11 @@ from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.exported import exported_data
 from refine.models.people.recording import CLIENT_KEY
+from refine.rules.quantities import cost_in_words
 from refine.web import granted, scope
+from refine.web.audit.changes import memory_changes
 from refine.web.audit.exports import csv_file, json_file
-from refine.web.audit.filters import FILTERS, one_of_kind, strip, views, visible_records
+from refine.web.audit.filters import FILTERS, one_of_kind, strip, total, views, visible_records
 from refine.web.audit.sentences import sentence, subject_of
 from refine.web.frame import verification_watch
 from refine.web.lists import Chosen, page_of
@@ -46,6 +49,7 @@ def page() -> str:
     agent, one_of = chosen["agent"], one_of_kind(chosen)
     listed = select(*_LISTED).outerjoin(User).outerjoin(Agent)
     without = ("kind",) if one_of is not None else ()
+    days = strip(chosen)
     page = page_of(visible_records(chosen, listed, without=without), one_of=one_of)
     return render_template(
         "audit/page.html",
@@ -54,7 +58,8 @@ def page() -> str:
         chosen=chosen,
         agent=agent,
         views=views(chosen),
-        strip=strip(chosen),
+        days=days,
+        total=total(days),
         chain=_chain_of(agent) if agent else None,
         verification=None if agent else verification_watch().last,
     )
@@ -76,6 +81,8 @@ def record(record_id: int) -> str:
         client=data.get(CLIENT_KEY),
         sentence=sentence(found),
         subject=subject_of(found),
+        changes=memory_changes(found),
+        figures=_figures(data),
         raw=json.dumps(data, ensure_ascii=False, indent=2, sort_keys=True),
         max_characters=_MAX_JSON_CHARACTERS,
     )
@@ -105,3 +112,12 @@ def _chain_of(agent: Agent) -> ChainVerified | None:
     columns = ChainHead.verified_at, ChainHead.verified_sequence, since
     found = db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent.id))).first()
     return ChainVerified(*found) if found is not None else None
+
+
+def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the open data that the page shows nowhere else."""
+    shown = {k: v for k, v in data.items() if k not in ("memories", "image_version", CLIENT_KEY)}
+    if "cost_usd" in shown:
+        unpriced = shown.get("unpriced_calls", 0)
+        shown["cost"] = cost_in_words(Decimal(shown.pop("cost_usd")), unpriced)
+    return sorted(shown.items())

@@ -1,8 +1,7 @@
 """What a record tells, in a sentence, and what it is about, with its page."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flask import url_for
@@ -13,11 +12,76 @@ from refine.models.exported import exported_data
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS
 from refine.rules.quantities import plural
+from refine.web.audit.changes import memory_changes
 from refine.web.formatting import first_upper, spaced
 from refine.web.links import url_in_account
-from refine.web.presenting import MemoryChange, memory_changes
-from refine.web.words import ACCESS_ENDS, ACTIONS, TASK_KINDS, TRIGGERS, labelled
+from refine.web.words import ACCESS_ENDS, TASK_KINDS, TRIGGERS, action, labelled
 
+_SENTENCES = {
+    "memory_refinement_dedup": "{duplicate} was an exact duplicate of memory #{duplicate_of} and "
+    "was discarded before {agent} was asked.",
+    "memory_refinement_consolidate": "{agent} merged {old} into {new}{effect}.",
+    "memory_refinement_update": "{agent} rewrote {old}{effect}.",
+    "memory_refinement_delete": "{agent} discarded {old}{effect}.",
+    "memory_refinement_protect": "{agent} made {old} constitutional.",
+    "memory_refinement_complete": "{agent} completed its session with {mutation_count}.{masses}",
+    "memory_refinement_declined": "{agent} did not consent{why}.",
+    "memory_refinement_skipped": "The session of {agent} was skipped{why}.",
+    "memory_refinement_incomplete": "{agent}'s session ended early{why}.{masses}",
+    "memory_refinement_failed": "{agent}'s session failed{why}.",
+    "memory_refinement_rollback": "All changes of {agent}'s session were rolled back{why}.",
+    "undone": "{undone_sessions} of {agent} {were} undone{by}: {undone_records} reversed.",
+    "refinement_queued": "A session of {agent} was requested{how}.",
+    "refinement_seen": "The outcome of {agent}'s session was acknowledged{by}.",
+    "memory_saved": "{new} of {agent} was saved{by}.",
+    "memory_imported": "{added} imported for {agent}{origin}{by}.",
+    "memory_promoted": "{agent} promoted {old} to its core memories.",
+    "memory_reflection_ended": "{agent}'s {task} {status}: {memories_kept} kept.",
+    "memory_extraction_ended": "{agent}'s {task} {status}: {memories_kept} kept.",
+    "memory_discarded": "{old} of {agent} was discarded{by}{effect}.",
+    "memory_restored": "{old} of {agent} was restored{by}{effect}.",
+    "memory_constitutional_toggle": "{old} of {agent} was made {flag}{by}.",
+    "memory_access_requested": "{asker} asked to read {agent}'s memories for {duration_minutes}"
+    "{access_reason}.",
+    "memory_access_granted": "{agent} let {asker} read its memories for {duration_minutes}.",
+    "memory_access_declined": "{agent} did not let {asker} read its memories.",
+    "memory_access_asking_allowed": "{agent} lets {asker} ask again.",
+    "memory_access_failed": "{agent} gave {asker} no valid answer; nothing was shown.",
+    "no longer allowed": "{asker} was no longer allowed to ask {agent}; nothing was shown.",
+    "memory_access_lapsed": "No worker could ask {agent} for {asker} in time.",
+    "memory_access_viewed": "{asker} read {read}.",
+    "memory_access_ended": "{asker} may no longer read {agent}'s memories: {access_end}.",
+    "memory_access_revoked": "{asker} may no longer read {agent}'s memories: {access_end}.",
+    "agent_created": "{agent} was added{by}, with the model {model_id}.",
+    "agent_settings_update": "{agent}'s {settings} changed{by}{changes}.",
+    "account_settings_update": "The account's {settings} changed{by}{changes}.",
+    "sweep_requested": "A sweep over the account's agents was requested{by}.",
+    "user_created": "{subject} was added{by}.",
+    "user_invited": "A one-time link for {subject} was created{by}.",
+    "user_joined": "{subject} accepted the invitation.",
+    "user_updated": "{subject} was changed{by}: now {role}, {state}.",
+    "time zone chosen": "The pages of {subject} show times in {zone} since then.",
+    "user_password_changed": "{subject} has a new password.",
+    "user_signed_in": "{subject} signed in.",
+    "user_signed_out": "{subject} signed out.",
+    "requests_refused": "{refusals} were refused within an hour, the last one{made_by} as {last}.",
+    "token_minted": "The {kind} token {hint}… was created{by}.",
+    "token_first_used": "The {kind} token {hint}… was used for the first time{by}.",
+    "token_revoked": "The {kind} token {hint}… was revoked{by}.",
+    "agent_erased": "{agent}'s data key was destroyed{by}: its content can never be decrypted "
+    "again.",
+    "verification_failed": "{problems} found: {first}.",
+    "audit_exported": "Records were exported as {format}{by}: {which}.",
+}
+# Counts in a record's data, and what they count.
+_COUNTED = {
+    "mutation_count": ("change", "changes"),
+    "added": ("memory", "memories"),
+    "memories_kept": ("memory", "memories"),
+    "duration_minutes": ("minute", "minutes"),
+    "refusals": ("request", "requests"),
+    "problems": ("problem", "problems"),
+}
 _ACTORS = {
     "platform": "the platform",
     "command line": "the command line",
@@ -33,72 +97,121 @@ _READ = {
 }
 _MOST_NAMED = 8
 
-
-@dataclass(frozen=True)
-class RecordFacts:
-    """A record, and what sentences take from it."""
-
-    record: AuditLog
-
-    @cached_property
-    def data(self) -> dict[str, Any]:
-        return exported_data(self.record)
-
-    @property
-    def agent(self) -> str:
-        return self.record.agent.name if self.record.agent is not None else "the agent"
-
-    @property
-    def by(self) -> str:
-        """Say who acted, after what was done; empty if that is not on record."""
-        if self.record.user is not None:
-            return f" by {self.record.user.email}"
-        by = self.record.by
-        return f" by {self.agent if by == 'agent' else _ACTORS.get(by, by)}" if by else ""
-
-    @property
-    def subject(self) -> str:
-        """Name the user whom the record is about."""
-        user = db.session.get(User, int(self.record.auditable_id or 0))
-        return user.email if user is not None else "a user"
-
-    @property
-    def asker(self) -> str:
-        """Name the user of the access."""
-        user = db.session.get(User, self.data.get("grant_user_id") or 0)
-        return user.email if user is not None else "a user"
-
-    @property
-    def changes(self) -> list[MemoryChange]:
-        return memory_changes(self.record)
-
-    @property
-    def old(self) -> list[int]:
-        return [change.id for change in self.changes if not change.is_new]
-
-    @property
-    def new(self) -> list[int]:
-        return [change.id for change in self.changes if change.is_new]
-
-    @property
-    def effect(self) -> str:
-        """Say, at the end, by how many tokens the core memories became more or fewer."""
-        tokens = effect_tokens(self.record.data)
-        if not tokens:
-            return "."
-        return f": {plural(abs(tokens), 'token')} {'fewer' if tokens < 0 else 'more'}."
+_Data = Mapping[str, Any]
 
 
 def sentence(record: AuditLog) -> str:
     """Return what the record tells in plain words; those of its action, if it tells no more."""
-    facts = RecordFacts(record)
-    tell = _SENTENCES.get(record.action)
-    if tell is None:
-        return first_upper(f"{ACTIONS.get(record.action, spaced(record.action))}{facts.by}.")
-    text = tell(facts)
-    is_of_agent = record.agent is not None and text.startswith(facts.agent)
-    begins_with_name = is_of_agent or "@" in text.partition(" ")[0]
-    return text if begins_with_name else first_upper(text)
+    data = exported_data(record)
+    agent = record.agent.name if record.agent is not None else "the agent"
+    by = _by(record, agent)
+    told = _SENTENCES.get(_key(record, data), f"{action(record.action)}{{by}}.")
+    text = told.format_map(
+        defaultdict(
+            str,
+            data
+            | {name: plural(data.get(name, 0), *noun) for name, noun in _COUNTED.items()}
+            | {"agent": agent, "by": by, "made_by": by and f", made{by},"}
+            | {"subject": _email(record.auditable_id), "asker": _email(data.get("grant_user_id"))}
+            | _of_memories(record)
+            | _of_session(data, by)
+            | _of_access(data, agent)
+            | _of_settings(data),
+        )
+    )
+    begins_with_name = told.startswith("{agent}") and record.agent is not None
+    return text if begins_with_name or "@" in text.partition(" ")[0] else first_upper(text)
+
+
+def _key(record: AuditLog, data: _Data) -> str:
+    """Return the name of the record's sentence: that of its action, for all but three."""
+    match record.action, data:
+        case "memory_refinement_rollback", {"operation": "undo"}:
+            return "undone"
+        case "memory_access_failed", {"kind": kind} if kind == NO_LONGER_ALLOWED:
+            return "no longer allowed"
+        case "user_updated", {"time_zone": _}:
+            return "time zone chosen"
+    return record.action
+
+
+def _by(record: AuditLog, agent: str) -> str:
+    """Say who acted, after what was done; empty if that is not on record."""
+    if record.user is not None:
+        return f" by {record.user.email}"
+    by = record.by
+    return f" by {agent if by == 'agent' else _ACTORS.get(by, by)}" if by else ""
+
+
+def _email(user_id: object) -> str:
+    """Name a user by id."""
+    user = db.session.get(User, int(str(user_id))) if str(user_id).isdigit() else None
+    return user.email if user is not None else "a user"
+
+
+def _of_memories(record: AuditLog) -> dict[str, str]:
+    changes, tokens = memory_changes(record), effect_tokens(record.data)
+    old = [change.id for change in changes if not change.is_new]
+    more = "fewer" if tokens and tokens < 0 else "more"
+    return {
+        "old": named(old),
+        "duplicate": named(old[:1]),
+        "new": named([change.id for change in changes if change.is_new]),
+        "effect": f": {plural(abs(tokens), 'token')} {more}" if tokens else "",
+    }
+
+
+def _of_session(data: _Data, by: str) -> dict[str, str]:
+    before, after = data.get("mass_before"), data.get("mass_after")
+    has_masses = before is not None and after is not None
+    trigger, undone = TRIGGERS.get(data.get("trigger", "")), len(data.get("undone_sessions", ()))
+    return {
+        "why": f": {data['reason']}" if data.get("reason") else "",
+        "how": by or (f" ({trigger})" if trigger else ""),
+        "masses": f" Its core memories went from {before:,} to {after:,} tokens."
+        if has_masses
+        else "",
+        "undone_sessions": plural(undone, "session"),
+        "were": "was" if undone == 1 else "were",
+        "undone_records": plural(len(data.get("undone_records", ())), "recorded change"),
+        "task": TASK_KINDS.get(data.get("kind", ""), "task"),
+        "status": spaced(data.get("status", "ended")),
+        "origin": f" from {data['source']}" if data.get("source") else "",
+        "flag": "constitutional" if data.get("constitutional") else "non-constitutional",
+    }
+
+
+def _of_access(data: _Data, agent: str) -> dict[str, str]:
+    ids, what = data.get("ids", ()), data.get("what", "")
+    which = f": {named(ids)}" if ids else ""
+    reason = REASONS.get(data.get("reason", ""))
+    return {
+        "access_reason": f": {reason}" if reason else "",
+        "access_end": ACCESS_ENDS.get(data.get("end_reason", ""), "it is over"),
+        "read": f"{_READ[what]} of {agent}{which}" if what in _READ else f"{named(ids)} of {agent}",
+    }
+
+
+def _of_settings(data: _Data) -> dict[str, str]:
+    changes, chosen = data.get("changes", {}), data.get("filter", {})
+    field = spaced(labelled(data.get("field", "setting")))
+    listed = [f"{spaced(labelled(name))} {_from_to(each)}" for name, each in changes.items()]
+    which = ", ".join(f"{labelled(name)} {spaced(str(value))}" for name, value in chosen.items())
+    return {
+        "settings": "settings were" if changes else f"{field} was",
+        "changes": f": {'; '.join(listed)}" if listed else "",
+        "zone": data.get("time_zone") or "the account's time zone",
+        "role": data.get("role", "a user"),
+        "state": "active" if data.get("active") else "not active",
+        "last": spaced(data.get("last", "forbidden")),
+        "format": data.get("format", "a file"),
+        "which": f"records with {spaced(which)}" if which else "all visible records",
+    }
+
+
+def _from_to(change: Sequence[Any]) -> str:
+    before, after = ("not set" if each is None else str(each) for each in change)
+    return f"{before} → {after}"
 
 
 def named(ids: Sequence[int]) -> str:
@@ -110,207 +223,6 @@ def named(ids: Sequence[int]) -> str:
         return plural(len(listed), "memory", "memories")
     *first, last = listed
     return f"memories {', '.join(first)} and {last}" if first else f"memory {last}"
-
-
-def _removed_duplicate(facts: RecordFacts) -> str:
-    return (
-        f"{named(facts.old[:1])} was an exact duplicate of memory #{facts.data['duplicate_of']} "
-        f"and was discarded before {facts.agent} was asked."
-    )
-
-
-def _merged(facts: RecordFacts) -> str:
-    return f"{facts.agent} merged {named(facts.old)} into {named(facts.new)}{facts.effect}"
-
-
-def _rewrote(facts: RecordFacts) -> str:
-    return f"{facts.agent} rewrote {named(facts.old)}{facts.effect}"
-
-
-def _discarded_in_session(facts: RecordFacts) -> str:
-    return f"{facts.agent} discarded {named(facts.old)}{facts.effect}"
-
-
-def _ended(facts: RecordFacts) -> str:
-    before, after = facts.data.get("mass_before"), facts.data.get("mass_after")
-    if before is None or after is None:
-        return ""
-    return f" Its core memories went from {before:,} to {after:,} tokens."
-
-
-def _completed(facts: RecordFacts) -> str:
-    changes = plural(facts.data.get("mutation_count", 0), "change")
-    return f"{facts.agent} completed its session with {changes}.{_ended(facts)}"
-
-
-def _because(facts: RecordFacts) -> str:
-    reason = facts.data.get("reason")
-    return f": {reason}." if reason else "."
-
-
-def _rolled_back(facts: RecordFacts) -> str:
-    if facts.data.get("operation") != "undo":
-        return f"All changes of {facts.agent}'s session were rolled back{_because(facts)}"
-    count = len(facts.data.get("undone_sessions", ()))
-    undone = f"{plural(count, 'session')} of {facts.agent} {'was' if count == 1 else 'were'} undone"
-    records = plural(len(facts.data.get("undone_records", ())), "recorded change")
-    return f"{undone}{facts.by}: {records} reversed."
-
-
-def _queued(facts: RecordFacts) -> str:
-    trigger = TRIGGERS.get(facts.data.get("trigger", ""), "")
-    how = facts.by or (f" ({trigger})" if trigger else "")
-    return f"A session of {facts.agent} was requested{how}."
-
-
-def _imported(facts: RecordFacts) -> str:
-    added = plural(facts.data.get("added", 0), "memory", "memories")
-    source = facts.data.get("source")
-    return f"{added} imported for {facts.agent}{f' from {source}' if source else ''}{facts.by}."
-
-
-def _task_ended(facts: RecordFacts) -> str:
-    kind = TASK_KINDS.get(facts.data.get("kind", ""), "task")
-    kept = plural(facts.data.get("memories_kept", 0), "memory", "memories")
-    status = spaced(facts.data.get("status", "ended"))
-    return f"{facts.agent}'s {kind} {status}: {kept} kept."
-
-
-def _toggled(facts: RecordFacts) -> str:
-    how = "made constitutional" if facts.data.get("constitutional") else "made non-constitutional"
-    return f"{named(facts.old)} of {facts.agent} was {how}{facts.by}."
-
-
-def _asked(facts: RecordFacts) -> str:
-    minutes = plural(facts.data.get("duration_minutes", 0), "minute")
-    reason = REASONS.get(facts.data.get("reason", ""), "")
-    return f"{facts.asker} asked to read {facts.agent}'s memories for {minutes}" + (
-        f": {reason}." if reason else "."
-    )
-
-
-def _granted(facts: RecordFacts) -> str:
-    minutes = plural(facts.data.get("duration_minutes", 0), "minute")
-    return f"{facts.agent} let {facts.asker} read its memories for {minutes}."
-
-
-def _access_over(facts: RecordFacts) -> str:
-    how = ACCESS_ENDS.get(facts.data.get("end_reason", ""), "it is over")
-    return f"{facts.asker} may no longer read {facts.agent}'s memories: {how}."
-
-
-def _read(facts: RecordFacts) -> str:
-    ids, what = facts.data.get("ids", ()), facts.data.get("what", "")
-    if what not in _READ:
-        return f"{facts.asker} read {named(ids)} of {facts.agent}."
-    which = f": {named(ids)}" if ids else ""
-    return f"{facts.asker} read {_READ[what]} of {facts.agent}{which}."
-
-
-def _settings(facts: RecordFacts, whose: str) -> str:
-    changes = facts.data.get("changes", {})
-    if not changes:
-        field = spaced(labelled(facts.data.get("field", "setting")))
-        return f"{whose} {field} was changed{facts.by}."
-    listed = (f"{spaced(labelled(name))} {_from_to(change)}" for name, change in changes.items())
-    return f"{whose} settings were changed{facts.by}: {'; '.join(listed)}."
-
-
-def _from_to(change: Sequence[Any]) -> str:
-    before, after = ("not set" if each is None else str(each) for each in change)
-    return f"{before} → {after}"
-
-
-def _user_changed(facts: RecordFacts) -> str:
-    if "time_zone" in facts.data:
-        zone = facts.data["time_zone"] or "the account's time zone"
-        return f"The pages of {facts.subject} show times in {zone} since then."
-    state = "active" if facts.data.get("active") else "not active"
-    return (
-        f"{facts.subject} was changed{facts.by}: now {facts.data.get('role', 'a user')}, {state}."
-    )
-
-
-def _token(done: str) -> "Callable[[RecordFacts], str]":
-    def tell(facts: RecordFacts) -> str:
-        kind, hint = facts.data.get("kind", ""), facts.data.get("hint", "")
-        return f"The {kind} token {hint}… was {done}{facts.by}."
-
-    return tell
-
-
-def _exported(facts: RecordFacts) -> str:
-    chosen = facts.data.get("filter", {})
-    which = ", ".join(f"{labelled(name)} {spaced(str(value))}" for name, value in chosen.items())
-    some = f"records with {spaced(which)}" if which else "all visible records"
-    return f"Records were exported as {facts.data.get('format', 'a file')}{facts.by}: {some}."
-
-
-_SENTENCES: dict[str, Callable[[RecordFacts], str]] = {
-    "memory_refinement_dedup": _removed_duplicate,
-    "memory_refinement_consolidate": _merged,
-    "memory_refinement_update": _rewrote,
-    "memory_refinement_delete": _discarded_in_session,
-    "memory_refinement_protect": lambda t: f"{t.agent} made {named(t.old)} constitutional.",
-    "memory_refinement_complete": _completed,
-    "memory_refinement_declined": lambda t: f"{t.agent} did not consent{_because(t)}",
-    "memory_refinement_skipped": lambda t: f"The session of {t.agent} was skipped{_because(t)}",
-    "memory_refinement_incomplete": lambda t: (
-        f"{t.agent}'s session ended early{_because(t)}{_ended(t)}"
-    ),
-    "memory_refinement_failed": lambda t: f"{t.agent}'s session failed{_because(t)}",
-    "memory_refinement_rollback": _rolled_back,
-    "refinement_queued": _queued,
-    "refinement_seen": lambda t: f"The outcome of {t.agent}'s session was acknowledged{t.by}.",
-    "memory_saved": lambda t: f"{named(t.new)} of {t.agent} was saved{t.by}.",
-    "memory_imported": _imported,
-    "memory_promoted": lambda t: f"{t.agent} promoted {named(t.old)} to its core memories.",
-    "memory_reflection_ended": _task_ended,
-    "memory_extraction_ended": _task_ended,
-    "memory_discarded": lambda t: f"{named(t.old)} of {t.agent} was discarded{t.by}{t.effect}",
-    "memory_restored": lambda t: f"{named(t.old)} of {t.agent} was restored{t.by}{t.effect}",
-    "memory_constitutional_toggle": _toggled,
-    "memory_access_requested": _asked,
-    "memory_access_granted": _granted,
-    "memory_access_declined": lambda t: f"{t.agent} did not let {t.asker} read its memories.",
-    "memory_access_asking_allowed": lambda t: f"{t.agent} lets {t.asker} ask again.",
-    "memory_access_failed": lambda t: (
-        f"{t.asker} was no longer allowed to ask {t.agent}; nothing was shown."
-        if t.data.get("kind") == NO_LONGER_ALLOWED
-        else f"{t.agent} gave {t.asker} no valid answer; nothing was shown."
-    ),
-    "memory_access_lapsed": lambda t: f"No worker could ask {t.agent} for {t.asker} in time.",
-    "memory_access_viewed": _read,
-    "memory_access_ended": _access_over,
-    "memory_access_revoked": _access_over,
-    "agent_created": lambda t: (
-        f"{t.agent} was added{t.by}, with the model {t.data.get('model_id')}."
-    ),
-    "agent_settings_update": lambda t: _settings(t, f"{t.agent}'s"),
-    "account_settings_update": lambda t: _settings(t, "the account's"),
-    "sweep_requested": lambda t: f"A sweep over the account's agents was requested{t.by}.",
-    "user_created": lambda t: f"{t.subject} was added{t.by}.",
-    "user_invited": lambda t: f"A one-time link for {t.subject} was created{t.by}.",
-    "user_joined": lambda t: f"{t.subject} accepted the invitation.",
-    "user_updated": _user_changed,
-    "user_password_changed": lambda t: f"{t.subject} has a new password.",
-    "user_signed_in": lambda t: f"{t.subject} signed in.",
-    "user_signed_out": lambda t: f"{t.subject} signed out.",
-    "requests_refused": lambda t: (
-        f"{plural(t.data.get('refusals', 0), 'request')} were refused within an hour, "
-        f"the last one{t.by and f', made{t.by},'} as {spaced(t.data.get('last', 'forbidden'))}."
-    ),
-    "token_minted": _token("created"),
-    "token_first_used": _token("used for the first time"),
-    "token_revoked": _token("revoked"),
-    "agent_erased": lambda t: (
-        f"{t.agent}'s data key was destroyed{t.by}: its content can never be decrypted again."
-    ),
-    "verification_failed": lambda t: (
-        f"{plural(t.data.get('problems', 0), 'problem')} found: {t.data.get('first')}."
-    ),
-    "audit_exported": _exported,
-}
 
 
 _NAMES = {
