@@ -1,12 +1,12 @@
 """Two sessions side by side: settings, figures, effects and cost, without content."""
 
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-from flask import Blueprint, abort, redirect, render_template, request
+from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import select, true
+from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import RefinementSession
@@ -14,9 +14,7 @@ from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
 from refine.web.formatting import minute, number, seconds
-from refine.web.forms import uuid_of
 from refine.web.links import url_in_account
-from refine.web.lists import PAGE_ROWS
 from refine.web.presenting import before_and_after
 from refine.web.sessions import listed
 from refine.web.words import STATUSES, TRIGGERS, UNDONE
@@ -34,7 +32,7 @@ _Value = Callable[[RefinementSession], object]
 _GROUPS: dict[str, dict[str, _Value]] = {
     "Request": {
         "Agent": lambda each: each.agent.name,
-        "Outcome": lambda each: _outcome(each),
+        "Outcome": lambda each: [STATUSES[each.status], *([UNDONE] if each.undone_at else [])],
         "Reason": lambda each: each.end_reason or "–",
         "Trigger": lambda each: TRIGGERS[each.trigger],
         "Attempt": lambda each: each.attempt,
@@ -79,6 +77,10 @@ class Row(NamedTuple):
     second: object
 
     @property
+    def are_badges(self) -> bool:
+        return isinstance(self.first, list)
+
+    @property
     def differs(self) -> bool:
         return self.first != self.second
 
@@ -87,17 +89,16 @@ class Row(NamedTuple):
 def page() -> ResponseReturnValue:
     """Show session ``b`` beside ``a``, or beside the one before it if the URL names no other.
 
-    Two that were ticked in a list, each a ``session``, are shown so; of any other number, two can
-    be chosen.
+    Two that were ticked in a list, each a ``session``, are shown so.
     """
-    ticked = _ticked()
-    if len(ticked) == _COMPARED:
-        newer, older = ticked
-        return redirect(url_in_account("comparing.page", a=older, b=newer))
     second = _chosen("b")
     if second is None:
-        sessions = _to_choose_from(ticked)
-        return render_template("sessions/choose.html", sessions=sessions, ticked=ticked)
+        ticked = request.args.getlist("session")
+        if len(ticked) == _COMPARED:
+            newer, older = ticked
+            return redirect(url_in_account("comparing.page", a=older, b=newer))
+        flash("Tick two sessions to see them side by side.", "error")
+        return redirect(url_in_account("sessions.listing"))
     first = _chosen("a") or _before(second)
     groups = _groups(first, second) if first is not None else {}
     return render_template(
@@ -108,23 +109,6 @@ def page() -> ResponseReturnValue:
         groups=groups,
         differences=sum(row.differs for rows in groups.values() for row in rows),
     )
-
-
-def _ticked() -> list[uuid.UUID]:
-    """Return the ticked sessions, in the order of their list; other values are ignored."""
-    given = request.args.getlist("session")[:PAGE_ROWS]
-    return list(dict.fromkeys(id_ for each in given if (id_ := uuid_of(each)) is not None))
-
-
-def _to_choose_from(ticked: list[uuid.UUID]) -> list[Any]:
-    """Return those that are ticked; with fewer than two, also the newest of the same agent."""
-    sessions = list(db.session.execute(listed(RefinementSession.id.in_(ticked)))) if ticked else []
-    if len(sessions) > _COMPARED:
-        return sessions
-    agent_ids = [each.agent_id for each in sessions]
-    is_of_agent = RefinementSession.agent_id.in_(agent_ids) if agent_ids else true()
-    others = listed(is_of_agent, RefinementSession.id.not_in(ticked)).limit(_OFFERED)
-    return [*sessions, *db.session.execute(others)]
 
 
 def _chosen(name: str) -> RefinementSession | None:
@@ -138,25 +122,23 @@ def _chosen(name: str) -> RefinementSession | None:
 
 
 def _before(session: RefinementSession) -> RefinementSession | None:
-    mine = select(RefinementSession).where(
-        RefinementSession.agent_id == session.agent_id,
-        RefinementSession.created_at < session.created_at,
+    is_earlier = RefinementSession.created_at < session.created_at
+    newest_first = RefinementSession.created_at.desc()
+    return db.session.scalar(
+        select(RefinementSession)
+        .where(RefinementSession.agent_id == session.agent_id, is_earlier)
+        .order_by(newest_first)
+        .limit(1)
     )
-    return db.session.scalar(mine.order_by(RefinementSession.created_at.desc()).limit(1))
 
 
-def _others(session: RefinementSession) -> Sequence[tuple[uuid.UUID, str]]:
+def _others(session: RefinementSession) -> list[tuple[uuid.UUID, str]]:
     """Return the agent's last other sessions, each with the words that a list shows."""
-    columns = RefinementSession.id, RefinementSession.created_at, RefinementSession.status
-    others = select(*columns).where(
-        RefinementSession.agent_id == session.agent_id, RefinementSession.id != session.id
-    )
-    newest = db.session.execute(
-        others.order_by(RefinementSession.created_at.desc()).limit(_OFFERED)
-    )
+    is_other = RefinementSession.id != session.id
+    others = listed(RefinementSession.agent_id == session.agent_id, is_other).limit(_OFFERED)
     return [
-        (id_, f"{minute(created_at)}: {STATUSES[status].word}")
-        for id_, created_at, status in newest
+        (row.id, f"{minute(row.created_at)}: {STATUSES[row.status].word}")
+        for row in db.session.execute(others)
     ]
 
 
@@ -165,12 +147,6 @@ def _groups(first: RefinementSession, second: RefinementSession) -> dict[str, li
         group: [Row(name, show(first), show(second)) for name, show in shown.items()]
         for group, shown in _GROUPS.items()
     }
-
-
-def _outcome(session: RefinementSession) -> str:
-    """Return the outcome as lists show it: a shape and a word, and that it was undone."""
-    states = [STATUSES[session.status], *([UNDONE] if session.undone_at is not None else [])]
-    return " ".join(f"{state.shape} {state.word}" for state in states)
 
 
 def _change(before: int | None, after: int | None) -> str:

@@ -20,11 +20,12 @@ from refine.models.runs import spending
 from refine.models.runs.session import totals
 from refine.models.runs.session.totals import DayTotals
 from refine.models.runs.spending import DaySpending
-from refine.web import attention, in_place, month_cost, scope
+from refine.web import attention, in_place, scope
 from refine.web.charts import AMOUNT, Amounts, Bar, day_bars
 from refine.web.forms import midnight
 from refine.web.links import url_in_account
 from refine.web.sessions import listed
+from refine.web.usage import months_of_page
 
 pages = Blueprint("overview", __name__)
 
@@ -45,7 +46,7 @@ def page() -> str:
         attention=attention.in_general(),
         cases=attention.in_cases(),
         trend=trend,
-        costs=month_cost.of_page(_CAPS_SHOWN) if trend.outcomes else [],
+        costs=months_of_page(_CAPS_SHOWN) if trend.outcomes else [],
         names_accounts=scope.sees_all_accounts(),
         steps=[] if trend.outcomes else first_steps(has_agents=agents > 0),
         running=_running() if running else [],

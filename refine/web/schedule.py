@@ -24,12 +24,13 @@ from refine.models.runs.session.totals import SlotTotals
 from refine.models.runs.spending import cost_cap_reason
 from refine.rules.quantities import rough_span
 from refine.rules.schedules import slots_until
-from refine.web import in_place, month_cost, schedule_form, scope
+from refine.web import in_place, schedule_form, scope
 from refine.web.charts import OUTCOMES, shares
 from refine.web.forms import Outdated, require_current, stored_now, time_zones, version_to_send
 from refine.web.links import url_in_account
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
+from refine.web.usage import month_of_account
 from refine.web.words import STATUSES
 
 pages = Blueprint("schedule", __name__)
@@ -74,7 +75,7 @@ def run_form() -> str:
         account=account,
         prospects=Prospects.of(account, at),
         looks_back=LOOKS_BACK.days,
-        spent=month_cost.of_account(account).spent,
+        spent=month_of_account(account).spent,
         urls={
             reason: url_for("agents.listing", account=account.slug, state=state)
             for reason, state in _STATES.items()
@@ -115,7 +116,7 @@ def _page(account: Account, error: Exception | None = None, preview: Plan | None
         past=past_slots(account, at),
         time_zones=time_zones(),
         outcomes=_recent_sessions(account),
-        spent=month_cost.of_account(account).spent,
+        spent=month_of_account(account).spent,
         why_capped=cost_cap_reason(account, at),
     )
 

@@ -1,7 +1,8 @@
-"""What an account used: by agent, model and month; on a page and as CSV."""
+"""What an account used, by agent, model and month, and what this month costs."""
 
 from collections.abc import Callable, Iterator
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime, time
 from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -12,6 +13,13 @@ from sqlalchemy import BigInteger, Select, cast, func
 
 from refine import clock
 from refine.extensions import db
+from refine.models import Account
+from refine.models.runs.spending import (
+    MonthSoFar,
+    cap_in_words,
+    month_so_far,
+    months_nearest_caps,
+)
 from refine.models.runs.usage import (
     Months,
     Used,
@@ -20,12 +28,16 @@ from refine.models.runs.usage import (
     used_by_month,
     with_total,
 )
-from refine.rules.forecast import first_of_month
+from refine.rules.forecast import PACE_SPAN, first_of_month, month_end_usd
 from refine.rules.personal import masked_id
-from refine.web import month_cost, scope
+from refine.rules.quantities import cost_in_words, in_days
+from refine.web import scope
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
+from refine.web.formatting import day
+from refine.web.formatting import month as month_in_words
 from refine.web.forms import month_of
 from refine.web.lists import page_of
+from refine.web.presenting import Gauge
 
 pages = Blueprint("usage", __name__)
 
@@ -172,7 +184,7 @@ def page() -> str:
         rows=rows,
         total=Used.total_of(rows),
         months_shown=_MONTHS_SHOWN,
-        costs=month_cost.of_page(_CAPS_SHOWN) if chosen.is_now else [],
+        costs=months_of_page(_CAPS_SHOWN) if chosen.is_now else [],
         groupings=_GROUPINGS,
         figures=_FIGURES,
         columns=_columns(chosen),
@@ -201,3 +213,63 @@ def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
         month = row.month if chosen.is_by_month else chosen.month
         keys = (value(row) for value in exported.values())
         yield csv_line([f"{month:%Y-%m}", *keys, *Used.of(row)])
+
+
+@dataclass(frozen=True)
+class MonthCost:
+    """The present month of an account: what it cost, what it will cost, and the cost cap."""
+
+    so_far: MonthSoFar
+    at: datetime
+
+    @property
+    def spent(self) -> str:
+        return cost_in_words(self.so_far.spent_usd, self.so_far.is_unknown)
+
+    @property
+    def of_cap(self) -> str:
+        """Say, after what was spent, what the cap is."""
+        cap = self.so_far.cap_usd
+        return "" if cap is None else f"; monthly cost cap: ${cap:,.2f}"
+
+    @property
+    def gauge(self) -> Gauge | None:
+        """How much of the cap is spent, in cents; None if that is unknown, or there is no cap."""
+        cap = self.so_far.cap_usd
+        if cap is None or self.so_far.is_unknown:
+            return None
+        return Gauge(round(100 * self.so_far.spent_usd), round(100 * cap))
+
+    @property
+    def outlook(self) -> str:
+        """Say what the month will cost, or why nothing is started any more."""
+        cap, is_unknown = self.so_far.cap_usd, self.so_far.is_unknown
+        local = self.at.astimezone(ZoneInfo(self.so_far.time_zone))
+        next_month = first_of_month(local.date(), 1)
+        is_reached = cap is not None and self.so_far.spent_usd >= cap
+        if is_reached or (cap is not None and is_unknown):
+            until = f"before {day(next_month)}" if is_reached else "until then"
+            why = cap_in_words(cap, is_reached=is_reached)
+            return f"The {why}. Nothing starts automatically {until}."
+        if is_unknown:
+            return "The cost of some runs is unknown: set prices in REFINE_PRICES for a forecast."
+        ends_at = datetime.combine(next_month, time(), local.tzinfo)
+        usd = month_end_usd(self.so_far.spent_usd, self.so_far.lately_usd, self.at, ends_at)
+        pace = f"At the pace of the last {in_days(PACE_SPAN)}"
+        over = ", more than the cap" if cap is not None and usd > cap else ""
+        expected = cost_in_words(usd, 0)
+        return f"{pace}, {month_in_words(local)} will cost about {expected}{over}."
+
+
+def month_of_account(account: Account) -> MonthCost:
+    """Return what this month costs an account, whether it has a cap or not."""
+    at = clock.now()
+    return MonthCost(month_so_far(account, at, PACE_SPAN), at)
+
+
+def months_of_page(most: int) -> list[MonthCost]:
+    """Return what this month costs the page's account, or those that are nearest to their caps."""
+    if not scope.sees_all_accounts():
+        return [month_of_account(scope.account_to_change())]
+    at = clock.now()
+    return [MonthCost(each, at) for each in months_nearest_caps(at, PACE_SPAN, most)]

@@ -46,7 +46,6 @@ def paths(history: History) -> dict[str, str]:
         "session-misnamed": f"/sessions/{history.misnamed.id}",
         "session-undone": f"/sessions/{history.undone.id}",
         "sessions-compared": f"/sessions/compare?b={history.completed.id}",
-        "sessions-compared-none": "/sessions/compare",
         "undo": f"/sessions/{history.completed.id}/undo?and_after=1",
         "undo-conflict": f"/sessions/{history.in_the_way.id}/undo",
         "undo-done": f"/sessions/{history.undone.id}/undo",

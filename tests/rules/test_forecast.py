@@ -1,19 +1,19 @@
 """What a month will cost, and which month it is."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from refine.rules.forecast import Forecast, first_of_month
+from refine.rules.forecast import first_of_month, month_end_usd
 
 NOON = datetime(2026, 3, 17, 12, tzinfo=UTC)
 END = datetime(2026, 4, 1, tzinfo=UTC)  # fourteen days and a half later
 
 
-def forecast(spent: str, lately: str, at: datetime = NOON, ends_at: datetime = END) -> Forecast:
-    return Forecast(Decimal(spent), Decimal(lately), at, ends_at)
+def forecast(spent: str, lately: str, at: datetime = NOON, ends_at: datetime = END) -> Decimal:
+    return month_end_usd(Decimal(spent), Decimal(lately), at, ends_at)
 
 
 @pytest.mark.parametrize(
@@ -23,39 +23,18 @@ def forecast(spent: str, lately: str, at: datetime = NOON, ends_at: datetime = E
 def test_the_rest_of_the_month_goes_on_at_the_pace_of_the_last_seven_days(
     spent: str, lately: str, usd: str
 ) -> None:
-    assert forecast(spent, lately).usd == Decimal(usd)
+    assert forecast(spent, lately) == Decimal(usd)
 
 
 def test_at_the_months_end_nothing_is_added() -> None:
-    assert forecast("5", "7", at=END).usd == 5
+    assert forecast("5", "7", at=END) == 5
 
 
 def test_a_day_that_is_an_hour_short_costs_less() -> None:
     dublin = ZoneInfo("Europe/Dublin")  # where clocks go forward on 29 March
     before, after = (datetime(2026, 3, day, tzinfo=dublin) for day in (29, 30))
 
-    assert forecast("0", "168", before.astimezone(UTC), after).usd == 23
-
-
-@pytest.mark.parametrize(
-    ("cap", "reached_at"),
-    [
-        ("6", NOON + timedelta(days=1)),
-        ("8.5", NOON + timedelta(days=3, hours=12)),
-        ("19.5", END),
-        ("19.51", None),
-        ("5", None),
-        ("0", None),
-    ],
-)
-def test_a_forecast_tells_when_the_cap_will_be_reached(
-    cap: str, reached_at: datetime | None
-) -> None:
-    assert forecast("5", "7").reaches(Decimal(cap)) == reached_at
-
-
-def test_without_a_pace_no_cap_is_reached() -> None:
-    assert forecast("5", "0").reaches(Decimal("5.01")) is None
+    assert forecast("0", "168", before.astimezone(UTC), after) == 23
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ READ = {
     "/schedule": PAGE,
     "/schedule/run": ADMINS,
     "/sessions": PAGE,
-    "/sessions/compare": PAGE,
+    "/sessions/compare": Answers("sign-in", 302, 302, 302, 302),
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,
     "/sign-in": Answers(200, 302, 302, 302, 302),

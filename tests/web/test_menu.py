@@ -27,7 +27,6 @@ def marked_in(page: str) -> list[str]:
         ("/agents", "Agents"),
         ("/agents/many?work=refine", "Agents"),
         ("/sessions", "Sessions"),
-        ("/sessions/compare", "Sessions"),
         ("/schedule/run", "Schedule"),
     ],
 )

@@ -292,20 +292,29 @@ def ticked(*sessions: RefinementSession) -> str:
     return "/sessions/compare?" + "&".join(f"session={each.id}" for each in sessions)
 
 
-def boxes_of(page: str) -> tuple[list[str], list[str]]:
-    """The sessions that can be ticked, and those that are."""
-    boxes = re.findall(r'name="session" value="([^"]+)"( checked)?', page)
-    return [id_ for id_, _ in boxes], [id_ for id_, is_ticked in boxes if is_ticked]
+def test_two_ticked_sessions_are_shown_the_earlier_one_first(
+    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    later = ended_session(agent, memories[1], memories[2])
+
+    answer = dashboard.get(ticked(later, ended))
+
+    assert (answer.status_code, answer.headers["Location"]) == (
+        302,
+        f"/sessions/compare?a={ended.id}&b={later.id}",
+    )
+    said = words_of(dashboard.get(answer.headers["Location"]).text)
+    assert "Memories discarded 1 2 ≠ differs" in said
 
 
-def test_sessions_of_others_cannot_be_ticked(dashboard: Browser, ended: RefinementSession) -> None:
-    agent = factories.agent("one")
-    theirs = [ended_session(agent) for _ in range(3)]
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_any_other_number_leads_back_to_the_list(
+    dashboard: Browser, ended: RefinementSession, number: int
+) -> None:
+    answer = dashboard.get(ticked(*[ended] * number), follow_redirects=True)
 
-    for some in (theirs, theirs[:1]):
-        assert boxes_of(dashboard.get(ticked(*some)).text) == ([str(ended.id)], [])
-    two = dashboard.get(ticked(theirs[0], ended), follow_redirects=True)
-    assert two.status_code == 404
+    assert answer.request.path == "/sessions"
+    assert "Tick two sessions to see them side by side." in words_of(answer.text)
 
 
 def test_sessions_of_others_and_what_is_none_are_not_compared(

@@ -194,33 +194,27 @@ def capped(account: Account) -> Callable[..., None]:
     [
         (
             *("25", "5", "7"),
-            "$12.00 of $25.00 spent (48%) At the pace of the last 7 days, the cap is reached on "
-            "30 Mar 2026; March 2026 would cost about $26.50 without a cap.",
+            "Spent: $12.00 ; monthly cost cap: $25.00 (48%) At the pace of the last 7 days, March "
+            "2026 will cost about $26.50, more than the cap.",
         ),
         (
             *("30", "5", "7"),
-            "$12.00 of $30.00 spent (40%) At the pace of the last 7 days, March 2026 would cost "
-            "about $26.50 in total, within the cap.",
+            "Spent: $12.00 ; monthly cost cap: $30.00 (40%) At the pace of the last 7 days, March "
+            "2026 will cost about $26.50.",
         ),
         (
             *("12", "5", "7"),
-            "$12.00 of $12.00 spent (100%) The monthly cost cap of $12.00 is reached. Nothing "
-            "starts automatically before 1 Apr 2026.",
+            "Spent: $12.00 ; monthly cost cap: $12.00 (100%) The monthly cost cap of $12.00 is "
+            "reached. Nothing starts automatically before 1 Apr 2026.",
         ),
         (
             *("0", "0", "0"),
-            "$0.00 of $0.00 spent The monthly cost cap of $0.00 is reached. Nothing starts "
-            "automatically before 1 Apr 2026.",
-        ),
-        (
-            *("30", "5", "0"),
-            "$5.00 of $30.00 spent (17%) The last 7 days cost nothing, so no further cost is "
-            "expected this month.",
+            "Spent: $0.00 ; monthly cost cap: $0.00 (0%) The monthly cost cap of $0.00 is reached. "
+            "Nothing starts automatically before 1 Apr 2026.",
         ),
         (
             *(None, "5", "7"),
-            "$12.00 spent At the pace of the last 7 days, March 2026 would cost about $26.50 in "
-            "total. The forecast is",
+            "Spent: $12.00 At the pace of the last 7 days, March 2026 will cost about $26.50.",
         ),
     ],
 )
@@ -234,6 +228,19 @@ def test_the_month_so_far_is_compared_with_the_cap(
 ) -> None:
     capped(cap, before, lately)
 
-    page = said(dashboard).replace("spent forecast monthly cost cap ", "")
+    assert said(dashboard).partition("March 2026 so far ")[2].startswith(words)
 
-    assert f"March 2026 so far {words}" in page
+
+@pytest.mark.parametrize(
+    ("cap", "words"),
+    [
+        ("5", "Spent: unknown ; monthly cost cap: $5.00 The monthly cost cap of $5.00 cannot be"),
+        (None, "Spent: unknown The cost of some runs is unknown: set prices in REFINE_PRICES for"),
+    ],
+)
+def test_an_unknown_cost_is_neither_forecast_nor_compared(
+    dashboard: Browser, capped: Callable[..., None], cap: str | None, words: str
+) -> None:
+    capped(cap, "0", "0", unpriced_calls=1)
+
+    assert said(dashboard).partition("March 2026 so far ")[2].startswith(words)

@@ -1,10 +1,10 @@
 """The filters of the audit log, and how many records each of the last days has."""
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, select, true
 
 from refine import clock
 from refine.extensions import db
@@ -173,6 +173,7 @@ def views(chosen: Chosen) -> list[View]:
 
 # Every so many days the axis names one where there is little room.
 _TICK_DAYS = 7
+_A_DAY = timedelta(days=1)
 # More are not counted: reading them all takes too long in a large installation.
 _MOST_COUNTED = 1_000
 
@@ -199,7 +200,7 @@ def strip(chosen: Chosen) -> list[DayBar]:
     """Count the chosen records of each recent day, oldest first, whatever days are chosen."""
     today = clock.now().astimezone(scope.zone()).date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS_SHOWN))]
-    counts = _counts(chosen, days)
+    counts = _counts(chosen, days[0], today)
     most = max(counts) or 1
     return [
         DayBar(
@@ -213,15 +214,26 @@ def strip(chosen: Chosen) -> list[DayBar]:
     ]
 
 
-def _counts(chosen: Chosen, days: Sequence[date]) -> Sequence[int]:
-    """Count the records of each day, in one statement, as far as ``_MOST_COUNTED``."""
+def _counts(chosen: Chosen, since: date, until: date) -> Sequence[int]:
+    """Count the records of each of these days, as far as ``_MOST_COUNTED``."""
+    days = func.generate_series(_midnight(since), _midnight(until), _A_DAY)
+    begun = days.table_valued("day", name="begun").render_derived()
+    day, zone = begun.c.day, scope.zone().key
     records = visible_records(chosen, select(AuditLog.id), without=("since", "until"))
-    counts = []
-    for on in days:
-        is_of_day = AuditLog.created_at >= midnight(on), AuditLog.created_at < midnight(on, 1)
-        some = records.where(*is_of_day).order_by(None).limit(_MOST_COUNTED)
-        counts.append(select(func.count()).select_from(some.subquery()).scalar_subquery())
-    return db.session.execute(select(*counts)).one()
+    some = (
+        records.where(AuditLog.created_at >= func.timezone(zone, day))
+        .where(AuditLog.created_at < func.timezone(zone, day + _A_DAY))
+        .order_by(None)
+        .limit(_MOST_COUNTED)
+        .lateral()
+    )
+    counted = select(func.count(some.c.id)).select_from(begun).outerjoin(some, true())
+    return db.session.scalars(counted.group_by(day).order_by(day)).all()
+
+
+def _midnight(on: date) -> datetime:
+    """Return when a day begins, by any clock."""
+    return datetime.combine(on, time())  # noqa: DTZ001 - the database adds the page's zone
 
 
 def total(bars: Sequence[DayBar]) -> str:
