@@ -1,6 +1,5 @@
 """Sessions: the list, each one's page while it runs and after, stop and undo."""
 
-import re
 from datetime import timedelta
 
 import pytest
