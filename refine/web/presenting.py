@@ -10,6 +10,7 @@ from refine import settings
 from refine.llm import clients
 from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
+from refine.models.agent.eligibility import why_unanswered
 from refine.models.people.acting import AGENT_OR_SYSTEM
 from refine.models.runs import WORKER_LOST
 from refine.web.charts import Amounts
@@ -82,7 +83,7 @@ def can_be_asked(agent: Agent) -> bool:
     """Tell whether a session or access can be requested of the agent."""
     return (
         eligibility.unavailable_reason(agent, automatic=False) is None
-        and eligibility.why_unanswered(agent) is None
+        and why_unanswered(agent) is None
     )
 
 
