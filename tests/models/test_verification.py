@@ -102,21 +102,9 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
         ["UPDATE audit_logs SET sequence = 0 WHERE id = {record_4}"],
         ["record 1 is missing (the next one is 0, id {record_4})"],
     ),
-    "a record moved before the front": (
-        ["UPDATE audit_logs SET sequence = -7 WHERE id = {record_4}"],
-        ["record 1 is missing (the next one is -7, id {record_4})"],
-    ),
     "a record moved to the end": (
         ["UPDATE audit_logs SET sequence = 99 WHERE id = {record_4}"],
         ["record 4 is missing (the next one is 5, id {record_5})"],
-    ),
-    "several records edited": (
-        ["UPDATE audit_logs SET action = 'x' WHERE agent_id = {agent} AND sequence > 1"],
-        ["record 2 (id {record_2}) was altered, added or moved"],
-    ),
-    "the first records deleted": (
-        ["DELETE FROM audit_logs WHERE id IN ({record_1}, {record_2})"],
-        ["record 1 is missing (the next one is 3, id {record_3})"],
     ),
     "all records deleted": (
         ["DELETE FROM audit_logs WHERE agent_id = {agent}"],
@@ -163,17 +151,6 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
             "UPDATE chain_heads SET sequence = 8 WHERE id = {chain}",
         ],
         ["record 8 (id 777777) was altered, added or moved"],
-    ),
-    "a record added in between, and later ones renumbered": (
-        [
-            "UPDATE audit_logs SET sequence = -sequence - 1 WHERE agent_id = {agent}",
-            "UPDATE audit_logs SET sequence = -sequence WHERE sequence < 0",
-            "INSERT INTO audit_logs (id, chain_id, sequence, action, data, created_at, hash) "
-            "SELECT 777777, chain_id, 1, action, data, created_at, hash "
-            "FROM audit_logs WHERE id = {record_1}",
-            "UPDATE chain_heads SET sequence = 8 WHERE id = {chain}",
-        ],
-        ["record 1 (id 777777) was altered, added or moved"],
     ),
     "a record moved to another chain": (
         [
@@ -289,24 +266,6 @@ def test_times_that_run_backwards_are_found(
     agent.record(action, at=clock.now() - timedelta(minutes=minutes))
 
     assert verify_agent(agent).problem == found
-
-
-def test_records_that_two_chains_exchanged_are_found_in_both(agent: Agent) -> None:
-    other = lived(factories.agent(account=agent.account))
-    ours, theirs = names_in(agent), names_in(other)
-
-    found = problems(
-        f"UPDATE audit_logs SET chain_id = {theirs['chain']}, agent_id = {other.id}, sequence = -5 "
-        f"WHERE id = {ours['record_5']}",
-        f"UPDATE audit_logs SET chain_id = {ours['chain']}, agent_id = {agent.id} "
-        f"WHERE id = {theirs['record_5']}",
-        f"UPDATE audit_logs SET sequence = 5 WHERE id = {ours['record_5']}",
-    )
-
-    assert found == [
-        f"agent {agent.id}: record 5 (id {theirs['record_5']}) was altered, added or moved",
-        f"agent {other.id}: record 5 (id {ours['record_5']}) was altered, added or moved",
-    ]
 
 
 def test_a_chain_is_not_continued_from_a_forged_head(agent: Agent) -> None:
