@@ -104,35 +104,6 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
     assert (canary(ledger).discarded, canary(ledger).constitutional) == (False, False)
 
 
-def test_undo_is_refused_during_a_live_session(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
-    live = RefinementSession.queue(ledger, "cli")
-    db.session.commit()
-    before = sql.snapshot()
-
-    for option in ((), ("--preview",), ("--and-after",)):
-        its_own = problem(run("undo", live.id, *option))
-        another = problem(run("undo", session.id, *option))
-
-        assert its_own == "the session is queued; it can be undone once it has ended"
-        assert (
-            another
-            == f"session {live.id} of this agent is queued; wait until it has ended, then undo"
-        )
-        assert sql.snapshot() == before, option
-
-
-def test_undo_and_restore_are_refused_for_an_erased_agent(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
-    id_ = canary(ledger).id
-    factories.erase(ledger)
-
-    for command, argument in (("undo", session.id), ("restore", id_)):
-        assert "the data key was destroyed" in problem(run(command, argument)), command
-
-
 # -- restore --------------------------------------------------------------------------------------
 
 
