@@ -1,6 +1,7 @@
 """The verification of one chain: its records, and the rows that they tell of."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,6 +14,9 @@ from refine.models.audit.walk import ChainBroken, Walk
 from refine.models.columns import DigestChange
 from refine.models.ledger import AgentMemory, is_kept_core, recorded_digests
 from refine.models.ledger.memory import state_digest_of
+from refine.models.runs.session import ENDED, RefinementSession
+from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.session import END_ACTION
 from refine.sealing import DataKey
 
 _Key = TypeVar("_Key", int, str)
@@ -32,6 +36,9 @@ class ChainVerification:
         # as the last record left them: digests by memory id, and by the name of any other row
         self._memory_digests: dict[int, str | None] = {}
         self._row_digests: dict[str, str | None] = {}
+        # how many mutations of each session are recorded, and how many ends, by its id
+        self._mutations: Counter[object] = Counter()
+        self._ends: Counter[object] = Counter()
         self._was_erased = False
         self._core_tokens: list[int] = []
 
@@ -58,7 +65,15 @@ class ChainVerification:
             if record.rows is not None:
                 for name, change in json.loads(record.rows).items():
                     self._take_over(self._row_digests, name, change, name)
+            if record.session_id is not None:
+                self._count_for_session(record)
             self._was_erased |= record.action == "agent_erased"
+
+    def _count_for_session(self, record: Any) -> None:
+        self._mutations[record.session_id] += record.action in MUTATIONS
+        if record.action in END_ACTION.values():
+            # an undo is recorded like a rollback, but tells no status
+            self._ends[record.session_id] += "status" in json.loads(record.data)
 
     def _take_over(
         self, digests: dict[_Key, str | None], key: _Key, change: DigestChange, name: str
@@ -123,6 +138,22 @@ class ChainVerification:
             raise ChainBroken(f"{name} was changed outside the application")
         if self._row_digests.pop(name, row.row_digest) != row.row_digest:
             raise ChainBroken(f"{name} does not match its last record")
+        if kind is RefinementSession:
+            self._compare_session(row)
+
+    def _compare_session(self, session: Any) -> None:
+        """Compare a session with its records: an older version of a running one is genuine."""
+        recorded = self._mutations[session.id]
+        if session.mutation_count != recorded:
+            raise ChainBroken(
+                f"RefinementSession {session.id} counts {session.mutation_count} mutations, "
+                f"its records {recorded}"
+            )
+        if self._ends[session.id] != (session.status in ENDED):
+            raise ChainBroken(
+                f"RefinementSession {session.id} is {session.status}, "
+                f"but {self._ends[session.id]} ends of it are recorded"
+            )
 
     def check_missing_rows(self) -> None:
         """Look for recorded rows that are gone."""

@@ -1,10 +1,12 @@
 """Older versions of rows, put back with their digests by somebody who can write to the database."""
 
+from collections.abc import Callable
+
 import pytest
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory
+from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.agent import configuring
 from tests import editing, factories, sql
 from tests.chains import problems
@@ -67,6 +69,97 @@ def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> No
 
     assert not agent.paused
     assert problems() == []
+
+
+def test_an_older_version_of_a_running_session_is_found_whatever_it_does_then(
+    agent: Agent,
+) -> None:
+    session = factories.session(agent)
+    first, second, *_ = db.session.scalars(agent.ledger.core())
+    second_id = second.id
+    put_back, id_, of_agent = sql.copied(session), session.id, f"agent {agent.id}"
+    editing.update(session, first.id, first.content[:-1])
+    new_request()
+    assert problems() == []
+    put_back()
+    assert problems() == [f"{of_agent}: RefinementSession {id_} counts 0 mutations, its records 1"]
+
+    session = db.session.get_one(RefinementSession, id_)
+    second = db.session.get_one(AgentMemory, second_id)
+    editing.update(session, second_id, second.content[:-1])
+    session.give_up("the worker was lost")
+    new_request()
+
+    assert problems() == [f"{of_agent}: RefinementSession {id_} counts 1 mutations, its records 2"]
+
+
+def test_a_session_that_ended_twice_is_found(agent: Agent) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    session.request_stop()
+    db.session.commit()
+    assert problems() == []
+    agent.record("memory_refinement_skipped", session_id=session.id, data={"status": "skipped"})
+    db.session.commit()
+
+    assert problems() == [
+        f"agent {agent.id}: RefinementSession {session.id} is skipped, "
+        "but 2 ends of it are recorded"
+    ]
+
+
+def ended_session(agent: Agent) -> Callable[[], None]:
+    session = factories.session(agent)
+    put_back = sql.copied(session)
+    editing.complete(session, "Done.")
+    return put_back
+
+
+def stopped_session(agent: Agent) -> Callable[[], None]:
+    session = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+    put_back = sql.copied(session)
+    session.request_stop()
+    return put_back
+
+
+def answered_request(agent: Agent) -> Callable[[], None]:
+    grant = factories.grant(agent)
+    db.session.commit()
+    put_back = sql.copied(grant)
+    grant.claim()
+    grant.settle("No.", agreed=False, generation_id=None)
+    return put_back
+
+
+def ended_access(agent: Agent) -> Callable[[], None]:
+    grant = factories.live_grant(agent, factories.user(account=agent.account))
+    db.session.commit()
+    put_back = sql.copied(grant)
+    grant.end(user=None)
+    return put_back
+
+
+@pytest.mark.parametrize(
+    ("ended", "kind"),
+    [
+        (ended_session, "RefinementSession"),
+        (stopped_session, "RefinementSession"),
+        (answered_request, "AccessGrant"),
+        (ended_access, "AccessGrant"),
+    ],
+)
+def test_a_row_put_back_from_before_its_end_is_found(
+    agent: Agent, ended: Callable[[Agent], Callable[[], None]], kind: str
+) -> None:
+    put_back = ended(agent)
+    db.session.commit()
+    assert problems() == []
+
+    put_back()
+
+    (problem,) = problems()
+    assert f": {kind} " in problem
+    assert problem.endswith(" does not match its last record")
 
 
 def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:
