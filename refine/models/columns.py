@@ -14,6 +14,7 @@ from sqlalchemy import (
     Identity,
     LargeBinary,
     Numeric,
+    Select,
     Sequence,
     SQLColumnExpression,
     Text,
@@ -85,10 +86,9 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
     return row.id
 
 
-def next_ids(ids: Sequence, count: int) -> list[int]:
-    """Return that many new ids of a sequence, in order, with one query."""
-    numbers = select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
-    return db.session.scalar(numbers) or []
+def next_ids(ids: Sequence, count: int) -> Select[Any]:
+    """Return a query for that many new ids of a sequence, in order; NULL for none."""
+    return select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
 
 
 def array(values: Iterable[object]) -> str:

@@ -150,7 +150,6 @@ NEEDS_ROW = {
     "RefinementSession.end_if_killed": ("session", lambda w: w.session.end_if_killed(uuid.uuid4())),
     "MemoryTask.end_if_lapsed": ("waiting", lambda w: w.waiting.end_if_lapsed()),
     "MemoryTask.held": ("task", lambda w: MemoryTask.held(w.task.id, w.lease)),
-    "AccessGrant.request": ("grant", lambda w: AccessGrant.request(w.agent, w.user, TERMS)),
     "AccessGrant.settle": (
         "failed_grant",
         lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),

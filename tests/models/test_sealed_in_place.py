@@ -51,10 +51,7 @@ def test_sealed_text_in_another_agents_row_does_not_open_even_with_its_key(
 
     with pytest.raises(SealingError, match=f"does not belong to agent {other.id}"):
         assert db.session.get_one(AgentMemory, target).content
-    assert problems() == [
-        "it cannot be verified: "
-        f"the wrapped data key does not belong to agent {other.id}: it was moved"
-    ]
+    assert problems() == [f"the wrapped data key does not belong to agent {other.id}: it was moved"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A head is locked by whoever appends to its chain. It carries a keyed digest of where the chain ends.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -34,7 +34,7 @@ from sqlalchemy.types import UserDefinedType
 from refine.errors import RowAltered
 from refine.extensions import Base, db
 from refine.models.attested import Attested, digest_of
-from refine.models.columns import BigId
+from refine.models.columns import BigId, next_ids
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import ChainOwner
 from refine.sealing import DataKey
@@ -43,6 +43,7 @@ _Executor = Connection | scoped_session[Any]
 
 GENESIS = "0" * 64
 _IDS = Sequence("chain_heads_id_seq")
+RECORD_IDS = Sequence("audit_logs_id_seq")
 
 
 class Actor(Protocol):
@@ -145,24 +146,28 @@ class ChainHead(Attested, Base):
     @classmethod
     def locked(cls, owner: ChainOwner) -> "ChainHead":
         """Return the head of a chain, locked; RowAltered if it was changed or is gone."""
-        return cls.all_locked([owner])[owner]
+        return cls.all_locked([owner])[0][owner]
 
     @classmethod
-    def all_locked(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
-        """Return the heads of these owners' chains, locked, as ``locked`` does."""
-        found = cls._lock(owners)
+    def all_locked(
+        cls, owners: Collection[ChainOwner], records: int = 0
+    ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
+        """Return the heads of these owners' chains, locked, and ids for so many new records."""
+        found, ids = cls._lock(owners, records)
         if PLATFORM_OWNER in owners and PLATFORM_OWNER not in found:
             cls._require_platform(db.session)
-            found = cls._lock(owners)
+            found, ids = cls._lock(owners, records)
         for owner in owners:
             if owner not in found or not found[owner].is_genuine:
                 raise RowAltered(f"the audit chain of {_name(*owner)}")
-        return found
+        return found, ids
 
     @classmethod
-    def _lock(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
+    def _lock(
+        cls, owners: Collection[ChainOwner], records: int
+    ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
         heads = (
-            select(cls)
+            select(cls, next_ids(RECORD_IDS, records).scalar_subquery())
             .where(
                 tuple_(*cls._key()).in_(
                     [(owner.account_id or 0, owner.agent_id or 0) for owner in owners]
@@ -172,9 +177,9 @@ class ChainHead(Attested, Base):
             .with_for_update()
             .execution_options(populate_existing=True)
         )
-        return {
-            ChainOwner(head.account_id, head.agent_id): head for head in db.session.scalars(heads)
-        }
+        rows = db.session.execute(heads).all()
+        found = {ChainOwner(head.account_id, head.agent_id): head for head, _ in rows}
+        return found, (rows[0][1] if rows else None) or ()
 
     @classmethod
     def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:

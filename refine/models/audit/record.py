@@ -20,7 +20,6 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Select,
-    Sequence,
     SQLColumnExpression,
     Text,
     UniqueConstraint,
@@ -46,14 +45,12 @@ from sqlalchemy.types import TypeEngine
 from refine import clock
 from refine.extensions import Base, canonical_json, db, read_plainly
 from refine.models.attested import row_text, signed_columns
-from refine.models.audit.chain import GENESIS, Actor, Chain, ChainHead, TransactionId
+from refine.models.audit.chain import GENESIS, RECORD_IDS, Actor, Chain, ChainHead, TransactionId
 from refine.models.audit.kinds import ACTIONS
-from refine.models.columns import DigestChange, next_ids, place_of
+from refine.models.columns import DigestChange, place_of
 from refine.models.keys import WrappedKey
 from refine.models.unrecorded import changed_rows, unrecorded_updates
 from refine.sealing import DataKey, Place
-
-_IDS = Sequence("audit_logs_id_seq")
 
 Subject = Literal[
     "AgentMemory",
@@ -198,7 +195,7 @@ class AuditLog(Base):
 
     id: Mapped[int] = mapped_column(
         BigInteger,
-        _IDS,
+        RECORD_IDS,
         primary_key=True,
         server_default=text("nextval('audit_logs_id_seq')"),
     )
@@ -260,9 +257,9 @@ class AuditLog(Base):
     ) -> list["AuditLog"]:
         """Append records to several chains, in a few statements for all."""
         db.session.flush()
-        heads = ChainHead.all_locked([chain.chain_owner for chain, _ in events_of])
-        ids = iter(next_ids(_IDS, sum(len(events) for _, events in events_of)))
-        records = []
+        owners = [chain.chain_owner for chain, _ in events_of]
+        heads, new_ids = ChainHead.all_locked(owners, sum(len(events) for _, events in events_of))
+        ids, records = iter(new_ids), []
         for chain, events in events_of:
             rows: Any = changed_rows(chain.chain_owner)
             for event_ in events:  # the first tells which rows of the owner were changed

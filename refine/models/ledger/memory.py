@@ -424,7 +424,7 @@ class AgentMemory(Attested, Base):
     @staticmethod
     def next_ids(count: int) -> list[int]:
         """Return ids for that many new memories, in order, with one query."""
-        return next_ids(_IDS, count)
+        return db.session.scalar(next_ids(_IDS, count)) or []
 
     def _lock(self) -> None:
         db.session.flush()

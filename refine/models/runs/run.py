@@ -27,7 +27,7 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, undefer_group
+from sqlalchemy.orm import Load, Mapped, declared_attr, mapped_column, relationship
 from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
@@ -254,10 +254,9 @@ class Run:
         The lease is the caller's own copy. LeaseLost if the run ended or another worker has it,
         RowAltered if it was changed outside the application.
         """
-        its_agent, itself = _held_queries(cast(Any, cls))
         ids = {"run_id": run_id, "held_by": lease_token}
-        agent = db.session.scalars(its_agent, ids).one()
-        held = cast(Self | None, db.session.scalar(itself, ids))
+        found = db.session.execute(_held_query(cast(Any, cls)), ids).one_or_none()
+        held, agent = cast(tuple[Self, Agent], found) if found is not None else (None, None)
         if held is None or (held.id, held.lease_token) != (run_id, lease_token):
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
         set_committed_value(held, "agent", agent)  # otherwise it would be read again
@@ -356,28 +355,21 @@ def _silence(at: datetime | None) -> timedelta:
 
 
 @cache
-def _held_queries(kind: Any) -> tuple[Select[Agent], Select[Any]]:
-    """Return the queries of ``Run.held``: for the agent of ``run_id``, and for the run itself."""
-    owner_id = select(kind.agent_id).where(kind.id == bindparam("run_id")).scalar_subquery()
-    its_agent = (
-        select(Agent)
-        .where(Agent.id == owner_id)
-        .options(undefer_group("prompts"))  # the digest covers them
-        .with_for_update(key_share=True, of=Agent)
-        .execution_options(populate_existing=True)
-    )
-    itself = (
-        select(kind)
+def _held_query(kind: Any) -> Select[Any, Agent]:
+    """Return the query of ``Run.held``: for the run ``run_id`` and its agent."""
+    return (
+        select(kind, Agent)
+        .join(Agent, Agent.id == kind.agent_id)
         .where(
             kind.id == bindparam("run_id"),
             kind.is_held,  # otherwise a caller without a lease would hold every run without one
             kind.lease_token == bindparam("held_by"),
         )
-        .options(undefer_group("sealed"))
-        .with_for_update(key_share=True, of=kind)
+        # the digests cover them
+        .options(Load(kind).undefer_group("sealed"), Load(Agent).undefer_group("prompts"))
+        .with_for_update(key_share=True, of=[Agent, kind])  # in this order, as everywhere
         .execution_options(populate_existing=True)
     )
-    return its_agent, itself
 
 
 def _require_genuine(run: Run) -> None:

@@ -326,5 +326,6 @@ def _write(
         breaker.roll_back(session, removed, at)
     elif reading is not None:
         memories = [memory for memory, _, _ in edit.counted]
-        version = session.agent.ledger_version
+        # one for each memory: a wrong guess means that the ledger is read again
+        version = since + len(edit.changes)
         reading.apply_edit(record, edit.changes, memories, since=since, version=version)
