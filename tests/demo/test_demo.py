@@ -117,7 +117,7 @@ def test_every_agent_ends_as_intended(loaded: Account, name: str, status: str) -
 
     assert (session.status, session.error_kind) == (status, None)
     db.session.rollback()
-    assert [chain.problem for chain in verify_all()] == [None] * (len(ENDINGS) + 1)
+    assert [chain.problem for chain in verify_all() if chain.problem is not None] == []
 
 
 def test_fathom_completes_without_a_change(loaded: Account) -> None:
