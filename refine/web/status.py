@@ -107,17 +107,14 @@ def _sessions(sums: Sequence[EndedRuns]) -> Iterator[Metric]:
         ("completion",): sum(each.completion_tokens for each in sums),
         ("removed",): sum(each.effect for each in sums),
     }
-    by_end, by_kind = ("status", "trigger"), ("kind",)
-    yield _counter("sessions", "Ended sessions by status and trigger", ended, by_end)
-    yield _counter(
-        "session_faults", "Sessions that ended with an error, by its kind", faults, by_kind
-    )
-    yield _counter("session_tokens", "Tokens of all sessions, by kind", tokens, by_kind)
     cost = float(sum(each.cost_usd for each in sums))
-    yield _counter("session_cost_usd", "Cost of all sessions", {(): cost})
     unpriced = sum(each.unpriced_calls for each in sums)
-    of_sessions = "Model calls of sessions whose cost is unknown"
-    yield _counter("session_unpriced_calls", of_sessions, {(): unpriced})
+    by_end, by_kind, unknown = ("status", "trigger"), ("kind",), "of sessions whose cost is unknown"
+    yield _counter("sessions", "Ended sessions by status and trigger", ended, by_end)
+    yield _counter("session_faults", "Sessions ended by an error, by its kind", faults, by_kind)
+    yield _counter("session_tokens", "Tokens of all sessions, by kind", tokens, by_kind)
+    yield _counter("session_cost_usd", "Cost of all sessions", {(): cost})
+    yield _counter("session_unpriced_calls", f"Model calls {unknown}", {(): unpriced})
     lost = faults[WORKER_LOST,]
     yield _counter("sessions_lost", "Sessions whose worker was lost", {(): lost})
 
@@ -130,35 +127,25 @@ def _tasks(sums: Sequence[EndedRuns]) -> Iterator[Metric]:
         kept[each.kind,] += each.effect
         cost[each.kind,] += float(each.cost_usd)
         unpriced[each.kind,] += each.unpriced_calls
-    of = "reflections and extractions"
+    of, by_kind = "reflections and extractions", ("kind",)
     yield _counter("memory_tasks", f"Ended {of} by kind and status", ended, ("kind", "status"))
-    yield _counter("memory_task_memories", f"Memories promoted or saved by {of}", kept, ("kind",))
-    yield _counter("memory_task_cost_usd", f"Cost of {of}", cost, ("kind",))
-    of_tasks = f"Model calls of {of} whose cost is unknown"
-    yield _counter("memory_task_unpriced_calls", of_tasks, unpriced, ("kind",))
+    yield _counter("memory_task_memories", f"Memories added by {of}", kept, by_kind)
+    yield _counter("memory_task_cost_usd", f"Cost of {of}", cost, by_kind)
+    unknown = f"Model calls of {of} whose cost is unknown"
+    yield _counter("memory_task_unpriced_calls", unknown, unpriced, by_kind)
 
 
 def _waiting(at: datetime) -> Iterator[Metric]:
-    load = Workload.at(at)
-    queued = GaugeMetricFamily(
-        "refine_queued_memory_tasks",
-        "Reflections and extractions waiting for a worker",
-        labels=["kind"],
-    )
-    queued.add_metric(["reflection"], load.reflections)
-    queued.add_metric(["extraction"], load.conversations)
-    yield queued
-    running, oldest = "Reflections and extractions that are running", load.tasks_since or at
-    yield _gauge("running_memory_tasks", running, load.tasks_running)
-    yield _gauge(
-        "memory_task_queue_age_seconds",
-        "How long the oldest waiting reflection or extraction has been due",
-        (at - oldest).total_seconds(),
-    )
+    load, of = Workload.at(at), "reflections and extractions"
+    queued = {"reflection": load.reflections, "extraction": load.conversations}
+    tasks_age = (at - (load.tasks_since or at)).total_seconds()
+    age = (at - (load.sessions_since or at)).total_seconds()
+    yield _gauges("queued_memory_tasks", f"Waiting {of}", "kind", queued)
+    yield _gauge("running_memory_tasks", f"Running {of}", load.tasks_running)
+    yield _gauge("memory_task_queue_age_seconds", f"Longest wait of {of} that are due", tasks_age)
     yield _gauge("queued_sessions", "Sessions waiting for a worker", load.sessions)
     yield _gauge("running_sessions", "Running sessions", load.sessions_running)
-    waited = (at - (load.sessions_since or at)).total_seconds()
-    yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
+    yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", age)
 
 
 def _verification(at: datetime) -> Iterator[Metric]:
@@ -166,19 +153,14 @@ def _verification(at: datetime) -> Iterator[Metric]:
     alarms = "1 while a verification has failed or is overdue"
     yield _gauge("verification_failed", alarms, alarm is not None)
     if last is not None and last.ended_at is not None:
-        yield _gauge(
-            "verification_age_seconds",
-            "Time since the last verification ended",
-            (at - last.ended_at).total_seconds(),
-        )
+        age = (at - last.ended_at).total_seconds()
+        yield _gauge("verification_age_seconds", "Time since the last verification ended", age)
 
 
 def _workers_and_clock() -> Iterator[Metric]:
     if not isinstance(found := look_for_workers(), Unreachable):
-        workers = GaugeMetricFamily("refine_workers", "Workers by their state", labels=["state"])
-        workers.add_metric(["live"], len(found.live))
-        workers.add_metric(["silent"], len(found.silent))
-        yield workers
+        workers = {"live": len(found.live), "silent": len(found.silent)}
+        yield _gauges("workers", "Workers by their state", "state", workers)
     if (age := ClockMark.age("tick")) is not None:
         yield _gauge("tick_age_seconds", "Time since the clock last ticked", age.total_seconds())
 
@@ -194,3 +176,10 @@ def _counter(
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"refine_{name}", text, value=value)
+
+
+def _gauges(name: str, text: str, label: str, figures: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(f"refine_{name}", text, labels=[label])
+    for value, figure in figures.items():
+        family.add_metric([value], figure)
+    return family
