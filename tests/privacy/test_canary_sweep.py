@@ -262,7 +262,7 @@ def lived(installation: Installation) -> Installation:
         its.run(*mcp)
         its.run(*mcp, "--strict", code=1)
     its.run("agent", "list")
-    for listing in ("account", "user", "agent", "token", "session", "access", "audit"):
+    for listing in ("account", "user", "agent", "token", "session", "access"):
         its.run(listing, "list", "--json")
     for shown in (("agent", "show", agent), ("session", "show", session)):
         its.run(*shown)
