@@ -19,7 +19,7 @@ SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
 # -- refine bench survival ------------------------------------------------------------------------
 
 
-def test_survival_prints_weeks_and_a_summary_and_writes_json(
+def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
     run: Run, ledger: Agent, tmp_path: Path
 ) -> None:
     file, before = tmp_path / "survival.json", row_counts()
@@ -27,7 +27,6 @@ def test_survival_prints_weeks_and_a_summary_and_writes_json(
     done = run("bench", "survival", *SMALL, "--models", "careful", "--json", file)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "careful: merges memories that say the same and keeps every detail" in done.stdout
     assert "After week 2:" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("careful")
     assert done.stdout.rstrip().endswith("kept")

@@ -89,11 +89,11 @@ REFUSALS = [
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     *(
         Refusal((command, "list", "--agent", "Twin"), "several agents are called 'Twin'; use an id")
-        for command in ("session", "access", "audit", "token")
+        for command in ("session", "access", "token")
     ),
     *(
         Refusal((command, "list", "--account", "x"), "no account has the slug 'x'")
-        for command in ("session", "access", "audit", "token", "user")
+        for command in ("session", "access", "token", "user")
     ),
     Refusal(("session", "stop", SEVENTH), f"there is no session {SEVENTH}"),
     Refusal(("user", "reset", "x"), "no user is called 'x'; `refine user list` shows them"),
