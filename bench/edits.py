@@ -137,7 +137,7 @@ class _BareEdits:
             ),
         )
         execute(
-            "UPDATE chain_heads SET sequence = %s, hash = %s, digest = %s WHERE id = %s",
+            "UPDATE chain_heads SET sequence = %s, hash = %s, row_digest = %s WHERE id = %s",
             (self._sequence, digest, digest, self._chain_id),
         )
         self._connection.commit()

@@ -1,33 +1,53 @@
 """How the transaction of a request ends."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 from flask import Flask, Response
 from flask.testing import FlaskClient
-from sqlalchemy import event
+from sqlalchemy import Connection, event
+from sqlalchemy.orm import Session
 
 from refine.extensions import db
-from refine.models import Account, SignIn, User
+from refine.models import Account, SignIn, User, schema_version
 from tests import factories
 from tests.web.conftest import Browser
 
 
 @contextmanager
 def ends() -> Iterator[list[str]]:
-    """How each transaction ends meanwhile."""
+    """How each transaction of a session ends meanwhile.
+
+    Not those of other connections: the schema's version is looked at on one, every ten seconds.
+    """
     noted: list[str] = []
-    listeners = {name: lambda *_, name=name: noted.append(name) for name in ("commit", "rollback")}
-    for name, listener in listeners.items():
-        event.listen(db.engine, name, listener)
+    of_sessions: list[Connection] = []
+
+    def begin(_session: Session, _transaction: object, connection: Connection) -> None:
+        of_sessions.append(connection)
+
+    def end(name: str, connection: Connection) -> None:
+        if any(connection is each for each in of_sessions):
+            noted.append(name)
+
+    listeners: list[tuple[Any, str, Callable[..., None]]] = [
+        *((db.engine, name, partial(end, name)) for name in ("commit", "rollback")),
+        (db.session, "after_begin", begin),
+    ]
+    for target, name, listener in listeners:
+        event.listen(target, name, listener)
     yield noted
-    for name, listener in listeners.items():
-        event.remove(db.engine, name, listener)
+    for target, name, listener in listeners:
+        event.remove(target, name, listener)
 
 
-def test_a_page_ends_with_a_commit_which_keeps_what_was_prepared(dashboard: Browser) -> None:
-    dashboard.get("/agents")  # the schema's version is looked at on a connection of its own, once
+def test_a_page_ends_with_a_commit_which_keeps_what_was_prepared(
+    app: Flask, dashboard: Browser
+) -> None:
+    schema_version.forget()
 
     with ends() as noted:
         dashboard.get("/agents")
