@@ -266,6 +266,7 @@ class AuditLog(Base):
                 head = heads[chain.chain_owner]
                 records.append(cls._next(head, next(ids), event_, chain, rows, at or clock.now()))
                 rows = None
+        ChainHead.store_all(heads.values())
         db.session.add_all(records)
         db.session.flush()
         return records
@@ -287,7 +288,7 @@ class AuditLog(Base):
             **event_.attributes(),
         )
         record.hash = record.link(head.hash)
-        head.sequence, head.hash = record.sequence, record.hash
+        head.move_on(record.hash)
         return record
 
     @property

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import select
 
 from refine import clock
-from refine.errors import SealingError
+from refine.errors import ChangedMeanwhile, SealingError
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
@@ -128,6 +128,22 @@ def test_a_rolled_back_record_leaves_no_gap(app):
         (1, "memory_saved"),
         (2, "memory_saved"),
     ]
+
+
+def test_nothing_is_recorded_where_the_head_does_not_move_on(app):
+    agent = factories.agent()
+    db.session.commit()
+    sql.run(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+        "CREATE TRIGGER keep BEFORE UPDATE ON chain_heads FOR EACH ROW EXECUTE FUNCTION keep()",
+    )
+
+    with pytest.raises(ChangedMeanwhile):
+        agent.record("memory_saved")
+    db.session.rollback()
+    sql.run("DROP FUNCTION keep() CASCADE")
+
+    assert "memory_saved" not in {each.action for each in factories.records(agent)}
 
 
 def test_a_time_in_another_zone_makes_the_same_hash(app):
