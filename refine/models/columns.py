@@ -8,7 +8,6 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overl
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     ColumnElement,
     Connection,
     Identity,
@@ -19,7 +18,6 @@ from sqlalchemy import (
     SQLColumnExpression,
     Text,
     any_,
-    bindparam,
     false,
     func,
     inspect,
@@ -38,8 +36,8 @@ from refine.sealing import DataKey, Place
 
 T = TypeVar("T", bound=str | None)
 
-# An account, or (None) all of them; in a statement that is built once, a parameter.
-AccountId = int | BindParameter[int] | None
+# An account, or (None) all of them.
+AccountId = int | None
 
 # A digest before and after a change; None where there was or is none.
 DigestChange = tuple[str | None, str | None]
@@ -89,25 +87,6 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
 def next_ids(ids: Sequence, count: int) -> Select[Any]:
     """Return a query for that many new ids of a sequence, in order; NULL for none."""
     return select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
-
-
-def array(values: Iterable[object]) -> str:
-    """Return an array as PostgreSQL reads it, of numbers, instants, hashes and bytes.
-
-    Psycopg would take ten times as long.
-    """
-    return f"{{{','.join(map(_element, values))}}}"
-
-
-def _element(value: object) -> str:
-    if value is None:
-        return "NULL"
-    return rf"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
-
-
-def account_parameter(*, is_of_account: bool) -> AccountId:
-    """Return the parameter ``account_id`` of a statement that is built once; None for all."""
-    return bindparam("account_id", type_=BigInteger) if is_of_account else None
 
 
 def constant(name: str) -> ColumnElement[str]:

@@ -118,11 +118,6 @@ class ChainHead(Attested, Base):
         """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
         return _name(self.account_id, self.agent_id)
 
-    @property
-    def row_name(self) -> str:
-        """The chain, as messages name it."""
-        return f"the audit chain of {self.name}"
-
     @classmethod
     def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
         """Add the head of a new owner's chain, without records; nothing if there is one.

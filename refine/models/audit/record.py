@@ -45,7 +45,7 @@ from sqlalchemy.types import TypeEngine
 from refine import clock
 from refine.extensions import Base, canonical_json, db, read_plainly
 from refine.models.attested import row_text, signed_columns
-from refine.models.audit.chain import GENESIS, RECORD_IDS, Actor, Chain, ChainHead, TransactionId
+from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, TransactionId
 from refine.models.audit.kinds import ACTIONS
 from refine.models.columns import DigestChange, place_of
 from refine.models.keys import WrappedKey
@@ -304,13 +304,6 @@ class AuditLog(Base):
         opened = key.open(self.sealed_text or b"", place_of(self, "sealed"))
         contents: dict[str, Any] = json.loads(opened)
         return contents
-
-    def is_linked(self) -> bool:
-        """Whether the record is as it was written, after the record before it."""
-        before = select(AuditLog.hash).where(
-            AuditLog.chain_id == self.chain_id, AuditLog.sequence == self.sequence - 1
-        )
-        return self.link(db.session.scalar(before) or GENESIS) == self.hash
 
     def link(self, previous_hash: str, platform: DataKey | None = None) -> str:
         """Return the hash that this record must carry after ``previous_hash``."""

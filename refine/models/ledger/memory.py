@@ -15,7 +15,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Text,
-    Uuid,
     and_,
     event,
     inspect,
@@ -519,8 +518,7 @@ def apply_changes(
 ) -> None:
     """Change locked memories, after the record of it is written."""
     for change in changes:
-        if change.before is not None:
-            memories[change.memory_id].apply(change.after, at)
+        memories[change.memory_id].apply(change.after, at)
     db.session.flush()
 
 
@@ -579,6 +577,4 @@ def _from_json(value: Any, column: Column[Any]) -> Any:
             return None
         case UtcDateTime():
             return datetime.fromisoformat(value)
-        case Uuid():
-            return uuid.UUID(value)
     return value
