@@ -42,8 +42,6 @@ from tests.api.conftest import Program, bearing, program_of
 from tests.scripted_model import ScriptedModel
 from tests.web.conftest import browser_of, signed_in_browser
 
-pytestmark = pytest.mark.slow
-
 CONTENT = "the blue key lies under the step"
 TERMS = AccessTerms("agent_asked", "to see why it declined", 60)
 

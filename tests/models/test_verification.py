@@ -18,6 +18,7 @@ from refine.errors import RowAltered, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, WrappedKey
 from refine.models.audit import PLATFORM
+from refine.models.audit.walk import next_chains
 from refine.models.integrity import note_verified, verify_all
 from refine.refinement import time_machine
 from refine.sealing import DataKey
@@ -568,3 +569,13 @@ def test_all_queries_see_one_moment(agent: Agent) -> None:
         found = list(verify_all())
 
     assert [each.problem for each in found if each.problem] == []
+
+
+def test_as_many_chains_are_verified_together_as_have_so_many_records(agent: Agent) -> None:
+    heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
+    chains, records = [head.id for head in heads], sum(head.sequence for head in heads)
+
+    assert heads[-1].agent_id == agent.id
+    assert next_chains(0, chains=len(chains), records=records) == chains
+    assert next_chains(0, chains=len(chains), records=records - 1) == chains[:-1]
+    assert next_chains(chains[-2], chains=1, records=1) == chains[-1:]

@@ -1211,6 +1211,21 @@ def test_a_broken_display_does_not_affect_the_session(
     assert "canary" not in caplog.text
 
 
+def test_a_fault_of_the_database_does_not_end_the_display(world: World) -> None:
+    told: list[str] = []
+
+    def observe(event: Event) -> None:
+        told.append(event.kind)
+        db.session.execute(text("DO $$ BEGIN RAISE SQLSTATE '53100'; END $$"))
+
+    completes_without_change(world)
+
+    session = world.refine(observe=observe)
+
+    assert session.status == "completed"
+    assert len(told) > 1
+
+
 def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> None:
     world.model.say("Yes.").call("search", query="abc").say("never asked for")
     end = world.elsewhere(lambda session: session.finish("failed", "ended elsewhere"))

@@ -709,6 +709,22 @@ def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent: Agen
     assert [memory(id_).image() for id_ in saved] == before
 
 
+def test_and_after_is_refused_where_it_would_only_alter_when_something_was_discarded(
+    agent: Agent,
+) -> None:
+    gone = next(id_ for id_, image in rows(agent).items() if image["discarded_at"])
+    session = refined(agent, does_nothing)
+    restores(gone)
+    discards(gone)
+
+    assert refused(session, and_after=True) == (
+        "the session left no changes, so there is nothing to undo"
+    )
+
+    toggles(changeable(agent)[0])
+    assert len(undo(session, and_after=True).changes) == 2
+
+
 def test_and_after_keeps_a_promotion_and_undoes_what_was_done_before_it(agent: Agent) -> None:
     session = refined(agent, updates)
     entry = factories.entry(agent, "an entry")

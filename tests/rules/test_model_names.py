@@ -1,6 +1,6 @@
 """Which names are those of one model, and whether a reply comes from the model that was asked."""
 
-from refine.rules.model_names import is_same_model, names_one_model
+from refine.rules.model_names import in_words, is_same_model, names_one_model
 
 SAME = [
     ("openai/gpt-4o", "openai/gpt-4o"),
@@ -121,3 +121,9 @@ def test_another_author_is_another_model_but_a_missing_author_is_not() -> None:
 
 def test_a_reply_that_names_no_model_is_accepted() -> None:
     assert is_same_model("openai/gpt-4o", None)
+
+
+def test_an_unreadable_name_is_not_repeated() -> None:
+    assert in_words("openai/gpt-4o") == "openai/gpt-4o"
+    for name in (None, "", "a\nb", "\x1b[31m"):
+        assert in_words(name) == "a model with an unreadable name"

@@ -232,6 +232,11 @@ def test_a_schedule_of_random_times_is_refused(schedule: str) -> None:
         valid_schedule(schedule)
 
 
+def test_a_schedule_of_more_than_500_characters_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="at most 500 characters"):
+        valid_schedule(f"{'0,' * 250}0 4 * * 1")
+
+
 def test_the_refusal_names_the_field() -> None:
     with pytest.raises(InvalidValue, match="^REFINE_SCHEDULE must be"):
         valid_schedule("daily", field="REFINE_SCHEDULE")

@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 
 from refine.extensions import db
 from refine.models import AgentMemory, LeaseLost, MemoryTask
+from refine.outages import RetryPolicy
 from refine.tools import PromoteTool, SaveToJournalTool, save_to_journal
 from tests import factories, sql
+from tests.outages import answers_lost
 from tests.tools.arguments import JSON
 
 
@@ -49,6 +51,18 @@ def refused(tool, **call):
     assert sql.snapshot() == before
     assert not db.session().in_transaction()
     return result["error"]
+
+
+def test_a_call_whose_commit_is_not_answered_saves_once(entry):
+    task = factories.extraction(entry.agent)
+    tool = SaveToJournalTool(task.id, task.claim(), RetryPolicy())
+    db.session.commit()
+
+    with answers_lost():
+        result = tool.execute(content="It rained again.")
+
+    assert result["type"] == "saved"
+    assert [each.content for each in factories.journal(entry.agent)].count("It rained again.") == 1
 
 
 @pytest.mark.parametrize("form", [int, str, "#{}".format, lambda id_: [id_]])

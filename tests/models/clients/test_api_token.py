@@ -150,6 +150,17 @@ def test_a_token_is_invalid_once_the_token_that_minted_it_is_revoked(app):
     assert not minted.is_valid
 
 
+def test_a_token_is_invalid_once_the_token_that_minted_it_was_altered(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
+    minted, _ = platform.mint_for(agent, expires_at=None)
+    db.session.commit()
+    sql.run(f"UPDATE api_tokens SET hint = 'x' WHERE id = {platform.id}")
+    db.session.expire_all()
+
+    assert not minted.is_valid
+
+
 def test_the_first_use_of_an_agent_token_is_recorded(app):
     agent = factories.agent()
     token, _ = ApiToken.mint(account=agent.account, agent=agent)

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from refine.errors import InvalidValue, NotFound
+from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import Account
 from tests import factories
@@ -44,6 +44,11 @@ def test_an_unknown_slug_is_not_found(app):
 
     with pytest.raises(NotFound, match="'acm'"):
         Account.by_slug("acm")
+
+
+def test_the_slug_of_the_demo_account_is_given_to_no_other(app):
+    with pytest.raises(Refused, match="reserved for the demo account"):
+        Account.create("Demo")
 
 
 def test_an_invalid_field_is_refused(subtests):

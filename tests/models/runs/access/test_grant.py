@@ -482,6 +482,17 @@ def test_an_erased_agents_grants_end_for_good(agent: Agent, reader: User) -> Non
     assert actions(agent).count("memory_access_ended") == 1
 
 
+def test_what_has_ended_keeps_its_reason_when_the_agent_is_erased(
+    agent: Agent, reader: User
+) -> None:
+    grant = live_grant(agent, reader)
+    grant.end(user=reader)
+
+    agent.erase()
+
+    assert (grant.status, grant.end_reason) == ("ended", "ended_by_user")
+
+
 def test_a_role_is_taken_from_the_reader_of_an_erased_agent(agent: Agent, reader: User) -> None:
     grant = live_grant(agent, reader)
     _erase_as_before(agent)

@@ -126,6 +126,15 @@ def test_a_chosen_agent_that_nobody_answers_gets_no_session(account: Account, us
     assert (outcome.done, dict(outcome.skipped)) == (0, {NOT_REHEARSED: 1})
 
 
+def test_a_chosen_agent_without_memories_gets_no_session(account: Account, user: User) -> None:
+    agent = factories.agent(account=account)
+    db.session.commit()
+
+    outcome = act_on([agent.id], "refine", user)
+
+    assert (outcome.done, dict(outcome.skipped)) == (0, {NOTHING_TO_REFINE: 1})
+
+
 def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
     account: Account,
 ) -> None:

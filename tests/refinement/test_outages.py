@@ -1,0 +1,51 @@
+"""Sessions while the database fails: none ends, and nothing is done twice."""
+
+import time
+
+from tests import factories, sql
+from tests.chains import verify_agent
+from tests.outages import answers_lost
+from tests.refinement.conftest import World
+
+
+def test_a_session_whose_commits_are_not_answered_does_nothing_twice(world: World) -> None:
+    session, deleted = world.queue(), world.ids[0]
+    world.model.say("YES, gladly.").call("delete", id=deleted).call("complete", summary="Done.")
+
+    with answers_lost():
+        world.refine(session)
+
+    assert (session.status, session.end_reason) == ("completed", "the agent completed it")
+    assert (session.mutation_count, session.tool_calls, session.llm_calls) == (1, 2, 3)
+    actions = [record.action for record in factories.records(world.agent)]
+    assert actions.count("memory_refinement_delete") == 1
+    assert actions.count("memory_refinement_complete") == 1
+    assert verify_agent(world.agent).problem is None
+
+
+def test_a_session_whose_commits_are_not_answered_ends_once(world: World) -> None:
+    session = world.queue()
+    world.model.say("NO")
+
+    with answers_lost():
+        world.refine(session)
+
+    assert (session.status, session.llm_calls) == ("declined", 1)
+    actions = [record.action for record in factories.records(world.agent)]
+    assert actions.count("memory_refinement_declined") == 1
+
+
+def test_an_answer_counts_though_the_database_could_not_say_whether_to_wait_for_it(
+    world: World,
+) -> None:
+    def answer_late() -> None:
+        with world.app.app_context():
+            sql.run("ALTER TABLE refinement_sessions RENAME TO away")
+            time.sleep(1.3)  # the database is asked once a second
+            sql.run("ALTER TABLE away RENAME TO refinement_sessions")
+
+    world.model.say("NO").meanwhile(answer_late)
+
+    session = world.refine()
+
+    assert (session.status, session.llm_calls) == ("declined", 1)
