@@ -142,6 +142,9 @@ class Two:
 
     def __init__(self, app: Flask) -> None:
         self.app = app
+        for table, least in ("users", 1_000_000), ("agents", 2_000_000):  # lies are about one kind
+            ids = f"'{table}_id_seq'"
+            sql.run(f"SELECT setval({ids}, greatest(nextval({ids}), {least}))")
         self.admin: User = factories.user(account=factories.account())
         account = self.admin.account
         self.viewer: User = factories.user(account=account, role="viewer")
