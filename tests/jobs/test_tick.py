@@ -401,16 +401,26 @@ def test_steps_that_take_too_long_continue_in_the_next_tick(
 
 
 def test_a_tick_without_faults_rolls_nothing_back(time: Clock, agent: Agent) -> None:
+    # the schema's version is looked at on a connection of its own
+    of_sessions: list[object] = []
     rolled_back: list[object] = []
 
-    def note(connection: object) -> None:
-        rolled_back.append(connection)
+    def begin(_session: object, _transaction: object, connection: object) -> None:
+        of_sessions.append(connection)
 
+    def note(connection: object) -> None:
+        if connection in of_sessions:
+            rolled_back.append(connection)
+
+    event.listen(db.session, "after_begin", begin)
     event.listen(db.engine, "rollback", note)
     try:
         done = tick_at(time, SLOT, SLOT + MINUTE)
     finally:
+        event.remove(db.session, "after_begin", begin)
         event.remove(db.engine, "rollback", note)
+
+    assert of_sessions != []
 
     assert [each.faults for each in done] == [0, 0]
     # a rollback discards the connection's prepared statements
