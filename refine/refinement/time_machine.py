@@ -131,19 +131,23 @@ def undo(
         user=user,
         session_id=session.id,
         subject=("RefinementSession", session.id),
-        data={
-            "operation": "undo",
-            "by": through,
-            "and_after": and_after,
-            "undone_sessions": [str(undone.id) for undone in plan.sessions],
-            "undone_records": list(plan.sequences),
-            "mass_before": plan.effect.mass_before,
-            "memories_before": plan.effect.memories_before,
-            "memories_after": plan.effect.memories_after,
-        },
+        data=_recorded(plan, through, and_after),
         at=at,
     )
     return plan
+
+
+def _recorded(plan: Undo, through: Channel, and_after: bool) -> dict[str, object]:
+    return {
+        "operation": "undo",
+        "by": through,
+        "and_after": and_after,
+        "undone_sessions": [str(undone.id) for undone in plan.sessions],
+        "undone_records": list(plan.sequences),
+        "mass_before": plan.effect.mass_before,
+        "memories_before": plan.effect.memories_before,
+        "memories_after": plan.effect.memories_after,
+    }
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
