@@ -200,7 +200,8 @@ def test_ctrl_c_prints_interrupted(app: Flask, environ: dict[str, str]) -> None:
     eventually(lambda: waits_for_input(waiting.pid))
 
     waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate(timeout=10)
+    waiting.wait(timeout=10)  # before its input is closed, which would be an answer, too
+    _, err = waiting.communicate()
 
     assert waiting.returncode == 1
     assert err.split("\n") == ["", "refine: interrupted", ""]
