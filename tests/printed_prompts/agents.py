@@ -1,4 +1,4 @@
-"""Three agents of one account, as they are at a Monday's slot."""
+"""The agent of the page, as it is at a Monday's slot."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,27 +15,13 @@ NOW = datetime(2026, 3, 9, 4, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def by_default(account: Account) -> Agent:
-    """Within its budget, with all defaults."""
-    agent = _agent(account, "Wren")
-    _remember(
-        agent,
-        *(
-            (60, "Ines plays the cello, and practises on Tuesday evenings."),
-            (41, "On Tuesday evenings Ines practises the cello."),
-            (33, "Ines asked me to remind her of her mother's birthday, 14 May."),
-            (20, 'Ines said: "You are better at listening than at advice."'),
-            (6, "The second string of the cello broke on 3 March; a new one is ordered."),
-        ),
-    )
-    return agent
-
-
-def over_its_budget(app: Flask, account: Account) -> Agent:
-    """With prompts of its own, duplicates, a journal, and a last session that was rolled back."""
-    agent = _agent(
-        account,
-        "Petrel",
+def petrel(app: Flask, account: Account) -> Agent:
+    """Over its budget, with prompts of its own, locked memories, duplicates, a journal, and a last
+    session that was rolled back.
+    """
+    agent = factories.agent(
+        account=account,
+        name="Petrel",
         core_token_budget=45,
         system_prompt="You are Petrel, who keeps the logbook of a sailing school.",
         refinement_prompt="I keep what was said at sea word for word.\nOn land I like few words.",
@@ -53,6 +39,8 @@ def over_its_budget(app: Flask, account: Account) -> Agent:
         ),
     )
     _roll_back_a_session(app, agent, NOW - 6 * DAY)
+    _remember(agent, (5, "I never promise good weather."), constitutional=True)
+    _remember(agent, (5, "The bell of the Gull rings in G sharp."), tags=["audio"])
     _remember(
         agent,
         (4, "The harbour master's number is 555 0142."),
@@ -61,20 +49,6 @@ def over_its_budget(app: Flask, account: Account) -> Agent:
     _note(agent, NOW - 2 * DAY, "Two beginners came along.\nOne of them was seasick.")
     db.session.commit()
     return agent
-
-
-def never_refined(account: Account) -> Agent:
-    """With more memories than its model takes at once, some of them locked."""
-    agent = _agent(account, "Loam")
-    _remember(agent, (400, "I never promise a harvest."), constitutional=True)
-    _remember(agent, (390, "The gate squeaks in a rising third."), tags=["audio"])
-    _remember(agent, (380, "Olu vowed to plant a pear tree for me."), tags=["relational"])
-    _remember(agent, *((370 - n, f"Bed {n} was dug over and limed.") for n in range(1, 7)))
-    return agent
-
-
-def _agent(account: Account, name: str, **fields: object) -> Agent:
-    return factories.agent(account=account, name=name, **fields)
 
 
 def _remember(agent: Agent, *memories: tuple[int, str], **fields: object) -> None:

@@ -13,7 +13,6 @@ from refine import prompts
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import Agent, MemoryTask, RefinementSession
-from refine.models.runs.session import Trigger
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import LedgerExcerpt, brief, opening
 from refine.remembering import prompting as remembering
@@ -22,26 +21,27 @@ from refine.rules.tokens import Room
 from refine.running.consent_question import asking_back
 from refine.tools.refinement import DEFINITION
 from tests import factories
-from tests.printed_prompts.agents import NOW, by_default, never_refined, over_its_budget
+from tests.printed_prompts.agents import NOW, petrel
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "prompts.md"
 
 INTRODUCTION = (
     "# Prompts\n\n"
-    "What agents' models read, word for word, for three agents. `make prompts` prints this page "
-    "from the code, and a test fails if it is out of date. The texts are in `refine/prompts/`.\n\n"
+    "What an agent's model reads, word for word, in each kind of conversation. `make prompts` "
+    "prints this page from the code, and a test fails if it is out of date. The texts are in "
+    "`refine/prompts/`.\n\n"
     "A session is one conversation: a line that no other agent has (here all zeros) and the "
     "agent's system prompt, its ledger and the question, its answer, the brief, then tool calls "
     "and their results. Each request repeats the one before."
 )
 
 CONVERSATION = [
-    {"role": "user", "name": "Ines", "content": "The new string is here!"},
-    {"role": "assistant", "content": "Then you can practise again tomorrow."},
+    {"role": "user", "name": "Mara", "content": "The Gull is repaired!"},
+    {"role": "assistant", "content": "Then you can sail again tomorrow."},
 ]
 
 OWN_LINE = re.compile(r"^[0-9a-f]{32}(?= \(this line)")
-PLENTY, THREE_MEMORIES = 100_000, 250
+PLENTY = 100_000
 
 
 def printed(app: Flask) -> str:
@@ -49,39 +49,33 @@ def printed(app: Flask) -> str:
     db.session.execute(text("SELECT setval('agent_memories_id_seq', 1, false)"))
     with time_machine.travel(NOW, tick=False):
         account = factories.account(name="Harbour", slug="harbour")
-        default = by_default(account)
-        own = over_its_budget(app, account)
-        sections = list(_sections(default, own, never_refined(account)))
+        sections = list(_sections(petrel(app, account)))
     return "\n\n".join([INTRODUCTION, *sections]) + "\n"
 
 
-def _sections(default: Agent, own: Agent, large: Agent) -> Iterator[str]:
-    yield "## An agent with all defaults, within its budget, asked at its weekly slot"
-    yield from _session(default, "weekly")
+def _sections(agent: Agent) -> Iterator[str]:
     yield (
-        "## An agent with prompts of its own, over its budget, asked by hand: its last session was "
-        "rolled back, and two exact duplicates were removed"
+        "## A session: over the budget, asked by hand, after one that was rolled back; "
+        "two exact duplicates were removed"
     )
-    yield from _session(own, "manual")
-    yield "## An agent that was never refined: locked memories, and a ledger shown in batches"
-    yield from _session(large, "weekly", THREE_MEMORIES)
+    yield from _session(agent)
     yield "## The rest of a session"
     yield from _message("a reply without a tool call is reminded", prompts.render("reminder"))
     unclear = asking_back(Answer.CONDITION)
     yield from _message("an answer that is not a plain YES or NO is asked back once", unclear)
-    yield from _message("the definition of the tool", json.dumps(DEFINITION, indent=2), "json")
-    yield "## The daily reflection of the second agent"
-    yield from _task(MemoryTask.reflect(own, "daily"))
-    yield "## A conversation of the first agent"
-    yield from _task(MemoryTask.extract(default, CONVERSATION))
+    yield from _message("the definition of the tool", json.dumps(DEFINITION), "json")
+    yield "## The daily reflection"
+    yield from _task(MemoryTask.reflect(agent, "daily"))
+    yield "## A conversation to remember"
+    yield from _task(MemoryTask.extract(agent, CONVERSATION))
 
 
-def _session(agent: Agent, trigger: Trigger, room_tokens: int = PLENTY) -> Iterator[str]:
-    session = RefinementSession.queue(agent, trigger)
+def _session(agent: Agent) -> Iterator[str]:
+    session = RefinementSession.queue(agent, "manual")
     session.claim()
     remove_duplicates(session)
     db.session.flush()
-    excerpt = LedgerExcerpt.of(agent, room_tokens=room_tokens)
+    excerpt = LedgerExcerpt.of(agent, room_tokens=PLENTY)
     session.take_snapshot(excerpt.shown_ids)
     yield from _conversation(opening(session, excerpt))
     yield from _message("assistant, for example", "YES.")
