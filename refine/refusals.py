@@ -15,10 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine.errors import RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import Tally, User
-from refine.models.audit import PLATFORM
-from refine.models.people import recording
+from refine.models.audit import PLATFORM, AuditLog
+from refine.models.audit.chain import Client
 from refine.models.people.guess import address_key
-from refine.models.people.recording import Client
 
 Kind = Literal["forbidden", "not_found", "password"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -32,8 +31,9 @@ _RECENT_KEY = "refused lately: "
 
 
 def client() -> Client:
-    """Return where this request comes from."""
-    return Client.of_request(request.remote_addr, request.headers.get("User-Agent", ""))
+    """Return where this request comes from; of the browser's name, 200 printable characters."""
+    printable = "".join(filter(str.isprintable, request.headers.get("User-Agent", "")))
+    return {"address": request.remote_addr or "unknown", "browser": printable[:200]}
 
 
 def note_other_tenant(found: object) -> None:
@@ -61,7 +61,7 @@ def count_response(answer: Response) -> None:
 def count(kind: Kind, *, user: User | None = None) -> None:
     """Count a refusal, and record it if it is number ``RECORDED_AT``; the caller commits."""
     address = client()
-    actor = f"user {user.id}" if user is not None else address_key(address.address)
+    actor = f"user {user.id}" if user is not None else address_key(address["address"])
     recent = _RECENT_KEY + actor
     Tally.add([_TOTAL_KEY + kind])
     if Tally.add([recent], lasts=COUNTED_FOR)[recent].count != RECORDED_AT:
@@ -71,7 +71,7 @@ def count(kind: Kind, *, user: User | None = None) -> None:
         if user is not None:
             user.record("requests_refused", by=user, data=data)
         else:
-            recording.record("requests_refused", chain=PLATFORM, client=address, data=data)
+            AuditLog.record("requests_refused", chain=PLATFORM, client=address, data=data)
 
 
 def totals() -> dict[str, int]:

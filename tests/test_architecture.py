@@ -38,17 +38,6 @@ def test_no_module_imports_itself_through_others() -> None:
         visit(module, ())
 
 
-def test_every_record_takes_the_way_that_adds_where_its_user_is() -> None:
-    direct = [
-        str(file.relative_to(ROOT))
-        for file in ROOT.rglob("*.py")
-        if "AuditLog.record(" in file.read_text()
-    ]
-
-    of_no_user = {"models/audit/verification.py", "models/audit/record.py"}
-    assert set(direct) - of_no_user == {"models/people/recording.py"}
-
-
 def test_saving_a_memory_over_the_api_takes_a_short_way(app: Flask, client: FlaskClient) -> None:
     agent = factories.agent("one", "two")
     _, secret = ApiToken.mint(account=agent.account, agent=agent)

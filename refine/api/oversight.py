@@ -13,9 +13,9 @@ from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, found_page, page_of, rows_of_agent
 from refine.api.schemas import EmptyBody, OneOf, Resource, Time
 from refine.models import AccessGrant, Agent, AuditLog
+from refine.models.audit.record import CLIENT_KEY
 from refine.models.ledger import contents_in
 from refine.models.ledger.history import shown_data
-from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs.access import END_REASONS, REASONS, STATUSES
 
 # Of contents, as they are sealed; a page with more has fewer records.

@@ -8,8 +8,7 @@ from refine.cli.context import application
 from refine.cli.output import console
 from refine.extensions import db
 from refine.models import WrappedKey
-from refine.models.audit import PLATFORM
-from refine.models.people import recording
+from refine.models.audit import PLATFORM, AuditLog
 from refine.rules.quantities import plural
 
 _BATCH = 100
@@ -45,7 +44,7 @@ def keys_rotate() -> None:
                 broken += part.broken
                 shown.update(task, completed=done)
         if done:
-            recording.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
+            AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
         left = WrappedKey.under_older_keys() - len(broken)
         db.session.commit()
         if broken:

@@ -13,7 +13,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any, ClassVar, cast
+from secrets import token_urlsafe
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import structlog
 from sqlalchemy import (
@@ -32,23 +33,35 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects.postgresql import JSON
-from sqlalchemy.orm import InstanceState, Mapped, Mapper, mapped_column
+from sqlalchemy.orm import InstanceState, Mapped, Mapper, Session, mapped_column
 from sqlalchemy.orm.base import NO_VALUE
 
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import UtcDateTime, canonical_json, columns_json, db
 from refine.extensions.copying import copy_rows
-from refine.models.columns import row_id
+from refine.models.columns import DigestChange, row_id
 from refine.models.keys import WrappedKey
-from refine.models.unrecorded import ChainOwner, note_change
-from refine.rules.secrets import hash_of
 from refine.sealing import DataKey
 
 _log = structlog.get_logger(__name__)
 
 _CONTEXT = "row"
 DIGEST = "row_digest"
+_CHANGED = "refine.changed_rows"
+
+OfClass = TypeVar("OfClass", bound=Callable[[Any], Any])
+
+
+def _once_per_class(function: OfClass) -> OfClass:
+    return cast(OfClass, cache(function))
+
+
+class ChainOwner(NamedTuple):
+    """The owner of the chain that records changes of a row: an agent or an account."""
+
+    account_id: int | None = None
+    agent_id: int | None = None
 
 
 class Attested:
@@ -147,9 +160,14 @@ class Attested:
         return digest_of(type(self), values, self.signing_key())
 
 
+def new_secret() -> str:
+    """Return 256 random bits as text that fits into a link or a cookie."""
+    return token_urlsafe(32)
+
+
 def keyed_hash(secret: str, context: str) -> str:
     """Return the keyed hash under which a random secret is stored and looked up."""
-    return WrappedKey.platform_key().mac(hash_of(secret), context)
+    return WrappedKey.platform_key().mac(secret, context)
 
 
 def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) -> None:
@@ -171,17 +189,13 @@ def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) ->
 # -- the text of a row ---------------------------------------------------------------------------
 
 
+@_once_per_class
 def signed_columns(kind: type[Any]) -> Mapping[str, Column[Any]]:
     """Return the columns of a mapped class that its digest or hash covers, by attribute.
 
     All of its table, except those that the database computes, the digest itself, and the
     ``unsigned`` ones.
     """
-    return _signed_columns(cast(Any, kind))
-
-
-@cache
-def _signed_columns(kind: Any) -> Mapping[str, Column[Any]]:
     left_out = {name for base in kind.__mro__ for name in vars(base).get("unsigned", ())}
     columns = {each.key: each.columns[0] for each in inspect(kind).column_attrs}
     return {
@@ -196,7 +210,7 @@ def row_text(kind: type[Any], values: Mapping[str, Any]) -> str:
     """Return the text of a row that is signed: table, and the signed columns by attribute."""
     shown = {
         name: values[name] if as_json is None or values[name] is None else as_json(values[name])
-        for name, as_json in _signed_as(cast(Any, kind))
+        for name, as_json in _signed_as(kind)
     }
     return columns_json([kind.__tablename__, shown])
 
@@ -218,10 +232,10 @@ def plain_digest(kind: type[Attested], row: Row[Any], key: DataKey | None = None
     return digest_of(kind, row._asdict(), key or WrappedKey.platform_key())
 
 
-@cache
-def _signed_as(kind: Any) -> list[tuple[str, Callable[[Any], Any] | None]]:
+@_once_per_class
+def _signed_as(kind: type[Any]) -> list[tuple[str, Callable[[Any], Any] | None]]:
     """Return each signed attribute, and how its value becomes JSON; None: it is JSON already."""
-    return [(name, _as_json(column)) for name, column in _signed_columns(kind).items()]
+    return [(name, _as_json(column)) for name, column in signed_columns(kind).items()]
 
 
 def _as_json(column: Column[Any]) -> Callable[[Any], Any] | None:
@@ -276,12 +290,12 @@ def _sign(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
         before = known[DIGEST]
     values = {**known, **{name: getattr(row, name) for name in changed}}
     row.row_digest = digest_of(kind, values, row.signing_key())
-    note_change(row, is_update=before is not None, before=before)
+    _note_change(row, is_update=before is not None, before=before)
 
 
 @event.listens_for(Attested, "before_delete", propagate=True)
 def _note_deleted(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
-    note_change(row, is_update=False, before=row.row_digest)
+    _note_change(row, is_update=False, before=row.row_digest)
 
 
 def _complete(row: Attested, connection: Connection) -> None:
@@ -309,13 +323,9 @@ def _value_of(default: Any) -> Any:
     return default.arg(None) if default.is_callable else default.arg
 
 
-@cache
-def _checked_of(kind: Any) -> frozenset[str]:
-    return frozenset((*_signed_columns(kind), DIGEST))
-
-
+@_once_per_class
 def _checked(kind: type[Attested]) -> frozenset[str]:
-    return _checked_of(cast(Any, kind))
+    return frozenset((*signed_columns(kind), DIGEST))
 
 
 def _unloaded(state: InstanceState[Any]) -> frozenset[str]:
@@ -343,3 +353,65 @@ def _as_loaded(
         column == value for column, value in zip(state.mapper.primary_key, key[1], strict=True)
     ]
     return connection().execute(plain_rows(kind).where(*is_it)).one()._asdict()
+
+
+# -- changes that no record covers yet -----------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    """A row that changed in this transaction, and its digest before the first change."""
+
+    row: Attested
+    is_update: bool
+    before: str | None
+
+
+def _note_change(row: Attested, *, is_update: bool, before: str | None) -> None:
+    """Note for the next record that the row, whose digest was ``before``, was added or changed."""
+    if row.chain_owner is None:
+        return
+    if row.statuses_without_records and row.status in row.statuses_without_records:
+        return
+    changed = _changed(db.session())
+    first = changed.get(row.row_name, _Change(row, is_update, before))
+    changed[row.row_name] = _Change(row, is_update or first.is_update, first.before)
+
+
+def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
+    """Return how this owner's rows changed since its last record, by row name.
+
+    Marks them as recorded, so call it only while writing a record, after a flush, and not inside a
+    savepoint.
+    """
+    changed = _changed(db.session())
+    mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
+    digests: dict[str, DigestChange] = {}
+    for name in mine:
+        row, _, before = changed.pop(name)
+        state = inspect(row)
+        after = None if state.deleted else row.row_digest
+        # a savepoint that was rolled back took its changes back
+        if (state.persistent or state.deleted) and before != after:
+            digests[name] = (before, after)
+    return digests
+
+
+def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
+    """Return the names of updated rows that no record covers yet, by owner."""
+    unrecorded: dict[ChainOwner, list[str]] = {}
+    for name, (row, is_update, _) in _changed(session).items():
+        if is_update and inspect(row).persistent and row.chain_owner is not None:
+            unrecorded.setdefault(row.chain_owner, []).append(name)
+    return unrecorded
+
+
+def _changed(session: Session) -> dict[str, _Change]:
+    changed: dict[str, _Change] = session.info.setdefault(_CHANGED, {})
+    return changed
+
+
+@event.listens_for(Session, "after_commit")
+@event.listens_for(Session, "after_rollback")
+def _forget_changes(session: Session) -> None:
+    if not session.in_nested_transaction():
+        session.info.pop(_CHANGED, None)

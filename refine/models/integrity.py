@@ -10,16 +10,16 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select, update
 from sqlalchemy.orm import undefer
 
 from refine.errors import RefineError, SealingError
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, plain_rows
-from refine.models.audit import ChainHead
+from refine.models.audit import AuditLog, ChainHead
+from refine.models.audit.record import plain_records
 from refine.models.audit.verification import ChainResult
-from refine.models.audit.walk import PAGE, headless_chains, mark_verified, next_chains, records_of
 from refine.models.chain_verification import ChainVerification
 from refine.models.clients import ApiToken
 from refine.models.ledger import AgentMemory
@@ -28,8 +28,10 @@ from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 
 # So many chains are verified together, if they have no more records than this.
-_CHAINS = 200
-_RECORDS = 10_000
+CHAINS_AT_ONCE = 200
+RECORDS_AT_ONCE = 10_000
+# How many rows are fetched at once.
+PAGE = 1_000
 _CHAIN_IS_GONE = "its audit chain is gone"
 
 # The owner of the chain that records a row, by kind, and which rows are meant.
@@ -48,13 +50,25 @@ def batches_of_chains(after_id: int = 0) -> Iterator[list[int]]:
     """Yield the ids of all chains after this one, as many at a time as are verified together."""
     while True:
         is_ours = not db.session().in_transaction()
-        chain_ids = next_chains(after_id, chains=_CHAINS, records=_RECORDS)
+        chain_ids = _next_chains(after_id)
         if is_ours:  # so that each batch is verified in a snapshot of its own
             db.session.rollback()
         if not chain_ids:
             return
         yield chain_ids
         after_id = chain_ids[-1]
+
+
+def _next_chains(after_id: int) -> list[int]:
+    following = select(ChainHead.id, ChainHead.sequence).where(ChainHead.id > after_id)
+    chosen: list[int] = []
+    records = 0
+    for id_, length in db.session.execute(following.order_by(ChainHead.id).limit(CHAINS_AT_ONCE)):
+        records += length
+        if chosen and records > RECORDS_AT_ONCE:
+            break
+        chosen.append(id_)
+    return chosen
 
 
 def verify_chains(chain_ids: Collection[int]) -> list[ChainResult]:
@@ -78,7 +92,8 @@ def verify_chains(chain_ids: Collection[int]) -> list[ChainResult]:
 
 def problems_outside_chains() -> Iterator[ChainResult]:
     """Yield each chain without a head, and each owner without a chain."""
-    for chain_id in headless_chains():
+    headless = select(AuditLog.chain_id).where(AuditLog.chain_id.not_in(select(ChainHead.id)))
+    for chain_id in db.session.scalars(headless.distinct()):
         yield _problem(f"chain {chain_id}", "the chain has records, but its head is missing")
     for owner, reference in ((Agent, ChainHead.agent_id), (Account, ChainHead.account_id)):
         with_chain = select(reference).where(reference.is_not(None))
@@ -91,10 +106,21 @@ def problems_outside_chains() -> Iterator[ChainResult]:
 
 
 def note_verified(results: Iterable[ChainResult], at: datetime) -> None:
-    """Store how far chains without a problem were verified."""
-    mark_verified(
-        {each.chain_id: each.records for each in results if each.chain_id and not each.problem}, at
+    """Store how far chains without a problem were verified.
+
+    A head that somebody has locked is left for the next time: its holder may wait for another.
+    """
+    sound = [each for each in results if each.chain_id is not None and each.problem is None]
+    if not sound:
+        return
+    lengths = {each.chain_id: each.records for each in sound}
+    unlocked = select(ChainHead.id).where(ChainHead.id.in_(lengths))
+    marked = (
+        update(ChainHead)
+        .where(ChainHead.id.in_(unlocked.with_for_update(skip_locked=True)))
+        .values(verified_sequence=case(lengths, value=ChainHead.id), verified_at=at)
     )
+    db.session.execute(marked, execution_options={"synchronize_session": False})
 
 
 def attested_kinds() -> list[type[Attested]]:
@@ -122,7 +148,9 @@ def _verify(chain_ids: Collection[int]) -> list[ChainResult]:
     heads = select(ChainHead).where(ChainHead.id.in_(chain_ids)).order_by(ChainHead.id)
     found = db.session.scalars(heads.execution_options(populate_existing=True))
     chains = {head.id: ChainVerification(head) for head in found}
-    for id_, records in groupby(records_of(chain_ids), attrgetter("chain_id")):
+    records_of = plain_records().where(AuditLog.chain_id.in_(chain_ids))
+    in_order = records_of.order_by(AuditLog.chain_id, AuditLog.sequence, AuditLog.id)
+    for id_, records in groupby(_rows(in_order), attrgetter("chain_id")):
         chains[id_].attempt(chains[id_].read, records)
     for chain in chains.values():
         chain.attempt(chain.end)
@@ -150,18 +178,14 @@ def _compare_memories(chains: Chains) -> None:
     memories = plain_rows(AgentMemory).where(AgentMemory.agent_id.in_(opened))
     in_order = memories.order_by(AgentMemory.agent_id, AgentMemory.id)
     for id_, mine in groupby(_rows(in_order), attrgetter("agent_id")):
-        chains[id_].attempt(chains[id_].compare_memories, mine)
-    newest = _newest_sessions(opened)
-    for id_ in opened:
-        chains[id_].attempt(chains[id_].check_missing_memories)
-        chains[id_].attempt(chains[id_].compare_figures, newest.get(id_))
-
-
-def _newest_sessions(agent_ids: Collection[int]) -> dict[int, datetime]:
+        chains[id_].attempt(chains[id_].compare_memories, chains[id_].key, mine)
     newest = select(RefinementSession.agent_id, func.max(RefinementSession.created_at).label("at"))
-    mine = newest.where(RefinementSession.agent_id.in_(agent_ids))
-    found = db.session.execute(mine.group_by(RefinementSession.agent_id))
-    return {row.agent_id: row.at for row in found}
+    theirs = newest.where(RefinementSession.agent_id.in_(opened))
+    found = db.session.execute(theirs.group_by(RefinementSession.agent_id))
+    newest_at = {row.agent_id: row.at for row in found}
+    for id_ in opened:
+        chain = chains[id_]
+        chain.attempt(chain.compare_figures, chain.agent, newest_at.get(id_))
 
 
 def _compare_rows(rows_of: OwnedRows, chains: Chains) -> None:

@@ -21,8 +21,7 @@ from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
 from refine.faults import as_sentence, headers_of, status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
-from refine.models.audit import PLATFORM
-from refine.models.people import recording
+from refine.models.audit import PLATFORM, AuditLog
 from refine.models.settings_change import set_fields
 from refine.web import browsers, scope
 from refine.web.drafts import Draft
@@ -154,7 +153,7 @@ def accept(secret: str) -> ResponseReturnValue:
         return _refused(page, error)
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
-        recording.record(
+        AuditLog.record(
             "user_join_refused",
             chain=PLATFORM,
             subject=("User", user_id),
@@ -312,7 +311,7 @@ def _record_failure(email: str) -> None:
     if known is not None:
         known.record("user_sign_in_failed", client=refusals.client())
     else:
-        recording.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
+        AuditLog.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
 
 
 def _new_password() -> str:

@@ -108,6 +108,7 @@ ACTIONS = {
     "account_created": "account added",
     "user_created": "user added",
     "user_invited": "one-time link created",
+    "invitation_ended": "one-time link ended",
     "user_joined": "invitation accepted",
     "user_updated": "user changed",
     "user_password_changed": "password changed",

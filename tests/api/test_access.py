@@ -8,7 +8,6 @@ from refine.access import reading
 from refine.api import oversight
 from refine.extensions import db
 from refine.models import AccessGrant, User
-from refine.models.people.recording import Client
 from tests import factories
 from tests.api.conftest import World
 from tests.web.conftest import ended_session, person
@@ -135,7 +134,7 @@ def test_lets_a_declined_user_ask_again(world: World, reader: User) -> None:
 
 
 def test_records_hide_the_words_of_readers(world: World, reader: User, grant: AccessGrant) -> None:
-    reader.client = Client("192.0.2.7", "Bent/1.0")
+    reader.client = {"address": "192.0.2.7", "browser": "Bent/1.0"}
     grant.record("viewed", user=reader, what="search", ids=[], sealed={"search": "roses"})
     db.session.commit()
 

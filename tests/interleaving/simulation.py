@@ -18,8 +18,13 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.queue import redis_connection
-from refine.models import AccessGrant, Agent, RefinementSession, schema_version
-from refine.models.audit import walk
+from refine.models import (
+    AccessGrant,
+    Agent,
+    RefinementSession,
+    chain_verification,
+    schema_version,
+)
 from refine.running import heartbeat
 from refine.settings import Settings
 from tests import editing, factories
@@ -242,6 +247,6 @@ def _nothing_is_timed() -> Iterator[None]:
         # a step of a tick may take as long as others need meanwhile
         patch.setattr(tick, "LONGEST_STEP_SECONDS", math.inf)
         # verification accepts what is dated before the clock was put forward
-        patch.setattr(walk, "MAX_STEP_BACK", timedelta.max)
+        patch.setattr(chain_verification, "MAX_STEP_BACK", timedelta.max)
         patch.setattr(schema_version, "_BELIEVED_SECONDS", math.inf)
         yield

@@ -4,10 +4,20 @@ from collections.abc import Callable
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models import (
+    AccessGrant,
+    Agent,
+    AgentMemory,
+    ApiToken,
+    Invitation,
+    RefinementSession,
+    SignIn,
+)
 from refine.models.agent import configuring
+from refine.models.attested import Attested
 from tests import editing, factories, sql
 from tests.chains import problems
 from tests.factories import text_of
@@ -160,6 +170,81 @@ def test_a_row_put_back_from_before_its_end_is_found(
     (problem,) = problems()
     assert f": {kind} " in problem
     assert problem.endswith(" does not match its last record")
+
+
+def token_of_an_agent(agent: Agent) -> tuple[Attested, Callable[[], None]]:
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    return token, token.revoke
+
+
+def token_of_a_platform(agent: Agent) -> tuple[Attested, Callable[[], None]]:
+    token, _ = ApiToken.mint(account=agent.account)
+    return token, token.revoke
+
+
+def sign_in(agent: Agent) -> tuple[Attested, Callable[[], None]]:
+    begun = SignIn.begin(factories.user(account=agent.account))
+    return begun, begun.end
+
+
+def invitation(agent: Agent) -> tuple[Attested, Callable[[], None]]:
+    user = factories.user(account=agent.account)
+    Invitation.issue(user)
+    return db.session.scalars(select(Invitation)).one(), lambda: Invitation.end_all_of(user)
+
+
+def request(agent: Agent) -> tuple[Attested, Callable[[], None]]:
+    grant = factories.grant(agent)
+    return grant, lambda: AccessGrant.end_all_of(grant.user, by=None)
+
+
+def grant(agent: Agent) -> tuple[Attested, Callable[[], None]]:
+    grant = factories.live_grant(agent, factories.user(account=agent.account))
+    return grant, lambda: AccessGrant.end_all_of(grant.user, by=None)
+
+
+@pytest.mark.parametrize(
+    "opened", [token_of_an_agent, token_of_a_platform, sign_in, invitation, request, grant]
+)
+def test_a_row_that_was_altered_at_its_end_and_set_back_is_found(
+    agent: Agent, opened: Callable[[Agent], tuple[Attested, Callable[[], None]]]
+) -> None:
+    row, end = opened(agent)
+    db.session.commit()
+    put_back = sql.copied(row)
+    sql.tamper(f"UPDATE {row.__tablename__} SET created_at = created_at - interval '1 day'")
+    db.session.expire_all()
+    end()
+    db.session.commit()
+    put_back()
+
+    (problem,) = problems()
+    assert problem.endswith(f": {row.row_name} is open, but a record says that it ended")
+
+    end()  # once the row is as it was, it can be ended
+    db.session.commit()
+    assert problems() == []
+
+
+@pytest.mark.parametrize("opened", [token_of_an_agent, token_of_a_platform, grant])
+def test_a_row_that_belonged_to_another_agent_at_its_end_is_found(
+    agent: Agent, opened: Callable[[Agent], tuple[Attested, Callable[[], None]]]
+) -> None:
+    row, end = opened(agent)
+    other = factories.agent()
+    db.session.commit()
+    put_back = sql.copied(row)
+    theirs = f"account_id = {other.account_id}"
+    if row.agent_id is not None:
+        theirs += f", agent_id = {other.id}"
+    sql.tamper(f"UPDATE {row.__tablename__} SET {theirs}")
+    db.session.expire_all()
+    end()
+    db.session.commit()
+    put_back()
+
+    (problem,) = problems()
+    assert problem.endswith(f": {row.row_name} has records, but is gone")
 
 
 def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:

@@ -16,9 +16,8 @@ from sqlalchemy import select
 from refine import clock
 from refine.errors import RowAltered, SealingError
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, ChainHead, WrappedKey
+from refine.models import Agent, AgentMemory, AuditLog, ChainHead, WrappedKey, integrity
 from refine.models.audit import PLATFORM
-from refine.models.audit.walk import next_chains
 from refine.models.integrity import note_verified, verify_all
 from refine.refinement import time_machine
 from refine.sealing import DataKey
@@ -571,11 +570,16 @@ def test_all_queries_see_one_moment(agent: Agent) -> None:
     assert [each.problem for each in found if each.problem] == []
 
 
-def test_as_many_chains_are_verified_together_as_have_so_many_records(agent: Agent) -> None:
+def test_as_many_chains_are_verified_together_as_have_so_many_records(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     chains, records = [head.id for head in heads], sum(head.sequence for head in heads)
 
     assert heads[-1].agent_id == agent.id
-    assert next_chains(0, chains=len(chains), records=records) == chains
-    assert next_chains(0, chains=len(chains), records=records - 1) == chains[:-1]
-    assert next_chains(chains[-2], chains=1, records=1) == chains[-1:]
+    monkeypatch.setattr(integrity, "RECORDS_AT_ONCE", records)
+    assert list(integrity.batches_of_chains()) == [chains]
+    monkeypatch.setattr(integrity, "RECORDS_AT_ONCE", records - 1)
+    assert list(integrity.batches_of_chains()) == [chains[:-1], chains[-1:]]
+    monkeypatch.setattr(integrity, "RECORDS_AT_ONCE", 0)
+    assert list(integrity.batches_of_chains(chains[-2])) == [chains[-1:]]

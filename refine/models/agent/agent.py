@@ -39,7 +39,7 @@ from refine import clock
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import Base, db
 from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET, valid_budget
-from refine.models.attested import Attested
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
 from refine.models.columns import (
@@ -55,8 +55,7 @@ from refine.models.columns import (
 )
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Ledger
-from refine.models.people import Account, recording
-from refine.models.unrecorded import ChainOwner
+from refine.models.people import Account
 from refine.prompts import default_prompt, render
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name
 from refine.rules.ids import best_matches, id_in
@@ -279,8 +278,8 @@ class Agent(Attested, Base):
         return Chain(account_id=self.account_id, agent_id=self.id, key=key)
 
     def record(self, action: str, **about: Any) -> AuditLog:
-        """Append a record to the agent's chain; ``about`` goes to ``recording.record``."""
-        return recording.record(action, chain=self.chain, **about)
+        """Append a record to the agent's chain; ``about`` goes to ``AuditLog.record``."""
+        return AuditLog.record(action, chain=self.chain, **about)
 
     def lock(self) -> None:
         """Lock and reload this agent until the transaction ends: the first lock of every change."""

@@ -20,7 +20,6 @@ from refine.models.agent.settings import (
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.audit.record import Event
-from refine.models.people.recording import to_record
 from refine.models.settings_change import Changes, require_allowed, set_fields
 
 # The question that asks for access lists the changes by others in this time.
@@ -111,13 +110,13 @@ def configure_all(
         (agent.chain, [_settings_event(agent, changes_of[agent], user)]) for agent in changed
     ]
     if events_of:
-        AuditLog.record_in_chains(events_of, at=at)
+        AuditLog.record_all(events_of, at=at)
     return changed
 
 
 def _settings_event(agent: Agent, changes: Changes, user: Actor) -> Event:
     data = {"changes": changes, "by": "user"}
-    return to_record(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
+    return Event(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
 
 
 def configure_by_platform(agent: Agent, actor: Mapping[str, Any], **fields: Any) -> list[str]:

@@ -7,7 +7,7 @@ They take ids and a key, and know no other model.
 """
 
 from refine.models.audit.chain import PLATFORM, Chain, ChainHead
-from refine.models.audit.record import AuditLog, Subject
+from refine.models.audit.record import AuditLog, Event, Subject
 from refine.models.audit.verification import Verification
 
-__all__ = ["PLATFORM", "AuditLog", "Chain", "ChainHead", "Subject", "Verification"]
+__all__ = ["PLATFORM", "AuditLog", "Chain", "ChainHead", "Event", "Subject", "Verification"]

@@ -36,10 +36,9 @@ from sqlalchemy.types import UserDefinedType
 
 from refine.errors import ChangedMeanwhile, RowAltered
 from refine.extensions import Base, db
-from refine.models.attested import DIGEST, Attested, digest_of
+from refine.models.attested import DIGEST, Attested, ChainOwner, digest_of
 from refine.models.columns import BigId, next_ids
 from refine.models.keys import WrappedKey
-from refine.models.unrecorded import ChainOwner
 from refine.sealing import DataKey
 
 _Executor = Connection | scoped_session[Any]
@@ -54,6 +53,10 @@ class Actor(Protocol):
 
     @property
     def id(self) -> int: ...
+
+
+# The network address and the browser from which somebody acts.
+Client = Mapping[str, str]
 
 
 class Chain(NamedTuple):

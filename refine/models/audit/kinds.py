@@ -58,6 +58,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "users": (
         "user_created",
         "user_invited",
+        "invitation_ended",
         "user_joined",
         "user_updated",
         "user_password_changed",

@@ -44,12 +44,16 @@ from sqlalchemy.types import TypeEngine
 
 from refine import clock
 from refine.extensions import Base, canonical_json, db, read_plainly
-from refine.models.attested import row_text, signed_columns
-from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, TransactionId
+from refine.models.attested import (
+    changed_rows,
+    row_text,
+    signed_columns,
+    unrecorded_updates,
+)
+from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, Client, TransactionId
 from refine.models.audit.kinds import ACTIONS
 from refine.models.columns import DigestChange, place_of
 from refine.models.keys import WrappedKey
-from refine.models.unrecorded import changed_rows, unrecorded_updates
 from refine.sealing import DataKey, Place
 
 Subject = Literal[
@@ -62,16 +66,18 @@ Subject = Literal[
     "AccessGrant",
     "ApiToken",
     "SignIn",
+    "Invitation",
 ]
 
-LINK_CONTEXT = "audit_logs.link"
+# Where a record's ``data`` holds the client.
+CLIENT_KEY = "from"
 
 
 class Event(NamedTuple):
-    """What a record tells, apart from its place.
+    """The content of a record, without its place.
 
     ``data`` holds no content and no floats; ``sealed`` is encrypted, and left out for an agent's
-    chain without a key.
+    chain without a key. ``client`` is for somebody who is not signed in: a user carries their own.
     """
 
     action: str
@@ -80,19 +86,21 @@ class Event(NamedTuple):
     subject: tuple[Subject, object] | None = None
     data: Mapping[str, Any] | None = None
     sealed: Mapping[str, Any] | None = None
+    client: Client | None = None
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the record that hold it, except the sealed ones."""
         if self.action not in ACTIONS:
             raise LookupError(f"the action {self.action} is of no kind")
         kind, id_ = self.subject if self.subject is not None else (None, None)
+        client = getattr(self.user, "client", self.client)
         return {
             "action": self.action,
             "user_id": self.user.id if self.user is not None else None,
             "session_id": self.session_id,
             "auditable_type": kind,
             "auditable_id": str(id_) if kind is not None else None,
-            "data": dict(self.data or {}),
+            "data": {**(self.data or {}), **({CLIENT_KEY: client} if client else {})},
         }
 
     def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
@@ -242,20 +250,13 @@ class AuditLog(Base):
 
         Flushes, and locks the head of the chain.
         """
-        return cls.record_all([Event(action, **about)], chain=chain, at=at)[0]
+        return cls.record_all([(chain, [Event(action, **about)])], at=at)[0]
 
     @classmethod
     def record_all(
-        cls, events: Collection[Event], *, chain: Chain, at: datetime | None = None
-    ) -> list["AuditLog"]:
-        """Append a record of each event, as ``record`` does, in a few statements for all."""
-        return cls.record_in_chains([(chain, events)], at=at)
-
-    @classmethod
-    def record_in_chains(
         cls, events_of: Collection[tuple[Chain, Collection[Event]]], *, at: datetime | None = None
     ) -> list["AuditLog"]:
-        """Append records to several chains, in a few statements for all."""
+        """Append records to chains, in a few statements for all."""
         db.session.flush()
         owners = [chain.chain_owner for chain, _ in events_of]
         heads, new_ids = ChainHead.all_locked(owners, sum(len(events) for _, events in events_of))

@@ -13,10 +13,10 @@ from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db, later_now
 from refine.models.agent import PROMPTS, Agent, configuring
-from refine.models.attested import Attested, keyed_hash
+from refine.models.attested import Attested, ChainOwner, keyed_hash
+from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created
-from refine.models.people import Account, User, recording
-from refine.models.unrecorded import ChainOwner
+from refine.models.people import Account, User
 
 TokenKind = Literal["agent", "platform"]
 
@@ -220,7 +220,7 @@ class ApiToken(Attested, Base):
     ) -> None:
         chain = self.agent.chain if self.agent is not None else self.account.chain
         actor = by._audit_actor if by is not None else {}
-        recording.record(
+        AuditLog.record(
             action,
             chain=chain,
             user=user,

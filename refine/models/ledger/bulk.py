@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 from refine.extensions import db
 from refine.models.attested import copy_signed
-from refine.models.audit import AuditLog
+from refine.models.audit import AuditLog, Event
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import FIGURES, AgentMemory, MemoryOwner, about_changes
-from refine.models.people.recording import to_record
 
 
 class NewMemory(NamedTuple):
@@ -29,7 +28,7 @@ class NewMemory(NamedTuple):
 def add_memories(
     action: str, new: Sequence[NewMemory], *, agent: MemoryOwner, at: datetime, **record: Any
 ) -> None:
-    """Add the memories as of ``at``, with one record; ``record`` goes to ``to_record``.
+    """Add the memories as of ``at``, with one record; ``record`` goes to ``Event``.
 
     The caller has locked the agent.
     """
@@ -48,4 +47,4 @@ def add_memories(
     copy_signed(AgentMemory, memories(), key)
     db.session.expire(agent, FIGURES)
     about = about_changes(changes, key, agent.core_tokens, record.pop("data", None))
-    AuditLog.record_all([to_record(action, **about, **record)], chain=agent.chain, at=at)
+    AuditLog.record_all([(agent.chain, [Event(action, **about, **record)])], at=at)

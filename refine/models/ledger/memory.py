@@ -31,7 +31,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.attested import Attested
-from refine.models.audit import AuditLog, Chain
+from refine.models.audit import AuditLog, Chain, Event
 from refine.models.audit.chain import Actor
 from refine.models.columns import (
     BoolFalse,
@@ -52,7 +52,6 @@ from refine.models.ledger.image import (
     recorded,
     state_digest,
 )
-from refine.models.people import recording
 from refine.rules.content import (
     IMMUTABLE_TAGS,
     MAX_CONTENT_CHARACTERS,
@@ -448,7 +447,7 @@ class AgentMemory(Attested, Base):
 
 
 class MemoryEdit(NamedTuple):
-    """Changes of memories that one record tells of; ``about`` goes to ``to_record``."""
+    """Changes of memories that one record tells of; ``about`` goes to ``Event``."""
 
     action: str
     changes: Sequence[Change]
@@ -489,9 +488,9 @@ def change_in_turn(
     key, mass, events = agent.data_key(), agent.core_tokens, []
     for edit in edits:
         told = about_changes(edit.changes, key, mass, edit.about.get("data"))
-        events.append(recording.to_record(edit.action, **{**edit.about, **told}))
+        events.append(Event(edit.action, **{**edit.about, **told}))
         mass = told["data"]["mass_after"]
-    records = AuditLog.record_all(events, chain=agent.chain, at=at)
+    records = AuditLog.record_all([(agent.chain, events)], at=at)
     apply_changes(changes, locked, at or records[0].created_at)
     return records
 

@@ -25,13 +25,11 @@ from sqlalchemy.orm import Mapped, Mapper, mapped_column, validates
 from refine import clock, settings
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, Instant, db
-from refine.models.attested import Attested
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
-from refine.models.people import recording
 from refine.models.settings_change import require_allowed, set_fields
-from refine.models.unrecorded import ChainOwner
 from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
@@ -115,7 +113,7 @@ class Account(Attested, Base):
 
     def record(self, action: str, **about: Any) -> AuditLog:
         """Append a record to the account's chain; about the account, if no subject is given."""
-        return recording.record(
+        return AuditLog.record(
             action, chain=self.chain, **{"subject": ("Account", self.id), **about}
         )
 

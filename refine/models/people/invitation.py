@@ -8,11 +8,9 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, db, later_now
-from refine.models.attested import Attested, keyed_hash
+from refine.models.attested import Attested, ChainOwner, keyed_hash, new_secret
 from refine.models.columns import BigId, Created
 from refine.models.people.user import User
-from refine.models.unrecorded import ChainOwner
-from refine.rules.secrets import new_secret
 
 VALID_FOR = timedelta(days=7)
 
@@ -75,7 +73,10 @@ class Invitation(Attested, Base):
     def _end(cls, chosen: ColumnElement[bool], at: datetime | None = None) -> None:
         links = select(cls).where(chosen, cls.used_at.is_(None)).order_by(cls.id)
         for link in db.session.scalars(links).all():
-            if not link.log_if_altered():
+            if link.log_if_altered():
+                subject = ("Invitation", link.id)
+                link.user.account.record("invitation_ended", subject=subject, at=at)
+            else:
                 link.used_at = at or clock.now()
 
     @classmethod

@@ -11,11 +11,9 @@ from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, db
-from refine.models.attested import Attested, keyed_hash
+from refine.models.attested import Attested, ChainOwner, keyed_hash, new_secret
 from refine.models.columns import BigId, Created
 from refine.models.people.user import User
-from refine.models.unrecorded import ChainOwner
-from refine.rules.secrets import new_secret
 
 IDLE_FOR = timedelta(hours=12)
 LASTS_FOR = timedelta(days=7)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args
 
 from argon2 import PasswordHasher
@@ -23,12 +24,11 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
-from refine.models.attested import Attested
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
+from refine.models.audit.chain import Client
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
 from refine.models.people.account import Account
-from refine.models.people.recording import NO_CLIENT, Client
-from refine.models.unrecorded import ChainOwner
 from refine.rules.content import email_address
 from refine.rules.ids import id_in
 from refine.rules.schedules import valid_time_zone
@@ -80,7 +80,7 @@ class User(Attested, Base):
     account: Mapped[Account] = relationship()
 
     # from where they use the dashboard: records of their actions say so
-    client: Client = NO_CLIENT
+    client: Client = MappingProxyType({})
 
     unsigned: ClassVar[Mapping[str, str]] = {
         "updated_at": "set by every update, also of unsigned columns",

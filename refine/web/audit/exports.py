@@ -11,9 +11,8 @@ from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog
 from refine.models.audit import PLATFORM
+from refine.models.audit.record import CLIENT_KEY
 from refine.models.exported import EXPORTED
-from refine.models.people import recording
-from refine.models.people.recording import CLIENT_KEY
 from refine.web import scope
 from refine.web.audit.filters import visible_records
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
@@ -48,7 +47,7 @@ def _file(
 def _recorded(chosen: Chosen, format_: str) -> int:
     """Record the export, in the chain of the account whose records it holds; return the id."""
     account = None if scope.sees_all_accounts() else scope.account_to_change()
-    record = recording.record(
+    record = AuditLog.record(
         "audit_exported",
         chain=account.chain if account is not None else PLATFORM,
         subject=("Account", account.id) if account is not None else None,

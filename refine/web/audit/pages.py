@@ -11,8 +11,8 @@ from sqlalchemy import case, select
 
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, User
+from refine.models.audit.record import CLIENT_KEY
 from refine.models.exported import exported_data
-from refine.models.people.recording import CLIENT_KEY
 from refine.rules.quantities import cost_in_words
 from refine.web import granted, scope
 from refine.web.audit.changes import memory_changes

@@ -30,7 +30,7 @@ from refine.errors import Refused, RowAltered
 from refine.extensions import Base, UtcDateTime, agreed_now, database_now, db, later_now
 from refine.models.agent import Agent, eligibility
 from refine.models.agent.agent import ERASED
-from refine.models.attested import Attested
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.columns import Sealed, SealedText, constant
@@ -44,7 +44,6 @@ from refine.models.runs.access.terms import (
     valid_purpose,
 )
 from refine.models.runs.run import Run
-from refine.models.unrecorded import ChainOwner
 from refine.rules import quantities
 from refine.rules.content import reply_text
 

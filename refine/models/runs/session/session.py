@@ -23,14 +23,13 @@ from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.models.agent import Agent, eligibility
-from refine.models.attested import Attested
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event, Subject
 from refine.models.columns import one_of_ids
 from refine.models.ledger import AgentMemory, Change
 from refine.models.ledger.memory import about_changes, apply_changes
 from refine.models.people import User
-from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, errors_index
 from refine.models.runs.session.entry import SessionEntry
@@ -45,7 +44,6 @@ from refine.models.runs.session.state import (
     SessionState,
     Trigger,
 )
-from refine.models.unrecorded import ChainOwner
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor, threshold_check
 
@@ -177,7 +175,7 @@ class RefinementSession(SessionState, Attested, Base):
         sessions = cls._add_all([cls._requested(each, user, at) for each in requests])
         if sessions:
             events_of = [(each.agent.chain, each._first_events(user)) for each in sessions]
-            AuditLog.record_in_chains(events_of, at=at)
+            AuditLog.record_all(events_of, at=at)
         return sessions
 
     @classmethod
@@ -195,7 +193,7 @@ class RefinementSession(SessionState, Attested, Base):
     def _first_events(self, user: User | None) -> list[Event]:
         about: dict[str, Any] = {"subject": ("RefinementSession", self.id), "user": user}
         data = {"trigger": self.trigger}
-        queued = to_record("refinement_queued", session_id=self.id, data=data, **about)
+        queued = Event("refinement_queued", session_id=self.id, data=data, **about)
         if self.is_live:
             return [queued]
         log_after_commit("session ended", self.facts())
@@ -392,13 +390,13 @@ class RefinementSession(SessionState, Attested, Base):
             key, mass = self.agent.data_key(), self.agent.core_tokens
             about = about_changes(changes, key, mass, data, sealed)
         event = self._end_event(user, **about)
-        AuditLog.record_all([event], chain=self.agent.chain, at=self.ended_at)
+        AuditLog.record_all([(self.agent.chain, [event])], at=self.ended_at)
 
     def _end_event(self, user: User | None, **about: Any) -> Event:
         """Return what the record of the end tells."""
         subject: tuple[Subject, object] = ("RefinementSession", self.id)
         about |= {"session_id": self.id, "subject": subject, "user": user}
-        return to_record(END_ACTION[self.status], **about)
+        return Event(END_ACTION[self.status], **about)
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
         """Ask the session to stop before its next step; a queued one ends ``skipped`` at once.
