@@ -5,16 +5,18 @@ Nothing but the model's own YES grants anything; docs/architecture.md lists what
 
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
+from sqlalchemy import func, or_, select
+
 from refine import prompts
-from refine.extensions import agreed_now
+from refine.extensions import agreed_now, db
 from refine.llm.messages import Message, user_message
-from refine.models import AccessGrant, Agent, User
+from refine.models import AccessGrant, Agent, AuditLog, User
 from refine.models.agent import configuring
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
-from refine.models.runs.access.history import asked_lately
 from refine.rules.consent import REASONING_TAG
 from refine.rules.quantities import in_days
 from refine.running import ModelWorker, RunEnded, work_on
@@ -50,7 +52,7 @@ def question(
             "purpose": _without_tags(terms.purpose),
             "agent": _without_tags(agent.name),
             "changes": configuring.changes_by_others(agent, at),
-            "asked_before": asked_lately(agent, at, except_for=request_id),
+            "asked_before": _asked_lately(agent, at, except_for=request_id),
         }
     )
     return prompts.render(
@@ -59,6 +61,23 @@ def question(
         change_history=in_days(CHANGE_HISTORY_WINDOW),
         request=request,
     )
+
+
+def _asked_lately(agent: Agent, at: datetime, except_for: uuid.UUID | None) -> dict[str, int]:
+    """Count the requests within ``CHANGE_HISTORY_WINDOW``, their users, and how many were declined."""
+    requested = AuditLog.action == "memory_access_requested"
+    declined = AuditLog.action == "memory_access_declined"
+    counts = select(
+        func.count().filter(requested).label("requests"),
+        func.count(AuditLog.user_id.distinct()).filter(requested).label("users"),
+        func.count().filter(declined).label("declined"),
+    ).where(
+        AuditLog.agent_id == agent.id,
+        or_(requested, declined),
+        AuditLog.auditable_id != str(except_for),
+        AuditLog.created_at > at - CHANGE_HISTORY_WINDOW,
+    )
+    return dict(db.session.execute(counts).one()._mapping)
 
 
 def _without_tags(typed: str) -> str:

@@ -1,24 +1,23 @@
 """The only module through which a human reads content.
 
-Each function checks the grant in the database, by the database's clock, writes the record of what
-is about to be seen, commits that, and only then returns content. If the record cannot be written,
-nothing is returned. Only plain values are returned, through which nothing else can be loaded. Their
-fields have other names than sealed columns, so that a test can prove that templates read no sealed
-column.
+Each function checks the grant by the database's clock, writes the record of what is about to be
+seen, commits it, and only then returns content. If the record cannot be written, nothing is
+returned. Only plain values are returned, through which nothing else can be loaded; their fields
+have other names than sealed columns, so that a test can prove that templates read no sealed column.
 """
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import contains_eager, joinedload, undefer
 
 from refine.access.differences import Part, word_difference
-from refine.errors import InvalidValue, Refused, SealingError
+from refine.errors import Refused, SealingError
 from refine.extensions import agreed_now, db, require_agreement
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS, only_key_of
@@ -29,13 +28,12 @@ from refine.rules.content import bounded_text
 P = ParamSpec("P")
 T = TypeVar("T")
 Row = TypeVar("Row", AgentMemory, AuditLog, RefinementSession)
-What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
-# Readers are warned when this many minutes are left.
-ENDING_MINUTES = 5
 # The most records of a session or a memory that are shown.
 MAX_RECORDS = 100
+# Readers are warned when this little time is left.
+_ENDING_SECONDS = 300
 
 
 class NoAccess(Refused):
@@ -55,8 +53,7 @@ class LiveGrant:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the reader is warned that the end is near."""
-        return self.minutes_left <= ENDING_MINUTES
+        return self.seconds_left <= _ENDING_SECONDS
 
     @property
     def minutes_left(self) -> int:
@@ -65,43 +62,25 @@ class LiveGrant:
 
 
 @dataclass(frozen=True)
-class ReadableMemory:
-    """A memory with its content in ``text``."""
-
-    id: int
-    memory_type: str
-    constitutional: bool
-    is_locked: bool
-    tags: tuple[str, ...]
-    token_estimate: int
-    created_at: datetime
-    discarded_at: datetime | None
-    text: str = field(repr=False)
-
-    @property
-    def discarded(self) -> bool:
-        return self.discarded_at is not None
-
-
-@dataclass(frozen=True)
 class Found:
-    """A page of search results, how many there are in all, and its last id if there are more."""
+    """A page of search results by id, how many there are in all, and its last id if more follow."""
 
-    memories: list[ReadableMemory]
+    texts: dict[int, str] = field(repr=False)
     count: int
     after_id: int | None
 
 
 @dataclass(frozen=True)
-class ReadableChange:
+class Change:
     """How a record changed the text of one memory; for a merge, from sources to result."""
 
+    record_id: int
     memory_id: int
     action: str
     operation: str
     source_ids: tuple[int, ...]
-    before: str | None = field(repr=False)
-    after: str | None = field(repr=False)
+    before: str = field(repr=False)
+    after: str = field(repr=False)
 
     @property
     def parts(self) -> list[Part]:
@@ -110,33 +89,11 @@ class ReadableChange:
 
 
 @dataclass(frozen=True)
-class ReadableRecord:
-    """The sealed part of a record: memories before and after, and other texts by name."""
+class Opened:
+    """What a memory, a record or a session holds: texts by name, and how memories changed."""
 
-    changes: list[ReadableChange]
     texts: dict[str, str] = field(repr=False)
-
-    @property
-    def memory_ids(self) -> list[int]:
-        """The memories that the record changed."""
-        return [change.memory_id for change in self.changes]
-
-
-@dataclass(frozen=True)
-class ReadableVersions:
-    """A memory's text, and how records changed it, by the records' ids."""
-
-    text: str = field(repr=False)
-    changes: dict[int, ReadableChange]
-
-
-@dataclass(frozen=True)
-class ReadableSession:
-    """What the agent said in a session, to the consent question and at the end; what it changed."""
-
-    consent_text: str | None = field(repr=False)
-    summary_text: str | None = field(repr=False)
-    changes: list[ReadableChange]
+    changes: list[Change]
 
 
 # -- the guard ------------------------------------------------------------------------------------
@@ -201,24 +158,23 @@ def live_grants(user: User) -> list[LiveGrant]:
         .order_by(AccessGrant.expires_at)
         .execution_options(populate_existing=True)  # a request may have been granted since
     )
-    return [_live(grant) for grant in db.session.scalars(granted) if _is_live(grant, user)]
+    return [
+        LiveGrant(
+            id=grant.id,
+            agent_id=grant.agent_id,
+            agent_name=grant.agent.name,
+            expires_at=expires_at,
+            seconds_left=max(0, int((expires_at - grant.read_at).total_seconds())),
+            purpose_text=purpose_of(grant),
+        )
+        for grant in db.session.scalars(granted)
+        if _is_live(grant, user) and (expires_at := grant.expires_at) is not None
+    ]
 
 
 def _is_live(grant: AccessGrant, user: User) -> bool:
     is_theirs = grant.user_id == user.id and grant.agent.id == grant.agent_id
     return grant.is_genuine and is_theirs and grant.permits_reading
-
-
-def _live(grant: AccessGrant) -> LiveGrant:
-    assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
-    return LiveGrant(
-        id=grant.id,
-        agent_id=grant.agent_id,
-        agent_name=grant.agent.name,
-        expires_at=grant.expires_at,
-        seconds_left=max(0, int((grant.expires_at - grant.read_at).total_seconds())),
-        purpose_text=purpose_of(grant),
-    )
 
 
 def purpose_of(grant: AccessGrant) -> str | None:
@@ -233,10 +189,10 @@ def purpose_of(grant: AccessGrant) -> str | None:
 
 
 @_under_grant
-def memories(grant: AccessGrant, ids: Sequence[int]) -> list[ReadableMemory]:
-    found = {memory.id: _open(memory) for memory in _memories_of(grant, ids)}
-    shown = [found[id_] for id_ in ids if id_ in found]
-    return _seen(grant, "memories", shown, ids=[memory.id for memory in shown])
+def memories(grant: AccessGrant, ids: Sequence[int]) -> dict[int, str]:
+    """Return the texts of those of these memories that are the agent's."""
+    shown = {memory.id: memory.content for memory in _memories_of(grant, ids)}
+    return _seen(grant, "memories", shown, ids=[id_ for id_ in ids if id_ in shown])
 
 
 @_under_grant
@@ -265,49 +221,47 @@ def search(
     """
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
     all_of = db.session.scalars(among.where(AgentMemory.agent_id == grant.agent_id)).all()
-    hits = [memory for memory in all_of if wanted in memory.content.casefold()]
-    order = {memory.id: number for number, memory in enumerate(all_of)}
-    if after_id is not None and after_id not in order:
-        raise InvalidValue("search: this page of the results does not exist; start with the first")
-    start = order[after_id] + 1 if after_id is not None else 0
-    later = [memory for memory in hits if order[memory.id] >= start]
-    shown = [_open(memory) for memory in later[:rows]]
-    found = Found(shown, len(hits), shown[-1].id if len(later) > rows else None)
-    return _seen(
-        grant, "search", found, ids=[memory.id for memory in hits], sealed={"search": wanted}
-    )
+    hits = {memory.id: memory.content for memory in all_of if wanted in memory.content.casefold()}
+    ids = list(hits)
+    end = rows + (ids.index(after_id) + 1 if after_id in hits else 0)
+    texts = {id_: hits[id_] for id_ in ids[end - rows : end]}
+    found = Found(texts, len(hits), ids[end - 1] if end < len(ids) else None)
+    return _seen(grant, "search", found, ids=ids, sealed={"search": wanted})
 
 
 @_under_grant
-def read_record(grant: AccessGrant, record_id: int) -> ReadableRecord:
+def read_record(grant: AccessGrant, record_id: int) -> Opened:
     """Return the sealed part of one of the agent's records."""
-    shown = _open_record(_of_agent(grant, AuditLog, record_id))
-    return _seen(grant, "audit_record", shown, record_id=record_id, ids=shown.memory_ids)
+    record = _of_agent(grant, AuditLog, record_id)
+    texts = {name: text for name, text in record.sealed.items() if isinstance(text, str)}
+    shown = Opened(texts, _changes(record))
+    ids = [change.memory_id for change in shown.changes]
+    return _seen(grant, "audit_record", shown, record_id=record_id, ids=ids)
 
 
 @_under_grant
-def versions(grant: AccessGrant, memory_id: int) -> ReadableVersions:
+def versions(grant: AccessGrant, memory_id: int) -> Opened:
     """Return the text of one of the agent's memories, and how records changed it."""
     memory = _of_agent(grant, AgentMemory, memory_id)
-    changes = {
-        id_: change
-        for id_, record in _open_records(grant, records_of_memory(memory)).items()
-        for change in record.changes
-        if change.memory_id == memory_id
-    }
-    shown = ReadableVersions(memory.content, changes)
-    return _seen(grant, "versions", shown, record_ids=sorted(changes), ids=[memory_id])
+    changes = _changes_in(grant, records_of_memory(memory))
+    shown = Opened(
+        {"text": memory.content}, [change for change in changes if change.memory_id == memory_id]
+    )
+    record_ids = sorted({change.record_id for change in shown.changes})
+    return _seen(grant, "versions", shown, record_ids=record_ids, ids=[memory_id])
 
 
 @_under_grant
-def session(grant: AccessGrant, session_id: uuid.UUID) -> ReadableSession:
+def session(grant: AccessGrant, session_id: uuid.UUID) -> Opened:
     """Return what the agent said in one of its sessions, and what the session changed."""
     looked_at = _of_agent(grant, RefinementSession, session_id)
-    last = select(AuditLog).where(AuditLog.session_id == session_id)
-    records = _open_records(grant, last.order_by(AuditLog.sequence.desc())).values()
-    changes = [change for record in reversed(records) for change in record.changes]
-    shown = ReadableSession(looked_at.consent_reply, looked_at.summary, changes)
-    ids = sorted({change.memory_id for change in changes})
+    records = select(AuditLog).where(AuditLog.session_id == session_id)
+    said = {"consent_reply": looked_at.consent_reply, "summary": looked_at.summary}
+    shown = Opened(
+        {name: text for name, text in said.items() if text is not None},
+        _changes_in(grant, records.order_by(AuditLog.sequence.desc())),
+    )
+    ids = sorted({change.memory_id for change in shown.changes})
     return _seen(grant, "session", shown, session_id=str(session_id), ids=ids)
 
 
@@ -323,14 +277,14 @@ def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory
     return db.session.scalars(select(AgentMemory).where(*wanted))
 
 
-def _open_records(grant: AccessGrant, query: Select[AuditLog]) -> dict[int, ReadableRecord]:
-    """The sealed parts of the agent's records among these, by id; no more than pages show."""
-    found = db.session.scalars(
-        query.where(AuditLog.agent_id == grant.agent_id)
+def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[Change]:
+    """Return the changes of memories in the agent's records among these, the oldest first."""
+    records = db.session.scalars(
+        newest_first.where(AuditLog.agent_id == grant.agent_id)
         .options(undefer(AuditLog.sealed_text))
         .limit(MAX_RECORDS)
-    )
-    return {record.id: _open_record(record) for record in found}
+    ).all()
+    return [change for record in reversed(records) for change in _changes(record)]
 
 
 def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
@@ -340,7 +294,7 @@ def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
     return found
 
 
-def _seen(grant: AccessGrant, what: What, shown: T, **record: Any) -> T:
+def _seen(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
     """Commit the record of what will be shown, then return it."""
     at = agreed_now()
     if grant.expires_at is None or grant.expires_at <= at:
@@ -350,41 +304,23 @@ def _seen(grant: AccessGrant, what: What, shown: T, **record: Any) -> T:
     return shown
 
 
-def _open(memory: AgentMemory) -> ReadableMemory:
-    columns = {each.name for each in fields(ReadableMemory)} - {"tags", "text"}
-    shown = {name: getattr(memory, name) for name in columns}
-    return ReadableMemory(**shown, tags=tuple(memory.tags), text=memory.content)
+def _changes(record: AuditLog) -> list[Change]:
+    """Return how a record changed memories; the result of a merge comes first."""
+    images = sorted(contents_in(record.sealed), key=lambda image: image["before"] is not None)
+    is_merge = record.action == "memory_refinement_consolidate"
+    sources = [image for image in images if is_merge and image["before"] is not None]
+    return [
+        _change(record, image, sources if image["before"] is None else [image]) for image in images
+    ]
 
 
-def _open_record(record: AuditLog) -> ReadableRecord:
-    sealed = record.sealed
-    texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
-    return ReadableRecord(_changes(contents_in(sealed), record), texts)
-
-
-def _changes(images: list[dict[str, Any]], record: AuditLog) -> list[ReadableChange]:
-    if record.action != "memory_refinement_consolidate":
-        return [_change(image, record) for image in images]
-    sources = [image for image in images if image["before"] is not None]
-    before = "\n\n".join(image["before"]["content"] for image in sources)
-    ids = tuple(image["id"] for image in sources)
-    results = [_change(image, record, before, ids) for image in images if image["before"] is None]
-    return results + [_change(image, record) for image in sources]
-
-
-def _change(
-    image: dict[str, Any],
-    record: AuditLog,
-    before: str | None = None,
-    source_ids: tuple[int, ...] = (),
-) -> ReadableChange:
-    if image["before"] is not None:
-        before = image["before"]["content"]
-    return ReadableChange(
+def _change(record: AuditLog, image: dict[str, Any], sources: list[dict[str, Any]]) -> Change:
+    return Change(
+        record_id=record.id,
         memory_id=image["id"],
         action=record.action,
         operation=record.data.get("operation", ""),
-        source_ids=source_ids,
-        before=before,
+        source_ids=tuple(source["id"] for source in sources if source is not image),
+        before="\n\n".join(source["before"]["content"] for source in sources),
         after=image["after"]["content"],
     )

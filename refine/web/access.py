@@ -2,8 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import (
     Blueprint,
@@ -17,7 +16,7 @@ from flask import (
     url_for,
 )
 from flask.typing import ResponseReturnValue
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import joinedload, undefer_group
 
 from refine.access.asking import NOT_CHOSEN, question
@@ -34,7 +33,6 @@ from refine.models.runs.access import (
     AccessTerms,
 )
 from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
-from refine.models.runs.access.history import asked_counts, select_viewed
 from refine.rules.ids import id_in
 from refine.rules.quantities import in_hours
 from refine.web import granted, in_place, scope
@@ -44,7 +42,6 @@ from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 
 pages = Blueprint("access", __name__)
 
-_RECORDS_SHOWN = 200
 _WITH_PROMPTS = (*scope.WITH_ACCOUNT, undefer_group("prompts"))
 _LISTED: tuple[Any, ...] = (
     AccessGrant.id,
@@ -54,7 +51,9 @@ _LISTED: tuple[Any, ...] = (
     AccessGrant.reason,
     AccessGrant.duration_minutes,
     AccessGrant.current_status.label("status"),
-    AccessGrant.current_end_reason.label("end_reason"),
+    case(
+        (AccessGrant.current_status == "ended", func.coalesce(AccessGrant.end_reason, "expired"))
+    ).label("end_reason"),
     AccessGrant.created_at,
     AccessGrant.granted_at,
     func.coalesce(AccessGrant.ended_at, AccessGrant.expires_at).label("until"),
@@ -90,7 +89,7 @@ def listing() -> str:
         refresh_seconds=in_place.seconds_while(is_pending),
         chosen=chosen,
         agent=agent,
-        asked=asked_counts(agent) if agent is not None else None,
+        asked=AccessGrant.asked_counts(agent) if agent is not None else None,
     )
 
 
@@ -153,10 +152,10 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         "access/new.html",
         agent=agent,
         error=error,
-        open_id=current.id if current is not None else None,
+        open_id=current.id if current is not None and not current.has_expired else None,
         why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
         question=question(agent, user, terms),
-        asked=asked_counts(agent, user),
+        asked=AccessGrant.asked_counts(agent, user),
         form=fields,
         reasons=REASONS.items(),
         durations=[(each, f"{each} minutes") for each in sorted({*dict(MINUTES_OFFERED), minutes})],
@@ -168,26 +167,23 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
 
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
     grant = scope.found_or_404(AccessGrant, grant_id, *granted.WITH_PURPOSE)
-    newest = db.session.scalars(
+    history = page_of(
         select(AuditLog)
         .where(grant.is_subject())
         .options(joinedload(AuditLog.user))
         .order_by(AuditLog.sequence.desc())
-        .limit(_RECORDS_SHOWN)
-    ).all()
+    )
     access = AccessView(grant, scope.user())
-    read = page_of(select_viewed(grant))
     return {
-        "read": [_read(row, grant.agent) for row in read.rows],
-        "read_page": read,
         "grant": grant,
         "agent": grant.agent,
         "access": access,
         "refresh_seconds": in_place.WATCHED_SECONDS if access.is_pending else None,
         "may_see_purpose": granted.may_see_purpose(grant),
         "purpose_text": granted.purpose_of(grant),
-        "records": [(record, _actor(record, grant.agent)) for record in newest[::-1]],
-        "asked": asked_counts(grant.agent, grant.user),
+        "history": history,
+        "records": [(record, _actor(record, grant.agent)) for record, *_ in history.rows],
+        "asked": AccessGrant.asked_counts(grant.agent, grant.user),
     }
 
 
@@ -267,30 +263,6 @@ def _actor(record: AuditLog, agent: Agent) -> str:
     if is_answer or record.data.get("end_reason") == "revoked_by_agent":
         return agent.name
     return str(record.user.email) if record.user is not None else "system"
-
-
-class Read(NamedTuple):
-    """Something that was read under a grant: what, its page, how often, and when."""
-
-    what: str
-    url: str
-    times: int
-    first_at: datetime
-    last_at: datetime
-
-
-def _read(row: Any, agent: Agent) -> Read:
-    match row.kind:
-        case "memory":
-            what = f"Memory #{row.id}"
-            url = url_for("ledger.memory_page", agent_id=agent.id, memory_id=row.id)
-        case "record":
-            what, url = f"Record {row.id}", url_for("audit.record", record_id=row.id)
-        case "session":
-            what, url = f"Session {row.id[:8]}", url_for("sessions.page", session_id=row.id)
-        case _:
-            what, url = "Prompts", url_for("agent_settings.page", agent_id=agent.id)
-    return Read(what, url, row.times, row.first_at, row.last_at)
 
 
 def _agent_or_404() -> Agent:

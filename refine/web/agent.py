@@ -16,6 +16,7 @@ from refine.extensions import db
 from refine.faults import as_sentence
 from refine.jobs.runs import refine_later
 from refine.models import (
+    AccessGrant,
     Agent,
     MemoryTask,
     RefinementSession,
@@ -25,7 +26,6 @@ from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses
 from refine.models.ledger.ledger import Composition
 from refine.models.runs import LIVE
-from refine.models.runs.access.history import asked_counts
 from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.session.totals import Left, left_by_sessions
@@ -76,7 +76,7 @@ def page(agent_id: int) -> str:
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         grant=granted.active_grant_for(agent.id),
-        asked=asked_counts(agent),
+        asked=AccessGrant.asked_counts(agent),
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )
 

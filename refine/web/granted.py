@@ -17,20 +17,17 @@ from refine.access.reading import (
     MAX_RECORDS,
     MAX_SEARCHED_CHARACTERS,
     WITH_PURPOSE,
+    Change,
     Found,
     LiveGrant,
     NoAccess,
-    ReadableChange,
-    ReadableMemory,
-    ReadableRecord,
-    ReadableSession,
-    ReadableVersions,
+    Opened,
 )
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.web import in_place, scope
 
-__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_PURPOSE", "ReadableChange"]
+__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_PURPOSE", "Change"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,7 +63,8 @@ def active_grant_for(agent_id: int | None) -> LiveGrant | None:
     return next((grant for grant in live() if grant.agent_id == agent_id), None)
 
 
-def memories(agent_id: int, ids: Sequence[int]) -> list[ReadableMemory] | None:
+def memories(agent_id: int, ids: Sequence[int]) -> dict[int, str] | None:
+    """Return the texts of these memories by id."""
     return _opened(agent_id, reading.memories, ids)
 
 
@@ -74,17 +72,17 @@ def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found
     return _opened(agent_id, reading.search, text, among, **paging)
 
 
-def record(agent_id: int | None, record_id: int) -> ReadableRecord | None:
+def record(agent_id: int | None, record_id: int) -> Opened | None:
     """Return the contents that a record holds, before and after."""
     return _opened(agent_id, reading.read_record, record_id)
 
 
-def versions(agent_id: int, memory_id: int) -> ReadableVersions | None:
+def versions(agent_id: int, memory_id: int) -> Opened | None:
     """Return a memory's text, and how records changed it."""
     return _opened(agent_id, reading.versions, memory_id)
 
 
-def session(agent_id: int, session_id: uuid.UUID) -> ReadableSession | None:
+def session(agent_id: int, session_id: uuid.UUID) -> Opened | None:
     """Return what the agent said in a session, and what the session changed."""
     return _opened(agent_id, reading.session, session_id)
 

@@ -109,13 +109,7 @@ def page(agent_id: int) -> str:
     chosen = LedgerFilter.of(request.args)
     found = page_of(chosen.query(agent).with_only_columns(*_LISTED))
     opened = granted.memories(agent.id, [memory.id for memory in found.rows])
-    return _page(
-        agent,
-        chosen,
-        page=found,
-        memories=found.rows if opened is None else opened,
-        is_readable=opened is not None,
-    )
+    return _page(agent, chosen, page=found, memories=found.rows, texts=opened)
 
 
 @pages.post("/agents/<int:agent_id>/ledger")
@@ -138,8 +132,10 @@ def search(agent_id: int) -> ResponseReturnValue:
     if found is None:
         flash("The memories are sealed: ask the agent for access to search them.")
         return redirect(url_for("ledger.page", agent_id=agent_id), 303)
+    listed = chosen.query(agent).with_only_columns(*_LISTED).where(AgentMemory.id.in_(found.texts))
+    rows = db.session.execute(listed).all()
     return _page(
-        agent, chosen, memories=found.memories, is_readable=True, found=found, searched=text.strip()
+        agent, chosen, texts=found.texts, memories=rows, found=found, searched=text.strip()
     )
 
 
@@ -168,7 +164,9 @@ def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
     return redirect(_back_to(agent_id, memory_id), 303)
 
 
-def _page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
+def _page(
+    agent: Agent, chosen: LedgerFilter, texts: dict[int, str] | None = None, **shown: Any
+) -> str:
     composition = agent.ledger.composition(clock.now())
     return render_template(
         "agent/ledger.html",
@@ -178,6 +176,7 @@ def _page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
         tags=[(tag, tag) for tag in TAGS],
         grant=granted.active_grant_for(agent.id),
         max_searched=granted.MAX_SEARCHED_CHARACTERS,
+        texts=texts,
         nothing_kept=KINDS[chosen.kind].none,
         **shown,
     )
@@ -207,7 +206,7 @@ class Version(NamedTuple):
     change: MemoryChange
     merged_from: Sequence[int]
     merged_into: Sequence[int]
-    text: granted.ReadableChange | None
+    text: granted.Change | None
 
 
 @pages.get("/agents/<int:agent_id>/memories/<int:memory_id>")
@@ -218,7 +217,7 @@ def memory_page(agent_id: int, memory_id: int) -> str:
     records = db.session.scalars(
         records_of_memory(memory).options(joinedload(AuditLog.user)).limit(granted.MAX_RECORDS)
     ).all()
-    texts = opened.changes if opened is not None else {}
+    texts = {change.record_id: change for change in opened.changes} if opened is not None else {}
     return render_template(
         "memory/page.html",
         agent=scope.agent_or_404(agent_id),
@@ -229,7 +228,7 @@ def memory_page(agent_id: int, memory_id: int) -> str:
     )
 
 
-def _version(memory_id: int, record: AuditLog, text: granted.ReadableChange | None) -> Version:
+def _version(memory_id: int, record: AuditLog, text: granted.Change | None) -> Version:
     changes = {change.id: change for change in memory_changes(record)}
     is_merge = record.action == "memory_refinement_consolidate"
     others = [id_ for id_ in changes if id_ != memory_id] if is_merge else []

@@ -418,7 +418,7 @@ STATES: dict[str, Put] = {
     "granted": lambda grant, admin: _live(grant),
     "granted, past its end": _past_its_end,
     "declined": _declined,
-    "failed": lambda grant, admin: grant.fail("the model's server did not answer", "timeout"),
+    "failed": lambda grant, admin: grant.give_up("the model's server did not answer", "timeout"),
     "lapsed": lambda grant, admin: grant.lapse(),
     "ended, expired": _expired,
     "ended, ended_by_user": _ended_by_user,

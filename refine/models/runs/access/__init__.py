@@ -1,23 +1,23 @@
 """The mechanic's exception: a human's time-limited permission to read one agent's memories.
 
-``grant`` is the request, the agent's answer and the permission, ``terms`` what a user asks for,
-``asking_rules`` says who may ask, ``history`` counts what was asked and lists what was read.
+``grant`` is the request, the agent's answer and the permission; ``asking_rules`` says what a user
+may ask for, and who may ask.
 """
 
-from refine.models.runs.access.grant import (
-    END_REASONS,
-    NO_LONGER_ALLOWED,
-    STATUSES,
-    AccessAlreadyRequested,
-    AccessGrant,
-)
-from refine.models.runs.access.terms import (
+from refine.models.runs.access.asking_rules import (
     MAX_MINUTES,
     MAX_PURPOSE_CHARACTERS,
     MIN_MINUTES,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     AccessTerms,
+)
+from refine.models.runs.access.grant import (
+    END_REASONS,
+    NO_LONGER_ALLOWED,
+    STATUSES,
+    AccessAlreadyRequested,
+    AccessGrant,
 )
 
 __all__ = [

@@ -1,15 +1,30 @@
-"""Who may ask which agent for access; nothing here reads the database but the clock."""
+"""What a user may ask for, and who may ask which agent."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from refine.errors import ClocksDiffer, RowAltered
-from refine.extensions import agreed_now
+from refine.errors import InvalidValue
 from refine.models.agent import Agent, eligibility
 from refine.models.people import User
 from refine.rules import quantities
+from refine.rules.content import bounded_text
 from refine.rules.model_names import is_rehearsal_model
+
+# The reasons for access, each as the end of a sentence: "because …".
+REASONS = {
+    "failed_session": "a session failed",
+    "suspected_harm": "harm is suspected",
+    "agent_asked": "the agent asked for it",
+    "data_subject_request": "a person asked what is stored about them",
+    "legal_duty": "the law requires it",
+}
+
+MIN_PURPOSE_CHARACTERS = 20
+MAX_PURPOSE_CHARACTERS = 500
+MIN_MINUTES = 15
+MAX_MINUTES = 240
 
 # Nobody may request access for this long after others changed who the agent is.
 IDENTITY_CHANGE_WAIT = timedelta(hours=24)
@@ -22,6 +37,34 @@ _DAY = timedelta(days=1)
 DECLINE_WAIT = timedelta(days=7)
 
 
+@dataclass(frozen=True)
+class AccessTerms:
+    """Reason, purpose and duration of a request for access."""
+
+    reason: str
+    purpose: str
+    duration_minutes: int
+
+    @classmethod
+    def checked(cls, *, reason: object, purpose: object, duration_minutes: object) -> "AccessTerms":
+        """Return the terms, or raise InvalidValue."""
+        if reason not in REASONS:
+            raise InvalidValue(f"reason must be one of {', '.join(REASONS)}")
+        if type(duration_minutes) is not int or not MIN_MINUTES <= duration_minutes <= MAX_MINUTES:
+            raise InvalidValue(
+                f"duration_minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}"
+            )
+        return cls(str(reason), valid_purpose("purpose", purpose), duration_minutes)
+
+
+def valid_purpose(field: str, value: object) -> str:
+    """Return a purpose as it is stored, trimmed; InvalidValue if it is too short or too long."""
+    purpose = bounded_text(value, field=field, limit=MAX_PURPOSE_CHARACTERS)
+    if len(purpose) < MIN_PURPOSE_CHARACTERS:
+        raise InvalidValue(f"{field} must have at least {MIN_PURPOSE_CHARACTERS} characters")
+    return purpose
+
+
 class Decline(Protocol):
     """A request that the agent declined."""
 
@@ -30,34 +73,27 @@ class Decline(Protocol):
     ended_at: datetime | None
 
 
-def why_not_ask(agent: Agent, user: User) -> str | None:
-    """Return why this user may not ask this agent, whatever was asked before; None if they may."""
-    if (inability := user.inability_reason(agent.account_id)) is not None:
-        return inability
-    if not agent.is_genuine:
-        return f"{agent.row_name} was changed outside the application"
-    try:
-        agent.require_own("account")
-        now = agreed_now()
-    except (RowAltered, ClocksDiffer) as mistrusted:
-        return str(mistrusted)
-    if (unavailable := eligibility.unavailable_reason(agent, automatic=False)) is not None:
-        return unavailable
-    linked_at = user.password_linked_at
-    if linked_at is not None and linked_at > now - PASSWORD_LINK_WAIT:
+def why_not_ask(agent: Agent, user: User, now: datetime) -> str | None:
+    """Return why this user may not ask this agent, whatever was asked before; None if they may.
+
+    RowAltered for an agent or account that was changed outside the application.
+    """
+    agent.require_genuine()
+    agent.require_own("account")
+    reason = user.inability_reason(agent.account_id)
+    if reason or (reason := eligibility.unavailable_reason(agent, automatic=False)):
+        return reason
+    if (until := _end_of(user.password_linked_at, PASSWORD_LINK_WAIT)) > now:
         return (
-            f"the password of {user.email} was set through a link at "
-            f"{linked_at:%Y-%m-%d %H:%M} UTC; they can request access "
-            f"{quantities.in_hours(PASSWORD_LINK_WAIT)} after that"
+            f"the password of {user.email} was set through a link; they can request access at "
+            f"{until:%Y-%m-%d %H:%M} UTC"
         )
     if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
         return f"{agent.name} uses the rehearsal model, which cannot grant access"
-    changed_at = agent.identity_changed_at
-    if changed_at is not None and changed_at > now - IDENTITY_CHANGE_WAIT:
+    if (until := _end_of(agent.identity_changed_at, IDENTITY_CHANGE_WAIT)) > now:
         return (
-            f"the name, the model or a prompt of {agent.name} was changed at "
-            f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked "
-            f"{quantities.in_hours(IDENTITY_CHANGE_WAIT)} after that"
+            f"the name, the model or a prompt of {agent.name} was changed; it can be asked at "
+            f"{until:%Y-%m-%d %H:%M} UTC"
         )
     return None
 
@@ -66,16 +102,22 @@ def why_not_after_declines(
     declines: Sequence[Decline], agent: Agent, user: User, now: datetime
 ) -> str | None:
     """Return why the user may not ask after these declines; None if they may."""
+    # they bar users who joined, or got a password through a link, after them, too: whoever was
+    # declined could have invited them or made the link
+    joined_at = max(user.created_at, user.password_linked_at or user.created_at)
     for decline in declines:
-        if (until := _barred_until(decline, user)) is not None and until > now:
+        until = _end_of(decline.ended_at, DECLINE_WAIT)
+        is_theirs = decline.user_id == user.id
+        is_barred = is_theirs or joined_at > until - DECLINE_WAIT
+        if until > now and is_barred and decline.asking_allowed_at is None:
             what = f"a request of {user.email}"
-            if decline.user_id != user.id:
+            if not is_theirs:
                 what = f"somebody else before {user.email} joined or got a password through a link"
             return (
                 f"{agent.name} has declined {what}; they can ask again at "
                 f"{until:%Y-%m-%d %H:%M} UTC, or as soon as the agent allows it"
             )
-    lately = [decline for decline in declines if _ended_at(decline) > now - _DAY]
+    lately = [decline for decline in declines if _end_of(decline.ended_at, _DAY) > now]
     if len(lately) >= MAX_DECLINES_A_DAY:
         return (
             f"{agent.name} has declined {MAX_DECLINES_A_DAY} times in "
@@ -84,19 +126,6 @@ def why_not_after_declines(
     return None
 
 
-def _barred_until(decline: Decline, user: User) -> datetime | None:
-    """Return until when a decline keeps the user from asking; None if it does not.
-
-    Their own, or one before they joined, or before their password was last set through a link:
-    whoever was declined could have invited them or made the link.
-    """
-    joined_at = max(user.created_at, user.password_linked_at or user.created_at)
-    is_theirs = decline.user_id == user.id or joined_at > _ended_at(decline)
-    if not is_theirs or decline.asking_allowed_at is not None:
-        return None
-    return _ended_at(decline) + DECLINE_WAIT
-
-
-def _ended_at(decline: Decline) -> datetime:
-    assert decline.ended_at is not None  # noqa: S101 - for mypy
-    return decline.ended_at
+def _end_of(since: datetime | None, wait: timedelta) -> datetime:
+    """Return the end of a wait; the beginning of time if there is none."""
+    return since + wait if since is not None else datetime.min.replace(tzinfo=UTC)

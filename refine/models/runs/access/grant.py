@@ -7,13 +7,14 @@ the database's, so a wrong process clock cannot extend access.
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
     ForeignKey,
     Index,
+    Row,
     Text,
     and_,
     case,
@@ -26,7 +27,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
-from refine.errors import Refused, RowAltered
+from refine.errors import ClocksDiffer, Refused, RowAltered
 from refine.extensions import Base, UtcDateTime, agreed_now, database_now, db, later_now
 from refine.models.agent import Agent, eligibility
 from refine.models.agent.agent import ERASED
@@ -35,13 +36,14 @@ from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.columns import Sealed, SealedText, constant
 from refine.models.people import Account, User
-from refine.models.runs.access.asking_rules import why_not_after_declines, why_not_ask
-from refine.models.runs.access.terms import (
+from refine.models.runs.access.asking_rules import (
     MAX_MINUTES,
     MIN_MINUTES,
     REASONS,
     AccessTerms,
     valid_purpose,
+    why_not_after_declines,
+    why_not_ask,
 )
 from refine.models.runs.run import Run
 from refine.rules import quantities
@@ -50,10 +52,13 @@ from refine.rules.content import reply_text
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
 # A user has at most one of these per agent.
 UNFINISHED = ("requested", "granted")
-EndReason = Literal[
-    "expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin", "no_longer_allowed"
-]
-END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
+END_REASONS = (
+    "expired",
+    "ended_by_user",
+    "revoked_by_agent",
+    "revoked_by_admin",
+    "no_longer_allowed",
+)
 
 # The error kind of a request that its user may no longer make, whatever the agent answers.
 NO_LONGER_ALLOWED = "no_longer_allowed"
@@ -106,6 +111,7 @@ class AccessGrant(Run, Attested, Base):
 
     # the status changes only with the answer; a lease shows that a worker is asking the agent
     waiting_status = running_status = "requested"
+    is_automatic = False
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
@@ -154,13 +160,13 @@ class AccessGrant(Run, Attested, Base):
     @classmethod
     def refusal_reason(cls, agent: Agent, user: User) -> str | None:
         """Return why this user may not ask this agent; None if they may."""
-        if (reason := why_not_ask(agent, user)) is not None:
-            return reason
         try:
-            declines = cls._declines(agent)
-        except RowAltered as altered:
-            return str(altered)
-        return why_not_after_declines(declines, agent, user, agreed_now())
+            now = agreed_now()
+            return why_not_ask(agent, user, now) or why_not_after_declines(
+                cls._declines(agent), agent, user, now
+            )
+        except (RowAltered, ClocksDiffer) as mistrusted:
+            return str(mistrusted)
 
     @classmethod
     def _declines(cls, agent: Agent) -> list["AccessGrant"]:
@@ -178,9 +184,11 @@ class AccessGrant(Run, Attested, Base):
         agent.lock()
         if (reason := cls.refusal_reason(agent, user)) is not None:
             raise Refused(reason)
-        unfinished = cls._unfinished(agent, user, lock=True)
-        if unfinished is not None and not unfinished.end_if_expired():
-            raise AccessAlreadyRequested(unfinished.id, unfinished.status)
+        if (unfinished := cls.unfinished_of(agent, user)) is not None:
+            unfinished.lock()
+            unfinished.end_if_expired()
+            if unfinished.status in UNFINISHED:
+                raise AccessAlreadyRequested(unfinished.id, unfinished.status)
         requested = cls._add(
             agent,
             agreed_now(),
@@ -209,25 +217,25 @@ class AccessGrant(Run, Attested, Base):
 
     @classmethod
     def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
-        """Return the user's open request or live grant for an agent."""
-        found = cls._unfinished(agent, user, lock=False)
-        return None if found is None or found.has_expired else found
+        """Return the user's open request or grant for an agent, which may have expired."""
+        theirs = cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
+        return db.session.scalar(
+            select(cls).where(*theirs).execution_options(populate_existing=True)
+        )
 
     @classmethod
-    def _unfinished(cls, agent: Agent, user: User, *, lock: bool) -> "AccessGrant | None":
-        mine = select(cls).where(
-            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
-        )
-        if lock:
-            mine = mine.with_for_update(key_share=True, of=cls)
-        return db.session.scalar(mine.execution_options(populate_existing=True))
+    def asked_counts(cls, agent: Agent, user: User | None = None) -> Row[int, int, int]:
+        """Count the requests to this agent, of one user or of all, and its answers."""
+        counts = select(
+            func.count().label("asked"),
+            func.count(cls.granted_at).label("granted"),
+            func.count().filter(cls.status == "declined").label("declined"),
+        ).where(cls.agent_id == agent.id)
+        if user is not None:
+            counts = counts.where(cls.user_id == user.id)
+        return db.session.execute(counts).one()
 
     # -- asking the agent ------------------------------------------------------------------------
-
-    @property
-    def is_automatic(self) -> bool:
-        """Never: a person requests access."""
-        return False
 
     def _may_start(self, at: datetime) -> bool:
         """Tell whether the agent may be asked now; if not, the request ends."""
@@ -235,7 +243,7 @@ class AccessGrant(Run, Attested, Base):
             self.lapse()
             return False
         if (reason := self.refusal_reason(self.agent, self.user)) is not None:
-            self.fail(reason, NO_LONGER_ALLOWED)
+            self.give_up(reason, NO_LONGER_ALLOWED)
             return False
         return True
 
@@ -249,13 +257,13 @@ class AccessGrant(Run, Attested, Base):
         if self.status != "requested":
             return
         if self.agent.is_erased:
-            self.fail(ERASED, NO_LONGER_ALLOWED)
+            self.give_up(ERASED, NO_LONGER_ALLOWED)
             return
         self.reply, self.generation_id = reply, generation_id
         if not agreed:
             self._end_request("declined", sealed={"reply": self.reply})
         elif (reason := self.refusal_reason(self.agent, self.user)) is not None:
-            self.fail(reason, NO_LONGER_ALLOWED)
+            self.give_up(reason, NO_LONGER_ALLOWED)
         else:
             self._grant(agreed_now())
 
@@ -281,11 +289,7 @@ class AccessGrant(Run, Attested, Base):
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
-        """End the request after a failure; it is not retried."""
-        self.fail(reason, error_kind)
-
-    def fail(self, reason: str, error_kind: str | None) -> None:
-        """End a request without a valid answer."""
+        """End a request without a valid answer; it is not retried."""
         self.error_kind = error_kind
         self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
 
@@ -312,50 +316,31 @@ class AccessGrant(Run, Attested, Base):
             and self.user.inability_reason(self.account_id) is None
         )
 
-    @hybrid_property
+    @property
     def has_expired(self) -> bool:
         """Whether its time is over."""
         return self.expires_at is not None and self.expires_at <= self.read_at
 
-    @has_expired.inplace.expression
-    @classmethod
-    def _has_expired(cls) -> ColumnElement[bool]:
-        return func.coalesce(cls.expires_at <= func.clock_timestamp(), False)
-
-    @hybrid_property
-    def is_past_expiry(self) -> bool:
-        """Whether it has expired, but its end is not recorded yet."""
-        return self.status == "granted" and self.has_expired
-
-    @is_past_expiry.inplace.expression
-    @classmethod
-    def _is_past_expiry(cls) -> ColumnElement[bool]:
-        return and_(cls.status == "granted", cls.has_expired)
-
     @hybrid_property
     def current_status(self) -> str:
-        """The status; "ended" as soon as it has expired."""
-        return "ended" if self.is_past_expiry else self.status
+        """The status; "ended" as soon as it has expired, though its end is not recorded yet."""
+        return "ended" if self.status == "granted" and self.has_expired else self.status
 
     @current_status.inplace.expression
     @classmethod
     def _current_status(cls) -> ColumnElement[str]:
-        return case((cls.is_past_expiry, "ended"), else_=cls.status)
+        has_expired = and_(cls.status == "granted", cls.expires_at <= func.clock_timestamp())
+        return case((has_expired, "ended"), else_=cls.status)
 
-    @hybrid_property
+    @property
     def current_end_reason(self) -> str | None:
-        """Why the access ended; "expired" as soon as it has expired."""
-        return "expired" if self.is_past_expiry else self.end_reason
-
-    @current_end_reason.inplace.expression
-    @classmethod
-    def _current_end_reason(cls) -> ColumnElement[str | None]:
-        return case((cls.is_past_expiry, "expired"), else_=cls.end_reason)
+        """Why the access ended; "expired" as soon as it has."""
+        return self.end_reason or ("expired" if self.current_status == "ended" else None)
 
     @property
     def current_ended_at(self) -> datetime | None:
         """When the request or access ended; the time limit as soon as it has expired."""
-        return self.expires_at if self.is_past_expiry else self.ended_at
+        return self.ended_at or (self.expires_at if self.current_status == "ended" else None)
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -373,7 +358,7 @@ class AccessGrant(Run, Attested, Base):
         self.lock()
         if self.status != "granted" or self.end_if_expired():
             return False
-        reason: EndReason = "revoked_by_agent"
+        reason = "revoked_by_agent"
         if user is not None:
             reason = "ended_by_user" if user.id == self.user_id else "revoked_by_admin"
         self._end_grant(reason, database_now(), user)
@@ -386,51 +371,39 @@ class AccessGrant(Run, Attested, Base):
         ``by`` issued a link to set their password, or took their role or their state from them.
         """
         theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
-        is_barred = not (user.active and user.may_act)
+        reason, why = "revoked_by_admin", "the user's password was set through a link"
+        if not (user.active and user.may_act):
+            reason, why = NO_LONGER_ALLOWED, "its user may no longer have access"
         for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
-            if is_barred:
-                grant.end_for_good("its user may no longer have access", by)
-            else:
-                grant._end_at_once(
-                    "revoked_by_admin", "the user's password was set through a link", by
-                )
+            grant.end_for_good(why, by, reason)
 
-    def end_for_good(self, why: str, by: Actor | None) -> None:
-        """End the request or grant, since its user or its agent may no longer have it.
+    def end_for_good(self, why: str, by: Actor | None, reason: str = NO_LONGER_ALLOWED) -> None:
+        """End a grant for this reason, or a request for ``why``, and tell the agent.
 
-        What made it end may be taken back later: it stays ended, and its agent is told.
-        """
-        has_ended = self._end_at_once("no_longer_allowed", why, by)
-        if has_ended and not self.agent.is_unusable:
-            cause = "they may no longer have it" if self.agent.active else "I was deactivated"
-            self.agent.ledger.add_journal_note(
-                f"The access of admin {self.user_id} to my memories ended for good: {cause}.",
-                self.ended_at,
-            )
-
-    def _end_at_once(self, reason: EndReason, why: str, by: Actor | None) -> bool:
-        """End it if it has not ended, a request for ``why``; tell whether it was a live grant.
-
-        A row that was altered outside the application stays as it is and opens nothing: only the
-        record says that it ended.
+        What made it end may be taken back later: it stays ended. A row that was altered outside
+        the application stays as it is and opens nothing: only the record says that it ended.
         """
         self.lock()
         if self.status not in UNFINISHED:
-            return False
+            return
         if self.log_if_altered():
             self._record_end(reason, database_now(), by)
         elif self.status == "requested":
-            self.fail(why, NO_LONGER_ALLOWED)
+            self.give_up(why, NO_LONGER_ALLOWED)
         elif not self.end_if_expired():
             self._end_grant(reason, database_now(), by)
-            return True
-        return False
+            if reason == NO_LONGER_ALLOWED and not self.agent.is_unusable:
+                cause = "they may no longer have it" if self.agent.active else "I was deactivated"
+                self.agent.ledger.add_journal_note(
+                    f"The access of admin {self.user_id} to my memories ended for good: {cause}.",
+                    self.ended_at,
+                )
 
     def end_if_expired(self) -> bool:
         """End a grant that has expired; tell whether it had."""
-        if is_past_expiry := self.is_past_expiry:
-            self._end_grant("expired", self.expires_at or database_now(), None)
-        return is_past_expiry
+        if has_expired := self.status != self.current_status:
+            self.end_overdue()
+        return has_expired
 
     @classmethod
     def next_overdue(
@@ -460,7 +433,7 @@ class AccessGrant(Run, Attested, Base):
         else:
             self.lapse()
 
-    def _end_grant(self, reason: EndReason, at: datetime, user: Actor | None) -> None:
+    def _end_grant(self, reason: str, at: datetime, user: Actor | None) -> None:
         self.status, self.end_reason, self.ended_at = "ended", reason, at
         self.ended_by_id = user.id if user is not None else None
         self._record_end(reason, at, user)
@@ -468,7 +441,7 @@ class AccessGrant(Run, Attested, Base):
 
     # -- recording -------------------------------------------------------------------------------
 
-    def _record_end(self, reason: EndReason, at: datetime, user: Actor | None) -> None:
+    def _record_end(self, reason: str, at: datetime, user: Actor | None) -> None:
         action = "revoked" if reason.startswith("revoked") else "ended"
         self.record(action, user=user, at=at, end_reason=reason)
 
