@@ -64,7 +64,7 @@ def question(
 
 
 def _asked_lately(agent: Agent, at: datetime, except_for: uuid.UUID | None) -> dict[str, int]:
-    """Count the requests within ``CHANGE_HISTORY_WINDOW``, their users, and how many were declined."""
+    """Count the requests of the last ``CHANGE_HISTORY_WINDOW``, their users, and the declined."""
     requested = AuditLog.action == "memory_access_requested"
     declined = AuditLog.action == "memory_access_declined"
     counts = select(
