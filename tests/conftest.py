@@ -20,6 +20,8 @@ from sqlalchemy.exc import OperationalError
 from refine import create_app
 from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
+from refine.models.audit.chain import PLATFORM_OWNER, ChainHead
+from refine.models.keys import WrappedKey
 from refine.rules.prices import parse_price_file
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
@@ -36,6 +38,9 @@ _FOLDERS_OF_PROOFS = {
     *("bench", "browser", "chaos", "degraded", "faults", "guessing", "interleaving"),
     *("privacy", "property"),
 }
+
+# Tables whose first rows every test finds: the platform's key and chain.
+_KEPT = ("data_keys", "chain_heads")
 
 # For speed: nothing here outlives the test run.
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
@@ -132,6 +137,7 @@ def migrated(environ: dict[str, str]) -> Iterator[Flask]:
     app = create_app(Settings.from_environ(environ))
     with app.app_context():
         upgrade()
+        _keep_platform()
         yield app
         db.engine.dispose()
 
@@ -194,9 +200,21 @@ def emptied(app: Flask) -> Iterator[None]:
             _empty()
 
 
+def _keep_platform() -> None:
+    """Make the platform's key and chain, with which every test begins, and keep copies."""
+    WrappedKey.platform()
+    ChainHead.begin(PLATFORM_OWNER)
+    for name in _KEPT:
+        db.session.execute(text(f"CREATE TABLE kept_{name} AS SELECT * FROM {name}"))
+    db.session.commit()
+
+
 def _empty() -> None:
     """Delete every row in one round trip; the role keeps the guards from refusing it."""
     tables = [table.name for table in reversed(db.metadata.sorted_tables)]
     deletions = "; ".join(f"DELETE FROM {name}" for name in tables)
+    kept = "; ".join(f"INSERT INTO {name} SELECT * FROM kept_{name}" for name in _KEPT)
     with db.engine.begin() as connection:
-        connection.exec_driver_sql(f"SET LOCAL session_replication_role = replica; {deletions}")
+        connection.exec_driver_sql(
+            f"SET LOCAL session_replication_role = replica; {deletions}; {kept}"
+        )
