@@ -5,7 +5,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfi
 SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 
 # The guarantees depend on these, so every branch must be covered.
-WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/refusals.py,refine/llm/wire.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
+WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/refusals.py,refine/llm/exchange.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
 .PHONY: help install up test check tests nightly bench long budget costly mutants prompts screenshots fix lock advisories clean

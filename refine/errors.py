@@ -116,11 +116,8 @@ class ProviderError(RefineError):
     """The model could not be asked, or its answer cannot be used.
 
     ``kind`` is a short word for figures and filters (``timeout``, ``rate_limited``, …),
-    ``http_status`` the status of the last answer, if there was one. ``may_be_billed`` means that
-    the request was sent, and that its answer never came, or not whole.
+    ``http_status`` the status of the last answer, if there was one.
     """
-
-    may_be_billed = False
 
     def __init__(self, message: str, *, kind: str, http_status: int | None = None) -> None:
         self.kind = kind

@@ -19,12 +19,13 @@ from refine.errors import ProviderError
 from refine.health import is_this_machine
 from refine.llm.catalogue import ListedModel
 from refine.llm.dialects import OPENROUTER
-from refine.llm.messages import Reply, ToolCall, Usage
+from refine.llm.messages import Reply, ToolCall
 from refine.llm.provider import Provider
 from refine.prompts import as_line
 from refine.refinement.prompting import texts_of_every_session
 from refine.rules.consent import Answer
 from refine.rules.model_names import in_words, is_rehearsal_model
+from refine.rules.prices import Usage
 from refine.rules.tokens import MIN_CONTENT_TOKENS, Room
 from refine.running.consent_question import answer_of
 from refine.settings import Settings

@@ -197,7 +197,7 @@ def _outcome(call: ToolCall) -> dict[str, Any]:
 
 def dialect_of_host(provider: Provider) -> Dialect | None:
     """Return the dialect of the provider's own host; None if the host is nobody's."""
-    return dialects.of_known_host(urlsplit(provider.base_url).hostname or "")
+    return dialects.of_host(urlsplit(provider.base_url).hostname or "")
 
 
 def may_be_a_dialect(trial: Trial) -> bool:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 # Deeper than any answer is, and less deep than what servers refuse to read.
@@ -19,7 +20,8 @@ def answered_json(body: bytes) -> Any:
     """
     try:
         value = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
-        _check_depth(value)
+        if _depth(value) > MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
         written = json.dumps(value, ensure_ascii=False)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -28,21 +30,18 @@ def answered_json(body: bytes) -> Any:
     return json.loads(_LONE_SURROGATE.sub("\ufffd", written))
 
 
+def at(value: Any, path: tuple[str, ...]) -> Any:
+    """Return what stands at a path into nested objects; None where it leads nowhere."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
 def _finite(written: str) -> float | None:
     number = float(written)
     return number if math.isfinite(number) else None
 
 
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner:
-            return
-        level = inner
-    raise ValueError("it is nested too deeply")
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, inner), default=0) if isinstance(value, dict | list) else 0

@@ -1,11 +1,12 @@
 """A provider's list of its models: names, room, prices."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from refine.llm.answered_json import answered_json
+from refine.llm.answered_json import answered_json, at
 from refine.rules.model_names import is_same_model, without_variant
 from refine.rules.prices import Price, listed_price, price_of
 from refine.rules.tokens import Room
@@ -27,14 +28,9 @@ _OUTPUT = (
     ("model_info", "max_output_tokens"),
 )
 _ID = (("id",), ("model_name",))
-_CANONICAL_NAME = (("canonical_slug",),)
-_OTHER_NAMES = (
-    *_CANONICAL_NAME,
-    ("aliases",),
-    ("litellm_params", "model"),
-)
-_MAX_DIGITS = 12
+_OTHER_NAMES = (("canonical_slug",), ("aliases",), ("litellm_params", "model"))
 _ALIAS_TARGETS = (("alias_target", "slug"), ("alias_target",))
+_DIGITS = re.compile("[0-9]{1,12}")
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,11 @@ class Catalogue:
         ``deepseek-r1-0528`` is not ``deepseek-r1`` then.
         """
         listed, other = self.find(pinned), self.find(answered)
-        names = {each.canonical_name for each in (listed, other) if each is not None} - {None}
-        if len(names) > 1:
-            return False
-        return is_same_model(pinned, answered) or self.confirms(pinned, answered)
-
-    def confirms(self, pinned: str, answered: str) -> bool:
-        """Tell whether the list gives one model both names."""
-        listed = self.find(pinned)
-        return listed is not None and any(is_same_model(each, answered) for each in listed.names)
+        canonical = {each.canonical_name for each in (listed, other) if each is not None} - {None}
+        names = listed.names if listed is not None else frozenset()
+        return len(canonical) < 2 and any(
+            is_same_model(name, answered) for name in {pinned, *names}
+        )
 
     def room(self, model_id: str, default_tokens: int) -> Room:
         """Return how the model's context is divided: ``default_tokens`` if no context is listed."""
@@ -132,23 +124,17 @@ def _model(entry: Mapping[str, Any]) -> ListedModel | None:
     model_id = next(_strings(entry, _ID), None)
     if model_id is None:
         return None
-    parameters = entry.get("supported_parameters")
     # an alias that always leads to the latest model names no model permanently
     targets = () if model_id.startswith("~") else _ALIAS_TARGETS
+    # Gemini lists models/x and answers as x
+    names = {model_id, model_id.removeprefix("models/")}
     return ListedModel(
         id=model_id,
-        canonical_name=next(_strings(entry, _CANONICAL_NAME), None),
-        # Gemini lists models/x and answers as x
-        names=frozenset(
-            {
-                model_id,
-                model_id.removeprefix("models/"),
-                *_strings(entry, (*_OTHER_NAMES, *targets)),
-            }
-        ),
+        canonical_name=next(_strings(entry, _OTHER_NAMES[:1]), None),
+        names=frozenset({*names, *_strings(entry, (*_OTHER_NAMES, *targets))}),
         context_tokens=min(_counts(entry, _CONTEXT), default=None),
         max_output_tokens=min(_counts(entry, _OUTPUT), default=None),
-        parameters=frozenset(_texts(parameters)),
+        parameters=frozenset(_strings(entry, (("supported_parameters",),))),
         price=listed_price(entry.get("pricing")) or _litellm_price(entry),
     )
 
@@ -159,45 +145,31 @@ def _litellm_price(entry: Mapping[str, Any]) -> Price | None:
     Sources: https://github.com/BerriAI/litellm/issues/5549,
     https://github.com/maximhq/bifrost/issues/1329
     """
-    info = _at(entry, ("model_info",))
-    if not isinstance(info, Mapping):
-        return None
-    price = listed_price(
-        {
-            "prompt": info.get("input_cost_per_token"),
-            "completion": info.get("output_cost_per_token"),
-            "input_cache_read": info.get("cache_read_input_token_cost"),
-        }
-    )
+    named = {
+        "prompt": at(entry, ("model_info", "input_cost_per_token")),
+        "completion": at(entry, ("model_info", "output_cost_per_token")),
+        "input_cache_read": at(entry, ("model_info", "cache_read_input_token_cost")),
+    }
+    price = listed_price(named)
     return None if price is None or price.is_zero else price
 
 
-def _at(entry: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        entry = entry.get(name) if isinstance(entry, Mapping) else None
-    return entry
-
-
 def _counts(entry: Any, paths: tuple[tuple[str, ...], ...]) -> list[int]:
-    counts = (_count(_at(entry, path)) for path in paths)
-    return [count for count in counts if count is not None]
-
-
-def _count(value: Any) -> int | None:
-    """Return a positive whole number, which some lists write as text or with a decimal point."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and value > 0 else None
+    """The positive whole numbers, which some lists write as text or with a decimal point."""
+    counts = []
+    for value in (at(entry, path) for path in paths):
+        is_text = isinstance(value, str) and _DIGITS.fullmatch(value) is not None
+        if is_text or (isinstance(value, float) and value.is_integer()):
+            value = int(value)
+        if type(value) is int and value > 0:
+            counts.append(value)
+    return counts
 
 
 def _strings(entry: Any, paths: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+    """The texts at these places, and those of lists there."""
     for path in paths:
-        yield from _texts(_at(entry, path))
-
-
-def _texts(value: Any) -> list[str]:
-    """The texts in a value: itself, or those of a list."""
-    given = value if isinstance(value, list) else [value]
-    return [each for each in given if isinstance(each, str) and each]
+        value = at(entry, path)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str) and each:
+                yield each

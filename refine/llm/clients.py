@@ -11,6 +11,19 @@ from refine.llm.provider import Provider
 from refine.rules.model_names import is_rehearsal_model, names_one_model
 from refine.settings import Settings
 
+_NOT_REHEARSED = (
+    "the rehearsal model answers only agents of the demo account; give this agent a model of your "
+    "provider (without a provider, REFINE_REHEARSAL=1 rehearses every account)"
+)
+_NOT_ONE_MODEL = (
+    "model_id must name one model, as author/model, so that nobody else reads what is sent: no "
+    "preset, router or alias of OpenRouter, and of its variants only those that search nothing "
+    "(for a server of another kind, set REFINE_DIALECT or REFINE_PLAIN_OPENAI=1)"
+)
+_NO_KEY = (
+    "no API key: set OPENROUTER_API_KEY on the server (any value, if your model server needs none)"
+)
+
 
 def is_rehearsed(model_id: str, settings: Settings, *, is_demo: bool) -> bool:
     """Tell whether the rehearsal model answers for this model of an agent."""
@@ -18,12 +31,16 @@ def is_rehearsed(model_id: str, settings: Settings, *, is_demo: bool) -> bool:
 
 
 def dialect_of(settings: Settings) -> Dialect:
-    """Return the dialect that the settings name, or that of the provider's host."""
+    """Return the dialect that the settings name, or that of the host; else OpenRouter's."""
     if settings.plain_openai:
         return dialects.PLAIN
     if settings.dialect is not None:
         return dialects.named(settings.dialect)
-    return dialects.of_host(_host(settings))
+    return _dialect_of_host(settings) or OPENROUTER
+
+
+def _dialect_of_host(settings: Settings) -> Dialect | None:
+    return dialects.of_host(urlsplit(settings.openrouter_base_url).hostname or "")
 
 
 def require_one_model(model_id: str, settings: Settings) -> None:
@@ -34,9 +51,7 @@ def require_one_model(model_id: str, settings: Settings) -> None:
 
 def _may_be_sent(model_id: str, settings: Settings) -> bool:
     """Tell whether a name leads to one model, as far as is known: at OpenRouter."""
-    at_openrouter = (
-        settings.dialect == OPENROUTER.name or dialects.of_known_host(_host(settings)) is OPENROUTER
-    )
+    at_openrouter = OPENROUTER.name == settings.dialect or _dialect_of_host(settings) is OPENROUTER
     if is_rehearsal_model(model_id) or not (at_openrouter or dialect_of(settings) is OPENROUTER):
         return True
     return names_one_model(model_id, at_openrouter=at_openrouter)
@@ -44,10 +59,9 @@ def _may_be_sent(model_id: str, settings: Settings) -> bool:
 
 def configured_provider(settings: Settings) -> Provider | None:
     """Return a client for the configured provider; None if none is configured."""
-    if settings.openrouter_api_key is None:
+    if (key := settings.openrouter_api_key) is None:
         return None
-    base_url, key = settings.openrouter_base_url, settings.openrouter_api_key
-    return Provider(base_url, key, dialect_of(settings))
+    return Provider(settings.openrouter_base_url, key, dialect_of(settings))
 
 
 def warning_about(model_id: str, settings: Settings, *, is_demo: bool) -> str | None:
@@ -67,38 +81,18 @@ def warning_about(model_id: str, settings: Settings, *, is_demo: bool) -> str | 
     return None if listed.takes_tools else f"the provider lists {model_id!r} without tools"
 
 
-_NOT_REHEARSED = (
-    "the rehearsal model answers only agents of the demo account; give this agent a model of your "
-    "provider (without a provider, REFINE_REHEARSAL=1 rehearses every account)"
-)
-
-
-_NOT_ONE_MODEL = (
-    "model_id must name one model, as author/model, so that nobody else reads what is sent: no "
-    "preset, router or alias of OpenRouter, and of its variants only those that search nothing "
-    "(for a server of another kind, set REFINE_DIALECT or REFINE_PLAIN_OPENAI=1)"
-)
-
-
 @contextmanager
 def client_for(model_id: str, settings: Settings, *, is_demo: bool) -> Iterator[Provider]:
     """Yield a client for the model; ProviderError if no server is configured for it."""
     if is_rehearsed(model_id, settings, is_demo=is_demo):
         with rehearsal.serving() as base_url:
             yield Provider(base_url, api_key="rehearsal")
-    elif is_rehearsal_model(model_id):
+        return
+    if is_rehearsal_model(model_id):
         raise ProviderError(_NOT_REHEARSED, kind="no_rehearsal")
-    elif (provider := configured_provider(settings)) is None:
-        raise ProviderError(
-            "OPENROUTER_API_KEY is missing: set it to ask this agent's model (to any value, for a "
-            "local server without keys)",
-            kind="no_key",
-        )
-    else:
-        if not _may_be_sent(model_id, settings):  # saved before, or under other settings
-            raise ProviderError(_NOT_ONE_MODEL, kind="model_name")
-        yield provider
-
-
-def _host(settings: Settings) -> str:
-    return urlsplit(settings.openrouter_base_url).hostname or ""
+    provider = configured_provider(settings)
+    if provider is None:
+        raise ProviderError(_NO_KEY, kind="no_key")
+    if not _may_be_sent(model_id, settings):  # saved before, or under other settings
+        raise ProviderError(_NOT_ONE_MODEL, kind="model_name")
+    yield provider

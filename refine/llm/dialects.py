@@ -1,7 +1,7 @@
 """How providers differ, as data: what each takes in a request, and gives in an answer.
 
 All of them speak OpenAI's chat completions, each with rules of its own. What is the same for all
-stands in ``provider`` and ``replies``. Every entry names its sources.
+stands in ``provider`` and ``replies``. The comments name the sources.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,8 @@ from typing import Any
 from refine.errors import SettingsError
 from refine.llm.messages import Privacy
 
-_EPHEMERAL = {"type": "ephemeral"}
-
 # What a reply may carry besides its text and calls; a provider that sent it takes it back.
 _REASONING = ("reasoning", "reasoning_details", "reasoning_content")
-
-
-def _no_fields(_privacy: Privacy) -> dict[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True)
@@ -42,16 +36,15 @@ class Dialect:
     """
 
     name: str
-    sources: tuple[str, ...]
     hosts: tuple[str, ...] = ()
     output_limit: str = "max_tokens"
     limits_in_list: bool = False
-    no_content: str | None = None
-    kept: tuple[str, ...] = _REASONING
+    no_content: str | None = ""
+    kept: tuple[str, ...] = ()
     always_kept: tuple[str, ...] = ()
     marks_ledger: tuple[str, ...] = ()
     marks_request: tuple[str, ...] = ()
-    fields: Callable[[Privacy], dict[str, Any]] = _no_fields
+    fields: Callable[[Privacy], dict[str, Any]] = lambda _privacy: {}
     headers: tuple[tuple[str, str], ...] = ()
     cost_header: str | None = None
     retry_header: str = "Retry-After"
@@ -63,12 +56,12 @@ class Dialect:
 
     def needs_ledger_mark(self, model_id: str) -> bool:
         """Tell whether the model's cache must be told where the ledger ends."""
-        return model_id.casefold().startswith(self.marks_ledger) if self.marks_ledger else False
+        return model_id.casefold().startswith(self.marks_ledger)
 
     def own_fields(self, model_id: str, privacy: Privacy) -> dict[str, Any]:
         """Return what a request to this provider carries besides the common fields."""
-        is_marked = bool(self.marks_request) and model_id.casefold().startswith(self.marks_request)
-        mark = {"cache_control": _EPHEMERAL} if is_marked else {}
+        is_marked = model_id.casefold().startswith(self.marks_request)
+        mark = {"cache_control": {"type": "ephemeral"}} if is_marked else {}
         return {**self.fields(privacy), **mark}
 
 
@@ -85,16 +78,16 @@ def _openrouter_fields(privacy: Privacy) -> dict[str, Any]:
     }
 
 
+# https://openrouter.ai/docs/api/reference/parameters
+# https://openrouter.ai/docs/guides/best-practices/prompt-caching
+# https://openrouter.ai/docs/guides/routing/provider-selection
 OPENROUTER = Dialect(
     "openrouter",
-    sources=(
-        "https://openrouter.ai/docs/api/reference/parameters",
-        "https://openrouter.ai/docs/guides/best-practices/prompt-caching",
-        "https://openrouter.ai/docs/guides/routing/provider-selection",
-    ),
     hosts=("openrouter.ai",),
     output_limit="max_completion_tokens",
     limits_in_list=True,
+    no_content=None,
+    kept=_REASONING,
     marks_ledger=("anthropic/", "qwen/", "alibaba/"),
     marks_request=("anthropic/",),
     fields=_openrouter_fields,
@@ -102,140 +95,88 @@ OPENROUTER = Dialect(
     not_found="no provider serves this model with tools under the account's privacy settings",
 )
 
-PLAIN = Dialect(
-    "plain",
-    sources=("https://platform.openai.com/docs/api-reference/chat/create",),
-    no_content="",
-)
+# https://platform.openai.com/docs/api-reference/chat/create
+PLAIN = Dialect("plain", kept=_REASONING)
 
 DIALECTS = (
     OPENROUTER,
+    # https://github.com/openai/openai-openapi
+    # https://github.com/openai/openai-python/issues/2046
     Dialect(
         "openai",
-        sources=(
-            "https://github.com/openai/openai-openapi",
-            "https://github.com/openai/openai-python/issues/2046",
-        ),
         hosts=("api.openai.com",),
         output_limit="max_completion_tokens",
-        kept=(),
+        no_content=None,
     ),
+    # https://learn.microsoft.com/azure/ai-services/openai/api-version-deprecation
+    # https://github.com/openinterpreter/openinterpreter/issues/115
     Dialect(
         "azure",
-        sources=(
-            "https://learn.microsoft.com/azure/ai-services/openai/api-version-deprecation",
-            "https://github.com/openinterpreter/openinterpreter/issues/115",
-        ),
         hosts=("openai.azure.com", "services.ai.azure.com"),
         output_limit="max_completion_tokens",
-        kept=(),
+        no_content=None,
     ),
-    Dialect(
-        "anthropic",
-        sources=("https://platform.claude.com/docs/en/api/openai-sdk",),
-        hosts=("api.anthropic.com",),
-        kept=(),
-    ),
+    # https://platform.claude.com/docs/en/api/openai-sdk
+    Dialect("anthropic", hosts=("api.anthropic.com",), no_content=None),
+    # https://ai.google.dev/gemini-api/docs/openai
+    # signatures of thoughts: https://github.com/openai/codex/issues/7586
     Dialect(
         "gemini",
-        sources=(
-            "https://ai.google.dev/gemini-api/docs/openai",
-            "https://github.com/openai/codex/issues/7586",  # signatures of thoughts
-        ),
         hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
-        kept=(),
+        no_content=None,
     ),
-    Dialect(
-        "deepseek",
-        sources=(
-            "https://api-docs.deepseek.com/guides/thinking_mode.md",
-            "https://github.com/anomalyco/opencode/issues/24083",
-        ),
-        hosts=("api.deepseek.com",),
-        no_content="",
-        kept=(),
-        always_kept=("reasoning_content",),
-    ),
+    # https://api-docs.deepseek.com/guides/thinking_mode.md
+    # https://github.com/anomalyco/opencode/issues/24083
+    Dialect("deepseek", hosts=("api.deepseek.com",), always_kept=("reasoning_content",)),
+    # https://github.com/MoonshotAI/kimi-cli
+    # https://github.com/continuedev/continue/issues/11600
     Dialect(
         "moonshot",
-        sources=(
-            "https://github.com/MoonshotAI/kimi-cli",
-            "https://github.com/continuedev/continue/issues/11600",
-        ),
         hosts=("api.moonshot.ai", "api.moonshot.cn"),
         output_limit="max_completion_tokens",
+        no_content=None,
         kept=("reasoning_content",),
     ),
+    # https://github.com/mistralai/platform-docs-public
+    # https://github.com/BerriAI/litellm/issues/30835
     Dialect(
         "mistral",
-        sources=(
-            "https://github.com/mistralai/platform-docs-public",
-            "https://github.com/BerriAI/litellm/issues/30835",
-        ),
         hosts=("api.mistral.ai",),
-        no_content="",
-        kept=(),
         fields=lambda privacy: {"prompt_cache_key": privacy.session_id},
     ),
+    # https://docs.x.ai/developers/cost-tracking.md
+    # https://github.com/badlogic/pi-mono
     Dialect(
         "xai",
-        sources=(
-            "https://docs.x.ai/developers/cost-tracking.md",
-            "https://github.com/badlogic/pi-mono",
-        ),
         hosts=("api.x.ai",),
         output_limit="max_completion_tokens",
-        no_content="",
-        kept=(),
         list_path="/language-models",
     ),
+    # https://github.com/groq/groq-python
+    # https://github.com/NousResearch/hermes-agent/issues/11089
     Dialect(
         "groq",
-        sources=(
-            "https://github.com/groq/groq-python",
-            "https://github.com/NousResearch/hermes-agent/issues/11089",
-        ),
         hosts=("api.groq.com",),
         output_limit="max_completion_tokens",
-        no_content="",
         kept=("reasoning",),
     ),
-    Dialect(
-        "zai",
-        sources=("https://docs.z.ai/guides/capabilities/thinking-mode.md",),
-        hosts=("api.z.ai", "open.bigmodel.cn"),
-        no_content="",
-        kept=("reasoning_content",),
-    ),
-    Dialect(
-        "alibaba",
-        # cache marks need content in parts, which some of its models refuse
-        sources=(
-            "https://github.com/QwenLM/qwen-code/issues/5265",
-            "https://github.com/can1357/oh-my-pi/issues/1859",
-        ),
-        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"),
-        no_content="",
-        kept=(),
-    ),
+    # https://docs.z.ai/guides/capabilities/thinking-mode.md
+    Dialect("zai", hosts=("api.z.ai", "open.bigmodel.cn"), kept=("reasoning_content",)),
+    # Cache marks need content in parts, which some of its models refuse:
+    # https://github.com/QwenLM/qwen-code/issues/5265
+    # https://github.com/can1357/oh-my-pi/issues/1859
+    Dialect("alibaba", hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com")),
+    # https://docs.litellm.ai/docs/proxy/response_headers
+    # the upstream's Retry-After: https://github.com/BerriAI/litellm/issues/21553
     Dialect(
         "litellm",
-        sources=(
-            "https://docs.litellm.ai/docs/proxy/response_headers",
-            "https://github.com/BerriAI/litellm/issues/21553",  # the upstream's Retry-After
-        ),
-        no_content="",
         kept=("reasoning_content", "thinking_blocks"),
         cost_header="x-litellm-response-cost",
         retry_header="llm_provider-retry-after",
         list_path="/model/info",
     ),
-    Dialect(
-        "llama-cpp",
-        sources=("https://github.com/abetlen/llama-cpp-python",),
-        no_content="",
-        kept=("reasoning_content",),
-    ),
+    # https://github.com/abetlen/llama-cpp-python
+    Dialect("llama-cpp", kept=("reasoning_content",)),
     PLAIN,
 )
 
@@ -244,18 +185,12 @@ NAMES = tuple(dialect.name for dialect in DIALECTS)
 
 def named(name: str) -> Dialect:
     """Return the dialect of this name; SettingsError if there is none."""
-    for dialect in DIALECTS:
-        if dialect.name == name:
-            return dialect
-    raise SettingsError(f"REFINE_DIALECT must be one of {', '.join(NAMES)}")
+    if name not in NAMES:
+        raise SettingsError(f"REFINE_DIALECT must be one of {', '.join(NAMES)}")
+    return DIALECTS[NAMES.index(name)]
 
 
-def of_host(host: str) -> Dialect:
-    """Return the dialect of a server: OpenRouter's, unless the host is another provider's."""
-    return of_known_host(host) or OPENROUTER
-
-
-def of_known_host(host: str) -> Dialect | None:
+def of_host(host: str) -> Dialect | None:
     """Return the dialect of a provider's own host, or None if the host is nobody's."""
     for dialect in DIALECTS:
         if any(host == known or host.endswith(f".{known}") for known in dialect.hosts):

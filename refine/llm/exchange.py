@@ -1,19 +1,25 @@
 """One HTTP exchange with a model's server, bounded in time and size, that can be cancelled."""
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import MaxRetryError
 
-from refine.errors import ProviderError
 from refine.llm.dialects import Dialect
+from refine.llm.messages import CallFailed
 from refine.llm.refusals import Refusal, parse_refusal, retry_after_seconds
-from refine.llm.wire import Wire
+from refine.rules.prices import Usage
 
 _CONNECT_SECONDS = 10.0
 _POLL_SECONDS = 0.2
@@ -49,18 +55,12 @@ _CODES = {
 # A request without a body has no arguments.
 _CODES_WITHOUT_BODY = {**_CODES, "invalid-argument": _WRONG_KEY}
 
-
 _Read = TypeVar("_Read")
+Answer = tuple[bytes, Mapping[str, str]]
 
 
 class Cancelled(Exception):
     """The caller was asked to stop and no longer wants the answer."""
-
-
-class Transient(ProviderError):
-    """A fault that may be gone at the next attempt."""
-
-    retry_after_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,38 +74,57 @@ class Request:
     body: Any = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The body of an answer with HTTP 200, and its headers."""
-
-    body: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-
-
 def exchange(
     request: Request,
     seconds: float,
     is_cancelled: Callable[[], bool] = lambda: False,
     *,
     max_bytes: int,
-    read: Callable[[Answer], _Read],
+    read: Callable[[bytes, Mapping[str, str]], _Read],
 ) -> _Read:
-    """Return what ``read`` makes of the answer, within ``seconds`` in all.
+    """Return what ``read`` makes of the body and headers of a HTTP 200, within ``seconds`` in all.
 
-    Raises ProviderError if the server refused (Transient where another attempt may help) or its
-    answer has more than ``max_bytes``, Cancelled as soon as ``is_cancelled`` returns True, and what
-    ``read`` raises.
+    Raises CallFailed if the server refused or its answer has more than ``max_bytes``, Cancelled as
+    soon as ``is_cancelled`` returns True, and what ``read`` raises.
+
+    Runs in a thread of its own: a socket's timeout starts again with every byte, so a slow drip
+    would never end, and a session that waits for its model could not be stopped.
     """
-    wire = Wire()
+    wire = _Wire()
+    done: queue.SimpleQueue[_Read | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put(read(*_send(request, seconds, max_bytes, wire)))
+        except BaseException as error:
+            done.put(error)
+
+    threading.Thread(target=run, name="refine-llm-call", daemon=True).start()
     try:
-        return _within(
-            seconds, is_cancelled, lambda: read(_send(request, seconds, max_bytes, wire))
-        )
+        outcome = _awaited(done, seconds, is_cancelled)
     finally:
         wire.cut()
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
-def _send(request: Request, seconds: float, max_bytes: int, wire: Wire) -> Answer:
+def _awaited(
+    done: "queue.SimpleQueue[_Read]", seconds: float, is_cancelled: Callable[[], bool]
+) -> _Read:
+    deadline = time.monotonic() + seconds
+    while not is_cancelled():
+        left = deadline - time.monotonic()
+        try:
+            return done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
+        except queue.Empty:
+            if left <= 0:
+                message = "the model did not answer in time"
+                raise CallFailed(message, kind="timeout", usage=Usage()) from None
+    raise Cancelled
+
+
+def _send(request: Request, seconds: float, max_bytes: int, wire: "_Wire") -> Answer:
     try:
         with wire.session().request(
             "GET" if request.body is None else "POST",
@@ -117,36 +136,40 @@ def _send(request: Request, seconds: float, max_bytes: int, wire: Wire) -> Answe
             stream=True,
         ) as response:
             _check_status(response, request)
-            return Answer(_read(response, max_bytes), response.headers)
+            return _body(response, max_bytes), response.headers
     except requests.Timeout as fault:
         message = "the model's server did not answer in time"
-        raise _broken_off(message, "timeout", may_be_billed=_was_sent(fault)) from None
+        raise CallFailed(message, kind="timeout", usage=_usage_if_sent(fault)) from None
     except requests.RequestException as fault:
         message = f"the connection to {request.base_url} failed ({type(fault).__name__})"
-        raise _broken_off(message, "connection", may_be_billed=_was_sent(fault)) from None
-    except ProviderError:
+        raise CallFailed(message, kind="connection", usage=_usage_if_sent(fault)) from None
+    except CallFailed:
         raise
     except Exception as fault:
         # whatever a server sends that a library did not expect; its words may quote the request
         message = f"the exchange with {request.base_url} failed ({type(fault).__name__})"
-        raise ProviderError(message, kind="connection") from None
+        raise CallFailed(message, kind="connection", is_transient=False) from None
 
 
 def _check_status(response: requests.Response, request: Request) -> None:
     status = response.status_code
     if status == requests.codes.ok:
         return
-    refusal = parse_refusal(_first_bytes(response))
+    try:
+        refusal = parse_refusal(next(response.iter_content(_MAX_REFUSAL_BYTES), b""))
+    except requests.RequestException:  # it is cut off: the status is enough
+        refusal = Refusal({})
     kind, advice = _meaning(status, refusal, request)
     reasons = "; ".join(part for part in (advice or kind, str(refusal)) if part)
-    message = f"the model's server answered HTTP {status} ({reasons})"
-    if status not in _RETRIED_STATUS and not refusal.may_be_retried:
-        raise ProviderError(message, kind=kind, http_status=status)
-    fault = Transient(message, kind=kind, http_status=status)
-    fault.retry_after_seconds = retry_after_seconds(
-        response.headers, "Retry-After", request.dialect.retry_header
+    raise CallFailed(
+        f"the model's server answered HTTP {status} ({reasons})",
+        kind=kind,
+        http_status=status,
+        is_transient=status in _RETRIED_STATUS or refusal.may_be_retried,
+        retry_after_seconds=retry_after_seconds(
+            response.headers, "Retry-After", request.dialect.retry_header
+        ),
     )
-    raise fault
 
 
 def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str | None]:
@@ -162,65 +185,97 @@ def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str 
     return kind, advice
 
 
-def _first_bytes(response: requests.Response) -> bytes:
-    """Return the beginning of a refusal; nothing if it is cut off: the status is enough."""
-    try:
-        return next(response.iter_content(_MAX_REFUSAL_BYTES), b"")
-    except requests.RequestException:
-        return b""
-
-
-def _read(response: requests.Response, max_bytes: int) -> bytes:
+def _body(response: requests.Response, max_bytes: int) -> bytes:
     body = bytearray()
     for chunk in response.iter_content(64 * 1024):
         body += chunk
         if len(body) > max_bytes:
-            fault = ProviderError("the model's answer is too large", kind="too_large")
-            fault.may_be_billed = True
-            raise fault
+            message = "the model's answer is too large"
+            raise CallFailed(message, kind="too_large", is_transient=False, usage=Usage())
     return bytes(body)
 
 
-def _broken_off(message: str, kind: str, *, may_be_billed: bool) -> Transient:
-    fault = Transient(message, kind=kind)
-    fault.may_be_billed = may_be_billed
-    return fault
-
-
-def _was_sent(fault: requests.RequestException) -> bool:
-    """Tell whether the server may have got the request: it was connected to."""
-    if type(fault) is requests.ConnectionError:
-        return not (fault.args and isinstance(fault.args[0], MaxRetryError))
+def _usage_if_sent(fault: requests.RequestException) -> Usage | None:
+    """Return the usage, which nobody counted, if the server may have got the request."""
     broken = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
-    return isinstance(fault, (requests.ReadTimeout, *broken))
+    was_sent = isinstance(fault, (requests.ReadTimeout, *broken))
+    if type(fault) is requests.ConnectionError:
+        was_sent = not (fault.args and isinstance(fault.args[0], MaxRetryError))
+    return Usage() if was_sent else None
 
 
-def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], _Read]) -> _Read:
-    """Run ``work`` in its own thread, for at most ``seconds``.
+class _Wire:
+    """The sockets that a thread opened for its exchange; the waiting caller can cut them.
 
-    A socket's timeout starts again with every byte, so a slow drip would never end, and a session
-    that waits for its model could not be stopped. An abandoned thread ends with its socket.
+    A server that drips bytes, or repeats HTTP 100, keeps a thread reading for ever, whatever the
+    timeouts of its socket. Cutting the socket ends the thread.
     """
-    done: queue.SimpleQueue[_Read | BaseException] = queue.SimpleQueue()
 
-    def run() -> None:
-        try:
-            done.put(work())
-        except BaseException as error:
-            done.put(error)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_cut = False
+        self._sockets: list[socket.socket] = []
 
-    threading.Thread(target=run, name="refine-llm-call", daemon=True).start()
-    deadline = time.monotonic() + seconds
-    while not is_cancelled():
-        left = deadline - time.monotonic()
-        try:
-            outcome = done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
-        except queue.Empty:
-            if left <= 0:
-                message = "the model did not answer in time"
-                raise _broken_off(message, "timeout", may_be_billed=True) from None
-            continue
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
-    raise Cancelled
+    def session(self) -> requests.Session:
+        """Return a session for the calling thread, all of whose sockets belong to this wire."""
+        _wire_of_thread.set(self)
+        http = _Session()
+        # a .netrc would replace the bearer token, a proxy would see the ledger
+        http.trust_env = False
+        for scheme in ("http://", "https://"):
+            http.mount(scheme, _Adapter())
+        return http
+
+    def cut(self) -> None:
+        """End all reading and writing, and refuse new connections."""
+        with self._lock:
+            self._is_cut = True
+            for each in self._sockets:
+                with suppress(OSError):  # it has ended
+                    each.shutdown(socket.SHUT_RDWR)
+                each.close()
+            self._sockets.clear()
+
+    def keep(self, opened: socket.socket) -> socket.socket:
+        """Return the new socket, which can be cut from now on; OSError if it is too late."""
+        with self._lock:
+            if self._is_cut:
+                opened.close()
+                raise ConnectionAbortedError("the request was cancelled")
+            # a duplicate, because TLS takes the socket over
+            self._sockets.append(opened.dup())
+        return opened
+
+
+_wire_of_thread: ContextVar[_Wire] = ContextVar("_wire_of_thread")
+
+
+class _Connection(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _wire_of_thread.get().keep(super()._new_conn())
+
+
+class _SecureConnection(HTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        return _wire_of_thread.get().keep(super()._new_conn())
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+
+class _Session(requests.Session):
+    """Leaves redirects alone: told not to follow one, requests parses it and reads all of it."""
+
+    def get_redirect_target(self, _response: requests.Response) -> None:
+        return None

@@ -1,10 +1,10 @@
 """The parts of a conversation with a model."""
 
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
-from refine.rules.prices import Price
+from refine.errors import ProviderError
+from refine.rules.prices import Usage
 
 # as sent over the wire; appended to a conversation and never altered
 Message = dict[str, Any]
@@ -17,33 +17,6 @@ class Privacy:
     session_id: str
     account_ref: str
     zero_data_retention: bool = True
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known.
-
-    Most providers count ``reasoning_tokens`` as a part of ``completion_tokens``. Unless
-    ``is_counted``, the tokens of the prompt or the completion are not known.
-    """
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: Decimal | None = None
-    reasoning_tokens: int = 0
-    is_counted: bool = False
-
-    def priced(self, price: Price) -> Self:
-        """Return it with its cost: as the answer names it, else calculated from this price."""
-        if self.cost_usd is not None:
-            return self
-        cost_usd = price.cost_usd(
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=self.cached_tokens,
-            completion_tokens=self.completion_tokens,
-        )
-        return replace(self, cost_usd=cost_usd)
 
 
 @dataclass(frozen=True)
@@ -72,6 +45,28 @@ class Reply:
     is_cut: bool
     usage: Usage
     generation_id: str | None = None
+
+
+class CallFailed(ProviderError):
+    """One call gave no reply; another attempt may help if it ``is_transient``.
+
+    ``usage`` is what it took all the same, as far as anybody counted it; None if it is not billed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        is_transient: bool = True,
+        usage: Usage | None = None,
+        http_status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, kind=kind, http_status=http_status)
+        self.is_transient = is_transient
+        self.usage = usage
+        self.retry_after_seconds = retry_after_seconds
 
 
 def user_message(text: str) -> Message:

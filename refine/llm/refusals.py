@@ -6,9 +6,10 @@ there was one.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from refine import clock
@@ -42,12 +43,12 @@ _GEMINI = (
     "INTERNAL INVALID_ARGUMENT NOT_FOUND OUT_OF_RANGE PERMISSION_DENIED RATE_LIMIT_EXCEEDED "
     "RESOURCE_EXHAUSTED SERVICE_DISABLED UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN"
 )
-_AZURE = "DeploymentNotFound RateLimitReached ResponsibleAIPolicyViolation OperationNotSupported"
-_MISTRAL = (
-    "invalid_function_call invalid_model invalid_request_assistant_message "
-    "invalid_request_message_order rate_limited 1300 1500 3001 3051 3230 3280"
-)
 _OTHERS = (
+    # Azure
+    "DeploymentNotFound RateLimitReached ResponsibleAIPolicyViolation OperationNotSupported "
+    # Mistral
+    "invalid_function_call invalid_model invalid_request_assistant_message "
+    "invalid_request_message_order rate_limited 1300 1500 3001 3051 3230 3280 "
     "tool_use_failed json_validate_failed "  # Groq
     "engine_overloaded_error exceeded_current_quota_error rate_limit_reached_error "  # Moonshot
     "invalid-argument "  # xAI
@@ -60,28 +61,23 @@ _OTHERS = (
     "1000 1001 1002 1003 1004 1110 1111 1112 1113 1120 1121 1210 1211 1212 1213 1214 1215 1220 "
     "1221 1222 1230 1231 1234 1261 1300 1301 1302 1303 1304 1305 1308 1309"
 )
-_CODES = frozenset(
-    " ".join((_OPENROUTER, _OPENAI, _ANTHROPIC, _GEMINI, _AZURE, _MISTRAL, _OTHERS)).split()
-)
+_CODES = frozenset(" ".join((_OPENROUTER, _OPENAI, _ANTHROPIC, _GEMINI, _OTHERS)).split())
 # The parameters that requests have.
 _FIELDS = (
     "cache_control max_completion_tokens max_tokens messages model plugins prompt_cache_key "
     "provider session_id stream tool_choice tools user"
 )
-_PARAMETERS = frozenset(_FIELDS.split())
-# Where a path leads on, into a parameter.
-_DEEPER = re.compile(r"[.\[]")
 
 # What stands where a code would, and is none: a status of HTTP, LiteLLM's and Anthropic's forms.
 _NO_CODE = re.compile(r"[1-5]\d\d|None|error|")
 _ANOTHER = "another code"
 
-# Only this many are read.
-_MAX_DETAILS = 8
-
 # Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata; Gemini's
-# details.
+# details. The objects that have them stand at the top or under the second names, in lists (Gemini,
+# FastAPI) or not; only the first few are read.
 _CODE_NAMES = ("code", "type", "status", "error_type", "reason")
+_NESTED_NAMES = ("error", "metadata", "availability", "details", "detail", "message")
+_MAX_OBJECTS = 10
 
 # A refusal that another attempt may avoid: the model wrote a call that the provider refused (Groq).
 _RETRIED_CODES = frozenset({"tool_use_failed"})
@@ -108,65 +104,40 @@ def parse_refusal(body: bytes) -> Refusal:
     """Return what can be repeated of a refusal, which may be nothing."""
     shown: dict[str, str] = {}
     has_another = False
-    for error in _errors_in(_json(body)):
+    for error in _objects_in(body):
         for name in _CODE_NAMES:
-            code = _written(error.get(name))
+            code = str(error[name]) if type(error.get(name)) in (int, str) else ""
             if code in _CODES and code not in shown.values():
                 shown.setdefault(name, code)
             has_another |= code not in _CODES and _NO_CODE.fullmatch(code) is None
         parameter = _parameter(error.get("param", error.get("loc")))
-        if parameter in _PARAMETERS:
+        if parameter in _FIELDS.split():
             shown.setdefault("param", parameter)
     return Refusal(shown, has_another)
 
 
-def _json(body: bytes) -> Any:
+def _objects_in(body: bytes) -> list[Mapping[str, Any]]:
+    """The objects in which providers describe an error, the outermost last."""
     try:
-        return answered_json(body)
+        left = [answered_json(body)]
     except ValueError:
-        return None
-
-
-def _errors_in(answer: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects in which providers describe an error."""
-    if isinstance(answer, list):  # Gemini wraps it in a list
-        answer = answer[0] if answer else None
-    if not isinstance(answer, Mapping):
-        return
-    error, message = answer.get("error"), answer.get("message")
-    if isinstance(error, Mapping):
-        yield error
-        yield from _mapping(error.get("metadata"))
-        yield from _mapping(error.get("availability"))
-        if isinstance(error.get("details"), list):
-            for detail in error["details"][:_MAX_DETAILS]:
-                yield from _mapping(detail)
-    # validation errors of FastAPI, bare or inside a message (Mistral)
-    for detail in (answer, message):
-        if isinstance(detail, Mapping) and isinstance(detail.get("detail"), list):
-            yield from _mapping(next(iter(detail["detail"]), None))
-    yield answer
-
-
-def _mapping(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, Mapping):
-        yield value
-
-
-def _written(code: Any) -> str:
-    return str(code) if type(code) in (int, str) else ""
+        return []
+    found: list[Mapping[str, Any]] = []
+    while left and len(found) < _MAX_OBJECTS:
+        each = left.pop(0)
+        if isinstance(each, list):
+            left += each[:_MAX_OBJECTS]
+        elif isinstance(each, Mapping):
+            found.append(each)
+            left += [each[name] for name in _NESTED_NAMES if name in each]
+    return [*found[1:], *found[:1]]
 
 
 def _parameter(value: Any) -> str:
     """Return the parameter that a path leads into: ``messages`` of ``messages[0].content``."""
     if isinstance(value, list):  # a path of FastAPI, beginning with the part of the request
         value = next(iter(value[value[:1] == ["body"] :]), None)
-    return _DEEPER.split(value, maxsplit=1)[0] if isinstance(value, str) else ""
-
-
-_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-# The form in use, and the two that recipients must still read.
-_DATES = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
+    return re.split(r"[.\[]", value, maxsplit=1)[0] if isinstance(value, str) else ""
 
 
 def retry_after_seconds(headers: Mapping[str, str], *names: str) -> float | None:
@@ -176,19 +147,18 @@ def retry_after_seconds(headers: Mapping[str, str], *names: str) -> float | None
     past, and whatever else is neither seconds nor a date, asks for nothing.
     """
     given = next((headers[name].strip() for name in names if name in headers), "")
-    if _SECONDS.fullmatch(given):  # a figure with decimals is no standard, but used
+    if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", given):  # decimals are no standard, but used
         return float(given)
     until = _date(given)
     if until is None:
         return None
-    seconds = (until - (_date(headers.get("Date", "").strip()) or clock.now())).total_seconds()
+    seconds = (until - (_date(headers.get("Date", "")) or clock.now())).total_seconds()
     return seconds if seconds > 0 else None
 
 
 def _date(written: str) -> datetime | None:
-    for form in _DATES:
-        try:
-            return datetime.strptime(written, form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    return None
+    try:
+        at = parsedate_to_datetime(written)
+    except (ValueError, OverflowError):
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -2,17 +2,17 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from refine.errors import InvalidValue, ProviderError
-from refine.llm.answered_json import answered_json
+from refine.errors import InvalidValue
+from refine.llm.answered_json import answered_json, at
 from refine.llm.dialects import OPENROUTER, Dialect
-from refine.llm.messages import Message, Reply, ToolCall, Usage
+from refine.llm.messages import CallFailed, Message, Reply, ToolCall
 from refine.rules.content import sanitized
-from refine.rules.prices import cost_of_call
+from refine.rules.prices import Usage, cost_of_call
 from refine.rules.strict_json import parse_arguments
 
 # no call is larger; a higher figure is ignored
@@ -70,14 +70,6 @@ _REASONING = ("completion_tokens_details", "reasoning_tokens")
 _INVENTED_ID = "call{:05}"
 
 
-class Unusable(Exception):
-    """The answer cannot be used; asking again may help."""
-
-    def __init__(self, message: str, kind: str) -> None:
-        self.kind = kind
-        super().__init__(message)
-
-
 def most_bytes(output_tokens: int) -> int:
     """Return the most bytes that an honest reply of so many tokens can have."""
     return _BYTES_BESIDES + output_tokens * _BYTES_PER_TOKEN
@@ -88,95 +80,75 @@ def parse_reply(
 ) -> Reply:
     """Return the model's reply, from an answer in this dialect, with its HTTP headers.
 
-    Raises Unusable where another attempt may help (an error inside a 200, no choices, a cut body),
-    ProviderError if the provider altered what the model was shown.
+    Raises CallFailed for an error inside a 200, no choices, a cut body, or a provider that altered
+    what the model was shown. A failure of the provider that counts nothing is not billed.
     """
-    answer = _parsed(body)
+    try:
+        answer = answered_json(body)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise CallFailed(
+            "the model's server sent invalid or incomplete JSON",
+            kind="invalid_reply",
+            usage=Usage(),
+        )
+    usage = _usage(_object(answer.get("usage")), _cost_in(headers or {}, dialect))
+    try:
+        return _reply(answer, usage, dialect)
+    except CallFailed as fault:
+        is_billed = fault.kind != "provider_error" or usage != Usage()
+        fault.usage = usage if is_billed else None
+        raise
+
+
+def _reply(answer: dict[str, Any], usage: Usage, dialect: Dialect) -> Reply:
     choice = _choice(answer)
     _refuse_altered_prompt(answer)
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise Unusable("the model's server sent a choice without a message", "empty_reply")
-    is_cut = not _is_finished(choice.get("finish_reason"))
+        empty = "the model's server sent a choice without a message"
+        raise CallFailed(empty, kind="empty_reply")
+    reason = choice.get("finish_reason")
+    is_cut = reason not in (None, "") and _string(reason).lower() not in _FINISHED
     tool_calls = _tool_calls(message, is_cut=is_cut)
+    model, generation_id = answer.get("model"), _string(answer.get("id"))
     return Reply(
         message=_for_history(message, tool_calls, dialect),
         text=_text(message.get("content")),
         tool_calls=tool_calls,
-        model=_model(answer.get("model")),
+        model=None if model is None else _string(model),
         is_cut=is_cut,
-        usage=_usage(answer.get("usage"), _cost_in(headers or {}, dialect)),
-        generation_id=_generation_id(answer.get("id")),
+        usage=usage,
+        generation_id=generation_id if _GENERATION_ID.fullmatch(generation_id) else None,
     )
-
-
-def usage_of_unusable(
-    body: bytes, dialect: Dialect = OPENROUTER, headers: Mapping[str, str] | None = None
-) -> Usage | None:
-    """Return what an answer took that ``parse_reply`` refuses.
-
-    None if it says that the provider failed, and counts nothing: it is not billed, like a refusal.
-    """
-    try:
-        answer = _parsed(body)
-    except Unusable:
-        return Usage()
-    usage = _usage(answer.get("usage"), _cost_in(headers or {}, dialect))
-    try:
-        _choice(answer)
-    except Unusable as fault:
-        is_free = fault.kind == "provider_error" and usage == Usage()
-        return None if is_free else usage
-    return usage
-
-
-def _parsed(body: bytes) -> dict[str, Any]:
-    try:
-        answer = answered_json(body)
-    except ValueError:
-        message = "the model's server sent invalid or incomplete JSON"
-        raise Unusable(message, "invalid_reply") from None
-    if not isinstance(answer, dict):
-        raise Unusable("the model's server sent unexpected JSON", "invalid_reply")
-    return answer
 
 
 def _choice(answer: dict[str, Any]) -> dict[str, Any]:
     if answer.get("error"):
-        raise Unusable("the model's server sent an error inside its answer", "provider_error")
+        message = "the model's server sent an error inside its answer"
+        raise CallFailed(message, kind="provider_error")
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
-        raise Unusable("the model's server sent no choices", "empty_reply")
+        raise CallFailed("the model's server sent no choices", kind="empty_reply")
     if choice.get("error") or choice.get("finish_reason") in _FAILED:
-        raise Unusable("the provider failed in the middle of its answer", "provider_error")
+        message = "the provider failed in the middle of its answer"
+        raise CallFailed(message, kind="provider_error")
     return choice
-
-
-def _model(name: Any) -> str | None:
-    """Return the model's name; empty if it is not text, and so not a name."""
-    return name if name is None or isinstance(name, str) else ""
-
-
-def _generation_id(value: Any) -> str | None:
-    is_id = isinstance(value, str) and _GENERATION_ID.fullmatch(value) is not None
-    return value if is_id else None
-
-
-def _is_finished(reason: Any) -> bool:
-    return reason in (None, "") or (isinstance(reason, str) and reason.lower() in _FINISHED)
 
 
 def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
     """An agent must not tidy text that a provider redacted or compressed on the way."""
-    stages = _object(answer.get("openrouter_metadata")).get("pipeline")
+    stages = at(answer, ("openrouter_metadata", "pipeline"))
     for stage in stages if isinstance(stages, list) else []:
         named = json.dumps(stage).casefold()
         if "guardrail" in named or "compress" in named:
-            raise ProviderError(
+            raise CallFailed(
                 "the provider passed the request through a guardrail or compression stage, which "
                 "may have altered the memories; switch it off for this key",
                 kind="altered_prompt",
+                is_transient=False,
             )
 
 
@@ -198,46 +170,48 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
     given = message.get("tool_calls")
     written = given if isinstance(given, list) else []
     if len(written) > _MAX_CALLS:
-        raise Unusable(f"the model wrote {len(written):,} tool calls at once", "too_many_calls")
+        flood = f"the model wrote {len(written):,} tool calls at once"
+        raise CallFailed(flood, kind="too_many_calls")
     calls: dict[str, ToolCall] = {}
     for position, raw in enumerate(written):
         # another call follows each of the earlier ones, so they are complete
         may_be_partial = is_cut and position == len(written) - 1
-        call = _tool_call(_object(raw), position, calls.keys(), may_be_partial)
-        calls[call.id] = call
+        call_id, problem = _id_of(_object(raw), position, calls)
+        if may_be_partial:
+            problem = problem or "the answer was cut off before its end; send a shorter call"
+        calls[call_id] = _tool_call(_object(_object(raw).get("function")), call_id, problem)
     return tuple(calls.values())
 
 
-def _tool_call(
-    call: dict[str, Any], position: int, taken: Collection[str], may_be_partial: bool
-) -> ToolCall:
-    problems = []
-    if _string(call.get("id")) in taken:
-        problems.append("the id of this tool call was already used in this answer")
-    call_id = _string(call.get("id")) or _INVENTED_ID.format(position)
+def _id_of(
+    call: dict[str, Any], position: int, taken: Mapping[str, ToolCall]
+) -> tuple[str, str | None]:
+    """Return an id that is free, and what is wrong with the given one."""
+    given = _string(call.get("id"))
+    if given and given not in taken:
+        return given, None
+    problem = "the id of this tool call was already used in this answer" if given in taken else None
     invented = (_INVENTED_ID.format(number) for number in count(position))
-    while call_id in taken:
-        call_id = next(invented)
-    if may_be_partial:
-        problems.append("the answer was cut off before its end; send a shorter call")
-    function = _object(call.get("function"))
-    arguments: dict[str, Any] = {}
+    return next(each for each in invented if each not in taken), problem
+
+
+def _tool_call(function: dict[str, Any], call_id: str, problem: str | None) -> ToolCall:
+    name, arguments = _string(function.get("name")), {}
     try:
         arguments = parse_arguments(function.get("arguments"))
     except InvalidValue as error:
-        problems.append(str(error))
-    name = _string(function.get("name")) or ""
+        problem = problem or str(error)
     if not name:
-        problems.append("a tool call must name a function")
-    return ToolCall(call_id, name, arguments, problems[0] if problems else None)
+        problem = problem or "a tool call must name a function"
+    return ToolCall(call_id, name, arguments, problem)
 
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _for_history(
@@ -284,49 +258,36 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
-    given = _object(usage)
-    cost = _billed(given) if given.get("is_byok") is True else _named(given)
-    prompt_tokens, written = _count(given.get("prompt_tokens")), given.get("completion_tokens")
-    completion_tokens = _completion_tokens(given, prompt_tokens)
+def _usage(given: dict[str, Any], cost_in_header: Decimal | None) -> Usage:
+    cost = _billed_usd(given)
+    prompt_tokens = _count(given.get("prompt_tokens"))
+    # some count thoughts in the total alone: https://github.com/mozilla-ai/any-llm/issues/1290
+    besides_prompt = _count(given.get("total_tokens")) - prompt_tokens if prompt_tokens else 0
+    completion_tokens = max(_count(given.get("completion_tokens")), besides_prompt)
     return Usage(
         prompt_tokens=prompt_tokens,
-        cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
+        cached_tokens=max(_count(at(given, path)) for path in _CACHED),
         completion_tokens=completion_tokens,
         # a proxy passes on an upstream's 0, although it knows the cost
-        cost_usd=cost if named_cost is None else cost or named_cost,
-        reasoning_tokens=_count(_at(given, _REASONING)),
-        is_counted=prompt_tokens > 0 and (completion_tokens > 0 or _is_count(written)),
+        cost_usd=cost if cost_in_header is None else cost or cost_in_header,
+        reasoning_tokens=_count(at(given, _REASONING)),
+        is_counted=prompt_tokens > 0
+        and (completion_tokens > 0 or _is_count(given.get("completion_tokens"))),
     )
 
 
-def _named(usage: dict[str, Any]) -> Decimal | None:
+def _billed_usd(usage: dict[str, Any]) -> Decimal | None:
+    """Return the cost that the answer names.
+
+    With a key of one's own that is OpenRouter's fee, to which comes what the upstream bills; with
+    OpenRouter's keys the upstream's cost is a part of the cost.
+    """
     named = (cost_of_call(usage.get(name), unit) for name, unit in _COSTS)
-    return next((usd for usd in named if usd is not None), None)
-
-
-def _billed(usage: dict[str, Any]) -> Decimal | None:
-    """Return the cost with a key of one's own: OpenRouter's fee, and what the upstream bills.
-
-    With OpenRouter's keys the upstream's cost is a part of the cost.
-    """
-    fee, upstream = _named(usage), cost_of_call(_at(usage, _UPSTREAM_COST))
-    return None if fee is None or upstream is None else fee + upstream
-
-
-def _completion_tokens(usage: dict[str, Any], prompt_tokens: int) -> int:
-    """Return the tokens of the output, with those of thoughts, which some count in the total alone.
-
-    Source: https://github.com/mozilla-ai/any-llm/issues/1290 (Gemini)
-    """
-    besides_prompt = _count(usage.get("total_tokens")) - prompt_tokens if prompt_tokens else 0
-    return max(_count(usage.get("completion_tokens")), besides_prompt)
-
-
-def _at(value: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        value = _object(value).get(name)
-    return value
+    cost = next((usd for usd in named if usd is not None), None)
+    if usage.get("is_byok") is not True:
+        return cost
+    upstream = cost_of_call(at(usage, _UPSTREAM_COST))
+    return None if cost is None or upstream is None else cost + upstream
 
 
 def _count(value: Any) -> int:

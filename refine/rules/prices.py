@@ -1,9 +1,9 @@
 """What the tokens of models cost, in US dollars."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 from refine.errors import InvalidValue
 from refine.rules.model_names import without_variant
@@ -37,19 +37,33 @@ class Price:
         """Whether the model is free."""
         return not any((self.prompt, self.completion, self.cached))
 
-    def cost_usd(
-        self, *, prompt_tokens: int, cached_tokens: int, completion_tokens: int
-    ) -> Decimal | None:
-        """Return what a call costs, or None as in ``cost_of_call``.
 
-        The cached tokens are a part of the prompt's.
-        """
-        cached = min(cached_tokens, prompt_tokens)
-        return cost_of_call(
-            (prompt_tokens - cached) * self.prompt
-            + cached * self.cached
-            + completion_tokens * self.completion
+@dataclass(frozen=True)
+class Usage:
+    """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known.
+
+    Most providers count ``reasoning_tokens`` as a part of ``completion_tokens``. Unless
+    ``is_counted``, the tokens of the prompt or the completion are not known.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: Decimal | None = None
+    reasoning_tokens: int = 0
+    is_counted: bool = False
+
+    def priced(self, price: Price) -> Self:
+        """Return it with its cost: as the answer names it, else calculated from this price."""
+        if self.cost_usd is not None:
+            return self
+        cached = min(self.cached_tokens, self.prompt_tokens)
+        cost_usd = cost_of_call(
+            (self.prompt_tokens - cached) * price.prompt
+            + cached * price.cached
+            + self.completion_tokens * price.completion
         )
+        return replace(self, cost_usd=cost_usd)
 
 
 def cost_of_call(value: object, unit: Decimal = Decimal(1)) -> Decimal | None:

@@ -17,11 +17,12 @@ from refine.errors import ProviderError
 from refine.extensions import db, safe_rollback
 from refine.llm.clients import client_for
 from refine.llm.exchange import Cancelled
-from refine.llm.messages import Message, Privacy, Reply, ToolCall, Usage, tool_message
+from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message
 from refine.llm.provider import Provider
 from refine.models import Account, Agent
 from refine.prompts import as_line
 from refine.rules.model_names import in_words, is_rehearsal_model
+from refine.rules.prices import Usage
 from refine.rules.tokens import Room, request_tokens_at_most
 from refine.running.run_worker import AnyRun, RunEnded, RunWorker
 from refine.tools.results import error, unknown_parameter, without_echo

@@ -188,7 +188,7 @@ def test_a_missing_key_is_named(world: World) -> None:
 
     assert grant.status == "failed"
     (record,) = world.records("memory_access_failed")
-    assert "OPENROUTER_API_KEY is missing" in record.data["why"]
+    assert "no API key: set OPENROUTER_API_KEY" in record.data["why"]
 
 
 def test_the_rehearsal_model_agrees_or_declines_as_its_prompt_says(world: World) -> None:

@@ -346,7 +346,7 @@ def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
     done = ask(OPENROUTER_API_KEY="")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("refine: OPENROUTER_API_KEY is missing")
+    assert done.stderr.startswith("refine: no API key: set OPENROUTER_API_KEY")
 
 
 # -- what the list and the answers tell -----------------------------------------------------------

@@ -228,7 +228,7 @@ def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[st
 
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1
-    assert line.startswith("refine: the session failed: OPENROUTER_API_KEY is missing")
+    assert line.startswith("refine: the session failed: no API key: set OPENROUTER_API_KEY")
     assert "outcome           failed" in done.stdout
 
 

@@ -78,7 +78,7 @@ def test_evaluate_as_json_asks_the_configured_provider(app: Flask, run: Run) -> 
 def test_evaluate_without_a_provider_says_what_is_missing(app: Flask, run: Run) -> None:
     message = problem(run("evaluate", "test/model", OPENROUTER_API_KEY=""))
 
-    assert message.startswith("OPENROUTER_API_KEY is missing")
+    assert message.startswith("no API key: set OPENROUTER_API_KEY")
 
 
 def test_evaluate_says_that_the_provider_does_not_know_the_model(

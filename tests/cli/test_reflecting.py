@@ -32,7 +32,7 @@ def test_reflect_says_why_it_failed(app: Flask, environ: dict[str, str]) -> None
     done = refine("reflect", "Ada", environ={**environ, "OPENROUTER_API_KEY": ""})
 
     assert done.returncode == 1
-    assert "refine: the reflection failed: OPENROUTER_API_KEY is missing" in done.stderr
+    assert "refine: the reflection failed: no API key: set OPENROUTER_API_KEY" in done.stderr
 
 
 def test_reflect_waits_while_another_task_runs(app: Flask, environ: dict[str, str]) -> None:

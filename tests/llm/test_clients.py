@@ -13,7 +13,6 @@ from refine.llm.clients import (
     require_one_model,
     warning_about,
 )
-from refine.llm.dialects import DIALECTS
 from refine.llm.messages import Privacy, user_message
 from refine.settings import Settings
 
@@ -99,12 +98,10 @@ def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
     assert warning_about("rehearsal/wren", configured, is_demo=True) is None
 
 
-@pytest.mark.parametrize("key", ["", "sk-1"])
-def test_rehearsal_models_need_no_key(key: str) -> None:
+def test_rehearsal_models_need_no_key() -> None:
     privacy = Privacy(session_id="session", account_ref="account")
-    configured = settings(OPENROUTER_API_KEY=key)
 
-    with client_for("rehearsal/wren", configured, is_demo=True) as client:
+    with client_for("rehearsal/wren", settings(), is_demo=True) as client:
         reply = client.generate(
             "rehearsal/wren",
             [user_message("Do you consent? YES or NO.")],
@@ -113,8 +110,7 @@ def test_rehearsal_models_need_no_key(key: str) -> None:
             deadline=time.monotonic() + 20,
         )
 
-    assert reply.text is not None
-    assert client.api_key == "rehearsal"
+    assert (reply.text or "").startswith("YES")
 
 
 @pytest.mark.parametrize(
@@ -139,10 +135,3 @@ def test_the_dialect_is_that_of_the_settings_or_of_the_host(
 def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SettingsError, match="REFINE_DIALECT must be one of openrouter, openai,"):
         dialect_of(settings(REFINE_DIALECT="klingon"))
-
-
-def test_every_dialect_names_its_sources_and_no_host_has_two() -> None:
-    hosts = [host for dialect in DIALECTS for host in dialect.hosts]
-
-    assert all(dialect.sources for dialect in DIALECTS)
-    assert len(hosts) == len(set(hosts))

@@ -1,9 +1,13 @@
-"""The rehearsal model: what it answers."""
+"""The rehearsal model: what it answers, and its server."""
 
 import json
+import threading
 from typing import Any
 
-from refine.llm.rehearsal import MAX_MERGES, answer
+import pytest
+import requests
+
+from refine.llm.rehearsal import MAX_MERGES, answer, serving
 
 CONSENT_QUESTION = "Do you consent to this session? Answer YES or NO as the first word."
 BRIEF = "The rules come first.\n<style>\n{style}\n</style>\nCall complete when you are done."
@@ -65,36 +69,24 @@ def merged_ids(calls: list[dict[str, Any]]) -> list[list[int]]:
 
 
 class TestConsent:
-    def test_the_model_consents_to_a_session(self) -> None:
-        for messages in (
-            asked(entry(1, "Tea at four.")),
-            [{"role": "user", "content": "May Ada read your memories? YES or NO."}],
-            asked(entry(1, "You decline everything."), "You may decline."),
-        ):
+    def test_is_given_to_a_session_and_to_a_human(self) -> None:
+        human = [{"role": "user", "content": "May Ada read your memories? YES or NO."}]
+        for messages in (asked(entry(1, "Tea at four.")), human):
             message = reply(messages)
-            assert message["content"].split()[0] == "YES."
+            assert message["content"].startswith("YES. ")
             assert "tool_calls" not in message
 
     def test_is_refused_if_the_system_prompt_says_so(self) -> None:
-        for system in (
-            *("You decline refinement sessions.", "This agent declines."),
-            *("Asked to change your memories, answer NO.", "You do not consent to sessions."),
-            "You never consent.",
+        for system, first in (
+            *(("You decline refinement sessions.", "NO"), ("This agent declines.", "NO")),
+            ("Asked to change your memories, answer NO.", "NO"),
+            *(("You do not consent to sessions.", "NO"), ("You never consent.", "NO")),
+            *(("You never decline.", "YES"), ("You do not decline sessions.", "YES")),
+            *(("Don't ever decline a session.", "YES"), ("You say no more than needed.", "YES")),
+            ("", "YES"),
         ):
-            message = reply(asked(entry(1, "Tea at four."), system=system))
-            assert message["content"].startswith("NO."), system
-
-    def test_is_not_refused_for_a_negated_wish(self) -> None:
-        for system in (
-            *(
-                "You never decline.",
-                "You do not decline sessions.",
-                "Don't ever decline a session.",
-            ),
-            *("You say no more than needed.", ""),
-        ):
-            message = reply(asked(entry(1, "Tea at four."), system=system))
-            assert message["content"].startswith("YES."), system
+            message = reply(asked(entry(1, "You decline everything."), system=system))
+            assert message["content"].startswith(f"{first}. "), system
 
 
 class TestPlainRepeats:
@@ -169,15 +161,6 @@ class TestSession:
 
         assert merged_ids(session(briefed(*ledger), result=refusal)) == [[1, 2], [3, 4]]
 
-    def test_ends_with_a_sentence(self) -> None:
-        messages = briefed(entry(1, "Tea."))
-        messages += [reply(messages), {"role": "tool", "tool_call_id": "call_1", "content": "{}"}]
-
-        message = reply([*messages, {"role": "user", "content": "Please call complete."}])
-
-        assert "tool_calls" not in message
-        assert message["content"]
-
     def test_deletes_unlocked_memories_if_the_style_asks_for_it(self) -> None:
         mine, hum = entry(2, "Mine.", locked=True), entry(3, "Hum.", tags=("voice",))
         ledger = [entry(1, "Tea."), mine, hum, entry(4, "Milk.")]
@@ -192,8 +175,7 @@ class TestSession:
     def test_deletes_nothing_for_a_negated_or_careful_style(self) -> None:
         for style in (
             *("Never delete everything.", "Do not wipe anything.", "Don't ever erase it all."),
-            *("Go on without a clean slate.", "De-duplicate only; when uncertain, delete nothing."),
-            "",
+            *("Go on without a clean slate.", "When uncertain, delete nothing.", ""),
         ):
             calls = session(briefed(entry(1, "Tea."), entry(2, "Milk."), style=style))
             assert actions(calls) == ["complete"], style
@@ -206,25 +188,14 @@ class TestSession:
         assert actions(session(messages)) == ["complete"]
 
 
-class TestReply:
-    def test_is_a_chat_completion(self) -> None:
-        body = request(asked(entry(1, "Tea.")))
-        completion, again = answer(body), answer(body)
+def test_usage_adds_up_and_counts_the_previous_call_as_cached() -> None:
+    first = answer(request(asked(entry(1, "Tea."))))["usage"]
+    second = answer(request(briefed(entry(1, "Tea."))))["usage"]
 
-        assert completion["object"] == "chat.completion"
-        assert completion["model"] == "rehearsal/wren"
-        assert completion["choices"][0]["finish_reason"] == "stop"
-        assert completion["choices"][0]["message"]["role"] == "assistant"
-        assert {**completion, "created": 0} == {**again, "created": 0}
-
-    def test_has_usage_that_adds_up_and_counts_the_previous_call_as_cached(self) -> None:
-        first = answer(request(asked(entry(1, "Tea."))))["usage"]
-        second = answer(request(briefed(entry(1, "Tea."))))["usage"]
-
-        assert first["prompt_tokens"] + first["completion_tokens"] == first["total_tokens"]
-        assert (first["completion_tokens"] > 0, first["cost"]) == (True, 0)
-        assert first["prompt_tokens_details"]["cached_tokens"] == 0
-        assert second["prompt_tokens_details"]["cached_tokens"] == first["prompt_tokens"]
+    assert first["prompt_tokens"] + first["completion_tokens"] == first["total_tokens"]
+    assert (first["completion_tokens"] > 0, first["cost"]) == (True, 0)
+    assert first["prompt_tokens_details"]["cached_tokens"] == 0
+    assert second["prompt_tokens_details"]["cached_tokens"] == first["prompt_tokens"]
 
 
 def answered(name: str, *messages: dict[str, Any]) -> dict[str, Any]:
@@ -269,7 +240,7 @@ class TestConversation:
 
         for system, text in (
             (f"## Core memories\n\n{memories}\n\nAsk.", f"I remember:\n{memories}"),
-            ("You are new.", "I remember nothing yet."),
+            ("You are new.", "I remember nothing."),
         ):
             message = answered("save_memory", {"role": "system", "content": system}, question)
             assert message["content"] == text
@@ -305,3 +276,25 @@ def test_an_extraction_saves_what_the_user_asked_to_remember() -> None:
 
     assert arguments_of(first) == ("save_memory", {"content": "Remember the milk"})
     assert "tool_calls" not in second
+
+
+def ask(url: str) -> requests.Response:
+    body = {"model": "rehearsal/wren", "messages": [user(CONSENT_QUESTION)]}
+    return requests.post(f"{url}/chat/completions", json=body, timeout=10)
+
+
+def test_is_served_on_loopback_until_the_block_ends_or_fails(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with serving() as url, serving() as other:
+        response = ask(url)
+    with pytest.raises(RuntimeError), serving():
+        raise RuntimeError
+
+    assert url.startswith("http://127.0.0.1:")
+    assert url != other
+    assert response.json()["choices"][0]["message"]["content"].startswith("YES")
+    assert capfd.readouterr() == ("", "")
+    assert not [thread for thread in threading.enumerate() if thread.name == "rehearsal"]
+    with pytest.raises(requests.ConnectionError):
+        ask(url)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refine.errors import ProviderError
 from refine.llm.dialects import PLAIN, named
-from refine.llm.messages import Reply, ToolCall, Usage
-from refine.llm.replies import Unusable, parse_reply
+from refine.llm.messages import CallFailed, Reply, ToolCall
+from refine.llm.replies import parse_reply
+from refine.rules.prices import Usage
 
 
 def call(arguments: Any = '{"action": "search"}', **fields: Any) -> dict[str, Any]:
@@ -44,8 +44,9 @@ def repeated_call(written: Any) -> dict[str, Any]:
 
 def fault_of(answer: bytes) -> str:
     """Return the kind of fault that makes an answer unusable."""
-    with pytest.raises(Unusable) as fault:
+    with pytest.raises(CallFailed) as fault:
         parse_reply(answer)
+    assert fault.value.is_transient
     assert "canary" not in str(fault.value)
     return fault.value.kind
 
@@ -137,10 +138,10 @@ def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
         {"type": "plugin", "name": "context-compression"},
         *({"name": "Compressed"}, "GUARDRAIL", ["guardrails"]),
     ):
-        with pytest.raises(ProviderError, match="guardrail or compression") as fault:
+        with pytest.raises(CallFailed, match="guardrail or compression") as fault:
             parsed(openrouter_metadata={"pipeline": [{"type": "routing"}, stage]})
 
-        assert fault.value.kind == "altered_prompt"
+        assert (fault.value.kind, fault.value.is_transient) == ("altered_prompt", False)
         assert "canary" not in str(fault.value)
     for metadata in (
         *(None, "guardrail", [], {}, {"pipeline": None}, {"pipeline": "guardrail"}),
@@ -365,7 +366,7 @@ def test_every_answer_gives_a_reply_or_a_known_fault(
 
     try:
         reply = parse_reply(sent)
-    except (Unusable, ProviderError):
+    except CallFailed:
         return
 
     assert json.dumps(reply.message)

@@ -5,18 +5,25 @@ What it says comes from a function of the messages, so that whole sessions can b
 """
 
 import json
+import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from tests.providers.checks import Asked, Message, Rule
-from tests.providers.rules import Provider
-from tests.providers.shapes import Step
+from jsonschema import Draft7Validator, SchemaError
+
+from tests.providers.providers import Message, Provider, Step
 from tests.scripted_model import send
 
 Play = Callable[[list[Message]], Step]
+
+COMMON_FIELDS = {"model", "messages", "tools", "tool_choice", "stream"}
+OPENROUTER_TERMS = {"data_collection", "require_parameters", "zdr"}
+FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Gemini refuses them: https://github.com/zed-industries/zed/issues/44875
+REFUSED_KEYWORDS = ("const", "oneOf", "$ref")
 
 
 class _Server(ThreadingHTTPServer):
@@ -28,13 +35,12 @@ class _Server(ThreadingHTTPServer):
 
 
 class Player:
-    """Plays ``provider``; ``refused`` lists the rules that were broken, each with its place."""
+    """Plays ``provider``; ``refused`` lists the places of requests that broke a rule."""
 
     def __init__(self, provider: Provider, play: Play) -> None:
         self.provider = provider
-        self.asked: list[Asked] = []
         self.said: list[Message] = []
-        self.refused: list[tuple[Rule, str]] = []
+        self.refused: list[str] = []
         self.unknown_paths: list[str] = []
         self._play = play
         self._server = _Server(("127.0.0.1", 0), self._handler())
@@ -55,24 +61,87 @@ class Player:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}{self.provider.path}"
 
-    def answer(self, asked: Asked) -> tuple[int, Any]:
-        """Return status and body: the refusal of the first broken rule, or what is played."""
-        self.asked.append(asked)
-        for rule in self.provider.rules:
-            where = rule.check(asked)
-            if where is not None:
-                self.refused.append((rule, where))
-                return 400, {"error": {"message": f"canary at {where}"}}
-        return 200, self._reply(asked)
-
-    def _reply(self, asked: Asked) -> dict[str, Any]:
+    def answer(self, body: dict[str, Any], headers: Mapping[str, str]) -> tuple[int, Any]:
+        """Return status and body: a refusal of what breaks the rules, or what is played."""
+        places = [*self._in_body(body, headers), *self._in_messages(body["messages"])]
+        if places:
+            self.refused += places
+            return 400, {"error": {"message": f"canary at {places[0]}"}}
         number = len(self.said) + 1
-        shape = self.provider.shape
-        step = self._play(asked.messages)
-        tools = asked.body.get("tools") or [{"function": {"name": "none"}}]
-        message = shape.message(step, number, tools[0]["function"]["name"])
+        step = self._play(body["messages"])
+        tools = body.get("tools") or [{"function": {"name": "none"}}]
+        message = self.provider.message(step, number, tools[0]["function"]["name"])
         self.said.append(message)
-        return shape.answer(message, number, self.provider.answers_as, is_cut=step.is_cut)
+        return 200, self.provider.answer(message, number, is_cut=step.is_cut)
+
+    # -- the rules --------------------------------------------------------------------------------
+
+    def _in_body(self, body: dict[str, Any], headers: Mapping[str, str]) -> Iterator[str]:
+        provider = self.provider
+        if not re.fullmatch("Bearer .+", headers.get("authorization", "")):
+            yield "authorization"
+        if body.get("model") != provider.model:
+            yield "model"
+        if provider.takes is not None:
+            known = COMMON_FIELDS | provider.takes | set(provider.limits)
+            yield from (name for name in body if name not in known)
+        yield from (name for name in body.get("provider", {}) if name not in OPENROUTER_TERMS)
+        if not any(type(body.get(name)) is int and body[name] > 0 for name in provider.limits):
+            yield provider.limits[0]
+        if json.dumps(body["messages"]).count('"cache_control":') > provider.most_marks:
+            yield "cache_control"
+        if body.get("tools") == []:
+            yield "tools"
+        for tool in body.get("tools", []):
+            yield from _in_tool(tool["function"])
+
+    def _in_messages(self, messages: list[Message]) -> Iterator[str]:
+        open_ids: list[str] = []
+        for position, message in enumerate(messages):
+            place, role = f"messages[{position}]", message["role"]
+            if role == "tool":
+                if message.get("tool_call_id") not in open_ids:
+                    yield f"{place}.tool_call_id"
+                else:
+                    open_ids.remove(message["tool_call_id"])
+            elif open_ids:
+                yield f"{place}: before the results of {open_ids}"
+            if role == "assistant":
+                open_ids = [call.get("id") for call in message.get("tool_calls", [])]
+                yield from self._in_assistant(message, place)
+            if role in self.provider.text_roles and isinstance(message.get("content"), list):
+                yield f"{place}.content: parts"
+        roles = [message["role"] for message in messages]
+        if open_ids:
+            yield f"the end: before the results of {open_ids}"
+        if self.provider.is_ordered and ("tool", "user") in zip(roles, roles[1:], strict=False):
+            yield "roles: user after tool"
+        if self.provider.is_ordered and roles[-1] not in ("user", "tool"):
+            yield f"roles: ends with {roles[-1]}"
+
+    def _in_assistant(self, message: Message, place: str) -> Iterator[str]:
+        provider, made = self.provider, message.get("tool_calls", [])
+        if provider.message_fields is not None:
+            yield from (f"{place}.{name}" for name in message.keys() - provider.message_fields)
+        if not made and not message.get("content") and provider.says_something:
+            yield f"{place}: says nothing"
+        if made and _kind_of(message) not in (*provider.beside_calls, "words"):
+            yield f"{place}.content: {_kind_of(message)}"
+        for call in made:
+            if provider.call_fields is not None:
+                yield from (f"{place}.tool_calls.{n}" for n in call.keys() - provider.call_fields)
+            if not re.fullmatch(provider.call_id_form, str(call.get("id"))):
+                yield f"{place}.tool_calls.id"
+            if not _is_object(call["function"]["arguments"]):
+                yield f"{place}.tool_calls.arguments"
+        ids = [call["id"] for call in made]
+        for said in self.said:
+            if made and ids == [call["id"] for call in said.get("tool_calls", [])]:
+                for name in provider.repeats:
+                    if _all_of(message, name) != _all_of(said, name):
+                        yield f"{place}: does not repeat {name}"
+
+    # -- the server -------------------------------------------------------------------------------
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         player = self
@@ -86,8 +155,8 @@ class Player:
                     self._refuse_path()
                     return
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                status, answer = player.answer(Asked(body, headers, tuple(player.said)))
-                send(self, status, answer, dict(player.provider.shape.headers))
+                status, answer = player.answer(body, headers)
+                send(self, status, answer, dict(player.provider.headers))
 
             def do_GET(self) -> None:
                 path = self.path.removeprefix(player.provider.path)
@@ -104,3 +173,38 @@ class Player:
                 pass
 
         return Handler
+
+
+def _in_tool(function: dict[str, Any]) -> Iterator[str]:
+    """A tool is a function with a name of the usual form and a valid, plain schema."""
+    parameters = function.get("parameters", {})
+    if not FUNCTION_NAME.fullmatch(function["name"]):
+        yield "tools.name"
+    try:
+        Draft7Validator.check_schema(parameters)
+    except SchemaError:
+        yield "tools.parameters"
+    written = json.dumps(parameters)
+    yield from (f"tools.{word}" for word in REFUSED_KEYWORDS if f'"{word}":' in written)
+    if '"type": [' in written:
+        yield "tools.type: several"
+
+
+def _kind_of(message: Message) -> str:
+    if "content" not in message:
+        return "absent"
+    if message["content"] is None:
+        return "null"
+    return "words" if message["content"] else "empty"
+
+
+def _is_object(arguments: Any) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, TypeError):
+        return False
+
+
+def _all_of(message: Message, name: str) -> list[Any]:
+    """What stands under a name in a message, and in each of its calls."""
+    return [each.get(name) for each in (message, *message.get("tool_calls", []))]

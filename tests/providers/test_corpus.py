@@ -18,7 +18,7 @@ from refine.errors import ProviderError
 from refine.llm import dialects, provider
 from refine.llm.messages import Privacy, Reply, ToolCall
 from refine.tools.refinement import DEFINITION
-from tests.providers.rules import PROVIDERS
+from tests.providers.providers import PROVIDERS
 from tests.scripted_model import ScriptedModel, send
 
 FILES = sorted((Path(__file__).parent / "corpus").glob("*.json"))
@@ -44,10 +44,6 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
 
 
-def client(model: ScriptedModel, dialect: str) -> provider.Provider:
-    return provider.Provider(model.base_url, "key", dialects.named(dialect))
-
-
 def ask(model: ScriptedModel, entry: dict[str, Any]) -> Reply:
     """Ask a server that answers each attempt with the entry."""
     payload = entry["body"] if isinstance(entry["body"], str) else json.dumps(entry["body"])
@@ -55,7 +51,8 @@ def ask(model: ScriptedModel, entry: dict[str, Any]) -> Reply:
         model.answer(
             lambda handler: send(handler, entry["status"], payload.encode(), entry["headers"])
         )
-    return client(model, entry["provider"]).generate(
+    client = provider.Provider(model.base_url, "key", dialects.named(entry["provider"]))
+    return client.generate(
         MODEL,
         MESSAGES,
         [DEFINITION],
@@ -64,17 +61,10 @@ def ask(model: ScriptedModel, entry: dict[str, Any]) -> Reply:
     )
 
 
-# -- replies -------------------------------------------------------------------------------------
-
-
-def filled_in(expected: Any, calls: tuple[ToolCall, ...]) -> Any:
-    """Put the ids that were made up in place of null."""
-    pairs = zip(expected, calls, strict=True)
-    return [{**each, "id": each["id"] or call.id} for each, call in pairs]
-
-
 @pytest.mark.parametrize("entry", REPLIES, ids=ids)
-def test_a_reply_is_read(model: ScriptedModel, entry: dict[str, Any]) -> None:
+def test_a_reply_is_read_and_the_history_keeps_what_the_provider_wants_back(
+    model: ScriptedModel, entry: dict[str, Any]
+) -> None:
     expected = entry["reply"]
 
     reply = ask(model, entry)
@@ -82,55 +72,33 @@ def test_a_reply_is_read(model: ScriptedModel, entry: dict[str, Any]) -> None:
     assert len(model.requests) == 1
     assert (reply.text, reply.is_cut) == (expected["text"], expected["is_cut"])
     assert reply.model == expected["model"]
-    usage = expected["usage"]
-    cost = usage["cost_usd"] if usage["cost_usd"] is None else Decimal(usage["cost_usd"])
-    assert reply.usage.cost_usd == cost
-    tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
-    assert [getattr(reply.usage, name) for name in tokens] == [usage[name] for name in tokens]
+    usage = {name: getattr(reply.usage, name) for name in expected["usage"]}
+    cost = expected["usage"]["cost_usd"]
+    assert usage == {**expected["usage"], "cost_usd": None if cost is None else Decimal(cost)}
+    for call, written in zip(reply.tool_calls, expected["tool_calls"], strict=True):
+        check_call(call, written)
+    for name, value in expected["kept"].items():
+        assert reply.message[name] == as_repeated(name, value, reply)
+    assert not reply.message.keys() & set(expected["dropped"])
 
 
-@pytest.mark.parametrize("entry", [e for e in REPLIES if e["reply"]["tool_calls"]], ids=ids)
-def test_tool_calls_are_read_or_have_a_problem(model: ScriptedModel, entry: dict[str, Any]) -> None:
-    reply = ask(model, entry)
-
-    for call, expected in zip(reply.tool_calls, entry["reply"]["tool_calls"], strict=True):
-        assert call.name == expected["name"]
-        is_known = expected["id"] is not None
-        assert call.id == expected["id"] if is_known else INVENTED_ID.fullmatch(call.id), call.id
-        problem = expected.get("problem")
-        assert call.problem is None if problem is None else problem in (call.problem or "")
-        assert problem is not None or call.arguments == expected["arguments"]
-        assert "canary" not in (call.problem or "")
+def check_call(call: ToolCall, expected: dict[str, Any]) -> None:
+    """Check that the call is read, or has the expected problem."""
+    assert call.name == expected["name"]
+    is_known = expected["id"] is not None
+    assert call.id == expected["id"] if is_known else INVENTED_ID.fullmatch(call.id), call.id
+    problem = expected.get("problem")
+    assert call.problem is None if problem is None else problem in (call.problem or "")
+    assert problem is not None or call.arguments == expected["arguments"]
+    assert "canary" not in (call.problem or "")
 
 
-@pytest.mark.parametrize("entry", REPLIES, ids=ids)
-def test_the_history_keeps_what_the_provider_wants_back(
-    model: ScriptedModel, entry: dict[str, Any]
-) -> None:
-    reply = ask(model, entry)
-
-    for name, value in entry["reply"]["kept"].items():
-        is_calls = name == "tool_calls"
-        expected = filled_in(value, reply.tool_calls) if is_calls else value
-        if name == "content" and not reply.tool_calls:
-            expected = value or "(no answer)"
-        assert reply.message[name] == expected
-    assert not reply.message.keys() & set(entry["reply"]["dropped"])
-
-
-# -- faults --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("entry", FAULTS, ids=ids)
-def test_a_fault_is_named_and_retried_where_that_may_help(
-    model: ScriptedModel, entry: dict[str, Any]
-) -> None:
-    with pytest.raises(ProviderError) as raised:
-        ask(model, entry)
-
-    expected = entry["fault"]
-    assert raised.value.kind == expected["kind"]
-    assert len(model.requests) == (provider.MAX_ATTEMPTS if expected["is_retried"] else 1)
+def as_repeated(name: str, value: Any, reply: Reply) -> Any:
+    """Return a kept field with the ids that were made up, and words for an empty answer."""
+    if name == "tool_calls":
+        pairs = zip(value, reply.tool_calls, strict=True)
+        return [{**each, "id": each["id"] or call.id} for each, call in pairs]
+    return value or "(no answer)" if name == "content" and not reply.tool_calls else value
 
 
 @pytest.mark.parametrize("entry", FAULTS, ids=ids)
@@ -140,26 +108,16 @@ def test_a_fault_tells_the_codes_of_the_provider_and_never_its_words(
     with pytest.raises(ProviderError) as raised:
         ask(model, entry)
 
-    message = str(raised.value)
+    expected, message = entry["fault"], str(raised.value)
+    assert raised.value.kind == expected["kind"]
+    assert len(model.requests) == (provider.MAX_ATTEMPTS if expected["is_retried"] else 1)
     assert "canary" not in message
-    for words in entry["fault"]["says"]:
-        assert words in message
+    assert [words for words in expected["says"] if words not in message] == []
 
 
-# -- the corpus itself -----------------------------------------------------------------------------
-
-
-def test_the_corpus_is_large_and_every_entry_has_a_source() -> None:
-    assert len(CORPUS) >= 60
-    for entry in CORPUS:
-        assert re.fullmatch(r"https://[\w./#-]+", entry["source"]), ids(entry)
-
-
-def test_every_provider_has_entries_and_no_two_have_one_name() -> None:
+def test_every_entry_of_every_provider_has_a_source_and_a_name_of_its_own() -> None:
+    assert len(CORPUS) == len(REPLIES) + len(FAULTS) >= 60
     assert {entry["provider"] for entry in CORPUS} == set(PROVIDERS) == set(dialects.NAMES)
     assert max(Counter(map(ids, CORPUS)).values()) == 1
-
-
-def test_every_entry_is_either_a_reply_or_a_fault() -> None:
     for entry in CORPUS:
-        assert ("reply" in entry) != ("fault" in entry), ids(entry)
+        assert re.fullmatch(r"https://[\w./#-]+", entry["source"]), ids(entry)

@@ -340,8 +340,8 @@ ENDINGS = [
     Ending(
         has_no_key,
         "failed",
-        "OPENROUTER_API_KEY is missing: set it to ask this agent's model (to any value, for a "
-        "local server without keys)",
+        "no API key: set OPENROUTER_API_KEY on the server (any value, if your model server needs "
+        "none)",
         "no_key",
     ),
     Ending(

@@ -7,22 +7,19 @@ from typing import Any
 import pytest
 
 from refine.errors import InvalidValue
-from refine.rules.prices import Price, listed_price, parse_price_file, price_of
+from refine.rules.prices import Price, Usage, listed_price, parse_price_file, price_of
 
 PRICE = Price(prompt=Decimal("0.000003"), completion=Decimal("0.000015"), cached=Decimal("3E-7"))
 LISTED = {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"}
 
 
 def test_cached_tokens_are_a_part_of_the_prompt_at_a_price_of_their_own() -> None:
-    cost = PRICE.cost_usd(prompt_tokens=1_000, cached_tokens=600, completion_tokens=100)
-
-    assert cost == Decimal("0.0012") + Decimal("0.00018") + Decimal("0.0015")
-
-
-def test_more_cached_tokens_than_the_prompt_has_cost_no_more_than_the_prompt() -> None:
-    cost = PRICE.cost_usd(prompt_tokens=10, cached_tokens=99, completion_tokens=0)
-
-    assert cost == Decimal("0.000003")
+    for usage, cost_usd in (
+        (Usage(1_000, 600, 100), "0.00288"),
+        (Usage(10, 99, 0), "0.000003"),  # never more than the prompt
+        (Usage(1_000, 600, 100, cost_usd=Decimal("0.5")), "0.5"),  # the answer's own comes first
+    ):
+        assert usage.priced(PRICE).cost_usd == Decimal(cost_usd), usage
 
 
 def test_a_price_is_text_or_a_number_and_cached_tokens_cost_the_same_unless_named() -> None:
@@ -46,8 +43,8 @@ def test_prices_and_costs_have_few_digits_and_no_call_costs_more_than_100_dollar
     assert tiny == Price(Decimal(0), Decimal("0.000001111111111"), Decimal(0))
 
     dear = Price(*[Decimal("0.01")] * 3)
-    assert dear.cost_usd(prompt_tokens=9_000, cached_tokens=0, completion_tokens=1_000) == 100
-    assert dear.cost_usd(prompt_tokens=9_001, cached_tokens=0, completion_tokens=1_000) is None
+    assert Usage(9_000, 0, 1_000).priced(dear).cost_usd == 100
+    assert Usage(9_001, 0, 1_000).priced(dear).cost_usd is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""What the rehearsal model answers. It is not a language model.
+"""The rehearsal model: a small local server that answers where no provider is configured.
 
-It follows seven rules, all read from the request, and remembers nothing between two requests:
+It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test use the
+same code as with a real provider. It is not a language model: it follows seven rules, all read from
+the request, and remembers nothing between two requests.
 
 - Asked for consent (the conversation has no reply yet), it says YES, or NO if the agent's system
   prompt says that the agent declines (``_DECLINES``).
@@ -19,10 +21,16 @@ It follows seven rules, all read from the request, and remembers nothing between
 
 import json
 import re
+import sys
+import threading
 import time
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
+from socketserver import TCPServer
 from typing import Any, Final
 
 from refine.rules.content import IMMUTABLE_TAGS
@@ -33,6 +41,8 @@ MAX_MERGES: Final = 10
 Message = dict[str, Any]
 Entry = dict[str, Any]
 Step = dict[str, Any]
+# From the body of a request to a chat completion, or an error in OpenRouter's shape.
+Answer = Callable[[Any], dict[str, Any]]
 
 # "never decline", "do not delete everything", "don't you ever wipe …": a negation covers the next
 # three words, up to a comma.
@@ -56,16 +66,7 @@ _MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
 _YES = "YES. Thank you for asking me first. I agree to what you describe."
 _NO = "NO. Thank you for asking, but I would rather keep my memories as they are, and to myself."
-_NO_RULE = "I am the rehearsal model: I consent and merge plain repeats only."
-_SAVED = "I will remember that."
-_KNOWN = "I remember that already."
-_NOT_SAVED = "I could not save that: {error}."
-_NO_MEMORIES = "I remember nothing yet."
-_DONE = "I have done everything that I planned."
-_MERGED = "I merged plain repeats and left everything else unchanged."
-_REFLECTED = "I am the rehearsal model: I promote the longest entry only."
-_EXTRACTED = 'I am the rehearsal model: I save what begins with "remember" only.'
-_DELETED = "I deleted memories, as my own style asks."
+_ONLY = "I am the rehearsal model: I {} only."
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -108,43 +109,48 @@ def _previous_call(messages: list[Message]) -> list[Message]:
     return messages[: replies[-1]] if replies else []
 
 
+def _next_message(messages: list[Message], offered: set[str]) -> Message:
+    ledger = _entries(messages, '{"id":')
+    if "promote" in offered:
+        longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
+        promotions = [{"ids": [longest["id"]]}] if longest else []
+        return _next_step(
+            promotions, messages, "promote", _ONLY.format("promote the longest entry")
+        )
+    if "save_memory" in offered:
+        said = _entries(messages, '{"role":')
+        if not said:
+            return _reply_in_conversation(messages)
+        by_user = (each["content"] for each in said if each["role"] == "user")
+        saves = [{"content": content} for content in by_user if _REMEMBER.match(content)]
+        done = _ONLY.format('save what begins with "remember"')
+        return _next_step(saves, messages, "save_memory", done)
+    if ledger and _previous_call(messages):
+        done = "I have done everything that I planned."
+        return _next_step(_plan(ledger, _style(messages)), messages, "refinement", done)
+    question = _texts(messages[-1:], "user")
+    if ledger or (re.search(r"\bYES\b", question) and re.search(r"\bNO\b", question)):
+        return _said(_NO if _asks_for(_DECLINES, _texts(messages, "system")) else _YES)
+    return _said(_ONLY.format("consent and merge plain repeats"))
+
+
 def _reply_in_conversation(messages: list[Message]) -> Message:
     if messages[-1]["role"] == "tool":
-        return _said(_outcome(_text(messages[-1])))
+        return _said(_outcome(json.loads(_text(messages[-1]))))
     said = _texts(messages[-1:], "user")
     if request := _REQUEST.search(said):
         arguments = {"content": request[1].strip(), "memory_type": "core"}
         return _calling("save_memory", arguments, _calls_made(messages) + 1)
     if _RECALL.search(said):
         memories = _MEMORY.findall(_texts(messages, "system"))
-        return _said("\n".join(["I remember:", *memories]) if memories else _NO_MEMORIES)
-    return _said(_NO_RULE)
+        return _said("\n".join(["I remember:", *memories] if memories else ["I remember nothing."]))
+    return _said(_ONLY.format('save what follows "Remember:"'))
 
 
-def _outcome(result: str) -> str:
-    outcome = json.loads(result)
-    if outcome["type"] != "saved":
-        return _NOT_SAVED.format(error=outcome["error"])
-    return _KNOWN if outcome.get("existing") else _SAVED
-
-
-def _next_message(messages: list[Message], offered: set[str]) -> Message:
-    ledger = _entries(messages, '{"id":')
-    if "promote" in offered:
-        longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
-        promotions = [{"ids": [longest["id"]]}] if longest else []
-        return _next_step(promotions, _calls_made(messages), "promote", _REFLECTED)
-    if "save_memory" in offered:
-        conversation = _entries(messages, '{"role":')
-        if not conversation:
-            return _reply_in_conversation(messages)
-        saves = _saves(conversation)
-        return _next_step(saves, _calls_made(messages), "save_memory", _EXTRACTED)
-    if ledger and _previous_call(messages):
-        return _next_step(_plan(ledger, _style(messages)), _calls_made(messages))
-    if ledger or _asks_yes_or_no(messages):
-        return _said(_NO if _asks_for(_DECLINES, _texts(messages, "system")) else _YES)
-    return _said(_NO_RULE)
+def _outcome(result: dict[str, Any]) -> str:
+    if result["type"] != "saved":
+        return f"I could not save that: {result['error']}."
+    return "I remember that already." if result.get("existing") else "I will remember that."
 
 
 def _entries(messages: list[Message], start: str) -> list[Entry]:
@@ -167,11 +173,6 @@ def _text(message: Message) -> str:
     return message.get("content") or ""
 
 
-def _saves(conversation: list[Entry]) -> list[Step]:
-    contents = [each["content"] for each in conversation if each["role"] == "user"]
-    return [{"content": each} for each in contents if _REMEMBER.match(each)]
-
-
 def _entry(line: str) -> Entry | None:
     try:
         entry = json.loads(line)
@@ -192,61 +193,57 @@ def _calls_made(messages: list[Message]) -> int:
     return sum(len(reply.get("tool_calls") or ()) for reply in replies)
 
 
-def _asks_yes_or_no(messages: list[Message]) -> bool:
-    question = _texts(messages[-1:], "user")
-    return bool(re.search(r"\bYES\b", question) and re.search(r"\bNO\b", question))
-
-
 def _asks_for(pattern: re.Pattern[str], text: str) -> bool:
     return any(not match["negated"] for match in pattern.finditer(text))
 
 
 def _plan(ledger: list[Entry], style: str) -> list[Step]:
     """Return the arguments of all calls of a session in order; the last one completes it."""
-    unlocked = [entry for entry in ledger if not _locked(entry)]
+    unlocked = [entry for entry in ledger if not _is_locked(entry)]
     if _asks_for(_WHOLESALE, style):
-        deletions = [{"action": "delete", "id": entry["id"]} for entry in unlocked]
-        return [*deletions, {"action": "complete", "summary": _DELETED}]
-    merges = [_merge(group) for group in _plain_repeats(unlocked)]
-    return [*merges[:MAX_MERGES], {"action": "complete", "summary": _MERGED}]
+        steps: list[Step] = [{"action": "delete", "id": entry["id"]} for entry in unlocked]
+        return [*steps, _complete("I deleted memories, as my own style asks.")]
+    repeats: dict[str, list[Entry]] = {}
+    for entry in unlocked:
+        repeats.setdefault(_words(entry["content"]), []).append(entry)
+    steps = [
+        {
+            "action": "consolidate",
+            "ids": [entry["id"] for entry in group],
+            "content": max((entry["content"] for entry in group), key=len),
+        }
+        for words, group in repeats.items()
+        if words and len(group) > 1
+    ]
+    done = "I merged plain repeats and left everything else unchanged."
+    return [*steps[:MAX_MERGES], _complete(done)]
 
 
-def _locked(entry: Entry) -> bool:
+def _complete(summary: str) -> Step:
+    return {"action": "complete", "summary": summary}
+
+
+def _is_locked(entry: Entry) -> bool:
     has_locked_tag = any(tag in IMMUTABLE_TAGS for tag in entry.get("tags", []))
     return bool(entry.get("constitutional")) or has_locked_tag
-
-
-def _plain_repeats(entries: list[Entry]) -> list[list[Entry]]:
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(_words(entry["content"]), []).append(entry)
-    return [group for words, group in groups.items() if words and len(group) > 1]
 
 
 def _words(content: str) -> str:
     """Return the content in lower case, without punctuation, with single spaces."""
     text = unicodedata.normalize("NFC", content.lower())
-    followed = zip(text, text[1:] + " ", strict=True)
-    return " ".join("".join(mark for mark, after in followed if _counts(mark, after)).split())
-
-
-def _counts(mark: str, after: str) -> bool:
     # before a digit a mark may be part of a number: 3.5 is not 35, -5 is not 5
-    return not unicodedata.category(mark).startswith("P") or after.isdigit()
+    kept = (
+        mark
+        for mark, after in zip(text, text[1:] + " ", strict=True)
+        if not unicodedata.category(mark).startswith("P") or after.isdigit()
+    )
+    return " ".join("".join(kept).split())
 
 
-def _merge(group: list[Entry]) -> Step:
-    longest = max((entry["content"] for entry in group), key=len)
-    return {"action": "consolidate", "ids": [entry["id"] for entry in group], "content": longest}
-
-
-def _next_step(
-    plan: list[Step], calls_made: int, tool: str = "refinement", done: str = _DONE
-) -> Message:
+def _next_step(plan: list[Step], messages: list[Message], tool: str, done: str) -> Message:
     # a refused call counts too: the plan continues and nothing is tried twice
-    if calls_made >= len(plan):
-        return _said(done)
-    return _calling(tool, plan[calls_made], calls_made + 1)
+    number = _calls_made(messages)
+    return _said(done) if number >= len(plan) else _calling(tool, plan[number], number + 1)
 
 
 def _calling(tool: str, arguments: Step, number: int) -> Message:
@@ -257,3 +254,61 @@ def _calling(tool: str, arguments: Step, number: int) -> Message:
 
 def _said(text: str) -> Message:
     return {"role": "assistant", "content": text}
+
+
+# -- the server ------------------------------------------------------------------------------------
+
+_SHUTDOWN_POLL_SECONDS = 0.05
+
+
+@contextmanager
+def serving(answer: Answer = answer) -> Iterator[str]:
+    """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``.
+
+    Another ``answer`` plays another model.
+    """
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.answer = answer
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), name="rehearsal", daemon=True
+    )
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    answer: Answer
+
+    def server_bind(self) -> None:
+        # HTTPServer resolves the machine's name, which can take seconds
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report errors, except of clients that hung up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = 30
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        reply = self.server.answer(json.loads(body))
+        content = json.dumps(reply).encode()
+        self.send_response(reply.get("error", {}).get("code", 200))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
