@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from refine.models import AgentMemory, RefinementSession
+from refine.models import AgentMemory, RefinementSession, SessionEntry
 from refine.models.runs.session import editing
-from refine.models.runs.session.editing import complete, search
+from refine.models.runs.session.editing import complete
 
 __all__ = ["complete", "consolidate", "delete", "protect", "search", "update"]
 
@@ -21,3 +21,10 @@ consolidate = partial(_edit, editing.consolidate)
 update = partial(_edit, editing.update)
 delete = partial(_edit, editing.delete)
 protect = partial(_edit, editing.protect)
+
+
+def search(session: RefinementSession, *asked: Any) -> list[AgentMemory]:
+    """Return what a search finds, all of it shown to the agent."""
+    found = editing.search(session, *asked)
+    SessionEntry.show(session, found)
+    return found

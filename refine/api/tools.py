@@ -11,7 +11,7 @@ from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.strict_json import parse_arguments
 from refine.tools import SaveMemoryTool, SelfAuthoringTool, save_memory, self_authoring
-from refine.tools.results import error
+from refine.tools.calls import error
 
 _TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | SelfAuthoringTool]] = {
     "save_memory": SaveMemoryTool,

@@ -23,8 +23,8 @@ from refine.refinement.prompting import first_messages
 from refine.rules.tokens import Room, token_estimate
 from refine.running.consent_question import Ask, answer_to_question, not_open
 from refine.running.model_calls import problem_with
+from refine.tools.calls import error, without_echo
 from refine.tools.refinement import DEFINITION, checked
-from refine.tools.results import error, without_echo
 
 Step = Literal["consent", "tool call", "result"]
 

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from refine import prompts
 from refine.models import MemoryTask
@@ -11,11 +11,11 @@ from refine.models.runs.task import EndStatus
 from refine.remembering.prompting import Layout, layout_of, lines_of, opening
 from refine.running import ModelWorker, RunEnded, work_on
 from refine.settings import Settings
-from refine.tools import PromoteTool, SaveToJournalTool, promote, save_to_journal
+from refine.tools import PromoteTool, SaveToJournalTool
 
-_TOOLS: dict[str, tuple[type[PromoteTool | SaveToJournalTool], dict[str, Any]]] = {
-    "reflection": (PromoteTool, promote.DEFINITION),
-    "extraction": (SaveToJournalTool, save_to_journal.DEFINITION),
+_TOOLS: dict[str, type[PromoteTool | SaveToJournalTool]] = {
+    "reflection": PromoteTool,
+    "extraction": SaveToJournalTool,
 }
 _NOTHING_TO_READ = "nothing was written in its journal of the last week"
 _TOO_LARGE = "a single entry is too large for the context of the agent's model"
@@ -42,7 +42,8 @@ class TaskWorker(ModelWorker[MemoryTask]):
 
     def _work(self) -> None:
         """Read part after part."""
-        tool, self._definition = _TOOLS[self._committed(lambda: self._run.kind)]
+        tool = _TOOLS[self._committed(lambda: self._run.kind)]
+        self._definition = tool.definition
         self._execute = tool(self._run_id, self._lease_token, self._retry).execute
         lines = self._committed(lambda: lines_of(self._run))
         if not lines:

@@ -6,7 +6,7 @@ from refine import prompts
 from refine.errors import ProviderError
 from refine.llm.messages import Message, Reply, tool_message, user_message
 from refine.rules.consent import Answer, answer_in
-from refine.tools.results import error
+from refine.tools.calls import error
 
 # Asks the model for its next message: with how many times the usual output limit, and whether it
 # may only answer in words.

@@ -25,7 +25,7 @@ from refine.rules.model_names import in_words, is_rehearsal_model
 from refine.rules.prices import Usage
 from refine.rules.tokens import Room, request_tokens_at_most
 from refine.running.run_worker import AnyRun, RunEnded, RunWorker
-from refine.tools.results import error, unknown_parameter, without_echo
+from refine.tools.calls import error, unknown_parameter, without_echo
 
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2

@@ -1,9 +1,8 @@
 """What an agent may do, as a model may call it."""
 
-from refine.tools.promote import PromoteTool
+from refine.tools.memory_task import PromoteTool, SaveToJournalTool
 from refine.tools.refinement import RefinementTool
 from refine.tools.save_memory import SaveMemoryTool
-from refine.tools.save_to_journal import SaveToJournalTool
 from refine.tools.self_authoring import SelfAuthoringTool
 
 __all__ = [

@@ -1,5 +1,6 @@
 """The tool ``refinement``: one action and one transaction per call."""
 
+import math
 import uuid
 from collections.abc import Callable
 from datetime import datetime
@@ -10,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.models.runs import SessionEntry
 from refine.models.runs.session import editing
 from refine.models.runs.session.survival import LedgerReading
 from refine.outages import NO_RETRY, RetryPolicy
@@ -19,8 +21,15 @@ from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
 from refine.rules.retention import MAX_MERGED
 from refine.rules.tokens import tokens_at_most
-from refine.tools.results import Result, error, invalid, missing, unknown_parameter
-from refine.tools.transaction import in_one_call
+from refine.tools.calls import (
+    Result,
+    error,
+    function_definition,
+    in_one_call,
+    invalid,
+    missing,
+    unknown_parameter,
+)
 
 MAX_SEARCH_RESULTS = 20
 
@@ -34,53 +43,39 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "complete": (("summary",), ()),
 }
 
-_ID = {"type": "integer", "description": "The id of one memory."}
-
-DEFINITION: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "refinement",
-        "description": (
-            "Tidy your own core memories. search: find memories (query and/or after, before). "
-            "consolidate: merge ids that carry the same moment into one memory with content, no "
-            "longer than they were together. update: tighten the content of the memory id. "
-            "delete: discard the memory id, because another one already carries it. protect: make "
-            "the memory id constitutional. complete: end the session with a brief summary. Each "
-            "result tells operations_left and tokens_left."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "action": {"type": "string", "enum": list(ACTIONS)},
-                "id": _ID,
-                "ids": {
-                    "type": "array",
-                    "items": {"type": "integer"},
-                    "description": f"consolidate: 2 to {MAX_MERGED} memory ids.",
-                },
-                "content": {
-                    "type": "string",
-                    "description": "consolidate, update: the whole new text of the memory.",
-                },
-                "query": {"type": "string", "description": "search: a part of the text."},
-                "after": {"type": "string", "description": "search: ISO date, inclusive."},
-                "before": {"type": "string", "description": "search: ISO date, exclusive."},
-                "summary": {
-                    "type": "string",
-                    "description": "complete: what was done and why, briefly.",
-                },
-            },
-            "required": ["action"],
-            "additionalProperties": False,
-        },
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "action": {"type": "string", "enum": list(ACTIONS)},
+    "id": {"type": "integer", "description": "The id of one memory."},
+    "ids": {
+        "type": "array",
+        "items": {"type": "integer"},
+        "description": f"consolidate: 2 to {MAX_MERGED} memory ids.",
     },
+    "content": {
+        "type": "string",
+        "description": "consolidate, update: the whole new text of the memory.",
+    },
+    "query": {"type": "string", "description": "search: a part of the text."},
+    "after": {"type": "string", "description": "search: ISO date, inclusive."},
+    "before": {"type": "string", "description": "search: ISO date, exclusive."},
+    "summary": {"type": "string", "description": "complete: what was done and why, briefly."},
 }
+
+DEFINITION = function_definition(
+    "refinement",
+    "Tidy your own core memories. search: find memories (query and/or after, before). "
+    "consolidate: merge ids that carry the same moment into one memory with content, no "
+    "longer than they were together. update: tighten the content of the memory id. "
+    "delete: discard the memory id, because another one already carries it. protect: make "
+    "the memory id constitutional. complete: end the session with a brief summary. Each "
+    "result tells operations_left and tokens_left.",
+    _PARAMETERS,
+    required=["action"],
+)
 
 _TOO_MANY = (
     "{} of {} are shown, because no more fit; search again with a narrower query, after or before"
 )
-
-_PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"action"}
 
 
 class RefinementTool:
@@ -92,10 +87,10 @@ class RefinementTool:
         self,
         session: RefinementSession,
         lease_token: uuid.UUID | None = None,
-        room_tokens: Callable[[], int] | None = None,
+        room_tokens: Callable[[], float] = lambda: math.inf,
         retry: RetryPolicy = NO_RETRY,
     ) -> None:
-        """``room_tokens`` tells how many tokens a search result may take now; None: any number."""
+        """``room_tokens`` tells how many tokens a search result may take now."""
         self._room_tokens = room_tokens
         self._retry = retry
         self._session_id = session.id
@@ -103,14 +98,6 @@ class RefinementTool:
         self._reading = LedgerReading()
         self._was_refused = False
         self._note_figures(session)
-        self._actions: dict[str, Callable[..., Result]] = {
-            "search": self._search,
-            "consolidate": self._consolidate,
-            "update": self._update,
-            "delete": self._delete,
-            "protect": self._protect,
-            "complete": self._complete,
-        }
 
     @property
     def stats(self) -> dict[str, int]:
@@ -176,7 +163,7 @@ class RefinementTool:
             session = RefinementSession.held(self._session_id, self._lease_token)
             self._note_figures(session)
             params = checked(action, params)
-            result = self._actions[str(action)](session, **params)
+            result: Result = getattr(self, f"_{action}")(session, **params)
             self._note_figures(session)
         except LeaseLost as lost:
             self._left = dict.fromkeys(self._left, 0)
@@ -187,7 +174,13 @@ class RefinementTool:
             self._was_refused = True
             shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
             return error(str(refusal), **shown)
-        return result
+        if session.status != "rolled_back":
+            return result
+        return {
+            "type": "refinement_rolled_back",
+            "reason": f"All changes of this session were undone: {session.end_reason}",
+            "stats": dict(session.stats),
+        }
 
     def _search(
         self,
@@ -201,49 +194,46 @@ class RefinementTool:
         text = None
         if query is not None:
             text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        count, memories = editing.search(
-            session,
-            text,
-            _instant("after", after),
-            _instant("before", before),
-            limit=MAX_SEARCH_RESULTS,
-            fits=_fits_into(self._room_tokens() if self._room_tokens is not None else None),
-        )
-        results = [memory.ledger_entry() for memory in memories]
-        is_short = len(results) < min(count, MAX_SEARCH_RESULTS)
-        hint = {"hint": _TOO_MANY.format(len(results), count)} if is_short else {}
+        found = editing.search(session, text, _instant("after", after), _instant("before", before))
+        count, shown, room_tokens = len(found), list[AgentMemory](), self._room_tokens()
+        for memory in found[:MAX_SEARCH_RESULTS]:
+            tokens = tokens_at_most(as_line(memory.ledger_entry()))
+            if tokens <= room_tokens:
+                shown.append(memory)
+                room_tokens -= tokens
+        SessionEntry.show(session, shown)
+        results = [memory.ledger_entry() for memory in shown]
+        is_short = len(shown) < min(count, MAX_SEARCH_RESULTS)
+        hint = {"hint": _TOO_MANY.format(len(shown), count)} if is_short else {}
         return {"type": "search_results", "query": text, "count": count, **hint, "results": results}
 
     def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
         sources = parse_ids(ids) if ids != [] else []
         merged = editing.consolidate(session, sources, _text(content), reading=self._reading)
-        return _unless_rolled_back(
-            session,
-            {
-                "type": "consolidated",
-                "id": merged.id,
-                "merged_count": len(sources),
-                "new_content": merged.content,
-            },
-        )
+        return {
+            "type": "consolidated",
+            "id": merged.id,
+            "merged_count": len(sources),
+            "new_content": merged.content,
+        }
 
     def _update(self, session: RefinementSession, id: object, content: object) -> Result:
         memory = editing.update(session, parse_single_id(id), _text(content), reading=self._reading)
-        return _unless_rolled_back(session, _about("updated", memory))
+        return {"type": "updated", "id": memory.id, "content": memory.content}
 
     def _delete(self, session: RefinementSession, id: object) -> Result:
         memory = editing.delete(session, parse_single_id(id), reading=self._reading)
-        return _unless_rolled_back(session, {"type": "deleted", "id": memory.id})
+        return {"type": "deleted", "id": memory.id}
 
     def _protect(self, session: RefinementSession, id: object) -> Result:
         memory = editing.protect(session, parse_single_id(id), reading=self._reading)
-        return _about("protected", memory)
+        return {"type": "protected", "id": memory.id, "content": memory.content}
 
     def _complete(self, session: RefinementSession, summary: object) -> Result:
         text = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
         editing.complete(session, text)
         done = {"type": "refinement_complete", "summary": session.summary}
-        return _unless_rolled_back(session, {**done, "stats": dict(session.stats)})
+        return {**done, "stats": dict(session.stats)}
 
 
 class _UnknownAction(InvalidValue):
@@ -274,40 +264,8 @@ def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _fits_into(room_tokens: int | None) -> Callable[[AgentMemory], bool]:
-    """Return a check that lets memories pass as long as there is room for their entries."""
-    left = room_tokens
-
-    def fits(memory: AgentMemory) -> bool:
-        nonlocal left
-        if left is None:
-            return True
-        tokens = tokens_at_most(as_line(memory.ledger_entry()))
-        if tokens > left:
-            return False
-        left -= tokens
-        return True
-
-    return fits
-
-
 def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:
-    """The result; or the rollback, if this call tripped the breaker."""
-    if session.status != "rolled_back":
-        return result
-    return {
-        "type": "refinement_rolled_back",
-        "reason": f"All changes of this session were undone: {session.end_reason}",
-        "stats": dict(session.stats),
-    }
-
-
-def _about(result_type: str, memory: AgentMemory) -> Result:
-    return {"type": result_type, "id": memory.id, "content": memory.content}
 
 
 def _text(value: object) -> str:

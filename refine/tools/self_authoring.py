@@ -5,40 +5,30 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS, configuring
-from refine.tools.results import Result, error, invalid, unknown_parameter
-from refine.tools.transaction import in_one_call
+from refine.tools.calls import (
+    Result,
+    error,
+    function_definition,
+    in_one_call,
+    invalid,
+    unknown_parameter,
+)
 
 ALLOWED_ACTIONS = ("view", "update")
 DEFAULT_WORD = "default"
 
-DEFINITION: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "self_authoring",
-        "description": (
-            "View or update one of your own settings. The value `default` sets it back to the "
-            "default. `reflection_prompt` says what to keep of a conversation, "
-            "`memory_reflection_prompt` how to look back over your journal: one of your own also "
-            "turns your daily reflection on, and `default` turns it off."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "action": {"type": "string", "enum": list(ALLOWED_ACTIONS)},
-                "field": {"type": "string", "enum": list(AUTHORED_FIELDS)},
-                "value": {
-                    "type": "string",
-                    "description": "update: the new value; view: empty.",
-                },
-            },
-            "required": ["action", "field", "value"],
-            "additionalProperties": False,
-        },
+DEFINITION = function_definition(
+    "self_authoring",
+    "View or update one of your own settings. The value `default` sets it back to the "
+    "default. `reflection_prompt` says what to keep of a conversation, "
+    "`memory_reflection_prompt` how to look back over your journal: one of your own also "
+    "turns your daily reflection on, and `default` turns it off.",
+    {
+        "action": {"type": "string", "enum": list(ALLOWED_ACTIONS)},
+        "field": {"type": "string", "enum": list(AUTHORED_FIELDS)},
+        "value": {"type": "string", "description": "update: the new value; view: empty."},
     },
-}
-
-
-_PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])
+)
 
 
 class SelfAuthoringTool:
@@ -52,47 +42,30 @@ class SelfAuthoringTool:
     ) -> Result:
         """View or update one field and commit; return ``config``, or an ``error``."""
         if unknown:
-            return _refusal(unknown_parameter("self_authoring", _PARAMETERS))
-        if action not in ALLOWED_ACTIONS:
-            return _refusal(_not_allowed("action", action))
-        if field not in AUTHORED_FIELDS:
-            return _refusal(_not_allowed("field", field))
-        if action == "view":
-            return in_one_call(lambda: self._viewed(str(field)))
-        return self._update(str(field), value)
-
-    def _viewed(self, field: str) -> Result:
-        value, is_default = self._agent.effective(field)
-        return {**self._config("view", field, value), "is_default": is_default}
-
-    def _update(self, field: str, value: object) -> Result:
-        if value is None or (isinstance(value, str) and not value.strip()):
+            allowed = DEFINITION["function"]["parameters"]["properties"]
+            return _refusal(unknown_parameter("self_authoring", allowed))
+        for name, given, allowed in (
+            ("action", action, ALLOWED_ACTIONS),
+            ("field", field, AUTHORED_FIELDS),
+        ):
+            if given not in allowed:
+                return _refusal(f"{name} is required" if given is None else invalid(name, given))
+        is_blank = value is None or (isinstance(value, str) and not value.strip())
+        if action == "update" and is_blank:
             return _refusal("value required for update")
         try:
-            return in_one_call(lambda: self._authored(field, value))
+            return in_one_call(lambda: self._carry_out(str(action), str(field), value))
         except InvalidValue as fault:
             return error(str(fault))
 
-    def _authored(self, field: str, value: object) -> Result:
-        configuring.author(self._agent, field, None if _is_default(value) else value)
-        return self._config("update", field, self._agent.effective(field)[0])
-
-    def _config(self, action: str, field: str, value: object) -> Result:
-        return {
-            "type": "config",
-            "action": action,
-            "field": field,
-            "value": value,
-            "agent": self._agent.name,
-        }
-
-
-def _is_default(value: object) -> bool:
-    return isinstance(value, str) and value.strip().casefold() == DEFAULT_WORD
-
-
-def _not_allowed(name: str, value: object) -> str:
-    return f"{name} is required" if value is None else invalid(name, value)
+    def _carry_out(self, action: str, field: str, value: object) -> Result:
+        if action == "update":
+            is_default = isinstance(value, str) and value.strip().casefold() == DEFAULT_WORD
+            configuring.author(self._agent, field, None if is_default else value)
+        shown, is_default = self._agent.effective(field)
+        config = {"action": action, "field": field, "value": shown, "agent": self._agent.name}
+        told = {"is_default": is_default} if action == "view" else {}
+        return {"type": "config", **config, **told}
 
 
 def _refusal(message: str) -> Result:

@@ -11,7 +11,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.ledger.bulk import NewMemory, add_memories
+from refine.models.ledger import NewMemory
 from refine.transfer.exporting import origin_of
 from refine.transfer.recognizing import Piece, Recognizer, pieces_of
 from refine.transfer.report import Report
@@ -139,10 +139,9 @@ class _Import:
             )
             for piece in new
         ]
-        add_memories(
+        agent.ledger.add_all(
             "memory_imported",
             memories,
-            agent=agent,
             subject=("Agent", agent.id),
             data={
                 "source": self._source,

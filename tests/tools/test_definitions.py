@@ -10,15 +10,21 @@ from typing import Any
 
 import pytest
 
-from refine.tools import promote, refinement, save_memory, save_to_journal, self_authoring
+from refine.tools import PromoteTool, SaveToJournalTool, refinement, save_memory, self_authoring
 
-TOOLS = (promote, refinement, save_memory, save_to_journal, self_authoring)
+TOOLS = {
+    "promote": PromoteTool.definition,
+    "refinement": refinement.DEFINITION,
+    "save_memory": save_memory.DEFINITION,
+    "save_to_journal": SaveToJournalTool.definition,
+    "self_authoring": self_authoring.DEFINITION,
+}
 KEYWORDS = {"type", "description", "enum", "items", "properties", "required"}
 
 
-@pytest.fixture(params=TOOLS, ids=lambda tool: tool.__name__.rpartition(".")[2])
+@pytest.fixture(params=TOOLS)
 def function(request: pytest.FixtureRequest) -> dict[str, Any]:
-    definition: dict[str, Any] = request.param.DEFINITION
+    definition = TOOLS[request.param]
     assert definition.keys() == {"type", "function"}
     assert definition["type"] == "function"
     return dict(definition["function"])

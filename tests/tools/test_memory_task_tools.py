@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from refine.extensions import db
 from refine.models import AgentMemory, LeaseLost, MemoryTask
 from refine.outages import RetryPolicy
-from refine.tools import PromoteTool, SaveToJournalTool, save_to_journal
+from refine.tools import PromoteTool, SaveToJournalTool
 from tests import factories, sql
 from tests.outages import answers_lost
 from tests.tools.arguments import JSON
@@ -177,6 +177,6 @@ def saving_too(app: Flask) -> SaveToJournalTool:
 
 
 def test_only_the_journal_is_offered():
-    properties = save_to_journal.DEFINITION["function"]["parameters"]["properties"]
+    properties = SaveToJournalTool.definition["function"]["parameters"]["properties"]
 
     assert properties["memory_type"]["enum"] == ["journal"]

@@ -1,9 +1,8 @@
 """What an agent keeps.
 
 ``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
-them. ``memory`` is one memory and its verbs, ``bulk`` adds thousands. ``image`` holds a memory's
-state before and after a change, ``history`` what records tell of memories, such as the mass over
-time, and ``profile`` how large and old they are.
+them. ``memory`` is one memory and its verbs. ``image`` holds a memory's state before and after a
+change, ``history`` what records tell of memories, such as the mass over time.
 """
 
 from refine.models.ledger.image import (
@@ -18,7 +17,7 @@ from refine.models.ledger.image import (
     state_digest,
     state_of,
 )
-from refine.models.ledger.ledger import Composition, Ledger
+from refine.models.ledger.ledger import Composition, Ledger, NewMemory
 from refine.models.ledger.memory import (
     JOURNAL_SHOWN_FOR,
     LOCKS,
@@ -40,6 +39,7 @@ __all__ = [
     "Image",
     "Ledger",
     "MemoryOwner",
+    "NewMemory",
     "change_memories",
     "changes_in",
     "content_hash",

@@ -1,26 +1,22 @@
 """What audit records tell of memories: the token mass over time, and which changed a memory."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
-    CompoundSelect,
     DateTime,
     Select,
-    SQLColumnExpression,
     TableValuedAlias,
     column,
     func,
     literal,
     select,
     true,
-    union_all,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.sql.selectable import LateralFromClause
 from sqlalchemy.types import TypeEngine
 
 from refine.extensions import db
@@ -49,10 +45,19 @@ class Mass(NamedTuple):
     """An agent's token mass after a record."""
 
     at: datetime
+    record_id: int
     tokens: int
     action: str
     session_id: uuid.UUID | None
-    record_id: int
+
+
+_MASS = (
+    AuditLog.created_at,
+    AuditLog.id,
+    AuditLog.mass_after,
+    AuditLog.action,
+    AuditLog.session_id,
+)
 
 
 def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
@@ -60,17 +65,17 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
 
     However long the history is, these are the masses at ``_SAMPLES`` instants, each as the last
     record before it tells, and after the last ``_NOTED`` of the ``NOTABLE`` records, which are
-    looked for among the last ``_LATEST`` records. Empty for an agent without records.
+    looked for among the last ``_LATEST`` records. Empty for an agent without records, whose mass
+    before the first one counts as 0.
     """
-    instants = _instants(since, until, _SAMPLES)
-    rows = db.session.execute(_masses(agent_id, since, until, instants))
-    read = map(Mass._make, set(rows))  # the same record is the last one before many instants
-    found = sorted(read, key=lambda mass: (mass.at, mass.record_id))
+    sampled = (Mass(*row) for _, *row in _last_records([agent_id], since, until, _SAMPLES))
+    told = {each for each in sampled if each.at is not None}
+    found = sorted(told | _notable(agent_id, since, until))
     if not found:
         return []
     if found[0].at <= since:
         return [found[0]._replace(at=since, action=""), *found[1:]]
-    return [Mass(since, _mass_before_all(agent_id), "", None, 0), *found]
+    return [Mass(since, 0, 0, "", None), *found]
 
 
 def sampled_masses(
@@ -80,72 +85,36 @@ def sampled_masses(
 
     None before an agent's first record.
     """
-    instants = _instants(since, until, samples)
     of_each: dict[int, list[int | None]] = {id_: [] for id_ in agent_ids}
-    for agent_id, tokens in db.session.execute(_sampled_masses(agent_ids, instants)):
+    for agent_id, _at, _id, tokens, *_ in _last_records(agent_ids, since, until, samples):
         of_each[agent_id].append(tokens)
     return of_each
 
 
-def _instants(since: datetime, until: datetime, number: int) -> list[datetime]:
-    pause = (until - since) / number
-    return [*(since + pause * each for each in range(number)), until]
+def _last_records(
+    agent_ids: Sequence[int], since: datetime, until: datetime, samples: int
+) -> Iterable[Any]:
+    """Return each agent's id and, at each instant in turn, a ``Mass`` by the last record before.
 
-
-def _masses(
-    agent_id: int, since: datetime, until: datetime, at: Sequence[datetime]
-) -> CompoundSelect[*tuple[Any, ...]]:
-    agents, instants, last = _last_before_each_instant([agent_id], at)
-    sampled = select(*last.c).select_from(agents).join(instants, true()).join(last, true())
-    latest = (
-        select(*_mass())
-        .where(
-            AuditLog.agent_id == agent_id,
-            AuditLog.mass_after.is_not(None),
-            AuditLog.created_at > since,
-            AuditLog.created_at <= until,
-        )
-        .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
-        .limit(_LATEST)
-        .subquery()
+    Each is one look into an index, however many records there are.
+    """
+    pause = (until - since) / samples
+    at = [*(since + pause * number for number in range(samples)), until]
+    agents = _unnested("agent_ids", agent_ids, BigInteger())
+    instants = _unnested("instants", at, DateTime(timezone=True))
+    before = select(*_MASS).where(
+        AuditLog.agent_id == agents.c.each,
+        AuditLog.created_at <= instants.c.each,
+        AuditLog.mass_after.is_not(None),
     )
-    newest_first = select(latest).order_by(latest.c.created_at.desc(), latest.c.id.desc())
-    noted = newest_first.where(latest.c.action.in_(NOTABLE)).limit(_NOTED).subquery()
-    return union_all(sampled, select(noted))
-
-
-def _sampled_masses(agent_ids: Sequence[int], at: Sequence[datetime]) -> Select[*tuple[Any, ...]]:
-    agents, instants, last = _last_before_each_instant(agent_ids, at)
-    return (
-        select(agents.c.each, last.c.mass_after)
+    last = before.order_by(AuditLog.created_at.desc(), AuditLog.id.desc()).limit(1).lateral()
+    return db.session.execute(
+        select(agents.c.each, *last.c)
         .select_from(agents)
         .join(instants, true())
         .outerjoin(last, true())
         .order_by(agents.c.each, instants.c.each)
     )
-
-
-def _last_before_each_instant(
-    agent_ids: Sequence[int], at: Sequence[datetime]
-) -> tuple[TableValuedAlias, TableValuedAlias, LateralFromClause]:
-    """Agents, instants, and the last record of each agent before each of them.
-
-    Each is one look into an index, however many records there are.
-    """
-    agents = _unnested("agent_ids", agent_ids, BigInteger())
-    instants = _unnested("instants", at, DateTime(timezone=True))
-    last = (
-        select(*_mass())
-        .where(
-            AuditLog.agent_id == agents.c.each,
-            AuditLog.created_at <= instants.c.each,
-            AuditLog.mass_after.is_not(None),
-        )
-        .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
-        .limit(1)
-        .lateral()
-    )
-    return agents, instants, last
 
 
 def _unnested(name: str, values: Sequence[Any], type_: TypeEngine[Any]) -> TableValuedAlias:
@@ -154,27 +123,18 @@ def _unnested(name: str, values: Sequence[Any], type_: TypeEngine[Any]) -> Table
     return unnested.table_valued(column("each", type_), name=name).render_derived()
 
 
-def _mass() -> list[SQLColumnExpression[Any]]:
-    """What a record tells of the mass, in the order of ``Mass``."""
-    return [
-        AuditLog.created_at,
-        AuditLog.mass_after,
-        AuditLog.action,
-        AuditLog.session_id,
-        AuditLog.id,
-    ]
-
-
-def _mass_before_all(agent_id: int) -> int:
-    """The mass before the agent's first record."""
-    first = (
-        select(AuditLog.mass_after, AuditLog.data)
-        .where(AuditLog.agent_id == agent_id, AuditLog.mass_after.is_not(None))
-        .order_by(AuditLog.created_at, AuditLog.id)
-        .limit(1)
+def _notable(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
+    newest_first = AuditLog.created_at.desc(), AuditLog.id.desc()
+    in_time = AuditLog.created_at > since, AuditLog.created_at <= until
+    has_mass = AuditLog.mass_after.is_not(None)
+    latest = select(AuditLog.id).where(AuditLog.agent_id == agent_id, has_mass, *in_time)
+    noted = select(*_MASS).where(
+        AuditLog.id.in_(latest.order_by(*newest_first).limit(_LATEST)),
+        AuditLog.action.in_(NOTABLE),
     )
-    mass_after, data = db.session.execute(first).one()
-    return int(mass_after) - effect_tokens(data)
+    return {
+        Mass._make(row) for row in db.session.execute(noted.order_by(*newest_first).limit(_NOTED))
+    }
 
 
 def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:

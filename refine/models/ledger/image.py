@@ -1,12 +1,10 @@
 """Images: a memory's full row, as an audit record keeps it before and after a change.
 
 Images make exact reversals possible. The public part of an image (ids, dates, flags, figures) goes
-into a record's ``data``, its contents into ``sealed``. The *state* of a memory is its content,
-type, flag, tags, original date, and whether it is discarded; a keyed digest of the state tells
-whether a memory is still as a session showed it, or as a record left it.
-
-A record stores nothing twice: ``after`` holds what differs from ``before``, unset fields are left
-out, and a memory was recorded when it was created unless another time is given.
+into a record's ``data``, its contents into ``sealed``; ``after`` holds what differs from
+``before``, and that what differs from a row of unset fields. The *state* of a memory is its
+content, type, flag, tags, original date, and whether it is discarded; a keyed digest of the state
+tells whether a memory is still as a session showed it, or as a record left it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,24 +22,17 @@ from refine.sealing import DataKey
 
 IMAGE_VERSION = 1
 
-STATE_FIELDS = ("content", "memory_type", "constitutional", "tags", "created_at")
-
 Image = dict[str, Any]
 
-# What an image leaves out, and why.
-NOT_IN_IMAGE = {
-    "agent_id": "the record names it",
-    "content_hash": "follows from the content",
-    "updated_at": "the time of the record",
-    "row_digest": "follows from the rest",
-}
+# What an image leaves out: the record names the agent and the time, the rest follows.
+_NOT_IN_IMAGE = {"agent_id", "content_hash", "updated_at", "row_digest"}
 
 
 @cache
 def image_fields() -> Mapping[str, Column[Any]]:
-    """Return the fields of an image: every column of the table but those of ``NOT_IN_IMAGE``."""
+    """Return the fields of an image: every column of the table but those that it leaves out."""
     columns = Base.metadata.tables["agent_memories"].columns
-    return {column.name: column for column in columns if column.name not in NOT_IN_IMAGE}
+    return {column.name: column for column in columns if column.name not in _NOT_IN_IMAGE}
 
 
 def is_sealed_field(field: str) -> bool:
@@ -51,16 +42,11 @@ def is_sealed_field(field: str) -> bool:
 
 @cache
 def _unset_fields() -> Image:
-    """Return what the fields that may be left out of a stored image then hold."""
+    types = {field: column.type for field, column in image_fields().items()}
     return {
-        field: False if isinstance(column.type, Boolean) else [] if _is_list(column) else None
-        for field, column in image_fields().items()
-        if column.nullable or isinstance(column.type, Boolean) or _is_list(column)
+        field: False if isinstance(type_, Boolean) else [] if isinstance(type_, ARRAY) else None
+        for field, type_ in types.items()
     }
-
-
-def _is_list(column: Column[Any]) -> bool:
-    return isinstance(column.type, ARRAY)
 
 
 @dataclass(frozen=True)
@@ -104,9 +90,9 @@ def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
 
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state that an image shows; the time of a discard is not part of it."""
-    state = {field: image[field] for field in STATE_FIELDS}
-    state["discarded"] = image["discarded_at"] is not None
-    return state
+    fields = ("content", "memory_type", "constitutional", "tags", "created_at")
+    state = {field: image[field] for field in fields}
+    return {**state, "discarded": image["discarded_at"] is not None}
 
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -115,10 +101,15 @@ def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], d
     for change in changes:
         public: Image = {"id": change.memory_id}
         contents: Image = {"id": change.memory_id}
-        if (before := change.before) is not None:
-            public["before"], contents["before"] = _parts(before, _implied(before), key)
-        known = before or _implied(change.after)
-        public["after"], contents["after"] = _parts(change.after, known, key)
+        known = {**_unset_fields(), "id": change.memory_id}
+        for side, image in (("before", change.before), ("after", change.after)):
+            if image is not None:
+                stored = {field: value for field, value in image.items() if value != known[field]}
+                contents[side] = {
+                    field: stored.pop(field) for field in list(stored) if is_sealed_field(field)
+                }
+                public[side] = {**stored, "digest": state_digest(image, key)}
+                known = image
         shown.append(public)
         hidden.append(contents)
     return {"image_version": IMAGE_VERSION, "memories": shown}, {"memories": hidden}
@@ -126,21 +117,26 @@ def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], d
 
 def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Change]:
     """Return the changes that a record holds; the inverse of ``recorded``."""
-    if "image_version" not in data:
-        return []
     return [
         Change(
-            memory_id=public["id"],
-            before=_joined(public["before"], contents["before"]) if public["before"] else None,
-            after=_joined(public["after"], contents["after"]),
+            public["id"], _joined(public, contents, "before"), _joined(public, contents, "after")
         )
         for public, contents in zip(images_in(data), contents_in(sealed), strict=True)
     ]
 
 
+def _joined(public: Image, contents: Image, side: str) -> Any:
+    if public[side] is None:
+        return None
+    image = {**public[side], **contents[side]}
+    del image["digest"]
+    return image
+
+
 def images_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the public part of a record's images, with every field."""
-    return [_whole(memory, _implied_in(memory)) for memory in data.get("memories", [])]
+    unset = {field: value for field, value in _unset_fields().items() if not is_sealed_field(field)}
+    return [_whole(memory, {**unset, "id": memory["id"]}) for memory in data.get("memories", [])]
 
 
 def contents_in(sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -149,13 +145,16 @@ def contents_in(sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_whole(memory, unset) for memory in sealed.get("memories", [])]
 
 
+def _whole(memory: Mapping[str, Any], unset: Image) -> dict[str, Any]:
+    """Return a stored memory with all fields of its images; ``before`` is None for a new one."""
+    before = {**unset, **memory["before"]} if "before" in memory else None
+    return {"id": memory["id"], "before": before, "after": {**(before or unset), **memory["after"]}}
+
+
 def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
     """Return the state digests of a record's memories, before and after it, by memory id."""
     return {
-        memory["id"]: (
-            memory["before"]["digest"] if memory.get("before") is not None else None,
-            memory["after"]["digest"],
-        )
+        memory["id"]: (memory.get("before", {}).get("digest"), memory["after"]["digest"])
         for memory in data.get("memories", [])
     }
 
@@ -163,43 +162,6 @@ def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
 def mass_of(image: Image | None) -> int:
     """Return what a memory in this state contributes to the token mass."""
     return int(image["token_estimate"]) if image is not None and is_kept(image) else 0
-
-
-def _implied(image: Image) -> Image:
-    """Return what need not be stored of an image that stands for itself."""
-    return {**_unset_fields(), "recorded_at": image["created_at"]}
-
-
-def _parts(image: Image, known: Image, key: DataKey) -> tuple[Image, Image]:
-    """Return the public part of an image, with its digest, and the part to be sealed.
-
-    Fields that are as in ``known`` are left out.
-    """
-    shown = {
-        field: value
-        for field, value in image.items()
-        if field != "id" and (field not in known or known[field] != value)
-    }
-    sealed = {field: shown.pop(field) for field in list(shown) if is_sealed_field(field)}
-    return {**shown, "digest": state_digest(image, key)}, sealed
-
-
-def _implied_in(memory: Mapping[str, Any]) -> Image:
-    first = memory.get("before") or memory["after"]
-    unset = {field: value for field, value in _unset_fields().items() if not is_sealed_field(field)}
-    return {**unset, "id": memory["id"], "recorded_at": first["created_at"]}
-
-
-def _whole(memory: Mapping[str, Any], implied: Image) -> dict[str, Any]:
-    """Return a stored memory with all fields of its images; ``before`` is None for a new one."""
-    stored = memory.get("before")
-    before = None if stored is None else {**implied, **stored}
-    after = {**(before or implied), **memory["after"]}
-    return {"id": memory["id"], "before": before, "after": after}
-
-
-def _joined(public: Image, contents: Image) -> Image:
-    return {field: value for field, value in {**public, **contents}.items() if field != "digest"}
 
 
 def is_kept(image: Image) -> bool:

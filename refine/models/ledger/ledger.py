@@ -9,12 +9,15 @@ from sqlalchemy import Select, func, select
 
 from refine import clock
 from refine.extensions import db
+from refine.models.attested import copy_signed
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import (
+    FIGURES,
     NOTE,
     AgentMemory,
     MemoryOwner,
     change_memories,
+    content_of,
     is_of_kind,
 )
 from refine.rules.quoted_names import quotes
@@ -71,7 +74,19 @@ class Ledger:
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""
-        return Composition(*db.session.execute(_composition(self._agent.id, at)).one())
+        mine = AgentMemory.agent_id == self._agent.id
+        core, discarded = is_of_kind("core", at), is_of_kind("discarded", at)
+        kept = select(
+            func.count().filter(core),
+            func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
+            func.count().filter(is_of_kind("constitutional", at)),
+            func.count().filter(core & AgentMemory.is_locked),
+            func.count().filter(is_of_kind("journal", at)),
+            func.count().filter(is_of_kind("expired", at)),
+        ).where(mine, ~discarded)
+        # apart from kept ones: each kind has its own index
+        gone = db.session.scalar(select(func.count()).where(mine, discarded))
+        return Composition(*db.session.execute(kept).one(), gone or 0)
 
     # -- what the agent sees ---------------------------------------------------------------------
 
@@ -96,7 +111,7 @@ class Ledger:
         return any(
             quotes(name, text) or (quotes(both, text) and not quotes(earlier, text))
             for memory in db.session.scalars(self._mine())
-            for text in [memory.content_under(key)]
+            for text in [content_of(memory, key)]
         )
 
     # -- what the agent adds ---------------------------------------------------------------------
@@ -147,44 +162,52 @@ class Ledger:
         return _added(self._journal_note(content, at, session_id=session_id))
 
     def _journal_note(self, content: str, at: datetime, **fields: Any) -> AgentMemory:
-        return AgentMemory(
-            agent=self._agent,
-            content=content,
-            memory_type="journal",
-            source=NOTE,
-            **_dated(at),
-            **fields,
-        )
+        fields |= {"content": content, "memory_type": "journal", "source": NOTE, **_dated(at)}
+        return AgentMemory(agent=self._agent, **fields)
 
     def _save(
         self, memory: AgentMemory, data: Mapping[str, Any] | None, at: datetime
     ) -> AgentMemory:
-        change_memories(
-            "memory_saved",
-            [_added(memory)],
-            agent=self._agent,
-            subject=("AgentMemory", memory.id),
-            data=data,
-            at=at,
-        )
+        about: dict[str, Any] = {"subject": ("AgentMemory", memory.id), "data": data, "at": at}
+        change_memories("memory_saved", [_added(memory)], agent=self._agent, **about)
         return memory
 
+    def add_all(
+        self, action: str, new: Sequence["NewMemory"], *, at: datetime, **record: Any
+    ) -> None:
+        """Add thousands of memories as of ``at``, with one record; ``record``: see ``Event``.
 
-def _composition(agent_id: int, at: datetime) -> Select[*tuple[Any, ...]]:
-    core = is_of_kind("core", at)
-    # apart from kept ones: each kind has its own index
-    discarded = select(func.count()).where(
-        AgentMemory.agent_id == agent_id, is_of_kind("discarded", at)
-    )
-    return select(
-        func.count().filter(core),
-        func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
-        func.count().filter(is_of_kind("constitutional", at)),
-        func.count().filter(core & AgentMemory.is_locked),
-        func.count().filter(is_of_kind("journal", at)),
-        func.count().filter(is_of_kind("expired", at)),
-        discarded.correlate(None).scalar_subquery(),
-    ).where(AgentMemory.agent_id == agent_id, ~is_of_kind("discarded", at))
+        The caller has locked the agent.
+        """
+        db.session.flush()
+        # nothing can be asked of the database during a COPY
+        ids, changes = AgentMemory.next_ids(len(new)), list[Change]()
+
+        def memories() -> Iterator[AgentMemory]:
+            # each is sealed while PostgreSQL stores the ones before
+            for id_, fields in zip(ids, new, strict=True):
+                dates = {"recorded_at": at, "updated_at": at}
+                memory = AgentMemory(agent=self._agent, id=id_, **dates, **fields._asdict())
+                changes.append(Change(id_, None, memory.image()))
+                yield memory
+
+        copy_signed(AgentMemory, memories(), self._agent.data_key())
+        db.session.expire(self._agent, FIGURES)
+        change_memories(action, changes, agent=self._agent, at=at, **record)
+
+
+class NewMemory(NamedTuple):
+    """A memory to be added, all of it valid."""
+
+    content: str
+    memory_type: str
+    tags: list[str]
+    constitutional: bool
+    created_at: datetime
+    discarded_at: datetime | None
+    source: str
+    source_id: str
+    extra: str | None
 
 
 def _dated(at: datetime) -> dict[str, datetime]:
@@ -202,7 +225,7 @@ def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
         return None
     key = memories[0].data_key()
     entries = [
-        f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content_under(key))}"
+        f"- ({memory.created_at:%Y-%m-%d}) {_indented(content_of(memory, key))}"
         for memory in memories
     ]
     return "\n".join([f"## {title}", "", *entries])

@@ -1,7 +1,8 @@
 """One memory: what it is, and the verbs that change it, each with its audit record."""
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -198,12 +199,9 @@ class AgentMemory(Attested, Base):
     ) -> None:
         # agent and id come first: the rest is sealed with the one, and bound to the other
         self.agent, self.agent_id, self.id = agent, agent.id, fields.pop("id", None)
-        at = clock.now()
-        dates = {"created_at": at, "recorded_at": at, "updated_at": at}
-        defaults: dict[str, Any] = {"constitutional": False, "tags": []}
-        super().__init__(
-            **{"content": content, "memory_type": memory_type, **defaults, **dates, **fields}
-        )
+        dates = dict.fromkeys(("created_at", "recorded_at", "updated_at"), clock.now())
+        given = {"memory_type": memory_type, "constitutional": False, "tags": [], **dates, **fields}
+        super().__init__(content=content, **given)
 
     def data_key(self) -> DataKey:
         """Return the key of the agent who owns this memory."""
@@ -221,21 +219,16 @@ class AgentMemory(Attested, Base):
     @property
     def content(self) -> str:
         """The text, decrypted."""
-        return self.content_under(self.data_key())
+        return content_of(self, self.data_key())
 
     @content.setter
     def content(self, value: object) -> None:
         content, key = memory_content(value), self.data_key()
-        place = place_of(self, "content")
-        if self.sealed_content is not None and content == key.open(self.sealed_content, place):
+        if self.sealed_content is not None and content == content_of(self, key):
             return
-        self.sealed_content = key.seal(content, place)
+        self.sealed_content = key.seal(content, place_of(self, "content"))
         self.content_hash = content_hash(content, key)
         self.token_estimate = token_estimate(content)
-
-    def content_under(self, key: DataKey) -> str:
-        """Return the text, decrypted with the agent's key."""
-        return content_of(self, key)
 
     # -- validation ------------------------------------------------------------------------------
 
@@ -278,18 +271,14 @@ class AgentMemory(Attested, Base):
         return and_(cls.memory_type == CORE, cls.discarded_at.is_(None))
 
     @classmethod
+    def is_kept_journal(cls) -> ColumnElement[bool]:
+        """Return the SQL condition that it is a journal memory that was not discarded."""
+        return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
+
+    @classmethod
     def is_shown_journal(cls, at: Instant) -> ColumnElement[bool]:
         """Return the SQL condition that it is a journal memory shown to its agent at ``at``."""
-        return and_(cls._is_kept_journal(), cls.created_at > at - JOURNAL_SHOWN_FOR)
-
-    @classmethod
-    def is_expired_journal(cls, at: Instant) -> ColumnElement[bool]:
-        """Return the SQL condition that it is kept in the journal, but no longer shown."""
-        return and_(cls._is_kept_journal(), cls.created_at <= at - JOURNAL_SHOWN_FOR)
-
-    @classmethod
-    def _is_kept_journal(cls) -> ColumnElement[bool]:
-        return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
+        return and_(cls.is_kept_journal(), cls.created_at > at - JOURNAL_SHOWN_FOR)
 
     @classmethod
     def is_note(cls) -> ColumnElement[bool]:
@@ -339,7 +328,7 @@ class AgentMemory(Attested, Base):
             "tokens": self.token_estimate,
             "constitutional": self.constitutional,
             "tags": list(self.tags),
-            "content": self.content_under(key or self.data_key()),
+            "content": content_of(self, key or self.data_key()),
         }
 
     def dated_content(self) -> dict[str, str]:
@@ -351,10 +340,6 @@ class AgentMemory(Attested, Base):
     def image(self) -> Image:
         """Return the row of a flushed memory as JSON values, contents in clear."""
         return {field: _to_json(getattr(self, field)) for field in image_fields()}
-
-    def image_with(self, content: str) -> Image:
-        """Return the image that this memory would have with another (valid) content."""
-        return {**self.image(), "content": content, "token_estimate": token_estimate(content)}
 
     def apply(self, image: Image, at: datetime) -> None:
         """Set what differs from ``image``, as of ``at``."""
@@ -439,6 +424,7 @@ class AgentMemory(Attested, Base):
             action,
             [Change(self.id, before, {**before, **fields})],
             agent=self.agent,
+            locked={self.id: self},
             user=user,
             subject=("AgentMemory", self.id),
             data=fields,
@@ -459,7 +445,7 @@ def change_memories(
     changes: Sequence[Change],
     *,
     agent: MemoryOwner,
-    locked: "Mapping[int, AgentMemory] | None" = None,
+    locked: Mapping[int, AgentMemory] | None = None,
     at: datetime | None = None,
     **about: Any,
 ) -> AuditLog:
@@ -472,7 +458,7 @@ def change_in_turn(
     edits: Sequence[MemoryEdit],
     *,
     agent: MemoryOwner,
-    locked: "Mapping[int, AgentMemory] | None" = None,
+    locked: Mapping[int, AgentMemory] | None = None,
     at: datetime | None = None,
 ) -> list[AuditLog]:
     """Write the records of several edits, then change the memories; return the records.
@@ -487,50 +473,29 @@ def change_in_turn(
     db.session.flush()
     key, mass, events = agent.data_key(), agent.core_tokens, []
     for edit in edits:
-        told = about_changes(edit.changes, key, mass, edit.about.get("data"))
-        events.append(Event(edit.action, **{**edit.about, **told}))
-        mass = told["data"]["mass_after"]
+        about, (data, sealed) = dict(edit.about), recorded(edit.changes, key)
+        mass += sum(change.mass_difference for change in edit.changes)
+        data = {**(about.pop("data", None) or {}), **data, "mass_after": mass}
+        sealed = {**about.pop("sealed", {}), **sealed}
+        events.append(Event(edit.action, data=data, sealed=sealed, **about))
     records = AuditLog.record_all([(agent.chain, events)], at=at)
-    apply_changes(changes, locked, at or records[0].created_at)
-    return records
-
-
-def about_changes(
-    changes: Iterable[Change],
-    key: DataKey,
-    mass: int,
-    data: Mapping[str, Any] | None,
-    sealed: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """What a record of changes holds; ``mass`` is the token mass before them."""
-    listed = list(changes)
-    image_data, image_sealed = recorded(listed, key)
-    mass_after = mass + sum(change.mass_difference for change in listed)
-    return {
-        "data": {**(data or {}), **image_data, "mass_after": mass_after},
-        "sealed": {**(sealed or {}), **image_sealed},
-    }
-
-
-def apply_changes(
-    changes: Iterable[Change], memories: Mapping[int, AgentMemory], at: datetime
-) -> None:
-    """Change locked memories, after the record of it is written."""
     for change in changes:
-        memories[change.memory_id].apply(change.after, at)
+        locked[change.memory_id].apply(change.after, at or records[0].created_at)
     db.session.flush()
+    return records
 
 
 def is_of_kind(kind: str, at: Instant) -> ColumnElement[bool]:
     """Return the SQL condition that a memory is of this kind at ``at``: one of its keys below."""
-    conditions: dict[str, Callable[[], ColumnElement[bool]]] = {
-        "core": lambda: and_(AgentMemory.is_kept_core),
-        "constitutional": lambda: AgentMemory.is_kept_core & AgentMemory.constitutional,
-        "journal": lambda: AgentMemory.is_shown_journal(at),
-        "expired": lambda: AgentMemory.is_expired_journal(at),
-        "discarded": lambda: and_(AgentMemory.discarded),
+    shown = AgentMemory.is_shown_journal(at)
+    kinds: dict[str, ColumnElement[bool]] = {
+        "core": and_(AgentMemory.is_kept_core),
+        "constitutional": AgentMemory.is_kept_core & AgentMemory.constitutional,
+        "journal": shown,
+        "expired": AgentMemory.is_kept_journal() & ~shown,
+        "discarded": and_(AgentMemory.discarded),
     }
-    return conditions[kind]()
+    return kinds[kind]
 
 
 @event.listens_for(AgentMemory, "after_insert")
@@ -560,20 +525,11 @@ def state_digest_of(row: Any, key: DataKey) -> str:
 
 
 def _to_json(value: Any) -> Any:
-    match value:
-        case datetime():
-            return clock.iso(value)
-        case uuid.UUID():
-            return str(value)
-        case list():
-            return list(value)
-    return value
+    if isinstance(value, datetime):
+        return clock.iso(value)
+    return str(value) if isinstance(value, uuid.UUID) else copy(value)
 
 
 def _from_json(value: Any, column: Column[Any]) -> Any:
-    match column.type:
-        case _ if value is None:
-            return None
-        case UtcDateTime():
-            return datetime.fromisoformat(value)
-    return value
+    is_instant = value is not None and isinstance(column.type, UtcDateTime)
+    return datetime.fromisoformat(value) if is_instant else value

@@ -7,8 +7,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.models.ledger import content_hash
-from refine.models.ledger.bulk import NewMemory, add_memories
+from refine.models.ledger import NewMemory, content_hash
 from tests import factories
 from tests.chains import verify_agent
 
@@ -31,7 +30,7 @@ def add(agent: Agent, **fields: object) -> AgentMemory:
         "extra": None,
     }
     agent.lock()
-    add_memories("memory_imported", [NewMemory(**usual | fields)], agent=agent, at=NOW)
+    agent.ledger.add_all("memory_imported", [NewMemory(**usual | fields)], at=NOW)
     db.session.commit()
     return db.session.scalars(db.select(AgentMemory).order_by(AgentMemory.id.desc())).first()
 

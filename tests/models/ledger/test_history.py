@@ -26,7 +26,7 @@ def test_the_masses_are_those_after_the_agents_own_records(app):
     remembered(agent, 5, 7, 9)
     remembered(other, 6)
 
-    assert drawn(agent) == [(4, 1), (5, 4), (7, 7), (9, 10)]
+    assert drawn(agent) == [(4, 0), (5, 4), (7, 7), (9, 10)]
     assert drawn(factories.agent("four")) == []
 
 
@@ -36,7 +36,7 @@ def test_the_masses_begin_with_the_one_at_the_beginning(app):
 
     assert drawn(agent, since=8) == [(8, 7), (9, 10)]
     assert drawn(agent, since=9) == [(9, 10)]
-    assert drawn(agent, until=8) == [(4, 1), (5, 4), (7, 7)]
+    assert drawn(agent, until=8) == [(4, 0), (5, 4), (7, 7)]
 
 
 def test_plots_evenly_spaced_records_and_all_notable_ones(app):

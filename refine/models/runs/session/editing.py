@@ -4,7 +4,7 @@ Each works on a running session that its caller holds (``RefinementSession.held`
 change, record and figures in the caller's transaction. A refusal (EditRefused) changes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from refine.models.ledger import (
     is_kept,
     state_digest,
 )
+from refine.models.ledger.memory import content_of
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.refusing import (
@@ -38,6 +39,7 @@ from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
 from refine.rules.retention import longest_update, retained_tokens
+from refine.rules.tokens import token_estimate
 
 
 class Counted(NamedTuple):
@@ -68,16 +70,10 @@ def search(
     query: str | None,
     after: datetime | None = None,
     before: datetime | None = None,
-    *,
-    limit: int,
-    fits: Callable[[AgentMemory], bool] = lambda _memory: True,
-) -> tuple[int, Sequence[AgentMemory]]:
-    """Return how many kept core memories match, and the first ``limit`` by date, then id.
-
-    Only those that ``fits`` accepts are returned; it is asked in their order.
+) -> list[AgentMemory]:
+    """Return the kept core memories that match, by date, then id; the caller marks what it shows.
 
     ``query`` matches anywhere, regardless of case; ``after`` is inclusive, ``before`` exclusive.
-    The returned memories count as shown.
     """
     matching = session.agent.ledger.core()
     if after is not None:
@@ -85,14 +81,8 @@ def search(
     if before is not None:
         matching = matching.where(AgentMemory.created_at < before)
     wanted, key = (query or "").casefold(), session.data_key()
-    found = [
-        memory
-        for memory in db.session.scalars(matching)
-        if wanted in memory.content_under(key).casefold()
-    ]
-    shown = [memory for memory in found[:limit] if fits(memory)]
-    SessionEntry.show(session, shown)
-    return len(found), shown
+    found = db.session.scalars(matching)
+    return [memory for memory in found if wanted in content_of(memory, key).casefold()]
 
 
 def consolidate(
@@ -150,11 +140,12 @@ def update(
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     refuse_loss(session, [memory], content, reading)
-    after = memory.image_with(content)
+    before = memory.image()
+    after = {**before, "content": content, "token_estimate": token_estimate(content)}
     # what the session took away counts as gone, even if somebody else has restored it
     has_counted = entry.counting_tokens > 0
     tokens = retained_tokens(entry.ceiling_tokens, after["token_estimate"]) if has_counted else 0
-    change = Change(memory_id, memory.image(), after)
+    change = Change(memory_id, before, after)
     edit = Edit("update", memory_id, [change], [Counted(memory, entry, tokens)], ("updated", 1))
     _write(session, edit, at, reading)
     return memory

@@ -25,10 +25,9 @@ from refine.extensions import Base, db
 from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
-from refine.models.audit.record import Event, Subject
+from refine.models.audit.record import Event
 from refine.models.columns import one_of_ids
-from refine.models.ledger import AgentMemory, Change
-from refine.models.ledger.memory import about_changes, apply_changes
+from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, errors_index
@@ -357,9 +356,21 @@ class RefinementSession(SessionState, Attested, Base):
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
         told = self._tell(summary, reversal.note)
-        changes = [*reversal.changes, *([told] if told is not None else [])]
-        self._record_end({**self.measured(), **reversal.data}, changes, user)
-        apply_changes(reversal.changes, memories, at)
+        data = {**self.measured(), **reversal.data}
+        if self.agent.is_unusable:
+            event = self._end_event(user, data=data)
+            AuditLog.record_all([(self.agent.chain, [event])], at=at)
+        else:
+            change_memories(
+                END_ACTION[status],
+                [*reversal.changes, *([told] if told is not None else [])],
+                agent=self.agent,
+                locked=memories,
+                at=at,
+                data=data,
+                sealed={"summary": self.summary, "consent_reply": self.consent_reply},
+                **self._about_end(user),
+            )
         if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at
         db.session.execute(delete(SessionEntry).where(SessionEntry.session_id == self.id))
@@ -381,22 +392,12 @@ class RefinementSession(SessionState, Attested, Base):
         note, at = closing_note(self, rollback_note), self.ended_at or clock.now()
         return self.agent.ledger.add_session_note(self.id, note, at) if note is not None else None
 
-    def _record_end(
-        self, data: Mapping[str, Any], changes: Sequence[Change], user: User | None
-    ) -> None:
-        about: dict[str, Any] = {"data": data}
-        if not self.agent.is_unusable:
-            sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
-            key, mass = self.agent.data_key(), self.agent.core_tokens
-            about = about_changes(changes, key, mass, data, sealed)
-        event = self._end_event(user, **about)
-        AuditLog.record_all([(self.agent.chain, [event])], at=self.ended_at)
-
-    def _end_event(self, user: User | None, **about: Any) -> Event:
+    def _end_event(self, user: User | None, data: Mapping[str, Any]) -> Event:
         """Return what the record of the end tells."""
-        subject: tuple[Subject, object] = ("RefinementSession", self.id)
-        about |= {"session_id": self.id, "subject": subject, "user": user}
-        return Event(END_ACTION[self.status], **about)
+        return Event(END_ACTION[self.status], data=data, **self._about_end(user))
+
+    def _about_end(self, user: User | None) -> dict[str, Any]:
+        return {"session_id": self.id, "subject": ("RefinementSession", self.id), "user": user}
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
         """Ask the session to stop before its next step; a queued one ends ``skipped`` at once.

@@ -72,7 +72,7 @@ def test_a_source_of_a_merge_that_was_restored_and_rewritten_gives_no_tokens_bac
     session, ids = begin(25, 25, 150)
     editing.consolidate(session, ids[:2], text_of(45))
     memory(ids[0]).restore()
-    editing.search(session, None, limit=20)
+    editing.search(session, None)
 
     editing.update(session, ids[0], text_of(24))
 

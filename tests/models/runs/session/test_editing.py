@@ -234,27 +234,16 @@ def test_a_memory_that_was_not_shown_can_be_changed_once_a_search_returned_it(ap
 
     with pytest.raises(EditRefused, match=f"#{unseen.id} was not shown in this session"):
         editing.delete(session, unseen.id)
-    editing.search(session, unseen.content[:5], limit=20)
+    editing.search(session, unseen.content[:5])
     editing.delete(session, unseen.id)
 
     assert unseen.discarded
 
 
-def test_a_memory_beyond_the_limit_of_a_search_was_not_shown(app):
-    agent = factories.agent()
-    memories = factories.ledger(agent, *([10] * 3))
-    session = showing(RefinementSession.queue(agent, "manual"), set())
-
-    editing.search(session, "", limit=2)
-
-    with pytest.raises(EditRefused, match="was not shown"):
-        editing.delete(session, memories[2].id)
-
-
 def test_a_memory_that_was_saved_since_the_snapshot_cannot_be_changed(app, subtests):
     session, ids = begin(100)
     new = factories.memory(session.agent, "a canary sang")
-    editing.search(session, "canary", limit=20)
+    editing.search(session, "canary")
 
     for verb, edit in edits_of(session, [new.id, *ids]).items():
         with case(subtests, verb=verb):
@@ -332,9 +321,7 @@ def test_a_search_finds_kept_core_memories_of_the_agent_only(app):
     factories.memory(factories.agent(), "a strasse")
     session = factories.session(agent)
 
-    count, memories = editing.search(session, "STRASSE", limit=20)
-
-    assert (count, memories) == (1, [found])
+    assert editing.search(session, "STRASSE") == [found]
 
 
 def test_a_search_without_a_query_goes_by_date(app):
@@ -344,8 +331,6 @@ def test_a_search_without_a_query_goes_by_date(app):
     ]
     session = factories.session(agent)
 
-    count, found = editing.search(
-        session, None, NOW + timedelta(days=1), NOW + timedelta(days=2), limit=9
-    )
+    found = editing.search(session, None, NOW + timedelta(days=1), NOW + timedelta(days=2))
 
-    assert (count, found) == (1, memories[1:2])
+    assert found == memories[1:2]

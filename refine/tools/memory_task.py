@@ -1,0 +1,100 @@
+"""The tools of memory tasks: a reflection may ``promote``, an extraction ``save_memory``."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import AgentMemory, MemoryTask
+from refine.models.runs.task import saving
+from refine.outages import NO_RETRY, RetryPolicy
+from refine.rules.ids import parse_ids
+from refine.tools.calls import (
+    Result,
+    error,
+    function_definition,
+    in_one_call,
+    missing,
+    unknown_parameter,
+)
+from refine.tools.save_memory import SavingTool, saving_definition
+
+
+class TaskTool:
+    """A tool in one memory task, under the lease that the caller holds.
+
+    LeaseLost if the task is no longer the caller's.
+    """
+
+    def __init__(
+        self, task_id: uuid.UUID, lease_token: uuid.UUID, retry: RetryPolicy = NO_RETRY
+    ) -> None:
+        self._task_id = task_id
+        self._lease_token = lease_token
+        self._retry = retry
+        self._kept_before = 0
+
+    def _held(self) -> MemoryTask:
+        task = MemoryTask.held(self._task_id, self._lease_token)
+        self._kept_before = task.memories_kept
+        return task
+
+    def _in_one_call(self, work: Callable[[], Result]) -> Result:
+        return in_one_call(work, self._retry, self._has_kept_more)
+
+    def _has_kept_more(self) -> bool:
+        task = db.session.get_one(MemoryTask, self._task_id)
+        task.lock()
+        return task.memories_kept > self._kept_before
+
+
+class PromoteTool(TaskTool):
+    """In a reflection, an agent makes core memories of journal entries."""
+
+    definition = function_definition(
+        "promote",
+        "Keep journal entries for good: they become core memories of yours, as they stand.",
+        {
+            "ids": {
+                "type": "array",
+                "items": {"type": "integer"},
+                "description": "The ids of the journal entries.",
+            }
+        },
+    )
+
+    def execute(self, /, ids: object = None, **unknown: Any) -> Result:
+        """Promote the entries and commit; return ``promoted`` with their ids, or an ``error``.
+
+        Exact duplicates of kept core memories are not promoted: ``existing`` names each, and the
+        memory that it repeats.
+        """
+        if unknown:
+            return error(unknown_parameter("promote", ["ids"]))
+        if ids is None:
+            return error(missing("ids", "promote"))
+        try:
+            return self._in_one_call(lambda: self._promote(ids))
+        except InvalidValue as fault:
+            return error(str(fault))
+
+    def _promote(self, ids: object) -> Result:
+        promoted, repeating = saving.promote(self._held(), parse_ids(ids))
+        result: Result = {"type": "promoted", "ids": promoted}
+        if repeating:
+            result["existing"] = [{"id": id_, "kept_as": kept} for id_, kept in repeating.items()]
+        return result
+
+
+class SaveToJournalTool(TaskTool, SavingTool):
+    """In an extraction, an agent saves journal memories and no others."""
+
+    definition = saving_definition(
+        "Keep something in your journal, where it is shown to you for one week.", ["journal"]
+    )
+
+    def _save(self, content: object, memory_type: object, tags: object) -> tuple[AgentMemory, bool]:
+        if memory_type not in (None, "journal"):
+            raise InvalidValue("memory_type must be journal: a conversation yields nothing else")
+        return saving.save(self._held(), content, tags)
