@@ -7,12 +7,12 @@ real one.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any, LiteralString, cast
 
 from psycopg import Connection
 from psycopg import Error as PsycopgError
 from psycopg.errors import InsufficientPrivilege
-from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composed, Identifier
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
@@ -37,13 +37,21 @@ WHERE relkind = 'S' AND relnamespace = current_schema()::regnamespace
 ORDER BY relname
 """
 
-# For a role: does it bypass every guard, does it own the audit log, which roles may it assume?
+# How a role could bypass the guards.
 _POWERS = """
-SELECT me.rolsuper, me.oid = log.relowner, me.rolreplication OR me.rolcreaterole,
-  ARRAY(SELECT other.rolname::text FROM pg_roles other
-    WHERE other.oid <> me.oid AND pg_has_role(me.oid, other.oid, 'MEMBER')
-      AND (other.oid = log.relowner OR other.rolsuper OR starts_with(other.rolname, 'pg_')))
-FROM pg_roles me, pg_class log
+SELECT CASE
+  WHEN me.rolsuper THEN 'is a superuser, who can bypass every trigger'
+  WHEN me.oid = log.relowner THEN 'owns the tables, and can disable their triggers'
+  WHEN powerful.names <> '' THEN 'is a member of ' || powerful.names
+  WHEN me.rolreplication OR me.rolcreaterole THEN 'may create roles or replicate the database'
+  WHEN has_table_privilege(me.oid, log.oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER')
+    THEN 'may change or delete audit records'
+END
+FROM pg_roles me, pg_class log, LATERAL (
+  SELECT coalesce(string_agg(other.rolname, ', '), '') AS names FROM pg_roles other
+  WHERE other.oid <> me.oid AND pg_has_role(me.oid, other.oid, 'MEMBER')
+    AND (other.oid = log.relowner OR other.rolsuper OR starts_with(other.rolname, 'pg_'))
+) powerful
 WHERE me.rolname = {role} AND log.oid = 'audit_logs'::regclass
 """
 
@@ -55,8 +63,6 @@ WHERE defaults.defaclrole = current_user::regrole AND defaults.defaclobjtype = '
   AND defaults.defaclnamespace = current_schema()::regnamespace
   AND granted.grantee NOT IN (0, defaults.defaclrole)
 """
-
-_CHANGES_RECORDS = "SELECT has_table_privilege('audit_logs', 'UPDATE, DELETE, TRUNCATE, TRIGGER')"
 
 _CREATE = "CREATE ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION"
 
@@ -81,18 +87,18 @@ def grant(role: str, password: str | None = None) -> None:
     For the owner of the tables. Only a SCRAM verifier of the password leaves this process. Raises
     Refused if the role could still bypass the guards.
     """
+    if not 0 < len(role.encode()) <= _LONGEST_NAME_BYTES:
+        raise InvalidValue(f"the role's name must have 1 to {_LONGEST_NAME_BYTES} bytes")
     with _transaction() as connection:
-        for statement in _statements(role, connection):
+        exists = SQL("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = {})").format(role)
+        if not _value(connection, exists):
+            connection.execute(SQL(_CREATE).format(role=Identifier(role)))
+        for statement in _grants(role, connection):
             connection.execute(statement)
         if password is not None:
             connection.execute(_set_password(role, password, connection))
-
-
-def sql_for(role: str) -> str:
-    """Return what ``grant`` executes, without a password, for an administrator to run."""
-    with _transaction() as connection:
-        statements = [each.as_string(connection) for each in _statements(role, connection)]
-    return "\n".join(["BEGIN;", *(f"{statement};" for statement in statements), "COMMIT;"])
+        if (powers := _powers(role, connection)) is not None:
+            raise Refused(f"the role {role} {powers}: choose another for the application")
 
 
 def renew() -> None:
@@ -106,33 +112,21 @@ def renew() -> None:
 def own_powers() -> str | None:
     """Return how the role of this connection could bypass the guards; None if it could not."""
     with _transaction() as connection:
-        (role,) = _row(connection, "SELECT current_user")
-        (changes_records,) = _row(connection, _CHANGES_RECORDS)
-        changes = "may change or delete audit records" if changes_records else None
-        return _powers(role, connection) or changes
+        return _powers(_value(connection, "SELECT current_user"), connection)
 
 
-def _statements(role: str, connection: "Connection[Any]") -> Iterator[Composed]:
-    if not 0 < len(role.encode()) <= _LONGEST_NAME_BYTES:
-        raise InvalidValue(f"the role's name must have 1 to {_LONGEST_NAME_BYTES} bytes")
-    schema, database = _row(connection, "SELECT current_schema(), current_database()")
+def _grants(role: str, connection: "Connection[Any]") -> Iterator[Composed]:
     tables = sorted({*db.metadata.tables, *_UNUSUAL})
     sequences = [name for (name,) in connection.execute(_SEQUENCES)]
     names = {
         "role": Identifier(role),
-        "schema": Identifier(schema),
-        "database": Identifier(database),
+        "schema": Identifier(_value(connection, "SELECT current_schema()")),
+        "database": Identifier(_value(connection, "SELECT current_database()")),
         "tables": SQL(", ").join(map(Identifier, tables)),
         "sequences": SQL(", ").join(map(Identifier, sequences)),
         "usual": SQL(_USUAL),
     }
-    exists = SQL("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = {})").format(Literal(role))
-    if _row(connection, exists) == (False,):
-        yield SQL(_CREATE).format(**names)
-    elif (powers := _powers(role, connection)) is not None:
-        raise Refused(f"the role {role} {powers}: choose another for the application")
-    for statement in filter(None, map(str.strip, _GRANT.split(";"))):
-        yield SQL(statement).format(**names)
+    yield SQL(_GRANT).format(**names)
     for table in tables:
         privileges = SQL(_UNUSUAL.get(table, _USUAL))
         yield SQL("GRANT {} ON {} TO {role}").format(privileges, Identifier(table), **names)
@@ -142,24 +136,16 @@ def _set_password(role: str, password: str, connection: "Connection[Any]") -> Co
     verifier = connection.pgconn.encrypt_password(
         password.encode(), role.encode(), b"scram-sha-256"
     ).decode()
-    return SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(Identifier(role), Literal(verifier))
+    return SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(Identifier(role), verifier)
 
 
 def _powers(role: str, connection: "Connection[Any]") -> str | None:
-    is_superuser, is_owner, is_privileged, powerful = _row(
-        connection, SQL(_POWERS).format(role=Literal(role))
-    )
-    if is_superuser:
-        return "is a superuser, who can bypass every trigger"
-    if is_owner:
-        return "owns the tables, and can disable their triggers"
-    if powerful:
-        return f"is a member of {', '.join(powerful)}"
-    return "may create roles or replicate the database" if is_privileged else None
+    return cast("str | None", _value(connection, SQL(_POWERS).format(role=role)))
 
 
-def _row(connection: "Connection[Any]", query: LiteralString | Composed) -> Any:
-    return connection.execute(query).fetchone()
+def _value(connection: "Connection[Any]", query: LiteralString | Composed) -> Any:
+    (value,) = connection.execute(query).fetchone() or (None,)
+    return value
 
 
 @contextmanager
@@ -173,7 +159,7 @@ def _transaction() -> "Iterator[Connection[Any]]":
     except InsufficientPrivilege as error:
         raise Refused(
             "this needs the owner of the tables, and for a new role the right to create roles "
-            f"({error.diag.message_primary}); an administrator can run the SQL of --print"
+            f"({error.diag.message_primary}); an administrator can create it beforehand"
         ) from None
     except PsycopgError as error:
         raise Refused(error.diag.message_primary or type(error).__name__) from None

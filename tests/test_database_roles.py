@@ -258,15 +258,6 @@ def test_an_upgrade_gives_the_privileges_again(
     assert refusal("UPDATE audit_logs SET action = action") == LACKS_PRIVILEGE
 
 
-def test_prints_what_it_would_execute(migrated: Run, superuser: object) -> None:
-    printed = migrated("db", "roles", "--role", 'an "odd" role', "--print")
-
-    lines = printed.stdout.splitlines()
-    assert (lines[0], lines[-1]) == ("BEGIN;", "COMMIT;")
-    assert 'GRANT SELECT, INSERT ON "audit_logs" TO "an ""odd"" role";' in lines
-    assert "PASSWORD" not in printed.stdout
-
-
 def test_sends_and_prints_no_password(
     migrated: Run, superuser: "psycopg.Connection[tuple[object, ...]]"
 ) -> None:

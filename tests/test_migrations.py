@@ -12,7 +12,7 @@ from flask_migrate import upgrade
 from sqlalchemy import text
 
 from refine import create_app
-from refine.embedded.binaries import postgres_binaries
+from refine.embedded.postgres import postgres_binaries
 from refine.extensions import db
 from refine.settings import Settings
 
@@ -42,7 +42,7 @@ def dump() -> list[str]:
     """The statements that make the present database, sorted; columns of a table in their order."""
     url = db.engine.url
     command = [
-        str(postgres_binaries(for_other_user=False) / "pg_dump"),
+        str(postgres_binaries() / "pg_dump"),
         *("--schema-only", "--no-owner", "--no-privileges"),
         f"--host={url.query['host']}",
         f"--username={url.username}",

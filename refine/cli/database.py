@@ -58,13 +58,12 @@ def db_current() -> None:
 @click.option(
     "--role", default="refine_app", show_default=True, help="The role that runs the application."
 )
-@click.option("--print", "is_printed", is_flag=True, help="Print the SQL; change nothing.")
 @click.option(
     "--password-stdin",
     is_flag=True,
     help="Set the role's password, read from standard input (its first line).",
 )
-def db_roles(role: str, is_printed: bool, password_stdin: bool) -> None:
+def db_roles(role: str, password_stdin: bool) -> None:
     """Create a role for the application that can read and write rows, and nothing else.
 
     It cannot alter or truncate tables, disable triggers or change audit records. Safe to repeat;
@@ -73,14 +72,9 @@ def db_roles(role: str, is_printed: bool, password_stdin: bool) -> None:
 
     Example: printf '%s' "$PASSWORD" | refine db roles --password-stdin
     """
-    if is_printed and password_stdin:
-        raise click.UsageError("--print prints no password; leave out --password-stdin")
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
     if password == "":
         raise InvalidValue("the password must not be empty")
     with application("db roles", check_keys=False, as_table_owner=True):
-        if is_printed:
-            click.echo(database_roles.sql_for(role))
-            return
         database_roles.grant(role, password)
         console.print(f"the role {role} can run the application; use it in DATABASE_URL")

@@ -1,4 +1,4 @@
-"""Child processes that never outlive us, and what a killed parent left running."""
+"""Servers as child processes that never outlive us, and what a killed parent left running."""
 
 import contextlib
 import ctypes
@@ -10,15 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from refine.embedded.logs import ServerLog
 from refine.errors import EmbeddedError
 
-POLL_SECONDS = 0.02
 READY_SECONDS = 120  # recovery after a crash, or reading a long append-only file, takes long
+_POLL_SECONDS = 0.02
 _STOP_SECONDS = 60
+_SHOWN_LINES = 5
 _PR_SET_PDEATHSIG = 1
 
 # loaded here, to do as little as possible between fork and exec
@@ -39,17 +39,35 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
     return before_exec
 
 
-def start_server(
-    arguments: Sequence[str | Path],
-    log: Path,
-    *,
-    death_signal: signal.Signals,
-    folder: Path = Path("/"),
+def wheel_folder(package: str, advice: str) -> Path:
+    """Return the folder of an installed wheel; importing it would start a server of its own."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise EmbeddedError(f"{advice} ({package} is not installed)")
+    return Path(found.submodule_search_locations[0])
+
+
+def new_log(path: Path) -> Path:
+    """Begin the log of a server's start, and keep the one before it."""
+    if path.exists():
+        path.replace(path.with_suffix(".log.old"))
+    path.touch(mode=0o600)
+    return path
+
+
+def end_of(log: Path) -> str:
+    """Return the last lines of a log, and where it is."""
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join([*lines[-_SHOWN_LINES:], f"(log: {log})"])
+
+
+def spawn(
+    command: Sequence[str | Path], log: Path, death_signal: signal.Signals, folder: Path
 ) -> subprocess.Popen[bytes]:
     """Start a server in its own session, out of reach of Ctrl-C, with its output in the log."""
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own binaries, no shell
-            [str(argument) for argument in arguments],
+            [str(word) for word in command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -61,35 +79,33 @@ def start_server(
         )
 
 
-def wheel_folder(package: str, advice: str) -> Path:
-    """Return the folder of an installed wheel; importing it would start a server of its own."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        raise EmbeddedError(f"{advice} ({package} is not installed)")
-    return Path(found.submodule_search_locations[0])
+@contextlib.contextmanager
+def running_server(
+    title: str,
+    command: Sequence[str | Path],
+    log: Path,
+    *,
+    is_ready: Callable[[int], bool],
+    stop_signals: Sequence[signal.Signals],
+    folder: Path,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the block ends; yield it when its pid ``is_ready``, or EmbeddedError."""
+    process = spawn(command, log, stop_signals[0], folder)
+    try:
+        if not wait_until(lambda: is_ready(process.pid) or _has_ended(process), READY_SECONDS):
+            raise EmbeddedError(f"{title} is not ready after {READY_SECONDS} s:\n{end_of(log)}")
+        if _has_ended(process):
+            raise EmbeddedError(f"{title} did not start:\n{end_of(log)}")
+        yield process
+    finally:
+        stop_server(process, stop_signals)
 
 
-def wait_until(is_done: Callable[[], bool], seconds: float = math.inf) -> bool:
-    """Return True as soon as it is done, False if that takes longer."""
-    deadline = time.monotonic() + seconds
-    while not is_done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
-    return True
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
 
 
-def await_ready(
-    title: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool], log: ServerLog
-) -> None:
-    """Wait up to ``READY_SECONDS``; EmbeddedError if the server ends or is not ready by then."""
-    if not wait_until(lambda: is_ready() or process.poll() is not None, READY_SECONDS):
-        raise EmbeddedError(f"{title} is not ready after {READY_SECONDS} s:\n{log.last_lines()}")
-    if process.poll() is not None:
-        raise EmbeddedError(f"{title} did not start:\n{log.last_lines()}")
-
-
-def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals) -> None:
+def stop_server(process: subprocess.Popen[bytes], stop_signals: Sequence[signal.Signals]) -> None:
     """Send the signals, ``_STOP_SECONDS`` apart, then SIGKILL; return when the server has ended."""
     for stop_signal in (*stop_signals, signal.SIGKILL):
         process.send_signal(stop_signal)
@@ -98,17 +114,42 @@ def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals)
             return
 
 
-def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> None:
-    """Stop a killed owner's server, if ``pid`` still has ``mark`` in its command line."""
-    if mark not in command_line(pid):
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, stop_signal)
-    if not wait_until(lambda: mark not in command_line(pid), _STOP_SECONDS):
-        raise EmbeddedError(f"an older server (process {pid}) does not stop: end it and try again")
+def wait_until(is_done: Callable[[], bool], seconds: float = math.inf) -> bool:
+    """Return True as soon as it is done, False if that takes longer."""
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
-def command_line(pid: int) -> str:
+def stop_leftover(pid_file: Path, mark: str, stop_signal: signal.Signals) -> None:
+    """Stop a killed owner's server, known by ``mark`` in its command line; remove its pid file.
+
+    PostgreSQL takes any process with the recorded pid for itself, even a zombie or an editor.
+    """
+    pid = recorded_pid(pid_file)
+    if pid is not None and mark in _command_line(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, stop_signal)
+        if not wait_until(lambda: mark not in _command_line(pid), _STOP_SECONDS):
+            raise EmbeddedError(
+                f"an older server (process {pid}) does not stop: end it and try again"
+            )
+    pid_file.unlink(missing_ok=True)
+
+
+def recorded_pid(pid_file: Path) -> int | None:
+    """Return the pid in the first line of a pid file; None if a power cut has emptied it."""
+    try:
+        pid = int(pid_file.read_text().splitlines()[0])
+    except (FileNotFoundError, ValueError, IndexError):
+        return None
+    return pid if pid > 0 else None
+
+
+def _command_line(pid: int) -> str:
     """Return the arguments of a process, each followed by a space; "" if it has ended."""
     if Path("/proc/self").exists():
         try:
@@ -119,12 +160,3 @@ def command_line(pid: int) -> str:
     ps = shutil.which("ps") or "/bin/ps"
     shown = subprocess.run([ps, "-ww", "-o", "args=", "-p", str(pid)], capture_output=True)  # noqa: S603
     return os.fsdecode(shown.stdout).rstrip("\n") + " "
-
-
-def recorded_pid(pid_file: Path) -> int | None:
-    """Return the pid in the first line of a pid file, or None."""
-    try:
-        pid = int(pid_file.read_text().splitlines()[0])
-    except (FileNotFoundError, ValueError, IndexError):
-        return None
-    return pid if pid > 0 else None

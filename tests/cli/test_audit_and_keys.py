@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock, create_app
-from refine.embedded.binaries import postgres_binaries
+from refine.embedded.postgres import postgres_binaries
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
 from refine.models.audit import PLATFORM
@@ -342,7 +342,7 @@ def restored(vow: int, environ: dict[str, str]) -> Iterator[dict[str, str]]:
 def tool(name: str, database: URL, *options: str, given: str = "") -> str:
     """Run a tool of PostgreSQL's own on a database."""
     command = [
-        str(postgres_binaries(for_other_user=False) / name),
+        str(postgres_binaries() / name),
         f"--host={database.query['host']}",
     ]
     command += [f"--username={database.username}", *options, str(database.database)]

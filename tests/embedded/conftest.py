@@ -65,7 +65,7 @@ def no_process_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
-    """Start ``scripts/<name>.py`` with these arguments; kill it if the test does not end it."""
+    """Start ``script.py`` with these arguments; kill it if the test does not end it."""
     started: list[Script] = []
 
     def start(name: str, *arguments: object, prefix: tuple[str, ...] = ()) -> Script:

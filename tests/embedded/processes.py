@@ -26,7 +26,7 @@ class Script(subprocess.Popen[str]):
 
     def __init__(self, name: str, arguments: tuple[object, ...], prefix: tuple[str, ...]) -> None:
         super().__init__(
-            [*prefix, sys.executable, str(_HERE / "scripts" / f"{name}.py"), *map(str, arguments)],
+            [*prefix, sys.executable, str(_HERE / "script.py"), name, *map(str, arguments)],
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
