@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast, get_type_hints
 from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
@@ -26,7 +26,14 @@ DEFAULT_DATA_DIR = ".refine"
 # the bundled PostgreSQL's folder in it
 _DATABASE = "postgres"
 
-# Takes a variable's name and text; raises SettingsError or InvalidValue with the name and a reason.
+_WITHOUT_PREFIX = frozenset(
+    {
+        *("database_url", "redis_url", "secret_key", "port", "public_url"),
+        *("openrouter_api_key", "openrouter_base_url"),
+    }
+)
+
+# Takes a variable's name and text; raises SettingsError with the name and a reason.
 _Parse = Callable[[str, str], Any]
 
 
@@ -72,13 +79,6 @@ def _one_of(*words: str) -> _Parse:
     return parse
 
 
-def _log_level(name: str, text: str) -> str:
-    levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-    if text.upper() not in levels:
-        raise SettingsError(f"{name} must be one of {', '.join(levels)}")
-    return text.upper()
-
-
 def _header_value(name: str, text: str) -> str:
     if not re.fullmatch("[ -~]+", text):
         raise SettingsError(f"{name} must be printable ASCII: it is sent in an HTTP header")
@@ -86,7 +86,10 @@ def _header_value(name: str, text: str) -> str:
 
 
 def _schedule(name: str, text: str) -> str:
-    return valid_schedule(text, field=name)
+    try:
+        return valid_schedule(text, field=name)
+    except InvalidValue as error:
+        raise SettingsError(str(error)) from None
 
 
 def _http_url(name: str, text: str) -> str:
@@ -154,63 +157,45 @@ def _encryption_keys(name: str, text: str) -> tuple[str, ...]:
     )
 
 
-def _variable(name: str, parse: _Parse, *, is_secret: bool = False, **default: Any) -> Any:
-    return field(**default, repr=not is_secret, metadata={"name": name, "parse": parse})
+def _log_level(name: str, text: str) -> str:
+    return cast(str, _one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")(name, text.upper()))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Settings:
-    """Everything that an operator can set. Secrets do not appear in its ``repr``."""
+    """Everything that an operator can set. Its ``repr`` shows nothing: it holds secrets."""
 
-    data_dir: Path = _variable("REFINE_DATA_DIR", _folder)
-    database_url: str = _variable("DATABASE_URL", _database_url, is_secret=True)
-    owner_database_url: str | None = _variable(
-        "REFINE_OWNER_DATABASE_URL", _database_url, is_secret=True, default=None
-    )
-    pooled: bool = _variable("REFINE_POOLED", _switch, default=False)
-    redis_url: str = _variable("REDIS_URL", _redis_url, is_secret=True)
+    data_dir: Annotated[Path, _folder]
+    database_url: Annotated[str, _database_url]
+    owner_database_url: Annotated[str | None, _database_url] = None
+    pooled: Annotated[bool, _switch] = False
+    redis_url: Annotated[str, _redis_url]
     embedded_postgres: bool
     embedded_valkey: bool
-    secret_key: str = _variable("SECRET_KEY", _text, is_secret=True)
-    encryption_keys: tuple[str, ...] = _variable(
-        "REFINE_ENCRYPTION_KEYS", _encryption_keys, is_secret=True
-    )
-    openrouter_api_key: str | None = _variable(
-        "OPENROUTER_API_KEY", _header_value, is_secret=True, default=None
-    )
-    openrouter_base_url: str = _variable(
-        "OPENROUTER_BASE_URL", _http_url, default="https://openrouter.ai/api/v1"
-    )
-    schedule: str = _variable("REFINE_SCHEDULE", _schedule, default="0 4 * * 1")
-    cooldown_hours: int = _variable("REFINE_COOLDOWN_HOURS", _whole_number(1, 168), default=24)
-    rolling_floor: Decimal = _variable("REFINE_ROLLING_FLOOR", _share, default=Decimal("0.5"))
-    details: str = _variable("REFINE_DETAILS", _one_of("keep", "count"), default="keep")
-    likeness: Decimal = _variable("REFINE_LIKENESS", _share, default=Decimal("0.5"))
-    max_turns: int = _variable("REFINE_MAX_TURNS", _whole_number(1, 1_000), default=30)
-    max_seconds: int = _variable("REFINE_MAX_SECONDS", _whole_number(1, 86_400), default=900)
-    concurrency: int = _variable("REFINE_CONCURRENCY", _whole_number(1, 100), default=10)
-    context_tokens: int = _variable(
-        "REFINE_CONTEXT_TOKENS", _whole_number(1_000, 100_000_000), default=128_000
-    )
-    plain_openai: bool = _variable("REFINE_PLAIN_OPENAI", _switch, default=False)
-    dialect: str | None = _variable("REFINE_DIALECT", _text, default=None)
-    prices: Mapping[str, Price] = _variable(
-        "REFINE_PRICES", _price_file, default_factory=dict, hash=False
-    )
-    rehearsal: bool = _variable("REFINE_REHEARSAL", _switch, default=False)
-    api_reads_per_minute: int = _variable(
-        "REFINE_API_READS_PER_MINUTE", _whole_number(1, 1_000_000), default=600
-    )
-    api_writes_per_minute: int = _variable(
-        "REFINE_API_WRITES_PER_MINUTE", _whole_number(1, 1_000_000), default=120
-    )
-    port: int = _variable("PORT", _whole_number(1, 65_535), default=8000)
-    public_url: str = _variable("PUBLIC_URL", _http_url)
-    proxies: int = _variable("REFINE_PROXIES", _whole_number(0, 10), default=0)
-    log_level: str = _variable("REFINE_LOG_LEVEL", _log_level, default="INFO")
-    metrics_token: str | None = _variable(
-        "REFINE_METRICS_TOKEN", _header_value, is_secret=True, default=None
-    )
+    secret_key: Annotated[str, _text]
+    encryption_keys: Annotated[tuple[str, ...], _encryption_keys]
+    openrouter_api_key: Annotated[str | None, _header_value] = None
+    openrouter_base_url: Annotated[str, _http_url] = "https://openrouter.ai/api/v1"
+    schedule: Annotated[str, _schedule] = "0 4 * * 1"
+    cooldown_hours: Annotated[int, _whole_number(1, 168)] = 24
+    rolling_floor: Annotated[Decimal, _share] = Decimal("0.5")
+    details: Annotated[str, _one_of("keep", "count")] = "keep"
+    likeness: Annotated[Decimal, _share] = Decimal("0.5")
+    max_turns: Annotated[int, _whole_number(1, 1_000)] = 30
+    max_seconds: Annotated[int, _whole_number(1, 86_400)] = 900
+    concurrency: Annotated[int, _whole_number(1, 100)] = 10
+    context_tokens: Annotated[int, _whole_number(1_000, 100_000_000)] = 128_000
+    plain_openai: Annotated[bool, _switch] = False
+    dialect: Annotated[str | None, _text] = None
+    prices: Annotated[Mapping[str, Price], _price_file] = field(default_factory=dict, hash=False)
+    rehearsal: Annotated[bool, _switch] = False
+    api_reads_per_minute: Annotated[int, _whole_number(1, 1_000_000)] = 600
+    api_writes_per_minute: Annotated[int, _whole_number(1, 1_000_000)] = 120
+    port: Annotated[int, _whole_number(1, 65_535)] = 8000
+    public_url: Annotated[str, _http_url]
+    proxies: Annotated[int, _whole_number(0, 10)] = 0
+    log_level: Annotated[str, _log_level] = "INFO"
+    metrics_token: Annotated[str | None, _header_value] = None
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
@@ -220,9 +205,9 @@ class Settings:
         """
         complete = _with_computed(environ, cls.port)
         values = {
-            each.name: _parsed(each.metadata["name"], each.metadata["parse"], text)
-            for each in dataclasses.fields(cls)
-            if each.metadata and (text := _given(complete, each.metadata["name"]))
+            name: parse(variable_of(name), text)
+            for name, parse in _PARSERS.items()
+            if (text := _given(complete, variable_of(name)))
         }
         return cls(
             embedded_postgres=not _given(environ, "DATABASE_URL"),
@@ -246,6 +231,18 @@ class Settings:
     def as_table_owner(self) -> "Settings":
         """Return the settings of a process that connects as the owner of the tables."""
         return dataclasses.replace(self, database_url=self.owner_database_url or self.database_url)
+
+
+_PARSERS: dict[str, _Parse] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Settings, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a field."""
+    return name.upper() if name in _WITHOUT_PREFIX else f"REFINE_{name.upper()}"
 
 
 def is_installed() -> bool:
@@ -303,10 +300,3 @@ def _first_encryption_key(data_dir: Path) -> str:
             "REFINE_ENCRYPTION_KEYS; nothing was written"
         )
     return Fernet.generate_key().decode()
-
-
-def _parsed(name: str, parse: _Parse, text: str) -> Any:
-    try:
-        return parse(name, text)
-    except InvalidValue as error:
-        raise SettingsError(str(error)) from None
