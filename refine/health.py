@@ -13,8 +13,7 @@ from refine import clock, database_roles
 from refine.database_errors import NO_ANSWER
 from refine.errors import ClocksDiffer, Unreachable, WrongKey
 from refine.extensions import database_now, db, require_agreement
-from refine.jobs.queue import redis_connection
-from refine.jobs.workers import WorkerList, known_workers
+from refine.jobs.queue import WorkerInfo, known_workers, redis_connection
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
 from refine.models.runs.workload import Workload
@@ -54,14 +53,15 @@ class Check:
 
 
 def checks(
-    found: WorkerList | Unreachable | None = None, by_older_key: Mapping[str, int] | None = None
+    found: list[WorkerInfo] | Unreachable | None = None,
+    by_older_key: Mapping[str, int] | None = None,
 ) -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok.
 
     If the caller has already asked for them: ``found``, the workers, and ``by_older_key``, how many
     data keys older encryption keys wrapped.
     """
-    found = found or look_for_workers()  # first: no transaction waits for it
+    found = look_for_workers() if found is None else found  # first: no transaction waits for it
     away = _database()
     schema = away or schema_version.problem()
     return [
@@ -118,26 +118,24 @@ def schedule_check(at: datetime | None = None) -> Check:
 
 def queue_check(
     account_id: int | None = None,
-    found: WorkerList | Unreachable | None = None,
+    found: list[WorkerInfo] | Unreachable | None = None,
     at: datetime | None = None,
 ) -> Check:
     """Count workers, and what waits for them (in this account), and check for how long.
 
     ``found``: the workers, if the caller has already asked Redis. ``at``: when, if not now.
     """
-    if isinstance(found := found or look_for_workers(), Unreachable):
+    found = look_for_workers() if found is None else found
+    if isinstance(found, Unreachable):
         return Check("queue", str(found))
     now = at or clock.now()
     load = Workload.at(now, account_id)
     counts = [plural(load.sessions, "session")]
     counts += [plural(load.reflections, "reflection")] if load.reflections else []
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
-    said = f"{plural(len(found.live), 'worker')}, {', '.join(counts)} waiting"
-    if found.silent:
-        silent = rough_span(now - found.silent[0].last_seen_at)
-        frozen = plural(len(found.silent), "worker")
-        return Check("queue", f"{said}; {frozen} without a heartbeat for {silent}: restart it")
-    if not found.live and (load.sessions or load.tasks_since is not None):
+    workers = sum(each.serves_runs for each in found)
+    said = f"{plural(workers, 'worker')}, {', '.join(counts)} waiting"
+    if not workers and (load.sessions or load.tasks_since is not None):
         return Check("queue", f"{said}: start `refine worker`")
     for oldest, late_after in (
         (load.sessions_since, QUEUE_IS_LATE_AFTER),
@@ -149,7 +147,7 @@ def queue_check(
     return Check("queue", None, said)
 
 
-def look_for_workers() -> WorkerList | Unreachable:
+def look_for_workers() -> list[WorkerInfo] | Unreachable:
     """Return the workers; or that Redis cannot be used."""
     try:
         with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:

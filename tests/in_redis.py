@@ -1,12 +1,10 @@
 """What stands in Redis, and what Redis takes."""
 
-import json
 import zlib
-from datetime import timedelta
 
 from redis import Redis
 
-from refine.jobs.workers import KEY, known_workers
+from refine.jobs.queue import known_workers
 
 
 def everything_in(redis: Redis) -> bytes:
@@ -27,15 +25,6 @@ def everything_in(redis: Redis) -> bytes:
     return b"\n".join(found)
 
 
-def let_pass(redis: Redis, time: timedelta, only: str = "") -> None:
-    """Make the last heartbeats of all workers, or of this one, so old."""
-    found = redis.hgetall(KEY).items()
-    for name, stored in [each for each in found if only in each[0].decode()]:
-        about = json.loads(stored)
-        about["seen_at"] = redis.time()[0] - int(time.total_seconds())
-        redis.hset(KEY, name, json.dumps(about))
-
-
 def is_ready(redis: Redis, count: int = 1) -> bool:
     """Whether so many workers and clocks have begun."""
-    return len(known_workers(redis).workers) == count
+    return len(known_workers(redis)) == count

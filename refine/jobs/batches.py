@@ -1,17 +1,28 @@
-"""Serving many agents: a batch in one transaction, so that its statements do not grow with it.
+"""Serving many agents, for the tick and for a user who chose them.
 
-A batch that fails is cut in two, and each half is served in a transaction of its own: one agent's
-failure stops no other. A single agent is served again if it was the database that failed.
+A batch is one transaction, so that its statements do not grow with it. One that fails is cut in
+two, and each half is served in a transaction of its own: one agent's failure stops no other. A
+single agent is served again if it was the database that failed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from refine import clock
 from refine.database_errors import database_trouble
 from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
+from refine.models import Agent, RefinementSession, User
+from refine.models.agent import configuring
+from refine.models.runs.session import SessionRequest
+from refine.models.runs.session.prospects import decide_for_request
+from refine.models.runs.session.scheduling import Candidates
 from refine.outages import may_pass
 
 # All agents of a batch are locked meanwhile: this many take a fraction of a second.
@@ -25,11 +36,6 @@ class Failed(NamedTuple):
 
     agent_id: int
     fault: Exception
-
-    @property
-    def said(self) -> str:
-        """Return ``safe_message`` the fault."""
-        return safe_message(self.fault)
 
 
 def safe_message(fault: Exception) -> str:
@@ -63,3 +69,65 @@ def in_parts(
             yield Failed(ids[0], fault)
     else:
         yield served
+
+
+# What a user may do to agents that they chose; values are of ``budget`` and ``threshold``.
+Work = Literal["refine", "pause", "resume", "budget", "threshold"]
+
+_Outcomes = list[str | None]
+
+
+class BulkOutcome(NamedTuple):
+    """For how many agents it was done, and for how many not, by the reason."""
+
+    done: int
+    skipped: Counter[str]
+
+
+def act_on(
+    agent_ids: Sequence[int], work: Work, user: User, value: str | None = None
+) -> BulkOutcome:
+    """Do this for each agent that the user may change, and commit every batch."""
+    act = partial(_refine, user) if work == "refine" else partial(_configure, user, work, value)
+    outcomes = list(_outcomes(agent_ids, partial(_act_on_batch, user, act)))
+    skipped = Counter(reason for reason in outcomes if reason is not None)
+    return BulkOutcome(len(outcomes) - skipped.total(), skipped)
+
+
+def _outcomes(agent_ids: Sequence[int], act: Any) -> Iterator[str | None]:
+    """Yield for each agent why it was not done, or None."""
+    ordered = sorted(agent_ids)
+    for start in range(0, len(ordered), BATCH):
+        for part in in_parts(ordered[start : start + BATCH], act):
+            if isinstance(part, Failed):
+                said = safe_message(part.fault)
+                yield said if isinstance(part.fault, RefineError) else f"failed: {said}"
+            else:
+                yield from part
+
+
+def _act_on_batch(user: User, act: Any, ids: Sequence[int]) -> _Outcomes:
+    agents, at = Agent.lock_due(select(Agent.id), ids, wait=True), clock.now()
+    refused = [user.inability_reason(agent.account_id) for agent in agents]
+    allowed = [agent for agent, reason in zip(agents, refused, strict=True) if reason is None]
+    return [*filter(None, refused), *act(allowed, at)]
+
+
+def _refine(user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
+    candidates = Candidates(agents, at)
+    decided = [decide_for_request(agent, candidates, at) for agent in agents]
+    requests = [each for each in decided if isinstance(each, SessionRequest)]
+    RefinementSession.queue_all(requests, user=user, at=at)
+    return [None if isinstance(each, SessionRequest) else each for each in decided]
+
+
+def _configure(
+    user: User, work: Work, value: str | None, agents: Sequence[Agent], at: datetime
+) -> _Outcomes:
+    fields: dict[str, Any] = {"paused": work == "pause"}
+    if work == "budget":
+        fields = {"core_token_budget": int(value or 0)}
+    elif work == "threshold":
+        fields = {"refinement_threshold": value}
+    changed = configuring.configure_all(agents, user=user, at=at, **fields)
+    return [None if agent in changed else "nothing to change" for agent in agents]

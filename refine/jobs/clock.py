@@ -17,11 +17,10 @@ from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.queue import TICKS, JsonJob, redis_connection, take
+from refine.jobs.queue import TICKS, JsonJob, Presence, redis_connection, take
 from refine.jobs.tick import INTERVAL, run_tick
-from refine.jobs.workers import Presence
 
-TICK = "refine.jobs.tick.tick"
+TICK = "refine.jobs.tick.run_tick"
 TICK_ID = "tick"
 # How often rq-scheduler looks whether the tick is due; after a crash, its lock lasts ten seconds
 # longer.

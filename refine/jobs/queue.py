@@ -1,28 +1,32 @@
-"""The queues in Redis: they carry only ids, and wake the workers.
+"""What Redis carries: ids of waiting runs, which wake the workers, and the workers' heartbeats.
 
 PostgreSQL alone knows what waits, so nothing that Redis holds, loses or is made to hold matters: a
 worker that takes an id from it asks the database what to do.
 """
 
+import json
+import os
+import secrets
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cache
 from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple
 
+import structlog
 from redis import ConnectionPool, Redis
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from rq import Queue
 from rq.exceptions import DequeueTimeout
 from rq.job import Job
-from rq.queue import EnqueueData
 from rq.serializers import JSONSerializer
 from rq.utils import as_text
 
-from refine import settings
+from refine import clock, settings
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.models import AccessGrant, MemoryTask, RefinementSession
@@ -36,12 +40,8 @@ TICKS = "refine-ticks"
 RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
 QUEUES = (*RUN_QUEUES, TICKS)
 
-# The function that the job of each kind of run names.
-RUN_JOBS: dict[type[Run], str] = {
-    RefinementSession: "refine.jobs.runs.refine_session",
-    MemoryTask: "refine.jobs.runs.work_on_task",
-    AccessGrant: "refine.jobs.runs.ask_for_access",
-}
+RUN_KINDS: tuple[type[Run], ...] = (RefinementSession, MemoryTask, AccessGrant)
+_RUN_JOB = "refine.jobs.runs.work_on"
 
 # How long Redis may take for an answer: to the clock, and to a request, whose process then leaves
 # Redis alone for a while.
@@ -53,7 +53,15 @@ _silent_until: dict[str, float] = {}
 # The tick adds no more ids than this to what Redis holds.
 _MOST_WAITING = 1_000
 
-Jobs = dict[str, list[EnqueueData]]
+# One hash holds the heartbeats of all workers and clocks, by name.
+WORKERS_KEY = "refine:workers"
+HEARTBEAT_SECONDS = 15.0
+SILENT_AFTER_SECONDS = 60
+_LONGEST_NAME = 100
+# No page shows more runs of one worker.
+_MOST_RUNS = 100
+
+_log = structlog.get_logger(__name__)
 
 
 class JsonJob(Job):
@@ -117,6 +125,11 @@ class Waiting(NamedTuple):
     id: uuid.UUID
     is_automatic: bool
 
+    @classmethod
+    def of(cls, run: Run) -> "Waiting":
+        """Return the same run; it stays usable after the transaction."""
+        return cls(type(run), run.id, run.is_automatic)
+
     @property
     def queue_name(self) -> str:
         """The queue that announces it."""
@@ -143,14 +156,6 @@ def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[
             yield Waiting(MemoryTask, id_, is_automatic=True)
 
 
-# -- announcing it ---------------------------------------------------------------------------------
-
-
-def announced(run: Run) -> Jobs:
-    """Return the job that announces a run; it stays usable after the transaction."""
-    return _jobs_of([Waiting(type(run), run.id, run.is_automatic)])
-
-
 def announce_waiting(at: datetime) -> int:
     """Announce the waiting runs whose ids Redis does not hold; return how many.
 
@@ -161,46 +166,34 @@ def announce_waiting(at: datetime) -> int:
     if not waiting:
         return 0
     with redis_connection() as connection:
-        known = _ids_in(connection)
+        keys = [queue(name, connection).key for name in RUN_QUEUES]
+        known = {as_text(id_) for key in keys for id_ in connection.lrange(key, 0, -1)}
         missing = [run for run in waiting if str(run.id) not in known]
-        announce(_jobs_of(missing), connection)
+        _announce(missing, connection)
     return len(missing)
 
 
-def announce(jobs: Jobs, connection: Redis) -> None:
-    """Push the jobs of committed runs, all at once."""
-    with connection.pipeline() as pipeline:
-        for name, listed in jobs.items():
-            queue(name, connection).enqueue_many(listed, pipeline=pipeline)
-        pipeline.execute()
-
-
-def announce_soon(jobs: Jobs) -> None:
-    """Announce the committed runs, without waiting for long; workers find them anyway."""
+def announce_soon(run: Waiting) -> None:
+    """Announce a committed run, without waiting for long; workers find it anyway."""
     url = settings.current().redis_url
     if time.monotonic() < _silent_until.get(url, 0.0):
         return
     try:
         with redis_connection(patience_seconds=_SHORT_PATIENCE_SECONDS) as connection:
-            announce(jobs, connection)
+            _announce([run], connection)
     except Unreachable:
         _silent_until[url] = time.monotonic() + _PAUSE_SECONDS
 
 
-def _jobs_of(waiting: Iterable[Waiting]) -> Jobs:
-    jobs: Jobs = {}
-    for run in waiting:
-        id_ = str(run.id)
-        data = Queue.prepare_data(
-            RUN_JOBS[run.kind], args=(id_,), job_id=id_, description=f"run {id_}", result_ttl=0
-        )
-        jobs.setdefault(run.queue_name, []).append(data)
-    return jobs
-
-
-def _ids_in(connection: Redis) -> set[str]:
-    keys = [queue(name, connection).key for name in RUN_QUEUES]
-    return {as_text(id_) for key in keys for id_ in connection.lrange(key, 0, -1)}
+def _announce(waiting: Iterable[Waiting], connection: Redis) -> None:
+    with connection.pipeline() as pipeline:
+        for run in waiting:
+            id_ = str(run.id)
+            job = Queue.prepare_data(
+                _RUN_JOB, args=(id_,), job_id=id_, description=f"run {id_}", result_ttl=0
+            )
+            queue(run.queue_name, connection).enqueue_many([job], pipeline=pipeline)
+        pipeline.execute()
 
 
 def take(names: Sequence[str], seconds: int | None) -> str | None:
@@ -221,3 +214,87 @@ def take(names: Sequence[str], seconds: int | None) -> str | None:
         if by_key[key] != TICKS:  # rq-scheduler keeps its own
             connection.delete(Job.key_for(id_))
         return by_key[key]
+
+
+# -- who works -------------------------------------------------------------------------------------
+
+
+class WorkerInfo(NamedTuple):
+    """A process that sent a heartbeat just now; ``run_ids`` are the runs that it has in hand."""
+
+    name: str
+    host: str
+    pid: str
+    serves_runs: bool
+    since: datetime
+    run_ids: Sequence[uuid.UUID]
+
+
+class Presence:
+    """The heartbeats of this process in Redis; it ``serves_runs``, or only ticks."""
+
+    def __init__(self, *, serves_runs: bool, name: str | None = None) -> None:
+        self._name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._serves_runs = serves_runs
+        self._since = clock.now().timestamp()
+        self._next_at = 0.0
+
+    def announce(self, run_ids: Iterable[uuid.UUID] = ()) -> None:
+        """Send a heartbeat with the runs in hand; raises Unreachable."""
+        about = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": self._since,
+            "serves_runs": self._serves_runs,
+            "runs": [str(id_) for id_ in run_ids],
+        }
+        with redis_connection() as connection:
+            # by the clock of Redis alone: those of the hosts may differ
+            about["seen_at"] = connection.time()[0]
+            connection.hset(WORKERS_KEY, self._name, json.dumps(about))
+        self._next_at = time.monotonic() + HEARTBEAT_SECONDS
+
+    def announce_if_due(self, run_ids: Iterable[uuid.UUID] = ()) -> None:
+        """Send the next heartbeat if it is time; not while Redis is away."""
+        if time.monotonic() < self._next_at:
+            return
+        try:
+            self.announce(run_ids)
+        except Unreachable as fault:
+            self._next_at = time.monotonic() + HEARTBEAT_SECONDS
+            _log.warning("no heartbeat in Redis", fault=str(fault))
+
+    def withdraw(self) -> None:
+        """Take the process off the list, when it ends."""
+        with suppress(Unreachable), redis_connection() as connection:
+            connection.hdel(WORKERS_KEY, self._name)
+
+
+def known_workers(connection: Redis) -> list[WorkerInfo]:
+    """Return the processes that sent a heartbeat lately; forget the others."""
+    with connection.pipeline(transaction=False) as pipeline:
+        pipeline.time()
+        pipeline.hgetall(WORKERS_KEY)
+        (seconds, _), stored = pipeline.execute()
+    found = {name: _read(name, about, seconds) for name, about in stored.items()}
+    if gone := [name for name, info in found.items() if info is None]:
+        connection.hdel(WORKERS_KEY, *gone)
+    return sorted(filter(None, found.values()))
+
+
+def _read(name: bytes, stored: bytes, redis_seconds: int) -> WorkerInfo | None:
+    """Return a process; None if it is silent, or what anybody may have written cannot be read."""
+    try:
+        about: Any = json.loads(stored)
+        if redis_seconds - int(about["seen_at"]) >= SILENT_AFTER_SECONDS:
+            return None
+        return WorkerInfo(
+            name.decode(errors="replace")[:_LONGEST_NAME],
+            str(about["host"])[:_LONGEST_NAME],
+            str(int(about["pid"])),
+            about["serves_runs"] is True,
+            datetime.fromtimestamp(float(about["since"]), UTC),
+            sorted(uuid.UUID(id_) for id_ in about["runs"][:_MOST_RUNS]),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, AttributeError, OSError):
+        return None

@@ -8,7 +8,7 @@ from refine import settings
 from refine.access import asking
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.queue import Waiting, announce_soon, announced
+from refine.jobs.queue import RUN_KINDS, Waiting, announce_soon
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
 from refine.models.runs import Run
 from refine.models.runs.access import AccessTerms
@@ -35,19 +35,13 @@ def work_on_run(run: Waiting, lease_token: uuid.UUID | None = None) -> None:
     )
 
 
-def refine_session(session_id: str) -> None:
-    """Run the queued session of this id."""
-    work_on_run(Waiting(RefinementSession, uuid.UUID(session_id), is_automatic=False))
-
-
-def work_on_task(task_id: str) -> None:
-    """Work on the queued memory task of this id."""
-    work_on_run(Waiting(MemoryTask, uuid.UUID(task_id), is_automatic=True))
-
-
-def ask_for_access(grant_id: str) -> None:
-    """Ask the agent of the waiting request of this id."""
-    work_on_run(Waiting(AccessGrant, uuid.UUID(grant_id), is_automatic=False))
+def work_on(run_id: str) -> None:
+    """Work on the waiting run of this id: the job that the queues carry."""
+    for kind in RUN_KINDS:
+        run = db.session.get(kind, uuid.UUID(run_id))
+        if run is not None:
+            work_on_run(Waiting.of(run))
+            return
 
 
 def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
@@ -73,7 +67,7 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
 
 
 def _announced(run: AnyRun) -> AnyRun:
-    jobs = announced(run)
+    waiting = Waiting.of(run)
     db.session.commit()
-    announce_soon(jobs)
+    announce_soon(waiting)
     return run

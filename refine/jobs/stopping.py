@@ -9,18 +9,11 @@ from types import FrameType
 _stop_requested = False
 
 
-def install(*signals: signal.Signals) -> None:
-    """Have these signals request a stop instead of killing the process."""
-    for number in signals:
-        signal.signal(number, _request_stop)
-
-
 @contextmanager
 def handle_stop_signals(*signals: signal.Signals) -> Iterator[None]:
     """Have these signals request a stop, until the end of the block."""
     global _stop_requested  # noqa: PLW0603 - one process has one answer
-    before = {number: signal.getsignal(number) for number in signals}
-    install(*signals)
+    before = {number: signal.signal(number, _request_stop) for number in signals}
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ says what is due, and agents are locked while they are served.
 import operator
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, safe_message
-from refine.jobs.queue import RUN_JOBS, announce_waiting
+from refine.jobs.queue import RUN_KINDS, announce_waiting
 from refine.jobs.verifying import verify_slice
 from refine.models import (
     AccessGrant,
@@ -62,7 +62,6 @@ class TickResult:
     access_ended: int = 0
     queued: int = 0
     skipped: int = 0
-    retried: int = 0
     announced: int = 0
     keys_deleted: int = 0
     pruned: int = 0
@@ -86,11 +85,6 @@ class Progress:
     is_complete: bool = False
     after_id: int = 0
     failed: set[int] = field(default_factory=set)
-
-
-def tick() -> None:
-    """Run one tick, now: the one job that rq-scheduler knows."""
-    run_tick()
 
 
 def run_tick(at: datetime | None = None) -> TickResult:
@@ -164,7 +158,7 @@ class _Tick:
 
     def end_lost(self) -> None:
         """End the runs whose worker sends no heartbeat."""
-        for kind in RUN_JOBS:
+        for kind in RUN_KINDS:
             lost = kind.select_agents_with_lost(self.at)
             self._each(lost, partial(self._end_lost, kind), at_once=1)
 
@@ -186,7 +180,6 @@ class _Tick:
                 failed.append(grant_id)
 
     def announce(self) -> None:
-        """Announce the waiting runs to the workers."""
         self.done.announced += announce_waiting(self.at)
 
     def serve_accounts(self) -> None:
@@ -204,7 +197,8 @@ class _Tick:
 
     def retry_failed(self) -> None:
         """Retry failed sessions after their pause."""
-        self._each(scheduling.with_failed_last_session(self.at), self._retry)
+        failed = scheduling.with_failed_last_session(self.at)
+        self._each(failed, partial(self._queue, _requests_after_failure))
 
     def check_budgets(self) -> None:
         """Queue sessions for agents over their budget that need not wait."""
@@ -212,7 +206,7 @@ class _Tick:
         db.session.commit()
         if after_id is not None:
             over = scheduling.over_budget(self.at)
-            handled = self._each(over, self._ask_over_budget, after_id)
+            handled = self._each(over, partial(self._queue, _requests_over_budget), after_id)
             ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
 
     def prune(self) -> None:
@@ -232,7 +226,6 @@ class _Tick:
             self.done.pruned += pruned
 
     def verify(self) -> None:
-        """Verify what is kept, a slice at a time, once a day."""
         verify_slice(self.at, self._deadline)
 
     def queue_reflections(self) -> None:
@@ -241,7 +234,6 @@ class _Tick:
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
-        """Note that the clock ticked."""
         ClockMark.note("tick", self.at)
 
     # -- some agents, one account -----------------------------------------------------------------
@@ -267,7 +259,7 @@ class _Tick:
         slot_at = account.slot_to_serve(self.at)
         due = scheduling.due_for_slot(account, slot_at)
         idle = due.where(~scheduling.has_live_session())
-        handled = self._each(idle, partial(self._queue_for_slot, slot_at))
+        handled = self._each(idle, partial(self._queue, partial(_requests_for_slot, slot_at)))
         # a late slot no longer waits for agents whose turn failed
         skipped = handled.failed if self._is_late(slot_at) else set()
         if handled.is_complete and not _any_of(due.where(Agent.id.not_in(skipped))):
@@ -276,51 +268,22 @@ class _Tick:
     def _is_late(self, since: datetime) -> bool:
         return self.at - since > SLOT_IS_LATE_AFTER
 
-    def _queue_for_slot(self, slot_at: datetime, agents: Sequence[Agent]) -> TickResult:
-        """Queue sessions; one that may not run is recorded as skipped, with the reason."""
-        candidates = self._candidates(agents)
-        return self._queue(
-            SessionRequest(
-                agent, "weekly", slot_at, skip_reason=candidates.automatic_skip_reason(agent)
-            )
-            for agent in candidates.idle()
-        )
-
-    def _retry(self, agents: Sequence[Agent]) -> TickResult:
-        candidates = self._candidates(agents)
-        retries = map(candidates.retry_of, candidates.idle())
-        return TickResult(retried=self._queue(filter(None, retries)).queued)
-
-    def _ask_over_budget(self, agents: Sequence[Agent]) -> TickResult:
-        candidates = self._candidates(agents)
-        return self._queue(
-            SessionRequest(agent, "over_budget")
-            for agent in candidates.idle()
-            if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent)
-        )
-
     def _serve_sweep(self, account: Account) -> None:
         """Continue a sweep, and end it once no agent is due any longer, or when it is late."""
         due = due_for_sweep(account, self.at)
-        handled = self._each(due, self._queue_for_sweep)
+        handled = self._each(due, partial(self._queue, _requests_for_sweep))
         is_late = self._is_late(account.sweep_requested_at or self.at)
         if handled.is_complete and (is_late or not _any_of(due)):
             account.sweep_requested_at = None
 
-    def _queue_for_sweep(self, agents: Sequence[Agent]) -> TickResult:
-        candidates = self._candidates(agents)
-        return self._queue(
-            SessionRequest(agent, trigger)
-            for agent in candidates.idle()
-            if (trigger := candidates.due_trigger(agent)) is not None
-            and not candidates.forbidden_reason(agent)
-        )
-
-    def _candidates(self, agents: Sequence[Agent]) -> Candidates:
-        return Candidates(agents, self.at, self._caps)
-
-    def _queue(self, wanted: Iterable[SessionRequest]) -> TickResult:
-        sessions = RefinementSession.queue_all(list(wanted), at=self.at)
+    def _queue(
+        self,
+        requests_of: Callable[[Candidates], Iterable[SessionRequest]],
+        agents: Sequence[Agent],
+    ) -> TickResult:
+        """Queue sessions; one that may not run is recorded as skipped, with the reason."""
+        wanted = list(requests_of(Candidates(agents, self.at, self._caps)))
+        sessions = RefinementSession.queue_all(wanted, at=self.at)
         queued = sum(session.is_live for session in sessions)
         return TickResult(queued=queued, skipped=len(sessions) - queued)
 
@@ -372,6 +335,29 @@ class _Tick:
     def _note(self, fault: Exception, **about: object) -> None:
         self.done.faults += 1
         _log.warning("tick step failed", fault=safe_message(fault), **about)
+
+
+def _requests_for_slot(slot_at: datetime, candidates: Candidates) -> Iterator[SessionRequest]:
+    for agent in candidates.idle():
+        reason = candidates.automatic_skip_reason(agent)
+        yield SessionRequest(agent, "weekly", slot_at, skip_reason=reason)
+
+
+def _requests_after_failure(candidates: Candidates) -> Iterable[SessionRequest]:
+    return filter(None, map(candidates.retry_of, candidates.idle()))
+
+
+def _requests_over_budget(candidates: Candidates) -> Iterator[SessionRequest]:
+    for agent in candidates.idle():
+        if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent):
+            yield SessionRequest(agent, "over_budget")
+
+
+def _requests_for_sweep(candidates: Candidates) -> Iterator[SessionRequest]:
+    for agent in candidates.idle():
+        trigger = candidates.due_trigger(agent)
+        if trigger is not None and not candidates.forbidden_reason(agent):
+            yield SessionRequest(agent, trigger)
 
 
 def _any_of(due: Select[int]) -> bool:

@@ -21,10 +21,9 @@ from refine import clock, settings
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
-from refine.jobs.queue import QUEUES, TICKS, Waiting, take, waiting_runs
+from refine.jobs.queue import QUEUES, TICKS, Presence, Waiting, take, waiting_runs
 from refine.jobs.runs import work_on_run
 from refine.jobs.tick import run_tick
-from refine.jobs.workers import Presence
 from refine.models import schema_version
 from refine.running.run_worker import OVERDUE_SECONDS
 

@@ -7,7 +7,7 @@ from flask import Blueprint, render_template, request
 from sqlalchemy import ColumnElement
 
 from refine import clock
-from refine.jobs.bulk_actions import Work
+from refine.jobs.batches import Work
 from refine.models import Agent
 from refine.models.agent_list import (
     STATES,

@@ -13,7 +13,7 @@ from sqlalchemy import cast as cast_
 from refine import clock
 from refine.errors import InvalidValue
 from refine.faults import status_of
-from refine.jobs.bulk_actions import BulkOutcome, Work, act_on
+from refine.jobs.batches import BulkOutcome, Work, act_on
 from refine.models import Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget

@@ -37,7 +37,7 @@ from refine.health import (
     time_check,
     verification_check,
 )
-from refine.jobs.workers import WorkerInfo, WorkerList
+from refine.jobs.queue import WorkerInfo
 from refine.models import (
     AccessGrant,
     Agent,
@@ -109,7 +109,7 @@ def see_verification() -> Response:
     return redirect(url_for("ops.page"), 303)
 
 
-def _checks(found: WorkerList | Unreachable, at: datetime) -> list[Check]:
+def _checks(found: list[WorkerInfo] | Unreachable, at: datetime) -> list[Check]:
     queue = queue_check(scope.account_id(), found, at)
     if not scope.user().site_admin:
         return [queue, clock_check()]
@@ -190,24 +190,17 @@ class WorkerRow(NamedTuple):
     runs: list[WorkerRun]
 
 
-def worker_rows(found: WorkerList) -> list[WorkerRow]:
-    """Return the workers with what they do, the most recently seen first."""
-    shown = found.workers[:_WORKERS_SHOWN]
+def worker_rows(found: Sequence[WorkerInfo]) -> list[WorkerRow]:
+    """Return the workers with what they do."""
+    shown = found[:_WORKERS_SHOWN]
     runs = _runs({id_ for worker in shown for id_ in worker.run_ids})
-    missing = found.silent
     return [
-        WorkerRow(
-            worker,
-            _state(worker, is_missing=worker in missing),
-            [runs[id_] for id_ in worker.run_ids if id_ in runs],
-        )
+        WorkerRow(worker, _state(worker), [runs[id_] for id_ in worker.run_ids if id_ in runs])
         for worker in shown
     ]
 
 
-def _state(worker: WorkerInfo, *, is_missing: bool) -> Badge:
-    if not worker.is_live:
-        return Badge("no heartbeat", "✗", "bad") if is_missing else Badge("gone", "○", "calm")
+def _state(worker: WorkerInfo) -> Badge:
     if not worker.serves_runs:
         return Badge("clock", "◷", "ok")
     return Badge("working", "▶", "live") if worker.run_ids else Badge("idle", "✓", "ok")

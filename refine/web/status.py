@@ -159,8 +159,8 @@ def _verification(at: datetime) -> Iterator[Metric]:
 
 def _workers_and_clock() -> Iterator[Metric]:
     if not isinstance(found := look_for_workers(), Unreachable):
-        workers = {"live": len(found.live), "silent": len(found.silent)}
-        yield _gauges("workers", "Workers by their state", "state", workers)
+        workers = sum(each.serves_runs for each in found)
+        yield _gauge("workers", "Workers that sent a heartbeat just now", workers)
     if (age := ClockMark.age("tick")) is not None:
         yield _gauge("tick_age_seconds", "Time since the clock last ticked", age.total_seconds())
 

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.workers import Presence
+from refine.jobs.queue import Presence
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run

@@ -13,7 +13,7 @@ from sqlalchemy import Row, select
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.runs import refine_session
+from refine.jobs.runs import work_on
 from refine.jobs.tick import run_tick
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.runs import LIVE
@@ -139,5 +139,5 @@ def tick_and_work(app: Flask) -> None:
         while ids := db.session.scalars(waiting).all():
             db.session.commit()
             for id_ in ids:
-                refine_session(str(id_))
+                work_on(str(id_))
         db.session.remove()

@@ -219,7 +219,7 @@ class Session(RunOperation):
         return runs.refine_later(agent, "manual").id
 
     def work_on(self, run_id: uuid.UUID) -> None:
-        runs.refine_session(str(run_id))
+        runs.work_on(str(run_id))
 
     def outcome(self, kind: Kind) -> Iterator[str]:
         yield from super().outcome(kind)
@@ -270,7 +270,7 @@ class Task(RunOperation):
     done = "completed"
 
     def work_on(self, run_id: uuid.UUID) -> None:
-        runs.work_on_task(str(run_id))
+        runs.work_on(str(run_id))
 
     def make_due(self) -> None:
         sql.run("UPDATE memory_tasks SET due_at = due_at - interval '1 day'")
@@ -334,7 +334,7 @@ class Access(RunOperation):
         return runs.request_access_later(agent, db.session.get_one(User, self.reader_id), terms).id
 
     def work_on(self, run_id: uuid.UUID) -> None:
-        runs.ask_for_access(str(run_id))
+        runs.work_on(str(run_id))
         with self.app.app_context():
             grant = db.session.get_one(AccessGrant, run_id)
             grant.end(user=db.session.get_one(User, self.reader_id))

@@ -1,7 +1,6 @@
 """The job that asks an agent for access, and the tick that ends grants and requests."""
 
 import threading
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,12 +8,11 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.runs import ask_for_access, request_access_later
+from refine.jobs.runs import request_access_later, work_on
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, User
 from refine.models.runs.access import AccessTerms
 from tests import factories, sql
-from tests.commands import UNUSED_PORT
 
 TERMS = AccessTerms("failed_session", "the canary fell silent, and I wonder why", 30)
 
@@ -36,14 +34,6 @@ def reader(agent: Agent) -> User:
     made = factories.user(account=agent.account)
     db.session.commit()
     return made
-
-
-@pytest.fixture
-def without_redis(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    away = replace(
-        app.extensions["refine.settings"], redis_url=f"redis://127.0.0.1:{UNUSED_PORT}/0"
-    )
-    monkeypatch.setitem(app.extensions, "refine.settings", away)
 
 
 def aged(grant: AccessGrant, **span: float) -> None:
@@ -73,7 +63,7 @@ def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: Us
 
     def work() -> None:
         with app.app_context():
-            ask_for_access(str(grant_id))
+            work_on(str(grant_id))
             db.session.remove()
 
     workers = [threading.Thread(target=work) for _ in range(2)]
@@ -115,15 +105,6 @@ def test_the_tick_ends_grants_and_requests_in_time(
     db.session.expire_all()
     assert (done.access_ended, done.lost, again.access_ended, again.lost) == (2, 1, 0, 0)
     assert [grant.status for grant in (granted, asked, requested)] == ["ended", "failed", "lapsed"]
-
-
-def test_the_tick_ends_a_grant_without_redis(
-    without_redis: None, agent: Agent, reader: User
-) -> None:
-    grant = factories.live_grant(agent, reader)
-    aged(grant, hours=2)
-
-    assert run_tick().access_ended == 1
 
 
 def test_a_grant_that_cannot_be_ended_delays_no_other(

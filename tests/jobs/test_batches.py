@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from refine import create_app
 from refine.errors import Refused
 from refine.extensions import db
-from refine.jobs.batches import Failed, in_parts
+from refine.jobs.batches import Failed, in_parts, safe_message
 from refine.models import Agent
 from refine.settings import Settings
 from tests import factories
@@ -51,7 +51,9 @@ def test_a_batch_that_fails_is_undone_and_served_in_parts(ids: list[int]) -> Non
     outcomes = list(in_parts(ids, refuse_one))
 
     failed = [each for each in outcomes if isinstance(each, Failed)]
-    assert [(each.agent_id, each.said) for each in failed] == [(ids[3], "not this one")]
+    assert [(each.agent_id, safe_message(each.fault)) for each in failed] == [
+        (ids[3], "not this one")
+    ]
     assert paused() == [*ids[:3], ids[4]]
     assert [each for each in outcomes if each not in failed] == [ids[:2], [ids[2]], [ids[4]]]
 
@@ -76,7 +78,7 @@ def test_an_agent_is_served_once_more_after_the_connection_was_cut(
 
 
 def test_names_only_the_class_of_a_fault_that_may_quote_content() -> None:
-    assert Failed(1, ValueError("a memory")).said == "ValueError"
+    assert safe_message(ValueError("a memory")) == "ValueError"
 
 
 def test_without_the_database_nobody_else_is_tried(environ: dict[str, str]) -> None:

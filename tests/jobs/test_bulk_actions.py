@@ -7,7 +7,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.bulk_actions import Work, act_on
+from refine.jobs.batches import Work, act_on
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.agent import configuring
 from tests import factories, sql

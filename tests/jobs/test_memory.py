@@ -14,7 +14,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.jobs.queue import MEMORY_TASKS, queue
-from refine.jobs.runs import extract_later, work_on_task
+from refine.jobs.runs import extract_later, work_on
 from refine.jobs.tick import TickResult, run_tick
 from refine.models import Agent, MemoryTask
 from refine.models.agent import configuring
@@ -58,7 +58,7 @@ def test_an_invalid_conversation_stores_nothing(redis: Redis, agent: Agent) -> N
 def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
     task = extract_later(agent, SAID)
 
-    work_on_task(str(task.id))
+    work_on(str(task.id))
 
     assert journal(agent) == ["remember the canary"]
     assert (task.status, task.sealed_conversation) == ("completed", None)
@@ -276,24 +276,6 @@ def test_a_lost_workers_conversation_stays_sealed_and_is_read_once_by_another(
     assert len(model.requests) == 3
 
 
-def test_memories_saved_by_a_lost_worker_stay_and_its_conversation_is_not_read_again(
-    redis: Redis,
-    model: ScriptedModel,
-    start: Callable[..., Service],
-    held_back: threading.Event,
-) -> None:
-    model.calls({"content": "heard"})
-    model.calls({"content": "too late"}).meanwhile(lambda: held_back.wait(30))
-    worker, task = at_work(start, model)
-
-    ticks = lose(worker, task)
-
-    assert [ticked.lost for ticked in ticks] == [0, 1, 0]
-    assert (refreshed(task).status, task.error_kind) == ("incomplete", "worker_lost")
-    assert task.sealed_conversation is None
-    assert journal(task.agent) == ["heard"]
-
-
 def test_a_worker_that_lost_its_task_saves_nothing(
     model: ScriptedModel,
     start: Callable[..., Service],
@@ -318,23 +300,3 @@ def test_a_worker_that_lost_its_task_saves_nothing(
     assert (completed, refreshed(task).status) == ("completed", "completed")
     assert (task.memories_kept, journal(task.agent)) == (1, ["heard"])
     assert len(model.requests) == 3
-
-
-@pytest.mark.slow
-def test_conversations_survive_a_flushed_redis_and_are_read_once(
-    redis: Redis, model: ScriptedModel, start: Callable[..., Service]
-) -> None:
-    owners = [factories.agent() for _ in range(3)]
-    db.session.commit()
-    tasks = [extract_later(owner, SAID) for owner in [*owners, owners[0]]]
-    for _ in tasks:
-        model.calls({"content": "heard"}).say("Nothing more.")
-    redis.flushall()
-
-    worker = start("worker", "--burst")
-    worker.wait()
-
-    assert [refreshed(task).status for task in tasks] == ["completed"] * 4
-    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
-    assert [journal(owner) for owner in owners] == [["heard"]] * 3
-    assert len(model.requests) == 8

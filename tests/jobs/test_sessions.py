@@ -7,7 +7,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.runs import refine_later, refine_session
+from refine.jobs.runs import refine_later, work_on
 from refine.models import Agent
 from refine.models.runs.session import Trigger
 from tests import factories
@@ -23,12 +23,12 @@ def agent(app: Flask) -> Agent:
 
 def test_the_job_runs_its_session_once(redis: Redis, agent: Agent) -> None:
     session = refine_later(agent, "cli")
-    refine_session(str(session.id))
+    work_on(str(session.id))
     db.session.refresh(session)
     ended_at = session.ended_at
     assert session.status == "completed"
 
-    refine_session(str(session.id))
+    work_on(str(session.id))
 
     db.session.refresh(session)
     assert session.ended_at == ended_at
@@ -43,7 +43,7 @@ def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(
     triggers: tuple[Trigger, ...] = ("weekly", "cli")
     for trigger in triggers:
         by_trigger[trigger] = refine_later(agent, trigger)
-        refine_session(str(by_trigger[trigger].id))
+        work_on(str(by_trigger[trigger].id))
 
     db.session.expire_all()
     weekly, requested = by_trigger.values()

@@ -11,7 +11,7 @@ import pytest
 import time_machine
 from flask import Flask
 from redis import Redis
-from sqlalchemy import event, false, select
+from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
@@ -22,14 +22,10 @@ from refine.models import (
     Account,
     Agent,
     ClockMark,
-    LeaseLost,
     RefinementSession,
     SignIn,
 )
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import scheduling
-from refine.models.runs.session.scheduling import Candidates
-from refine.tools import RefinementTool
 from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import UNUSED_PORT
@@ -209,24 +205,6 @@ def test_every_agent_gets_a_session_at_its_slot(time: Clock, account: Account) -
     assert (record.session_id, record.created_at) == (sessions[0].id, SLOT)
 
 
-def test_the_job_of_the_scheduler_runs_a_tick(time: Clock, agent: Agent) -> None:
-    time.move_to(SLOT)
-
-    tick.tick()
-
-    assert slots_of(agent) == [SLOT]
-
-
-def test_a_second_tick_changes_nothing(time: Clock, agent: Agent) -> None:
-    tick_at(time, SLOT)
-    committed = sql.snapshot()
-
-    done = run_tick()
-
-    assert done == TickResult()
-    assert sql.snapshot() == committed
-
-
 def test_an_ended_session_is_the_only_one_until_the_next_slot(
     time: Clock, account: Account
 ) -> None:
@@ -353,40 +331,6 @@ def test_a_locked_agent_is_left_to_the_next_tick(time: Clock, account: Account) 
     assert account.next_due_at == SLOT + WEEK
 
 
-def test_an_agent_is_held_while_it_is_served(
-    time: Clock, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = an_agent(agent.account)
-    tick_at(time, SLOT)
-    fails(agent)
-    free: list[list[bool]] = []
-
-    def look(*_: object) -> None:
-        wanted = "SELECT id FROM agents WHERE id = {} FOR NO KEY UPDATE SKIP LOCKED"
-        free.append([sql.value(wanted.format(each.id)) is not None for each in (agent, other)])
-
-    monkeypatch.setattr(Candidates, "retry_of", look)
-
-    tick_at(time, SLOT + 5 * MINUTE)
-
-    assert free == [[False, True]]
-
-
-def test_a_session_that_another_process_queued_meanwhile_is_no_fault(
-    time: Clock, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead, other = an_agent(account), an_agent(account)
-    queued = RefinementSession.queue(ahead, "manual")
-    # the session was not there yet when the agents without one were chosen
-    monkeypatch.setattr(scheduling, "has_live_session", false)
-
-    (done,) = tick_at(time, SLOT)
-
-    assert (done.queued, done.faults) == (1, 0)
-    assert session_of(ahead).id == queued.id
-    assert slots_of(other) == [SLOT]
-
-
 def test_steps_that_take_too_long_continue_in_the_next_tick(
     time: Clock, agent: Agent, over_budget: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,33 +342,6 @@ def test_steps_that_take_too_long_continue_in_the_next_tick(
     assert (first.queued, second.queued) == (0, 2)
     assert slots_of(agent) == [SLOT]
     assert session_of(over_budget).trigger == "over_budget"
-
-
-def test_a_tick_without_faults_rolls_nothing_back(time: Clock, agent: Agent) -> None:
-    # the schema's version is looked at on a connection of its own
-    of_sessions: list[object] = []
-    rolled_back: list[object] = []
-
-    def begin(_session: object, _transaction: object, connection: object) -> None:
-        of_sessions.append(connection)
-
-    def note(connection: object) -> None:
-        if connection in of_sessions:
-            rolled_back.append(connection)
-
-    event.listen(db.session, "after_begin", begin)
-    event.listen(db.engine, "rollback", note)
-    try:
-        done = tick_at(time, SLOT, SLOT + MINUTE)
-    finally:
-        event.remove(db.session, "after_begin", begin)
-        event.remove(db.engine, "rollback", note)
-
-    assert of_sessions != []
-
-    assert [each.faults for each in done] == [0, 0]
-    # a rollback discards the connection's prepared statements
-    assert rolled_back == []
 
 
 def test_a_tick_with_nothing_due_takes_at_most_20_statements(time: Clock, agent: Agent) -> None:
@@ -472,28 +389,9 @@ def test_more_retries_and_reflections_take_no_more_statements(time: Clock) -> No
         time.move_to(SLOT)
         done: list[TickResult] = []
         taken.append(statements_of(lambda done=done: done.append(run_tick())))
-        assert (done[0].retried, done[0].reflections) == (agents, agents)
+        assert (done[0].queued, done[0].reflections) == (agents, agents)
 
     assert taken[1] == taken[2]
-
-
-def test_a_cost_cap_is_summed_once_in_a_tick(time: Clock, account: Account) -> None:
-    account.monthly_cost_cap_usd = Decimal(1)
-    for _ in range(3):
-        an_agent(account)
-    sums: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        sums.extend([statement] if "sum(" in statement and "cost_usd" in statement else [])
-
-    event.listen(db.engine, "before_cursor_execute", note)
-    try:
-        tick_at(time, SLOT)
-    finally:
-        event.remove(db.engine, "before_cursor_execute", note)
-
-    assert len(sums) == 1
-    assert len(sessions_in(account)) == 3
 
 
 # -- accounts and agents that come, change and rest -----------------------------------------------
@@ -848,18 +746,6 @@ def test_a_budget_check_continues_after_the_last_agent_checked(
     assert session_of(behind).trigger == "over_budget"
 
 
-def test_a_budget_check_continues_past_a_failing_agent(
-    time: Clock, refused: Agent, over_budget: Agent
-) -> None:
-    refused.core_token_budget = 1
-    db.session.commit()
-
-    done = run_tick()
-
-    assert (done.queued, done.faults) == (1, 1)
-    assert session_of(over_budget).trigger == "over_budget"
-
-
 # -- retries --------------------------------------------------------------------------------------
 
 
@@ -869,7 +755,7 @@ def test_a_failed_session_is_retried_three_times_with_growing_pauses(
     minutes = (0, 4, 5, 34, 35, 154, 155, 300, WEEK / MINUTE)
     for minute in minutes:
         (done,) = tick_at(time, SLOT + minute * MINUTE)
-        if done.queued or done.retried:
+        if done.queued:
             fails(agent)
 
     sessions = sessions_of(agent)
@@ -878,17 +764,6 @@ def test_a_failed_session_is_retried_three_times_with_growing_pauses(
     assert [session.attempt for session in sessions] == [1, 2, 3, 4, 1]
     assert slots_of(agent) == [*[SLOT] * 4, SLOT + WEEK]
     assert {session.trigger for session in sessions} == {"weekly"}
-
-
-def test_no_retry_follows_one_that_succeeded(time: Clock, agent: Agent) -> None:
-    tick_at(time, SLOT)
-    fails(agent)
-    tick_at(time, SLOT + 5 * MINUTE)
-    removes_one(agent)
-
-    tick_at(time, SLOT + HOUR, SLOT + DAY)
-
-    assert [session.status for session in sessions_of(agent)] == ["failed", "completed"]
 
 
 def test_a_failure_is_not_retried_after_the_next_slot(time: Clock, account: Account) -> None:
@@ -904,7 +779,7 @@ def test_a_failure_is_not_retried_after_the_next_slot(time: Clock, account: Acco
 
     done = tick_at(time, SLOT + 10 * MINUTE, SLOT + HOUR)
 
-    assert [each.retried for each in done] == [0, 0]
+    assert [each.queued for each in done] == [0, 0]
 
 
 def test_retries_a_failed_over_budget_session_without_queueing_a_new_one(
@@ -913,7 +788,7 @@ def test_retries_a_failed_over_budget_session_without_queueing_a_new_one(
     began_at = datetime.now(UTC)
     for hour in (0, 1, 2, 5, 10):
         (done,) = tick_at(time, began_at + hour * HOUR)
-        if done.queued or done.retried:
+        if done.queued:
             fails(over_budget)
 
     sessions = sessions_of(over_budget)
@@ -944,22 +819,8 @@ def test_failures_that_need_no_retry_get_none(time: Clock) -> None:
     attempts = {
         name: [session.attempt for session in sessions_of(agent)] for name, agent in agents.items()
     }
-    assert done.retried == 1
+    assert done.queued == 1
     assert attempts == {**dict.fromkeys(agents, [1]), "retried": [1, 2], "followed": [1, 1]}
-
-
-def test_retries_continue_past_a_failing_agent(time: Clock, refused: Agent) -> None:
-    other = an_agent(refused.account)
-    sql.run("ALTER TABLE refinement_sessions DISABLE TRIGGER refuse_one")
-    tick_at(time, SLOT)
-    for each in (refused, other):
-        fails(each)
-    sql.run("ALTER TABLE refinement_sessions ENABLE TRIGGER refuse_one")
-
-    (done,) = tick_at(time, SLOT + 5 * MINUTE)
-
-    assert (done.retried, done.faults) == (1, 1)
-    assert [session.attempt for session in sessions_of(other)] == [1, 2]
 
 
 # -- sessions whose worker was lost ---------------------------------------------------------------
@@ -1019,23 +880,6 @@ def test_a_tick_whose_clock_is_wrong_ends_no_session(
     assert (done.lost, session.status) == (0, "running")
 
 
-def test_a_lost_worker_can_change_nothing_more(time: Clock, agent: Agent) -> None:
-    session = factories.session(agent)
-    late_tool, lease_token = RefinementTool(session), session.lease_token
-    memory = db.session.scalars(agent.ledger.core()).all()[0]
-    factories.fall_silent(session)
-    db.session.commit()
-    run_tick()
-    committed = sql.snapshot()
-
-    result = late_tool.execute("delete", id=memory.id)
-
-    assert result["error"].startswith("Session terminated (failed)")
-    with pytest.raises(LeaseLost, match="failed"):
-        RefinementSession.held(session.id, lease_token)
-    assert sql.snapshot() == committed
-
-
 def test_a_tick_of_a_later_time_looks_for_heartbeats_of_that_time(agent: Agent) -> None:
     session = factories.session(agent)
 
@@ -1065,22 +909,6 @@ def test_a_lost_session_ends_within_two_minutes() -> None:
     held_up_seconds = 3 * tick.LONGEST_STEP_SECONDS
 
     assert silence_seconds + until_the_next_tick_seconds + held_up_seconds < 120
-
-
-def test_lost_sessions_are_ended_past_a_failing_one(time: Clock, refused: Agent) -> None:
-    other = an_agent(refused.account)
-    sql.run("ALTER TABLE refinement_sessions DISABLE TRIGGER refuse_one")
-    stuck, ended = factories.session(refused), factories.session(other)
-    for session in (stuck, ended):
-        factories.fall_silent(session)
-    db.session.commit()
-    sql.run("ALTER TABLE refinement_sessions ENABLE TRIGGER refuse_one")
-
-    done = run_tick()
-
-    db.session.rollback()
-    assert (done.lost, done.faults) == (1, 1)
-    assert (stuck.status, ended.status) == ("running", "failed")
 
 
 # -- what was over for long -----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import database_now, db
-from refine.jobs.runs import ask_for_access
+from refine.jobs.runs import work_on
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
 from tests.web.conftest import (
@@ -97,7 +97,7 @@ def test_the_preview_is_exactly_what_the_agent_is_asked(
     db.session.commit()
     model.say("NO")
     dashboard.submit(f"/access/new?agent={agent.id}", terms)
-    ask_for_access(str(grants()[0].id))
+    work_on(str(grants()[0].id))
     assert html.unescape(shown[1]) == model.requests[0]["messages"][1]["content"]
 
 

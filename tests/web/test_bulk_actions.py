@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs import bulk_actions
-from refine.jobs.bulk_actions import Work
+from refine.jobs import batches
+from refine.jobs.batches import Work
 from refine.models import Account, Agent, RefinementSession, User
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, records, words_of
@@ -193,7 +193,7 @@ def test_it_asks_again_if_as_many_agents_are_others_meanwhile(
 def test_all_of_a_filter_are_chosen(
     dashboard: Browser, agents: list[Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_actions, "BATCH", 1)
+    monkeypatch.setattr(batches, "BATCH", 1)
     form = {"work": "pause", "who": "all", "state": "never", "q": "test/"}
     assert "Pause 2 agents?" in words_of(dashboard.get(f"/agents/many?{urlencode(form)}").text)
 

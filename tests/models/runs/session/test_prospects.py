@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.bulk_actions import act_on
+from refine.jobs.batches import act_on
 from refine.jobs.tick import run_tick
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.agent.eligibility import (
