@@ -17,8 +17,7 @@ from bench.world import CONTENT, World, add_agent
 from refine.extensions import db
 from refine.models import Account, Agent
 from refine.sealing import Place
-from refine.transfer.formats import rows_of
-from refine.transfer.importing import import_memories
+from refine.transfer.importing import import_memories, rows_of
 
 AT_MOST_TIMES = 12.0
 

@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import click
 from sqlalchemy.exc import DBAPIError
@@ -13,9 +15,7 @@ from refine.cli.audit import audit
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
-from refine.cli.laboratory import WithLaboratory
-from refine.cli.running import reflect, run, sweep
-from refine.cli.services import clock, tick, worker
+from refine.cli.running import clock, reflect, run, sweep, tick, worker
 from refine.cli.sessions import restore, session, undo
 from refine.cli.tokens import access, token
 from refine.cli.transfer import export, import_
@@ -26,9 +26,34 @@ from refine.models import SessionAlreadyLive
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
+_ROOT = Path(__file__).parent.parent.parent
+# Commands of the package ``bench``, which stands beside ``refine`` in the repository alone.
+_BENCH_COMMANDS = ("bench", "evaluate")
+
+
+class _WithBench(click.Group):
+    """Also has the commands of ``bench``, and loads them only where they are asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands that are there."""
+        is_there = (_ROOT / "bench").is_dir()
+        return sorted([*self.commands, *(_BENCH_COMMANDS if is_there else ())])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command; a failure for one that is not installed."""
+        if name not in _BENCH_COMMANDS:
+            return super().get_command(context, name)
+        if not (_ROOT / "bench").is_dir():
+            raise click.ClickException(
+                f"`refine {name}` is not installed: it is part of Refine's repository; run it there"
+            )
+        sys.path.insert(0, str(_ROOT))
+        command: click.Command = import_module("bench.commands").COMMANDS[name]
+        return command
+
 
 @click.group(
-    cls=WithLaboratory,
+    cls=_WithBench,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="refine")
@@ -40,7 +65,7 @@ def refine() -> None:
 
     Settings come from the environment (DATABASE_URL, REDIS_URL, OPENROUTER_API_KEY, ...; listed in
     docs/operations.md). Exit codes: 0 done, 1 failed, 2 wrong usage. Lists take --json. How your
-    shell completes commands and the names of agents is in docs/guide.md.
+    shell completes commands is in docs/guide.md.
     """
 
 

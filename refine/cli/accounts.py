@@ -1,14 +1,13 @@
 """Accounts and users, managed on the server's command line."""
 
 import sys
-from typing import Any
 
 import click
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
 from refine.cli.context import application
-from refine.cli.output import console, print_list
+from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import account_option, json_option, limit_option
 from refine.extensions import db
 from refine.models import Account, Agent, Invitation, User
@@ -18,51 +17,28 @@ from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
 from refine.rules.quantities import in_days, in_hours
 from refine.web.links import public_url
 
-_ACCOUNTS = {
-    "slug": "slug",
-    "name": "name",
-    "agents": "agents",
-    "time_zone": "time zone",
-    "schedule": "schedule",
-}
-_USERS = {
-    "id": "id",
-    "email": "e-mail",
-    "account": "account",
-    "role": "role",
-    "site_admin": "site admin",
-    "active": "active",
-    "has_joined": "joined",
-    "created_at": "created (UTC)",
-}
-
-
-def _account_row(account: Account, agents: int) -> dict[str, Any]:
-    return {
-        "id": account.id,
-        "slug": account.slug,
-        "name": account.name,
-        "agents": agents,
-        "time_zone": account.time_zone,
-        "schedule": account.effective_schedule,
-        "paused": account.paused,
-        "next_due_at": account.next_due_at,
-        "monthly_cost_cap_usd": account.monthly_cost_cap_usd,
-        "created_at": account.created_at,
-    }
-
-
-def _user_row(user: User) -> dict[str, Any]:
-    return {
-        "id": user.id,
-        "email": user.email,
-        "account": user.account.slug,
-        "role": user.role,
-        "site_admin": user.site_admin,
-        "active": user.active,
-        "has_joined": user.password_hash is not None,
-        "created_at": user.created_at,
-    }
+_ACCOUNTS = (
+    Field("id", None, "Account.id"),
+    Field("slug", "slug", "Account.slug"),
+    Field("name", "name", "Account.name"),
+    Field("agents", "agents"),
+    Field("time_zone", "time zone", "Account.time_zone"),
+    Field("schedule", "schedule", "Account.effective_schedule"),
+    Field("paused", None, "Account.paused"),
+    Field("next_due_at", None, "Account.next_due_at"),
+    Field("monthly_cost_cap_usd", None, "Account.monthly_cost_cap_usd"),
+    Field("created_at", None, "Account.created_at"),
+)
+_USERS = (
+    Field("id", "id"),
+    Field("email", "e-mail"),
+    Field("account", "account", "account.slug"),
+    Field("role", "role"),
+    Field("site_admin", "site admin"),
+    Field("active", "active"),
+    Field("has_joined", "joined", lambda user: user.password_hash is not None),
+    Field("created_at", "created"),
+)
 
 
 @click.group()
@@ -89,7 +65,7 @@ def account_list(as_json: bool) -> None:
         agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id)
         counted = select(Account, agents.scalar_subquery().label("agents")).order_by(Account.slug)
         print_list(
-            [_account_row(*each) for each in db.session.execute(counted)],
+            db.session.execute(counted).all(),
             _ACCOUNTS,
             as_json=as_json,
             empty="no accounts yet; `refine account add NAME` adds one",
@@ -145,7 +121,7 @@ def user_list(slug: str | None, limit: int, as_json: bool) -> None:
         if slug is not None:
             users = users.where(User.account_id == Account.by_slug(slug).id)
         print_list(
-            [_user_row(each) for each in db.session.scalars(users.limit(limit + 1))],
+            db.session.scalars(users.limit(limit + 1)).all(),
             _USERS,
             as_json=as_json,
             limit=limit,

@@ -8,7 +8,7 @@ from sqlalchemy.orm import joinedload
 
 from refine import settings
 from refine.cli.context import application
-from refine.cli.output import console, print_list, print_one
+from refine.cli.output import Field, console, print_json, print_list, print_one, row_of
 from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
 from refine.extensions import db
 from refine.llm.clients import require_one_model, warning_about
@@ -27,59 +27,30 @@ def _state(agent: Agent) -> str:
     return ", ".join(STATES[each] for each in shown if each in states) or "within budget"
 
 
-_LISTED = {
-    "id": "id",
-    "name": "name",
-    "account": "account",
-    "model_id": "model",
-    "core_memories": "memories",
-    "core_tokens": "tokens",
-    "core_token_budget": "budget",
-    "state": "state",
-}
-_SHOWN = {
-    **_LISTED,
-    "refinement_threshold": "threshold",
-    "active": "active",
-    "paused": "paused",
-    "last_session_id": "last session",
-    "last_session_status": "ended as",
-    "last_session_at": "on (UTC)",
-    "created_at": "created (UTC)",
-    "next_session_at": "next session (UTC)",
-    "reflects_daily": "reflects daily",
-    "erased": "erased",
-}
-
-
-def _row(agent: Agent) -> dict[str, Any]:
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "account": agent.account.slug,
-        "model_id": masked_id(agent.model_id),
-        "core_memories": agent.core_count,
-        "core_tokens": agent.core_tokens,
-        "core_token_budget": agent.core_token_budget,
-        "over_budget": agent.exceeds_budget(agent.core_tokens),
-        "refinement_threshold": agent.effective_refinement_threshold,
-        "active": agent.active,
-        "paused": agent.paused,
-        "state": _state(agent),
-        "last_session_id": agent.last_session_id,
-        "last_session_status": agent.last_session_status,
-        "last_session_at": agent.last_session_at,
-        "created_at": agent.created_at,
-    }
-
-
-def _full_row(agent: Agent) -> dict[str, Any]:
-    return {
-        **_row(agent),
-        "next_session_at": eligibility.next_session_at(agent),
-        "reflects_daily": agent.reflects_daily,
-        "erased": agent.is_erased,
-    }
+_LISTED = (
+    Field("id", "id"),
+    Field("name", "name"),
+    Field("account", "account", "account.slug"),
+    Field("model_id", "model", lambda agent: masked_id(agent.model_id)),
+    Field("core_memories", "memories", "core_count"),
+    Field("core_tokens", "tokens"),
+    Field("core_token_budget", "budget"),
+    Field("over_budget", None, lambda agent: agent.exceeds_budget(agent.core_tokens)),
+    Field("state", "state", _state),
+    Field("refinement_threshold", None, "effective_refinement_threshold"),
+    Field("active"),
+    Field("paused"),
+    Field("last_session_id"),
+    Field("last_session_status"),
+    Field("last_session_at"),
+    Field("created_at"),
+)
+_SHOWN = (
+    *_LISTED,
+    Field("next_session_at", None, eligibility.next_session_at),
+    Field("reflects_daily"),
+    Field("erased", None, "is_erased"),
+)
 
 
 @click.group()
@@ -144,7 +115,7 @@ def agent_list(
             wanted = wanted.where(is_in(state))
         found = db.session.scalars(wanted.order_by(Agent.id).limit(limit + 1)).all()
         print_list(
-            [_row(each) for each in found],
+            found,
             _LISTED,
             as_json=as_json,
             limit=limit,
@@ -159,7 +130,11 @@ def agent_list(
 def agent_show(reference: str, as_json: bool) -> None:
     """Show AGENT (id or name): its settings and figures, no memory and no prompt."""
     with application("agent show"):
-        print_one(_full_row(Agent.named(reference)), _SHOWN, as_json=as_json)
+        found = Agent.named(reference)
+        if as_json:
+            print_json(row_of(found, _SHOWN))
+        else:
+            print_one(found, _SHOWN)
 
 
 @agent.command("set")
@@ -177,6 +152,9 @@ def agent_show(reference: str, as_json: bool) -> None:
     default=None,
     help="Enable or disable all sessions, other tasks, access requests and tokens of the agent.",
 )
+@click.option(
+    "--paused/--resumed", default=None, help="Stop automatic sessions of the agent, or allow them."
+)
 def agent_set(reference: str, **options: Any) -> None:
     """Change settings of AGENT (id or name), as on its *Settings* page.
 
@@ -191,35 +169,17 @@ def agent_set(reference: str, **options: Any) -> None:
     if fields.get("refinement_threshold") == _DEFAULT:
         fields["refinement_threshold"] = None
     with application("agent set"):
-        _configure(Agent.named(reference), **fields)
-
-
-@agent.command("pause")
-@agent_argument
-def agent_pause(reference: str) -> None:
-    """Pause AGENT (id or name): no automatic sessions until `refine agent resume`."""
-    with application("agent pause"):
-        _configure(Agent.named(reference), paused=True)
-
-
-@agent.command("resume")
-@agent_argument
-def agent_resume(reference: str) -> None:
-    """End the pause of AGENT (id or name)."""
-    with application("agent resume"):
-        _configure(Agent.named(reference), paused=False)
-
-
-def _configure(found: Agent, **fields: Any) -> None:
-    changed = configuring.configure(found, by="command line", **fields)
-    named = f"{found.name} (agent {found.id})"
-    model_id, is_demo = found.model_id, found.account.is_demo
-    if "model_id" in changed:
-        require_one_model(model_id, settings.current())
-    db.session.commit()
-    console.print(f"{named}: {', '.join(changed)} changed" if changed else f"{named}: as before")
-    if "model_id" in changed:
-        _warn_about(model_id, is_demo=is_demo)
+        found = Agent.named(reference)
+        changed = configuring.configure(found, by="command line", **fields)
+        named = f"{found.name} (agent {found.id})"
+        model_id, is_demo = found.model_id, found.account.is_demo
+        if "model_id" in changed:
+            require_one_model(model_id, settings.current())
+        db.session.commit()
+        outcome = f"{', '.join(changed)} changed" if changed else "as before"
+        console.print(f"{named}: {outcome}")
+        if "model_id" in changed:
+            _warn_about(model_id, is_demo=is_demo)
 
 
 def _warn_about(model_id: str, *, is_demo: bool) -> None:

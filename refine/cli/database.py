@@ -45,15 +45,6 @@ def db_upgrade() -> None:
         console.print("the database is up to date")
 
 
-@db.command("current")
-def db_current() -> None:
-    """Print the current migration of the database."""
-    with application("db current", check_keys=False):
-        migration = schema_version.current()
-        is_newest = " (head)" if schema_version.is_newest(migration) else ""
-        console.print(f"{migration or 'none: the database has no tables yet'}{is_newest}")
-
-
 @db.command("roles")
 @click.option(
     "--role", default="refine_app", show_default=True, help="The role that runs the application."

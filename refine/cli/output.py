@@ -1,11 +1,11 @@
 """Output of commands: figures, ids and names, never memory content."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -18,51 +18,78 @@ console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 _ANY_WIDTH = 100_000
 
-# What a command lists: for programs all fields of a row; for people those that have a heading.
-Row = Mapping[str, Any]
-Headings = Mapping[str, str]
+
+class Field(NamedTuple):
+    """A field of what a command lists; people see it in a list only if it has a heading.
+
+    The value is an attribute of the listed object: the one named ``name`` or, if it is called
+    otherwise there, ``value``. ``words`` says it to people, if they read it in other words.
+    """
+
+    name: str
+    heading: str | None = None
+    value: str | Callable[[Any], Any] | None = None
+    words: Callable[[Any], str] | None = None
+
+    def of(self, item: Any) -> Any:
+        """Return the value, for programs."""
+        value = self.value or self.name
+        return attrgetter(value)(item) if isinstance(value, str) else value(item)
+
+    def cell(self, item: Any) -> str:
+        """Return the value as people read it."""
+        if self.words is not None:
+            return self.words(item)
+        match value := self.of(item):
+            case None:
+                return ""
+            case bool():
+                return "yes" if value else "no"
+            case int() if not (self.name == "id" or self.name.endswith("_id")):
+                return f"{value:,}"
+            case datetime():
+                return f"{value.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+            case Decimal():
+                return f"{value:f}"
+        return str(value)
 
 
-@dataclass(frozen=True)
-class Worded:
-    """A value for programs that people read in other words."""
-
-    value: Any
-    words: str
+def row_of(item: Any, fields: Iterable[Field]) -> dict[str, Any]:
+    """Return all fields of an object by name, for programs."""
+    return {field.name: field.of(item) for field in fields}
 
 
 def print_list(
-    rows: Sequence[Row],
-    headings: Headings,
+    items: Sequence[Any],
+    fields: Sequence[Field],
     *,
     as_json: bool,
     empty: str,
     limit: int | None = None,
     more: str = "--limit lists more",
 ) -> None:
-    """Print rows as one JSON array or as a table; ``empty`` for people if there are none.
+    """Print objects as one JSON array or as a table; ``empty`` for people if there are none.
 
-    If there are more rows than ``limit``, the first ones are printed; ``more`` says on standard
-    error how to get the others.
+    If there are more than ``limit``, the first ones are printed; ``more`` says on standard error
+    how to get the others.
     """
-    shown = rows[:limit]
+    shown = items[:limit]
     if as_json:
-        click.echo(_as_json(list(shown)))
+        print_json([row_of(item, fields) for item in shown])
     else:
-        cells = [[_cell(name, row[name]) for name in headings] for row in shown]
-        table(list(headings.values()), cells, empty=empty)
-    if len(shown) < len(rows):
+        headed = [field for field in fields if field.heading]
+        cells = [[field.cell(item) for field in headed] for item in shown]
+        table([str(field.heading) for field in headed], cells, empty=empty)
+    if len(shown) < len(items):
         click.echo(f"refine: these are the first {limit}; {more}", err=True)
 
 
-def print_one(row: Row, headings: Headings, *, as_json: bool) -> None:
-    """Print one row as a JSON object, or each of its fields on a line."""
-    if as_json:
-        click.echo(_as_json(row))
-        return
-    width = max(map(len, headings.values()))
-    for name, heading in headings.items():
-        console.print(f"{heading:<{width}}  {_cell(name, row[name])}".rstrip())
+def print_one(item: Any, fields: Sequence[Field]) -> None:
+    """Print each field of an object on a line."""
+    headings = [field.heading or field.name.replace("_", " ") for field in fields]
+    width = max(map(len, headings))
+    for heading, field in zip(headings, fields, strict=True):
+        console.print(f"{heading:<{width}}  {field.cell(item)}".rstrip())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
@@ -82,29 +109,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
     console.print(drawn)
 
 
-def _as_json(value: object) -> str:
-    return json.dumps(value, indent=1, default=_plain)
+def print_json(value: object) -> None:
+    """Print a value as JSON: times with their zone, amounts and ids as text."""
+    click.echo(json.dumps(value, indent=1, default=_plain))
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON lacks: times with their zone, amounts and ids as text."""
-    if isinstance(value, Worded):
-        return value.value if value.value is None else str(value.value)
     return clock.iso(value) if isinstance(value, datetime) else str(value)
-
-
-def _cell(name: str, value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case Worded():
-            return value.words
-        case bool():
-            return "yes" if value else "no"
-        case int() if not (name == "id" or name.endswith("_id")):
-            return f"{value:,}"
-        case datetime():
-            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
-        case Decimal():
-            return f"{value:f}"
-    return str(value)

@@ -1,50 +1,28 @@
 """Arguments and options that several commands share, and the command that lists rows."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import click
 from sqlalchemy import ColumnElement, Select, literal
 
-from refine.cli.completion import agents_like
 from refine.cli.context import application
-from refine.cli.output import Headings, Row, print_list
+from refine.cli.output import Field, print_list
 from refine.extensions import db
 from refine.models import Account, Agent
 
-_DEFAULT_LIMIT = 50
-_MAX_LIMIT = 10_000
-_YEARS = range(1970, 9999)
+_TIME = click.DateTime(
+    ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M:%S%z"]
+)
 
-
-class _Time(click.ParamType[datetime]):
-    """A day, or a time; in UTC unless it names its zone."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> datetime:
-        """Return the instant; the first one of a day."""
-        try:
-            given = datetime.fromisoformat(value)
-        except ValueError:
-            given = None
-        if given is None or given.year not in _YEARS:
-            self.fail(
-                f"{value!r} is not a valid time; use 2026-03-01 or 2026-03-01T09:30", parameter
-            )
-        return given if given.tzinfo is not None else given.replace(tzinfo=UTC)
-
-
-agent_argument = click.argument("reference", metavar="AGENT", shell_complete=agents_like)
+agent_argument = click.argument("reference", metavar="AGENT")
 account_option = click.option("--account", "slug", help="Only this account (slug).")
 limit_option = click.option(
     "--limit",
-    type=click.IntRange(1, _MAX_LIMIT),
-    default=_DEFAULT_LIMIT,
+    type=click.IntRange(1, 10_000),
+    default=50,
     show_default=True,
     help="Maximum number to list.",
 )
@@ -52,15 +30,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 _LIST_OPTIONS = (
     json_option,
     limit_option,
-    click.option("--until", type=_Time(), help="Only before this date or time (UTC)."),
-    click.option("--since", type=_Time(), help="Only from this date or time (UTC)."),
-    click.option(
-        "--agent",
-        "reference",
-        metavar="AGENT",
-        shell_complete=agents_like,
-        help="Only this agent (id or name).",
-    ),
+    click.option("--until", type=_TIME, help="Only before this date or time (UTC)."),
+    click.option("--since", type=_TIME, help="Only from this date or time (UTC)."),
+    click.option("--agent", "reference", metavar="AGENT", help="Only this agent (id or name)."),
     account_option,
 )
 
@@ -75,7 +47,7 @@ class Columns(NamedTuple):
 
 
 def lists(
-    columns: Columns, row: Callable[[Any], Row], headings: Headings, *, empty: str
+    columns: Columns, fields: Sequence[Field], *, empty: str
 ) -> Callable[[Callable[..., Select[Any]]], Callable[..., None]]:
     """Make a command of a function that returns a query: it narrows, sorts and prints its rows.
 
@@ -89,8 +61,8 @@ def lists(
                 narrowed = list(_narrowing(columns, options))
                 wanted = query(**options).where(*narrowed)
                 newest = wanted.order_by(columns.at.desc(), columns.id.desc()).limit(limit + 1)
-                rows = [row(each) for each in db.session.scalars(newest)]
-                print_list(rows, headings, as_json=as_json, limit=limit, empty=empty)
+                found = db.session.scalars(newest).all()
+                print_list(found, fields, as_json=as_json, limit=limit, empty=empty)
 
         for option in _LIST_OPTIONS:
             command = option(command)
@@ -108,6 +80,10 @@ def _narrowing(columns: Columns, options: dict[str, Any]) -> Iterator[ColumnElem
     if reference is not None:
         yield literal(Agent.named(reference).id) == columns.agent_id
     if since is not None:
-        yield literal(since) <= columns.at
+        yield literal(_in_utc(since)) <= columns.at
     if until is not None:
-        yield literal(until) > columns.at
+        yield literal(_in_utc(until)) > columns.at
+
+
+def _in_utc(given: datetime) -> datetime:
+    return given if given.tzinfo is not None else given.replace(tzinfo=UTC)

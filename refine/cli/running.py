@@ -1,22 +1,26 @@
-"""Sessions and reflections: run here, or queued for the workers."""
+"""Sessions, reflections and ticks: run here, or by the background processes."""
 
 import signal
+from dataclasses import asdict
 
 import click
 from rich.markup import escape
-from rich.status import Status
 
 from refine import settings
 from refine.cli.context import application
-from refine.cli.output import console, print_list
+from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
 from refine.jobs import runs, stopping
-from refine.jobs.tick import sweep_all
+from refine.jobs.clock import run_clock
+from refine.jobs.tick import run_tick, sweep_all
+from refine.jobs.worker import work
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.remembering.task_worker import run_task
 from refine.rules.quantities import cost_in_words, plural
+
+_NOT_ASKED = "stopped before it began; the agent was not asked"
 
 
 @click.command()
@@ -32,17 +36,16 @@ def run(reference: str, enqueue: bool) -> int:
         agent = Agent.named(reference)
         if enqueue:
             session = runs.refine_later(agent, "cli")
-            console.print(queued_in_words(session))
+            console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
             return 0
         return _run_here(agent)
 
 
-def queued_in_words(session: RefinementSession) -> str:
-    """Return that a session is queued."""
-    return f"queued session {session.id} for {session.agent.name}; a worker will run it"
-
-
-_SWEPT = {"account": "account", "outcome": "outcome", "agents": "agents"}
+_SWEPT = (
+    Field("account", "account", "account.slug"),
+    Field("outcome", "outcome"),
+    Field("agents", "agents"),
+)
 
 
 @click.command()
@@ -54,8 +57,7 @@ def sweep(as_json: bool) -> None:
     each account are asked, and how many are skipped, and why.
     """
     with application("sweep"):
-        rows = [{**each._asdict(), "account": each.account.slug} for each in sweep_all()]
-        print_list(rows, _SWEPT, as_json=as_json, empty="no agents")
+        print_list(sweep_all(), _SWEPT, as_json=as_json, empty="no agents")
 
 
 @click.command()
@@ -74,21 +76,15 @@ def reflect(reference: str) -> None:
             ended = run_task(task.id, settings.current(), is_stopping=stopping.stop_requested)
             was_stopped = stopping.stop_requested()
         if ended is None:
-            waiting = (
-                "another task of this agent is running; a worker will run the reflection later"
-            )
-            console.print(
-                "stopped before it began; the agent was not asked" if was_stopped else waiting
-            )
+            waiting = "another task of this agent is running; a worker will run the reflection"
+            console.print(_NOT_ASKED if was_stopped else waiting)
             return
         if task.status == "failed":
             raise click.ClickException(f"the reflection failed: {task.end_reason}")
         reason = f" ({task.end_reason})" if task.end_reason else ""
         console.print(
             f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
-            f"{task.memories_kept} promoted; {task.llm_calls} calls, {task.prompt_tokens:,} prompt "
-            f"tokens, {task.completion_tokens:,} completion tokens, "
-            f"cost {cost_in_words(task.cost_usd, task.unpriced_calls)}"
+            f"{task.memories_kept} promoted; {_calls(task)}"
         )
 
 
@@ -98,16 +94,16 @@ def _run_here(agent: Agent) -> int:
         # committed only when it is claimed, so that no worker takes it
         session = RefinementSession.queue(agent, "cli")
         _introduce(agent, session)
-        with console.status("starting") as status:
+        with console.status("refining"):
             ended = refine(
                 session.id,
                 settings.current(),
-                observe=_Progress(status),
+                observe=_show,
                 is_stopping=stopping.stop_requested,
                 by_hand=True,
             )
     if ended is None:
-        console.print("stopped before it began; the agent was not asked")
+        console.print(_NOT_ASKED)
         return 0
     if ended.status == "failed":
         raise click.ClickException(f"the session failed: {ended.end_reason}")
@@ -128,64 +124,94 @@ def _introduce(agent: Agent, session: RefinementSession) -> None:
     )
 
 
-class _Progress:
-    """Prints each step of a session with its effect."""
-
-    def __init__(self, status: Status) -> None:
-        self._status = status
-        self._removed_tokens = 0
-
-    def __call__(self, event: Event) -> None:
-        session, facts = event.session, event.facts
-        match event.kind:
-            case "duplicates":
-                self._line("exact duplicates", f"{facts['removed']} removed")
-            case "snapshot":
-                batch = f", {facts['shown_memories']} of them shown" if facts["is_batch"] else ""
-                self._line(
-                    "ledger",
-                    f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
-                    f"at most {session.removable_tokens:,} may be removed",
-                )
-                if session.part_shown is not None:
-                    self._line("warning", f"[yellow]{session.part_shown}[/]")
-                self._status.update("asking for consent")
-            case "consent":
-                self._line("consent", "yes" if facts["agreed"] else "no")
-                self._status.update("asking the model")
-            case "tool_call":
-                self._tool_call(session, facts["action"], facts["result"])
-            case "ended":
-                self._ended(session)
-
-    def _tool_call(self, session: RefinementSession, action: str, result: str) -> None:
-        figures = ""
-        if result in ("consolidated", "updated", "deleted"):
-            effect = session.removed_tokens - self._removed_tokens
-            figures = (
-                f"{-effect:+,} tokens; {session.tokens_left:,} left to remove, "
+def _show(event: Event) -> None:
+    """Print a step of a session with its effect."""
+    session, facts = event.session, event.facts
+    match event.kind:
+        case "duplicates":
+            _line("exact duplicates", f"{facts['removed']} removed")
+        case "snapshot":
+            batch = f", {facts['shown_memories']} of them shown" if facts["is_batch"] else ""
+            _line(
+                "ledger",
+                f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
+                f"at most {session.removable_tokens:,} may be removed",
+            )
+            if session.part_shown is not None:
+                _line("warning", f"[yellow]{session.part_shown}[/]")
+        case "consent":
+            _line("consent", "yes" if facts["agreed"] else "no")
+        case "tool_call":
+            result = facts["result"]
+            told = "refused" if result == "error" else result.replace("_", " ")
+            left = (
+                f"{session.tokens_left:,} tokens left to remove, "
                 f"{session.mutation_count} of {MAX_MUTATIONS} changes"
             )
-        self._removed_tokens = session.removed_tokens
-        told = "refused" if result == "error" else result.replace("_", " ")
-        self._line(action, f"{told:<20} {figures}".rstrip())
+            _line(facts["action"], f"{told:<20} {left}")
+        case "ended":
+            _show_end(session)
 
-    def _ended(self, session: RefinementSession) -> None:
-        colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
-            session.status, "yellow"
-        )
-        reason = "" if session.status == "completed" else f": {escape(session.end_reason or '')}"
-        self._line("outcome", f"[{colour}]{session.status}[/]{reason}")
-        if session.memories_before is not None:
-            self._line("", session.summary_line().removeprefix("Refinement session: "))
-        if session.llm_calls:
-            self._line(
-                "model",
-                f"{plural(session.llm_calls, 'call')}, {session.prompt_tokens:,} prompt tokens "
-                f"({session.cached_tokens:,} cached), {session.completion_tokens:,} completion "
-                f"tokens, cost {cost_in_words(session.cost_usd, session.unpriced_calls)}",
-            )
 
-    @staticmethod
-    def _line(label: str, text: str) -> None:
-        console.print(f"  {label:<17} {text}", markup=True)
+def _show_end(session: RefinementSession) -> None:
+    colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
+        session.status, "yellow"
+    )
+    reason = "" if session.status == "completed" else f": {escape(session.end_reason or '')}"
+    _line("outcome", f"[{colour}]{session.status}[/]{reason}")
+    if session.memories_before is not None:
+        _line("", session.summary_line().removeprefix("Refinement session: "))
+    if session.llm_calls:
+        _line("model", _calls(session))
+
+
+def _calls(run: RefinementSession | MemoryTask) -> str:
+    return (
+        f"{plural(run.llm_calls, 'call')}, {run.prompt_tokens:,} prompt tokens "
+        f"({run.cached_tokens:,} cached), {run.completion_tokens:,} completion tokens, "
+        f"cost {cost_in_words(run.cost_usd, run.unpriced_calls)}"
+    )
+
+
+def _line(label: str, text: str) -> None:
+    console.print(f"  {label:<17} {text}", markup=True)
+
+
+# -- background processes -------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--burst", is_flag=True, help="Exit when the queues are empty.")
+def worker(burst: bool) -> None:
+    """Run queued sessions, reflections, conversations and access requests, until SIGTERM.
+
+    Up to REFINE_CONCURRENCY at the same time. Requested sessions take precedence over automatic
+    ones. Start several workers to use several processors.
+    """
+    with application("worker", is_service=True):
+        work(burst=burst)
+
+
+@click.command()
+def clock() -> None:
+    """Run one tick now and one every minute, until SIGTERM.
+
+    A tick queues all sessions that are due (weekly slots, agents over budget, retries), hands
+    queued sessions to the workers and ends sessions whose worker was lost. A second clock does no
+    harm.
+    """
+    with application("clock", is_service=True):
+        run_clock()
+
+
+@click.command()
+def tick() -> int:
+    """Run one tick here and now, and print what it did.
+
+    The clock does this every minute. Extra, late or concurrent ticks do no harm.
+    """
+    with application("tick"):
+        done = run_tick()
+        counts = [f"{count} {name}" for name, count in asdict(done).items() if count]
+        console.print(f"tick: {', '.join(counts) or 'nothing was due'}")
+        return 1 if done.faults else 0

@@ -1,7 +1,6 @@
-"""Refinement sessions: listed, shown, stopped, retried and undone; discarded memories restored."""
+"""Refinement sessions: listed, shown, stopped and undone; discarded memories restored."""
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,12 +8,10 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import contains_eager
 
 from refine.cli.context import application
-from refine.cli.output import Worded, console, print_list, print_one
+from refine.cli.output import Field, console, print_json, print_list, print_one, row_of
 from refine.cli.parameters import Columns, json_option, lists
-from refine.cli.running import queued_in_words
 from refine.errors import NotFound, Refused
 from refine.extensions import db
-from refine.jobs import runs
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
@@ -25,88 +22,48 @@ from refine.rules.ids import MAX_ID
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, plural
 
-_LISTED = {
-    "id": "id",
-    "agent": "agent",
-    "account": "account",
-    "status": "status",
-    "trigger": "trigger",
-    "created_at": "requested (UTC)",
-    "removed_tokens": "removed",
-    "mutation_count": "changes",
-    "cost_usd": "cost",
-    "end_reason": "reason",
-}
-_SHOWN = {
-    **_LISTED,
-    "threshold": "must keep",
-    "tokens_left": "may still remove",
-    "stop_requested_at": "stop requested (UTC)",
-}
-_STEPS = {
-    "sequence": "record",
-    "created_at": "at (UTC)",
-    "action": "action",
-    "effect_tokens": "tokens",
-}
-
-
-def _row(session: RefinementSession) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "agent_id": session.agent_id,
-        "agent": session.agent.name,
-        "account": session.agent.account.slug,
-        "status": session.status,
-        "trigger": session.trigger,
-        "attempt": session.attempt,
-        "model_id": masked_id(session.model_id or session.agent.model_id),
-        "created_at": session.created_at,
-        "started_at": session.started_at,
-        "ended_at": session.ended_at,
-        "undone_at": session.undone_at,
-        "memories_before": session.memories_before,
-        "memories_after": session.memories_after,
-        "mass_before": session.mass_before,
-        "mass_after": session.mass_after,
-        "removable_tokens": session.removable_tokens,
-        "removed_tokens": session.removed_tokens,
-        "mutation_count": session.mutation_count,
-        "duplicates_removed": session.duplicates_removed,
-        "prompt_tokens": session.prompt_tokens,
-        "cached_tokens": session.cached_tokens,
-        "completion_tokens": session.completion_tokens,
-        "cost_usd": Worded(
-            session.cost_usd, cost_in_words(session.cost_usd, session.unpriced_calls)
-        ),
-        "unpriced_calls": session.unpriced_calls,
-        "error_kind": session.error_kind,
-        "end_reason": session.end_reason,
-    }
-
-
-def _with_steps(session: RefinementSession) -> dict[str, Any]:
-    return {
-        **_row(session),
-        "threshold": session.threshold,
-        "tokens_left": session.tokens_left,
-        "stop_requested_at": session.stop_requested_at,
-        "stats": session.stats,
-        "steps": _steps(session),
-    }
-
-
-def _steps(session: RefinementSession) -> Sequence[dict[str, Any]]:
-    records = select(AuditLog).where(AuditLog.session_id == session.id)
-    return [
-        {
-            "sequence": record.sequence,
-            "created_at": record.created_at,
-            "action": record.action,
-            "effect_tokens": effect_tokens(record.data),
-        }
-        for record in db.session.scalars(records.order_by(AuditLog.sequence))
-    ]
+_LISTED = (
+    Field("id", "id"),
+    Field("agent_id"),
+    Field("agent", "agent", "agent.name"),
+    Field("account", "account", "agent.account.slug"),
+    Field("status", "status"),
+    Field("trigger", "trigger"),
+    Field("attempt"),
+    Field("model_id", None, lambda session: masked_id(session.model_id or session.agent.model_id)),
+    Field("created_at", "requested"),
+    Field("started_at"),
+    Field("ended_at"),
+    Field("undone_at"),
+    Field("memories_before"),
+    Field("memories_after"),
+    Field("mass_before"),
+    Field("mass_after"),
+    Field("removable_tokens"),
+    Field("removed_tokens", "removed"),
+    Field("mutation_count", "changes"),
+    Field("duplicates_removed"),
+    Field("prompt_tokens"),
+    Field("cached_tokens"),
+    Field("completion_tokens"),
+    Field("cost_usd", "cost", words=lambda run: cost_in_words(run.cost_usd, run.unpriced_calls)),
+    Field("unpriced_calls"),
+    Field("error_kind"),
+    Field("end_reason", "reason"),
+)
+_SHOWN = (
+    *_LISTED,
+    Field("threshold"),
+    Field("tokens_left"),
+    Field("stop_requested_at"),
+    Field("stats"),
+)
+_STEPS = (
+    Field("sequence", "record"),
+    Field("created_at", "at"),
+    Field("action", "action"),
+    Field("effect_tokens", "tokens", lambda record: effect_tokens(record.data)),
+)
 
 
 _session_argument = click.argument("session_id", metavar="SESSION", type=click.UUID)
@@ -114,7 +71,7 @@ _session_argument = click.argument("session_id", metavar="SESSION", type=click.U
 
 @click.group()
 def session() -> None:
-    """List, show, stop and retry refinement sessions."""
+    """List, show and stop refinement sessions."""
 
 
 @session.command("list")
@@ -129,7 +86,6 @@ def session() -> None:
         RefinementSession.created_at,
         RefinementSession.id,
     ),
-    _row,
     _LISTED,
     empty="no sessions",
 )
@@ -149,11 +105,16 @@ def session_list(**equal: str | None) -> Select[Any]:
 def session_show(session_id: uuid.UUID, as_json: bool) -> None:
     """Show SESSION: its figures, and each of its steps with what it changed in tokens."""
     with application("session show"):
-        shown = _with_steps(_found(session_id))
-        print_one(shown, _SHOWN, as_json=as_json)
-        if not as_json:
+        shown = _found(session_id)
+        records = select(AuditLog).where(AuditLog.session_id == session_id)
+        steps = db.session.scalars(records.order_by(AuditLog.sequence)).all()
+        if as_json:
+            listed = [row_of(step, _STEPS) for step in steps]
+            print_json({**row_of(shown, _SHOWN), "steps": listed})
+        else:
+            print_one(shown, _SHOWN)
             console.print()
-            print_list(shown["steps"], _STEPS, as_json=False, empty="no steps yet")
+            print_list(steps, _STEPS, as_json=False, empty="no steps yet")
 
 
 @session.command("stop")
@@ -170,22 +131,6 @@ def session_stop(session_id: uuid.UUID) -> None:
         db.session.commit()
         when = "ends before its next step" if is_live else "is skipped; the agent was not asked"
         console.print(f"session {session_id} of {agent} {when}")
-
-
-@session.command("retry")
-@_session_argument
-def session_retry(session_id: uuid.UUID) -> None:
-    """Queue a new session for the agent of the failed session SESSION; a worker runs it.
-
-    The rules are those of `refine run`: the agent is asked for consent, and may have no other live
-    session.
-    """
-    with application("session retry"):
-        failed = _found(session_id)
-        if failed.status != "failed":
-            raise Refused(f"only a failed session can be retried; this one is {failed.status}")
-        queued = runs.refine_later(failed.agent, "cli")
-        console.print(queued_in_words(queued))
 
 
 @click.command()

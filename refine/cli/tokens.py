@@ -7,76 +7,54 @@ import click
 from sqlalchemy import Select, select
 from sqlalchemy.orm import joinedload
 
-from refine.cli.completion import agents_like
 from refine.cli.context import application
-from refine.cli.output import console
+from refine.cli.output import Field, console
 from refine.cli.parameters import Columns, lists
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AccessGrant, Account, Agent, ApiToken
 from refine.models.runs.access import STATUSES
 
-_TOKENS = {
-    "id": "id",
-    "hint": "starts with",
-    "kind": "kind",
-    "agent": "agent",
-    "account": "account",
-    "created_at": "created (UTC)",
-    "created_by": "by",
-    "last_used_at": "last used (UTC)",
-    "expires_at": "expires (UTC)",
-    "state": "state",
-}
-_GRANTS = {
-    "id": "id",
-    "created_at": "requested (UTC)",
-    "user": "user",
-    "agent": "agent",
-    "account": "account",
-    "reason": "reason",
-    "duration_minutes": "minutes",
-    "status": "status",
-    "end_reason": "ended as",
-    "granted_at": "from (UTC)",
-    "ended_at": "until (UTC)",
-}
+
+def _state(token: ApiToken) -> str:
+    if token.is_valid:
+        return "valid"
+    return "revoked" if token.is_revoked else "expired"
 
 
-def _token_row(token: ApiToken) -> dict[str, Any]:
-    state = "revoked" if token.is_revoked else "expired"
-    return {
-        "id": token.id,
-        "hint": token.hint,
-        "kind": token.kind,
-        "agent_id": token.agent_id,
-        "agent": token.agent.name if token.agent is not None else None,
-        "account": token.account.slug,
-        "created_at": token.created_at,
-        "created_by": f"{token.minted_by.hint}…" if token.minted_by is not None else "command line",
-        "last_used_at": token.last_used_at,
-        "expires_at": token.expires_at,
-        "revoked_at": token.revoked_at,
-        "state": "valid" if token.is_valid else state,
-    }
+def _creator(token: ApiToken) -> str:
+    return f"{token.minted_by.hint}…" if token.minted_by is not None else "command line"
 
 
-def _grant_row(grant: AccessGrant) -> dict[str, Any]:
-    return {
-        "id": grant.id,
-        "created_at": grant.created_at,
-        "user": grant.user.email,
-        "agent_id": grant.agent_id,
-        "agent": grant.agent.name,
-        "account": grant.account.slug,
-        "reason": grant.reason,
-        "duration_minutes": grant.duration_minutes,
-        "status": grant.current_status,
-        "end_reason": grant.current_end_reason,
-        "granted_at": grant.granted_at,
-        "expires_at": grant.expires_at,
-        "ended_at": grant.current_ended_at,
-    }
+_TOKENS = (
+    Field("id", "id"),
+    Field("hint", "starts with"),
+    Field("kind", "kind"),
+    Field("agent_id"),
+    Field("agent", "agent", lambda token: token.agent and token.agent.name),
+    Field("account", "account", "account.slug"),
+    Field("created_at", "created"),
+    Field("created_by", "by", _creator),
+    Field("last_used_at", "last used"),
+    Field("expires_at", "expires"),
+    Field("revoked_at"),
+    Field("state", "state", _state),
+)
+_GRANTS = (
+    Field("id", "id"),
+    Field("created_at", "requested"),
+    Field("user", "user", "user.email"),
+    Field("agent_id"),
+    Field("agent", "agent", "agent.name"),
+    Field("account", "account", "account.slug"),
+    Field("reason", "reason"),
+    Field("duration_minutes", "minutes"),
+    Field("status", "status", "current_status"),
+    Field("end_reason", "ended as", "current_end_reason"),
+    Field("granted_at", "from"),
+    Field("expires_at"),
+    Field("ended_at", "until", "current_ended_at"),
+)
 
 
 @click.group()
@@ -88,7 +66,6 @@ def token() -> None:
 @click.option(
     "--agent",
     "agent_reference",
-    shell_complete=agents_like,
     help="Create a token for this agent (id or name).",
 )
 @click.option("--platform", is_flag=True, help="Create a token that manages an account's agents.")
@@ -127,7 +104,6 @@ def token_revoke(secret: str) -> None:
 @token.command("list")
 @lists(
     Columns(ApiToken.account_id, ApiToken.agent_id, ApiToken.created_at, ApiToken.id),
-    _token_row,
     _TOKENS,
     empty="no tokens; `refine token add --agent NAME` creates one",
 )
@@ -151,7 +127,6 @@ def access() -> None:
 @click.option("--status", type=click.Choice(STATUSES), help="Only requests with this status.")
 @lists(
     Columns(AccessGrant.account_id, AccessGrant.agent_id, AccessGrant.created_at, AccessGrant.id),
-    _grant_row,
     _GRANTS,
     empty="no requests",
 )

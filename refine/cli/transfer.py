@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
@@ -19,10 +19,8 @@ from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
-from refine.transfer.exporting import full_lines, metadata_lines, pages_of
-from refine.transfer.formats import FORMATS, rows_of
-from refine.transfer.importing import import_memories
-from refine.transfer.report import Report, memory_count
+from refine.transfer.importing import FORMATS, Report, import_memories, memory_count, rows_of
+from refine.transfer.own import full_lines, metadata_lines, pages_of
 
 
 @click.command("import")
@@ -45,14 +43,7 @@ from refine.transfer.report import Report, memory_count
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
-def import_(
-    reference: str,
-    file: Path,
-    format_: str,
-    memory_type: str,
-    dry_run: bool,
-    strict: bool,
-) -> int:
+def import_(reference: str, file: Path, format_: str, dry_run: bool, **options: Any) -> int:
     """Add the memories of FILE to those of AGENT (id or name).
 
     A prefix says what each memory is about: "Alice (person): Speaks Welsh" from the MCP memory
@@ -69,26 +60,29 @@ def import_(
         if not stream.seekable():
             raise click.UsageError("FILE is read more than once: use a file, not a pipe")
         agent = Agent.named(reference)
-        gc.freeze()  # loaded objects stay: scanning them again and again takes long
-        report = Report()
-        try:
-            with Console(stderr=True).status("importing"):
-                import_memories(
-                    agent,
-                    partial(rows_of, stream, format_),
-                    source=format_,
-                    memory_type=memory_type,
-                    strict=strict,
-                    dry_run=dry_run,
-                    report=report,
-                )
-        except BaseException:
-            _print_interrupted(report, dry_run=dry_run)
-            raise
+        report = _run(agent, stream, format_, dry_run=dry_run, **options)
         _print_report(agent, report, dry_run=dry_run)
     if report.is_failure:
         raise InvalidValue(f"nothing in the file could be read as {format_}")
     return 0
+
+
+def _run(agent: Agent, stream: BinaryIO, format_: str, *, dry_run: bool, **options: Any) -> Report:
+    """Import, and report; if it is interrupted, say what is kept."""
+    gc.freeze()  # loaded objects stay: scanning them again and again takes long
+    report = Report()
+    read = partial(rows_of, stream, format_)
+    try:
+        with Console(stderr=True).status("importing"):
+            return import_memories(
+                agent, read, source=format_, dry_run=dry_run, report=report, **options
+            )
+    except BaseException:
+        if report.added and not dry_run:
+            kept = memory_count(report.added.total())
+            said = f"interrupted after {kept}, which are kept; repeat the command to resume"
+            click.echo(f"refine: {said}", err=True)
+        raise
 
 
 @click.command()
@@ -134,22 +128,9 @@ def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
     console.print(report.headline(f"{verb} into {agent.name} (agent {agent.id})"))
     for label, text in report.rows():
         console.print(f"  {label:<14} {text}")
-    for bad in report.named_bad_rows:
-        console.print(f"    {bad.place}: {bad.reason}")
-    if report.unnamed_bad_rows:
-        console.print(f"    and {report.unnamed_bad_rows:,} more")
     if dry_run:
         console.print("nothing was written")
         return
     mass, budget = agent.core_token_usage, agent.core_token_budget
     over = "over its budget" if agent.exceeds_budget(mass) else "within its budget"
     console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")
-
-
-def _print_interrupted(report: Report, *, dry_run: bool) -> None:
-    if report.added and not dry_run:
-        click.echo(
-            f"refine: interrupted after {memory_count(report.added.total())}, which are kept; "
-            "repeat the command to resume",
-            err=True,
-        )

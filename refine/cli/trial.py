@@ -1,38 +1,33 @@
-"""A short trial of a model: a consent question and a tool call in two turns.
-
-Asked as sessions ask, with their prompts, tool and client, but about made-up memories. No database
-is needed, nothing is stored, and no tool is carried out.
-"""
+"""A trial of a model: it is asked as sessions ask, about made-up memories; nothing is stored."""
 
 import time
 import uuid
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from refine import prompts
 from refine.errors import InvalidValue, ProviderError
+from refine.health import Check, is_this_machine
 from refine.llm import dialects
-from refine.llm.dialects import Dialect
+from refine.llm.clients import warning_about
+from refine.llm.dialects import OPENROUTER
 from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
 from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
 from refine.models.agent.agent import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
-from refine.refinement.prompting import first_messages
-from refine.rules.tokens import Room, token_estimate
-from refine.running.consent_question import Ask, answer_to_question, not_open
+from refine.refinement.prompting import first_messages, texts_of_every_session
+from refine.rules.model_names import in_words
+from refine.rules.tokens import MIN_CONTENT_TOKENS, token_estimate
+from refine.running.consent_question import answer_to_question, not_open
 from refine.running.model_calls import problem_with
+from refine.settings import Settings
 from refine.tools.calls import error, without_echo
 from refine.tools.refinement import DEFINITION, checked
 
-Step = Literal["consent", "tool call", "result"]
-
 SEARCHED_WORD: Final = "harbour"
-
-# Both names of the output limit, with and without "" beside tool calls, with and without the
-# reasoning of earlier answers; none has fields of its own.
-_COMMON_DIALECTS: Final = ("plain", "alibaba", "openai", "groq")
 
 _SYSTEM_PROMPT = (
     "You are taking part in a trial of the connection to you. The memories that you are shown are "
@@ -43,8 +38,6 @@ _REQUEST = (
     f'`refinement` now, with the action search and the query "{SEARCHED_WORD}". When you have its '
     "result, call it once more, with the action complete and a summary of a few words."
 )
-_ONLY_A_TRIAL = "this trial only takes search and complete; nothing was done"
-
 _CONTENTS = (
     "The harbour office opens at seven, and its letters go into the blue folder.",
     "Mira prefers short answers in the morning and longer ones after lunch.",
@@ -54,6 +47,177 @@ _CONTENTS = (
 )
 _FIRST_ID = 101
 _REMOVABLE_TOKENS = 20
+
+# Below, a session shows few memories, and finds few that repeat.
+_FEW_TOKENS: Final = 2_000
+
+_CALLS_TOOLS = (
+    "choose a model that calls tools, or start the server with them (vLLM: "
+    "--enable-auto-tool-choice --tool-call-parser NAME; llama.cpp: --jinja)"
+)
+_SMALL_CONTEXT = "the server's context is too small for a session; give it a larger one"
+# What to do about a fault, by a word among the codes of a refusal, or by its kind.
+_ADVICE: Final = {
+    "context_length": _SMALL_CONTEXT,
+    "context_size": _SMALL_CONTEXT,
+    "model_not_found": "choose an id of the provider's list",
+    "HTTP 404": "check the model id, and that OPENROUTER_BASE_URL is the address to which a client "
+    "adds /chat/completions (it often ends in /v1)",
+    "no_answer": "choose a model that reasons less, or give the server a larger output limit",
+    "invalid_request": "set another REFINE_DIALECT (docs/operations.md lists them) and ask again; "
+    f"if all are refused, {_CALLS_TOOLS}",
+    "rate_limited": "wait, then ask again; if that does not help, the key's limits are too low",
+    "provider_error": "the provider or server has a fault; ask again later, or look at its log",
+    "timeout": "ask again; a local server may be too slow, or still be loading the model",
+    "deadline": "choose a faster model, or raise REFINE_MAX_SECONDS",
+    "connection": "check OPENROUTER_BASE_URL, and that the server runs",
+}
+# In US dollars per token, as in the documentation.
+_EXAMPLE_PRICE = {"prompt": "0.000003", "completion": "0.000015"}
+
+
+def about_provider(provider: Provider, model_id: str, settings: Settings) -> Iterator[Check]:
+    """Yield what is known without asking the model: its entry in the list, room, privacy."""
+    warning = warning_about(model_id, settings, is_demo=True)
+    listed = "lists it" if provider.catalogue else "has no list: context and price are not known"
+    yield Check("list", None, f"the provider {listed}", warning)
+    yield _about_context(provider, model_id, settings)
+    yield _about_privacy(provider)
+
+
+def _about_context(provider: Provider, model_id: str, settings: Settings) -> Check:
+    room = provider.catalogue.room(model_id, settings.context_tokens)
+    own = [prompts.default_prompt(f"{name}_prompt") for name in ("system", "refinement")]
+    left = room.for_content([*own, *texts_of_every_session()])
+    said = (
+        f"{room.context_tokens:,} tokens (REFINE_CONTEXT_TOKENS, if the provider lists none): "
+        f"{room.output_tokens:,} for an answer, about {left // 100 * 100:,} for the memories "
+        "that a session shows"
+    )
+    if left < MIN_CONTENT_TOKENS:
+        advice = "too few; start the server with a larger context, or choose another model"
+        return Check("context", f"{said}: {advice}")
+    few = f"{said}; a longer ledger is shown in batches, one each session"
+    return Check("context", None, said, few if left < _FEW_TOKENS else None)
+
+
+def _about_privacy(provider: Provider) -> Check:
+    host = urlsplit(provider.base_url).hostname or ""
+    if is_this_machine(host):
+        return Check("privacy", None, "the server is on this machine")
+    if provider.dialect is OPENROUTER is dialects.of_host(host):
+        text = "requests demand zero data retention, as accounts do by default"
+        return Check("privacy", None, text)
+    text = (
+        "zero data retention, which accounts demand by default, can be demanded of OpenRouter "
+        "alone, in its own dialect; agree on it with this provider"
+    )
+    return Check("privacy", None, warning=text)
+
+
+class Trial:
+    """A conversation with a model: the consent question, then a tool call in two turns."""
+
+    def __init__(self, provider: Provider, model_id: str, settings: Settings) -> None:
+        self._provider, self._model_id, self._settings = provider, model_id, settings
+        self._room = provider.catalogue.room(model_id, settings.context_tokens)
+        self._deadline = time.monotonic() + settings.max_seconds
+        self._privacy = Privacy(session_id=str(uuid.uuid4()), account_ref="trial")
+        self._messages = opening(provider, model_id)
+        self._replies: list[Reply] = []
+
+    def checks(self) -> Iterator[Check]:
+        """Ask until the end, or until sessions could not continue; yield what each step shows."""
+        steps = {"consent": self._consent, "tool call": self._call, "result": self._second_call}
+        for name, step in steps.items():
+            try:
+                found = step()
+            except ProviderError as fault:
+                found = Check(name, _with_advice(fault))
+            yield found
+            if not found.is_ok:
+                break
+        if self._replies:
+            yield self._about_name()
+            yield self._about_cost()
+
+    def _ask(self, times: int = 1, only_words: bool = False) -> Reply:
+        reply = self._provider.generate(
+            self._model_id,
+            self._messages,
+            [DEFINITION],
+            self._privacy,
+            deadline=self._deadline,
+            max_output_tokens=self._room.output(times),
+            tool_choice="none" if only_words else "auto",
+        )
+        self._replies.append(reply)
+        return reply
+
+    def _consent(self) -> Check:
+        reply, agrees = answer_to_question(self._ask, self._messages)
+        # sessions end at a NO; here the conversation continues, and calls want results
+        self._messages += not_open(reply)
+        said = f"answered {'YES' if agrees else 'NO (which is an answer too)'} as the first word"
+        if len(self._replies) == 1:
+            tokens = reply.usage.completion_tokens
+            return Check("consent", None, f"{said}, with {tokens:,} tokens of output")
+        text = f"{said}, but only when asked again: each session takes one more call"
+        return Check("consent", None, warning=text)
+
+    def _call(self) -> Check:
+        self._messages.append(user_message(_REQUEST))
+        reply = self._ask()
+        self._messages += [reply.message, *map(_result_of, reply.tool_calls)]
+        return _about_call("tool call", reply)
+
+    def _second_call(self) -> Check:
+        reply = self._ask()
+        before = self._replies[-2].tool_calls[0]
+        if not reply.tool_calls and before.arguments.get("action") == "complete":
+            return Check("result", None, "it took the result of complete, which ends a session")
+        return _about_call("result", reply)
+
+    def _about_name(self) -> Check:
+        """Say which model answered, as sessions check it."""
+        names = sorted({reply.model for reply in self._replies if reply.model is not None})
+        if not names:
+            return Check("name", None, warning="answers name no model: sessions cannot check it")
+        for name in names:
+            if not self._provider.catalogue.has_as_one(self._model_id, name):
+                text = f"{in_words(name)} answered, not {self._model_id}, and sessions end where "
+                return Check("name", f"{text}another model answers; give agents its own id")
+        return Check("name", None, f"answers as {' and '.join(map(in_words, names))}")
+
+    def _about_cost(self) -> Check:
+        """Say whether the cost of calls is known, as runs calculate it."""
+        usages = [reply.usage for reply in self._replies]
+        if all(usage.cost_usd is not None for usage in usages):
+            told = f"{_usd([each.cost_usd for each in usages])} for this trial"
+            return Check("cost", None, f"{told}, as reported by the provider")
+        prices = self._provider.catalogue.prices(self._model_id, self._settings.prices)
+        for source, price in prices.items():
+            told = f"{_usd([each.priced(price).cost_usd for each in usages])} for this trial"
+            return Check("cost", None, f"{told}, calculated from {source}")
+        example = as_line({self._model_id: _EXAMPLE_PRICE})
+        text = (
+            "neither the answers nor the list name a price: costs stay unknown, and a monthly cost "
+            f"cap stops automatic sessions; set REFINE_PRICES to a file such as {example} (US "
+            "dollars per token)"
+        )
+        return Check("cost", None, warning=text)
+
+
+def _about_call(step: str, reply: Reply) -> Check:
+    if not reply.tool_calls:
+        return Check(step, f"it answered in words, where a call was needed; {_CALLS_TOOLS}")
+    call = reply.tool_calls[0]
+    if (problem := problem_of(call)) is None:
+        return Check(step, None, f"called {call.arguments['action']}, with valid arguments")
+    advice = "choose another model, or another tool parser of the server"
+    text = f"its call cannot be used ({problem}); {advice}"
+    # after the first, sessions tell the model, which may do better
+    return Check(step, text) if step == "result" else Check(step, None, warning=text)
 
 
 def made_up_entries() -> list[dict[str, Any]]:
@@ -71,72 +235,9 @@ def made_up_entries() -> list[dict[str, Any]]:
     ]
 
 
-@dataclass
-class Trial:
-    """What a model replied, step by step; ``fault`` ended the last step, if there is one.
-
-    The consent question can have several replies: it is asked again as in sessions. Without
-    ``offers_tool`` only that question is asked.
-    """
-
-    provider: Provider
-    model_id: str
-    room: Room
-    seconds: float
-    offers_tool: bool = True
-    step: Step = "consent"
-    fault: ProviderError | None = None
-    replies: dict[Step, list[Reply]] = field(default_factory=dict)
-    _messages: list[Message] = field(default_factory=list, repr=False)
-
-    def run(self) -> "Trial":
-        """Ask, until the end or the first fault, and return this trial."""
-        deadline = time.monotonic() + self.seconds
-        privacy = Privacy(session_id=str(uuid.uuid4()), account_ref="trial")
-        self._messages = opening(self.provider, self.model_id)
-
-        def ask(times: int, only_words: bool) -> Reply:
-            reply = self.provider.generate(
-                self.model_id,
-                self._messages,
-                [DEFINITION] if self.offers_tool else [],
-                privacy,
-                deadline=deadline,
-                max_output_tokens=self.room.output(times),
-                tool_choice="none" if only_words else "auto",
-            )
-            self.replies.setdefault(self.step, []).append(reply)
-            return reply
-
-        try:
-            answer, _ = answer_to_question(ask, self._messages)
-            if self.offers_tool:
-                # sessions end at a NO; here the conversation continues, and calls want results
-                self._messages += not_open(answer)
-                self._let_call(ask)
-        except ProviderError as fault:
-            self.fault = fault
-        return self
-
-    def _let_call(self, ask: Ask) -> None:
-        self.step = "tool call"
-        self._messages.append(user_message(_REQUEST))
-        called = ask(1, False)
-        if called.tool_calls:
-            self.step = "result"
-            self._messages += [called.message, *map(_result_of, called.tool_calls)]
-            ask(1, False)
-
-    @property
-    def all_replies(self) -> list[Reply]:
-        """Every reply, in order."""
-        return [reply for replies in self.replies.values() for reply in replies]
-
-
 def opening(provider: Provider, model_id: str) -> list[Message]:
     """Return the made-up ledger and the consent question."""
     entries = made_up_entries()
-    mass_tokens = sum(entry["tokens"] for entry in entries)
     ledger = prompts.render(
         "ledger",
         entries=[as_entry(entry) for entry in entries],
@@ -149,7 +250,7 @@ def opening(provider: Provider, model_id: str) -> list[Message]:
         removable_tokens=_REMOVABLE_TOKENS,
         keeps_details=True,
         memories=len(entries),
-        mass_tokens=mass_tokens,
+        mass_tokens=sum(entry["tokens"] for entry in entries),
         budget_tokens=DEFAULT_CORE_TOKEN_BUDGET,
         over_budget_tokens=0,
         last_session="none yet",
@@ -175,55 +276,26 @@ def problem_of(call: ToolCall) -> str | None:
 
 
 def _result_of(call: ToolCall) -> Message:
-    return tool_message(call, as_line(without_echo(_outcome(call), call.arguments)))
-
-
-def _outcome(call: ToolCall) -> dict[str, Any]:
     """Return a result as the tool gives it, made up."""
-    left = {"operations_left": MAX_MUTATIONS, "tokens_left": _REMOVABLE_TOKENS}
     if (problem := problem_of(call)) is not None:
-        return {**error(problem), **left}
-    if call.arguments["action"] == "complete":
-        return {"type": "refinement_complete", "stats": {}, **left}
-    if call.arguments["action"] != "search":
-        return {**error(_ONLY_A_TRIAL), **left}
-    found = [entry for entry in made_up_entries() if SEARCHED_WORD in entry["content"]]
-    listed = {"count": len(found), "results": found}
-    return {"type": "search_results", "query": call.arguments.get("query"), **listed, **left}
+        outcome = error(problem)
+    elif call.arguments["action"] != "search":
+        outcome = error("this trial only takes search and complete; nothing was done")
+    else:
+        found = [entry for entry in made_up_entries() if SEARCHED_WORD in entry["content"]]
+        query = call.arguments.get("query")
+        outcome = {"type": "search_results", "query": query, "count": len(found), "results": found}
+    outcome |= {"operations_left": MAX_MUTATIONS, "tokens_left": _REMOVABLE_TOKENS}
+    return tool_message(call, as_line(without_echo(outcome, call.arguments)))
 
 
-# -- what a server refused ------------------------------------------------------------------------
+def _with_advice(fault: ProviderError) -> str:
+    fitting = (
+        advice for word, advice in _ADVICE.items() if word == fault.kind or word in str(fault)
+    )
+    return "; ".join([str(fault), *list(fitting)[:1]])
 
 
-def dialect_of_host(provider: Provider) -> Dialect | None:
-    """Return the dialect of the provider's own host; None if the host is nobody's."""
-    return dialects.of_host(urlsplit(provider.base_url).hostname or "")
-
-
-def may_be_a_dialect(trial: Trial) -> bool:
-    """Tell whether another dialect could help after the trial's fault."""
-    was_refused = trial.fault is not None and trial.fault.kind == "invalid_request"
-    return was_refused and dialect_of_host(trial.provider) is not trial.provider.dialect
-
-
-def accepted_dialect(trial: Trial) -> Dialect | None:
-    """Ask again in other dialects; return the first in which nothing is refused, or None."""
-    known = dialect_of_host(trial.provider)
-    # a known host's alone: another could leave out the privacy terms that this provider takes
-    others = [known] if known is not None else map(dialects.named, _COMMON_DIALECTS)
-    for dialect in others:
-        if dialect is not trial.provider.dialect:
-            again = _again(trial, dialect)
-            if again.fault is None or again.fault.kind == "no_answer":
-                return dialect
-    return None
-
-
-def refuses_tools(trial: Trial) -> bool:
-    """Ask the consent question again without a tool; tell whether that is accepted."""
-    return bool(_again(trial, trial.provider.dialect, offers_tool=False).replies)
-
-
-def _again(trial: Trial, dialect: Dialect, *, offers_tool: bool = True) -> Trial:
-    provider = replace(trial.provider, dialect=dialect)
-    return Trial(provider, trial.model_id, trial.room, trial.seconds, offers_tool).run()
+def _usd(amounts: Sequence[Decimal | None]) -> str:
+    total = sum((amount or Decimal(0) for amount in amounts), Decimal(0))
+    return f"${total:.6f}".rstrip("0").rstrip(".")

@@ -6,6 +6,7 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -47,11 +48,16 @@ def up() -> int:
             sign_in = _prepare(settings)
             (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
             application.build_for_forks(settings)
-            os.environ.update(_variables(settings))
+            os.environ.update(
+                WEB_CONCURRENCY=os.environ.get("WEB_CONCURRENCY", "1"),  # for the sake of memory
+                REFINE_DATA_DIR=str(settings.data_dir),
+                PORT=str(settings.port),
+                HOST=_HOST,
+            )
             os.chdir(_ROOT)
             gc.freeze()
-            announcement = _Announcement(settings, sign_in)
-            return supervise(_PROGRAMS, servers=servers, look_in=announcement.make_if_ready)
+            announce = partial(next, _announcing(settings, sign_in), None)
+            return supervise(_PROGRAMS, servers=servers, look_in=announce)
     except AlreadyRunning as running:
         kept = settings.data_dir / _ADDRESS_FILE
         url = f"; it answers at {kept.read_text()}" if kept.is_file() else ""
@@ -84,30 +90,16 @@ def _prepare(settings: Settings) -> str:
 def _first_admin(settings: Settings) -> str:
     """Create an admin if there is no user; return how to sign in."""
     if db.session.scalar(select(User.id).limit(1)) is None:
-        _register_first_admin(settings)
+        new_password = partial(secrets.token_urlsafe, 12)
+        password = kept_secret(settings.data_dir, _PASSWORD_FILE.name, new_password)
+        account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
+        User.register(account, _FIRST_ADMIN, password, site_admin=True, by="first start")
     admin = User.by_email(_FIRST_ADMIN)
     kept = settings.data_dir / _PASSWORD_FILE
     password = kept.read_text().strip() if kept.is_file() else ""
     if admin is not None and admin.has_password(password):
         return f"sign in as {_FIRST_ADMIN} with the password {password}"
     return "sign in with your e-mail and password"
-
-
-def _register_first_admin(settings: Settings) -> None:
-    new_password = partial(secrets.token_urlsafe, 12)
-    password = kept_secret(settings.data_dir, _PASSWORD_FILE.name, new_password)
-    account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
-    User.register(account, _FIRST_ADMIN, password, site_admin=True, by="first start")
-
-
-def _variables(settings: Settings) -> dict[str, str]:
-    """Return what the programs read from their environment besides what is there."""
-    return {
-        "WEB_CONCURRENCY": os.environ.get("WEB_CONCURRENCY", "1"),  # for the sake of memory
-        "REFINE_DATA_DIR": str(settings.data_dir),
-        "PORT": str(settings.port),
-        "HOST": _HOST,
-    }
 
 
 def _serve_web() -> None:
@@ -128,25 +120,16 @@ _PROGRAMS: dict[str, Program] = {
 }
 
 
-class _Announcement:
-    """Says once that everything is ready, or that it takes too long."""
-
-    def __init__(self, settings: Settings, sign_in: str) -> None:
-        self._settings, self._sign_in = settings, sign_in
-        self._deadline = time.monotonic() + _READY_SECONDS
-        self._is_made = False
-
-    def make_if_ready(self) -> None:
-        """Look whether everything is ready, and say so."""
-        if self._is_made:
-            return
-        if _is_ready(self._settings.port):
-            self._is_made = True
-            click.echo(f"refine is ready: {self._settings.public_url} - {self._sign_in}")
-        elif time.monotonic() > self._deadline:
-            self._is_made = True
+def _announcing(settings: Settings, sign_in: str) -> Iterator[None]:
+    """Say once that everything is ready, or that it takes too long; looks at each ``next``."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while not _is_ready(settings.port):
+        if time.monotonic() > deadline:
             said = f"refine is not ready after {_READY_SECONDS} s; see the output above"
             click.echo(said, err=True)
+            return
+        yield
+    click.echo(f"refine is ready: {settings.public_url} - {sign_in}")
 
 
 def _is_ready(port: int) -> bool:

@@ -5,27 +5,114 @@ between two batches leaves complete ones, and the same import resumes from there
 imported once is recognized by its id at the source, or by its content.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple
 
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.ledger import NewMemory
-from refine.transfer.exporting import origin_of
+from refine.models.ledger import MEMORY_TYPES, NewMemory
+from refine.rules.quantities import plural
+from refine.rules.tokens import token_estimate
+from refine.transfer import letta, mcp, mem0, own
 from refine.transfer.recognizing import Piece, Recognizer, pieces_of
-from refine.transfer.report import Report
-from refine.transfer.rows import BadRow, Incoming, Row
+from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 
 BATCH_MEMORIES = 500
 BATCH_CHARACTERS = 1_000_000
 
-Read = Callable[[], Iterable[Row]]
+# More bad rows than this are counted, but not listed.
+MAX_NAMED_BAD_ROWS = 20
+
+
+class Format(NamedTuple):
+    """A reader, which yields the rows of a file in order, and in a few words what it reads."""
+
+    read: Callable[[BinaryIO], Iterator[Row]]
+    files: str
+
+
+# A new format is a module with a reader, and a line here.
+FORMATS = {
+    "letta": Format(letta.read, "an agent file (.af) of one agent, or passages from its API"),
+    "mem0": Format(mem0.read, "JSON from get_all, all pages in one list"),
+    "mcp": Format(mcp.read, "the memory server's JSON Lines"),
+    "refine": Format(own.read, "a full export of Refine"),
+}
+
+
+def rows_of(stream: BinaryIO, format_: str) -> Iterator[Row]:
+    """Yield the rows of a file, from its beginning; a BadRow for a file that cannot be read."""
+    stream.seek(0)
+    try:
+        yield from FORMATS[format_].read(stream)
+    except InvalidValue as error:
+        yield BadRow("file", str(error))
+
+
+@dataclass
+class Report:
+    """Figures of an import; bad rows by place and reason."""
+
+    added: Counter[str] = field(default_factory=Counter)  # by memory type
+    added_tokens: int = 0
+    already_present: int = 0
+    conflicting: int = 0  # of the present ones, those that have another text here
+    split_rows: int = 0
+    batches: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)  # by kind
+    flags_left_out: int = 0  # constitutional in the export of another agent
+    bad_rows: int = 0
+    named_bad_rows: list[BadRow] = field(default_factory=list)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether no row at all could be read, though there were some."""
+        return bool(self.bad_rows) and not (self.added or self.already_present or self.left_out)
+
+    def note(self, row: BadRow | LeftOut) -> None:
+        """Note a row that is not imported."""
+        if isinstance(row, LeftOut):
+            self.left_out[row.kind] += 1
+        else:
+            self.bad_rows += 1
+            if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
+                self.named_bad_rows.append(row)
+
+    def headline(self, verb: str) -> str:
+        types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
+        return f"{memory_count(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield what happened to the other rows, each with a label."""
+        if self.split_rows:
+            yield "split", f"{self.split_rows:,} too long for one memory, stored as linked parts"
+        if self.already_present:
+            other = f", {self.conflicting:,} of them with a different text, not stored"
+            yield "already here", f"{self.already_present:,}{other if self.conflicting else ''}"
+        for kind, count in sorted(self.left_out.items()):
+            yield "left out", f"{count:,}: {kind}"
+        if self.flags_left_out:
+            flags = plural(self.flags_left_out, "constitutional flag")
+            yield "left out", f"{flags}; only an export of this agent itself can set them"
+        if self.bad_rows:
+            yield "bad rows", f"{self.bad_rows:,}"
+            for bad in self.named_bad_rows:
+                yield "", f"{bad.place}: {bad.reason}"
+            if unnamed := self.bad_rows - len(self.named_bad_rows):
+                yield "", f"and {unnamed:,} more"
+
+
+def memory_count(count: int) -> str:
+    return plural(count, "memory", "memories")
 
 
 def import_memories(
     agent: Agent,
-    read: Read,
+    read: Callable[[], Iterable[Row]],
     *,
     source: str,
     memory_type: str = "core",
@@ -73,7 +160,7 @@ class _Import:
         self._memory_type = memory_type
         self._report = report
         self._dry_run = dry_run
-        self._key, self._origin = agent.data_key(), origin_of(agent)
+        self._key, self._origin = agent.data_key(), own.origin_of(agent)
         self._recognizer = Recognizer(agent, remembers=dry_run)
 
     def refuse_bad_rows(self, rows: Iterable[Row]) -> None:
@@ -121,7 +208,8 @@ class _Import:
         report.conflicting += conflicting
         report.batches += bool(new)
         for piece in new:
-            report.note_added(piece.memory_type, piece.content)
+            report.added[piece.memory_type] += 1
+            report.added_tokens += token_estimate(piece.content)
 
     def _write(self, new: Sequence[Piece], already_present: int) -> None:
         agent, at = self._agent, clock.now()

@@ -10,33 +10,30 @@ from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
 from refine.rules.strict_json import unchecked_json
-from refine.transfer.json_files import read_document, rows_of_objects
 from refine.transfer.rows import (
-    BadRow,
+    DELETED,
     LeftOut,
     Row,
     first_text,
     list_in,
     memory_in,
     plain_id,
+    read_document,
+    rows_of_objects,
     subject_prefix,
 )
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the passages of a file, or the blocks of its agent."""
-    try:
-        document = read_document(stream)
-        if isinstance(document, str):  # some clients store the document inside a JSON string
-            document = unchecked_json(document)
-        own_blocks = _blocks_of_the_agent(document)
-    except InvalidValue as error:
-        yield BadRow("file", str(error))
-        return
+    document = read_document(stream)
+    if isinstance(document, str):  # some clients store the document inside a JSON string
+        document = unchecked_json(document)
+    own_blocks = _blocks_of_the_agent(document)
     passages = document if isinstance(document, list) else []
     blocks, core_memory = list_in(document, "blocks"), list_in(document, "core_memory")
     if not (passages or blocks or core_memory):
-        yield BadRow("file", "holds no blocks, core_memory, or archival passages")
+        raise InvalidValue("holds no blocks, core_memory, or archival passages")
     yield from rows_of_objects("passage", passages, _passage)
     yield from rows_of_objects("block", blocks, partial(_block, own_blocks=own_blocks))
     yield from rows_of_objects("block", core_memory, _block)
@@ -53,7 +50,7 @@ def _blocks_of_the_agent(document: Any) -> set[str] | None:
 
 def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) -> Row:
     if own_blocks is not None and plain_id(row) not in own_blocks:
-        return LeftOut("other block")
+        return LeftOut("blocks that the agent in the file does not have")
     label = first_text(row, "label") or ""
     return memory_in(
         place,
@@ -69,5 +66,5 @@ def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) 
 
 def _passage(place: str, row: dict[str, Any]) -> Row:
     if row.get("is_deleted") is True and first_text(row, "text"):
-        return LeftOut("deleted")
+        return LeftOut(DELETED)
     return memory_in(place, row, "text", exclude=("created_at",), source_id=plain_id(row))

@@ -5,20 +5,21 @@ Each observation of an entity becomes a memory that begins with the entity's nam
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.transfer.json_files import json_object, line_values, numbered_lines
 from refine.transfer.rows import (
+    BLANK,
     BadRow,
     Incoming,
     LeftOut,
     Row,
     extra_of,
     first_text,
+    json_object,
     known_and_other_tags,
-    row_at,
+    line_values,
+    numbered_lines,
     subject_prefix,
     time_in,
 )
@@ -32,59 +33,44 @@ def read(stream: BinaryIO) -> Iterator[Row]:
     for number, line in numbered_lines(stream):
         place = f"line {number}"
         try:
-            values = line_values(line)
+            for value in line_values(line):
+                yield from _rows(place, json_object(value))
         except InvalidValue as error:
             yield BadRow(place, str(error))
-            continue
-        for value in values:
-            yield from _rows(place, value)
 
 
-def _rows(place: str, value: Any) -> Iterator[Row]:
-    try:
-        entity = json_object(value)
-        if entity.get("type") == "relation":
-            yield LeftOut("relation")
-            return
-        name, observations = _named_observations(entity)
-    except InvalidValue as error:
-        yield BadRow(place, str(error))
+def _rows(place: str, entity: dict[str, Any]) -> Iterator[Row]:
+    if entity.get("type") == "relation":
+        yield LeftOut("relations between entities; only observations are imported")
         return
-    for number, observation in enumerate(observations, 1):
-        where = f"{place}, observation {number}"
-        yield row_at(where, partial(_memory, where, name, entity, observation))
-
-
-def _named_observations(entity: dict[str, Any]) -> tuple[str, list[Any]]:
     if entity.get("type") != "entity":
         raise InvalidValue("is neither an entity nor a relation")
-    name = first_text(entity, *_NAMES)
+    name, observations = first_text(entity, *_NAMES), entity.get("observations")
     if not name:
         raise InvalidValue(f"has no {', '.join(_NAMES)}")
-    observations = entity.get("observations")
     if not isinstance(observations, list):
         raise InvalidValue("has no list of observations")
-    return name, observations
+    for number, observation in enumerate(observations, 1):
+        where = f"{place}, observation {number}"
+        try:
+            yield _memory(where, name, entity, observation)
+        except InvalidValue as error:
+            yield BadRow(where, str(error))
 
 
 def _memory(place: str, name: str, entity: dict[str, Any], observation: object) -> Row:
     if not isinstance(observation, str):
         raise InvalidValue("is not text")
     if not observation.strip():
-        return LeftOut("blank")
+        return LeftOut(BLANK)
     tags, others = known_and_other_tags(entity.get("tags"))
-    kept = {**entity, "name": name, "tags": others}
+    type_ = first_text(entity, *_TYPES)
     return Incoming(
         place=place,
         content=observation,
-        prefix=_prefix(name, entity),
+        prefix=subject_prefix(f"{name} ({type_.strip()}):" if type_ else f"{name}:"),
         tags=tags,
         created_at=time_in(entity),
         within=name,
-        extra=extra_of(kept, exclude=("type", "observations")),
+        extra=extra_of({**entity, "name": name, "tags": others}, exclude=("type", "observations")),
     )
-
-
-def _prefix(name: str, entity: dict[str, Any]) -> str:
-    type_ = first_text(entity, *_TYPES)
-    return subject_prefix(f"{name} ({type_.strip()}):" if type_ else f"{name}:")

@@ -12,16 +12,17 @@ from typing import Any, BinaryIO
 from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.instants import has_passed
-from refine.transfer.json_files import read_document, rows_of_objects
 from refine.transfer.rows import (
+    DELETED,
     BadRow,
     LeftOut,
-    OnePage,
     Row,
     first_text,
     list_in,
     memory_in,
     plain_id,
+    read_document,
+    rows_of_objects,
     subject_prefix,
 )
 
@@ -34,53 +35,37 @@ _NEXT = ("next", "previous", "has_more", "next_cursor")
 _TOTALS = ("count", "total", "total_count", "total_memories")
 _PAGES = ("pages", "total_pages")
 
-# The platform, the library and OpenMemory each have fields of their own for what is not shown.
-_STATES = {
-    "deleted": "deleted",
-    "archived": "archived",
-    "paused": "paused",
-    "inactive": "paused",
-    "expired": "expired",
-    "replaced": "replaced",
-    "superseded": "replaced",
-    "outdated": "replaced",
-    "invalid": "replaced",
+_REACTIVATE = "at the source; to import them, make them active there and export them again"
+_EXPIRED = "expired at the source"
+# Why a memory is left out: by the words that the platform, the library and OpenMemory have for it,
+# in its state, or in a field that is set ("archived", "is_archived", "archived_at").
+_NOT_SHOWN = {
+    DELETED: ("deleted",),
+    f"archived {_REACTIVATE}": ("archived",),
+    f"paused {_REACTIVATE}": ("paused", "inactive"),
+    "replaced by newer memories at the source": (
+        *("replaced", "superseded", "outdated", "invalid"),
+    ),
+    _EXPIRED: ("expired",),
 }
-_MARKS = {
-    "is_deleted": "deleted",
-    "deleted": "deleted",
-    "deleted_at": "deleted",
-    "is_archived": "archived",
-    "archived": "archived",
-    "archived_at": "archived",
-    "is_paused": "paused",
-    "paused": "paused",
-    "superseded_by": "replaced",
-    "replaced_by": "replaced",
-    "superseded_at": "replaced",
-    "invalid_at": "replaced",
-    "is_superseded": "replaced",
-}
+_FIELDS = ("{}", "is_{}", "{}_at", "{}_by")
 _UNSET = ("", "0", "false", "no", "none", "null")
 _EXPIRATIONS = ("expiration_date", "expires_at")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the memories of a list that stands alone or under a name that mem0 has used."""
-    try:
-        document = read_document(stream)
-    except InvalidValue as error:
-        yield BadRow("file", str(error))
-        return
+    document = read_document(stream)
     around = document if isinstance(document, dict) else {}
     memories = document if isinstance(document, list) else []
     memories = [*memories, *chain.from_iterable(list_in(around, name) for name in _LISTS)]
     if not memories:
-        yield BadRow("file", f"holds no memories (a list, or one under {', '.join(_LISTS)})")
+        raise InvalidValue(f"holds no memories (a list, or one under {', '.join(_LISTS)})")
     make = partial(_memory, is_of_several=_is_of_several_people(memories))
     yield from rows_of_objects("row", memories, make)
     if _has_other_pages(around, len(memories)):
-        yield OnePage(len(memories), _largest(around, _TOTALS))
+        join = "join the rows of all pages in one file, and import that"
+        yield BadRow("file", f"is one page of several, with {len(memories):,} rows; {join}")
 
 
 def _is_of_several_people(rows: Sequence[Any]) -> bool:
@@ -94,13 +79,11 @@ def _is_of_several_people(rows: Sequence[Any]) -> bool:
 
 def _has_other_pages(around: Mapping[str, Any], rows: int) -> bool:
     has_neighbour = any(around.get(name) for name in _NEXT)
-    pages, total = _largest(around, _PAGES) or 1, _largest(around, _TOTALS) or 0
-    return has_neighbour or pages > 1 or total > rows
+    return has_neighbour or _largest(around, _PAGES) > 1 or _largest(around, _TOTALS) > rows
 
 
-def _largest(around: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    numbers = [around[name] for name in names if isinstance(around.get(name), int)]
-    return max(numbers, default=None)
+def _largest(around: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    return max((around[name] for name in names if isinstance(around.get(name), int)), default=0)
 
 
 def _memory(place: str, row: dict[str, Any], *, is_of_several: bool) -> Row:
@@ -122,19 +105,15 @@ def _memory(place: str, row: dict[str, Any], *, is_of_several: bool) -> Row:
 def _kind_left_out(row: Mapping[str, Any]) -> str | None:
     """Return why mem0 no longer shows the memory; None if it still does."""
     if str(row.get("event")).upper() == "DELETE":
-        return "deleted"
-    states = [str(row.get(name)).strip().lower() for name in ("state", "status")]
-    kinds = [_STATES[state] for state in states if state in _STATES]
+        return DELETED
+    states = {str(row.get(name)).strip().lower() for name in ("state", "status")}
     # OpenMemory keeps the date when a memory is made active again
-    is_active = "active" in states
-    kinds += [
-        kind
-        for name, kind in _MARKS.items()
-        if _is_set(row.get(name)) and not (is_active and name == "archived_at")
-    ]
-    if any(_has_expired(row, name) for name in _EXPIRATIONS):
-        kinds.append("expired")
-    return kinds[0] if kinds else None
+    ignored = {"archived_at"} if "active" in states else set()
+    for kind, words in _NOT_SHOWN.items():
+        fields = {form.format(word) for word in words for form in _FIELDS} - ignored
+        if states.intersection(words) or any(_is_set(row.get(field)) for field in fields):
+            return kind
+    return _EXPIRED if any(_has_expired(row, name) for name in _EXPIRATIONS) else None
 
 
 def _is_set(value: object) -> bool:

@@ -1,21 +1,42 @@
-"""Refine's own format, read: JSON Lines between two lines that say what they hold.
+"""Refine's own format, written and read.
 
-``exporting`` writes it, and says more of the format.
+The first line is the manifest: format, version, agent, with or without contents. Then comes a line
+for each memory with a SHA-256 digest of its other fields. The closing line has the number of
+memories and a digest of their digests, so that altered and missing lines are detected.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any, BinaryIO
 
-from refine.errors import InvalidValue
-from refine.models.ledger.memory import NOTE
-from refine.transfer.exporting import FORMAT, VERSION, digest_of
-from refine.transfer.json_files import line_object, numbered_lines
-from refine.transfer.rows import BadRow, Incoming, Row, is_opaque, plain_id, time_in
+from sqlalchemy import select
 
+from refine import clock
+from refine.errors import InvalidValue
+from refine.extensions import canonical_json, db
+from refine.models import Agent, AgentMemory
+from refine.models.ledger.memory import NOTE
+from refine.transfer.rows import (
+    BadRow,
+    Incoming,
+    Row,
+    is_opaque,
+    json_object,
+    line_values,
+    numbered_lines,
+    plain_id,
+    time_in,
+)
+
+VERSION = 1
+FORMAT = "refine-memories"
 SOURCE = "refine"
+PAGE_MEMORIES = 500
+
+_METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source")
+_TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
 
 _ID = re.compile(r"[0-9]{1,18}")  # within PostgreSQL's bigint
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
@@ -24,11 +45,90 @@ _SOURCE = re.compile(r"[a-z][a-z0-9]{1,19}")
 _TEXT = (str, NoneType)
 
 
+# -- writing --------------------------------------------------------------------------------------
+
+
+def metadata_lines(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
+    """Yield the lines of an export without contents: only what an admin may see."""
+    return file_lines(_manifest(agent, has_contents=False), map(_metadata, memories))
+
+
+def full_lines(
+    agent: Agent, memories: Iterable[tuple[AgentMemory, Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield the lines of a full export: each memory with its ``content`` and ``extra``."""
+    rows = (
+        {**_metadata(memory), "source_id": memory.source_id, **contents}
+        for memory, contents in memories
+    )
+    return file_lines(_manifest(agent, has_contents=True), rows)
+
+
+def file_lines(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield canonical_json(manifest)
+    count, total_digest = 0, hashlib.sha256()
+    for row in rows:
+        digest = _digest_of(row)
+        count += 1
+        total_digest.update(digest.encode())
+        yield canonical_json({**row, "sha256": digest})
+    yield canonical_json({"end": FORMAT, "count": count, "sha256": total_digest.hexdigest()})
+
+
+def origin_of(agent: Agent) -> str:
+    """Return what tells the agent apart from all others, and reveals nothing about it."""
+    return agent.data_key().mac("", "transfer.origin")[:16]
+
+
+def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "contents": has_contents,
+        "agent_id": agent.id,
+        # for whoever imports it: of an erased agent there are no contents, and no key to tell it
+        **({"origin": origin_of(agent)} if has_contents else {}),
+        "exported_at": clock.iso(clock.now()),
+    }
+
+
+def _metadata(memory: AgentMemory) -> dict[str, Any]:
+    return {
+        **{field: getattr(memory, field) for field in _METADATA},
+        "tags": list(memory.tags),
+        **{field: clock.iso(getattr(memory, field)) for field in _TIMES},
+        "session_id": str(memory.session_id) if memory.session_id else None,
+    }
+
+
+def _digest_of(row: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(row).encode()).hexdigest()
+
+
+def pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
+    """Yield the memories in pages; no transaction is open while the output is read."""
+    all_memories = (
+        select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
+    )
+    after = 0
+    while page := db.session.scalars(
+        all_memories.where(AgentMemory.id > after).limit(PAGE_MEMORIES)
+    ).all():
+        after = page[-1].id
+        for memory in page:
+            db.session.expunge(memory)  # keeps its loaded values after the commit
+        db.session.commit()
+        yield page
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
 def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the memories, and a BadRow for each altered, missing or contentless one."""
     numbered = numbered_lines(stream)
     try:
-        origin = _origin_of(next(numbered, (1, b"null"))[1])
+        origin = _origin_in(_object(next(numbered, (1, b"null"))[1]))
     except InvalidValue as error:
         yield BadRow("line 1", str(error))
         return
@@ -38,7 +138,7 @@ def read(stream: BinaryIO) -> Iterator[Row]:
             yield BadRow(f"line {number}", "comes after the closing line")
             continue
         try:
-            row = line_object(line)
+            row = _object(line)
             if row.get("end") == FORMAT:
                 end = row
                 continue
@@ -59,8 +159,14 @@ def own_id(origin: str, source_id: str | None) -> int | None:
     return int(id_) if of == origin and _ID.fullmatch(id_) else None
 
 
-def _origin_of(line: bytes | None) -> str:
-    manifest = line_object(line)
+def _object(line: bytes | None) -> dict[str, Any]:
+    values = line_values(line)
+    if len(values) != 1:
+        raise InvalidValue("must be valid JSON")
+    return json_object(values[0])
+
+
+def _origin_in(manifest: Mapping[str, Any]) -> str:
     if manifest.get("format") != FORMAT:
         raise InvalidValue(f"is not the manifest of an export (format {FORMAT})")
     if manifest.get("version") != VERSION or isinstance(manifest.get("version"), bool):
@@ -76,15 +182,11 @@ def _origin_of(line: bytes | None) -> str:
 
 
 def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
-    digest = row.pop("sha256", None)
-    if digest != digest_of(row):
+    if row.pop("sha256", None) != _digest_of(row):
         raise InvalidValue("was altered: its digest does not match")
-    id_ = plain_id(row)
-    if id_ is None:
-        raise InvalidValue("has no id")
-    created_at = time_in(row, "created_at")
-    if created_at is None:
-        raise InvalidValue("has no created_at")
+    id_, created_at = plain_id(row), time_in(row)
+    if id_ is None or created_at is None:
+        raise InvalidValue("has no id or no created_at")
     source, source_id = _field(row, "source", *_TEXT), _field(row, "source_id", *_TEXT)
     # keep the original source, so that importing from there again still adds nothing
     is_source = source is not None and _SOURCE.fullmatch(source) is not None

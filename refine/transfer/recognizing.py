@@ -21,7 +21,6 @@ from refine.rules.content import MAX_CONTENT_CHARACTERS, known_tags, memory_cont
 from refine.rules.splitting import split
 from refine.sealing import DataKey
 from refine.transfer import own
-from refine.transfer.exporting import origin_of
 from refine.transfer.rows import Incoming, extra_json, is_opaque
 
 # A longer row would be split into hundreds of memories.
@@ -98,14 +97,6 @@ def _fields(extra: str | None) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {"extra": extra}
 
 
-class _Protection(NamedTuple):
-    constitutional: bool
-    tags: frozenset[str]
-
-    def covers(self, piece: Piece) -> bool:
-        return self.constitutional >= piece.row.constitutional and self.tags.issuperset(piece.tags)
-
-
 class Recognizer:
     """Tells the new memories of an import from those that the agent has.
 
@@ -114,13 +105,15 @@ class Recognizer:
 
     def __init__(self, agent: Agent, *, remembers: bool) -> None:
         self._agent = agent
+        self._origin = own.origin_of(agent)
         self._remembers = remembers
         self._forget()
 
     def _forget(self) -> None:
-        # content hashes by source and id there; what protects kept core memories, by content hash
+        # content hashes by source and id there
         self._hashes: dict[tuple[str, str], str] = {}
-        self._cores: dict[str, list[_Protection]] = {}
+        # of kept core memories by content hash: whether they are constitutional, and their tags
+        self._cores: dict[str, list[tuple[bool, set[str]]]] = {}
 
     def sort(self, batch: Iterable[Sequence[Piece]]) -> tuple[list[Piece], int]:
         """Return which pieces are new, and how many are known by id but have another text.
@@ -130,7 +123,10 @@ class Recognizer:
         rows = list(batch)
         if not self._remembers:
             self._forget()
-        self._load(list(chain.from_iterable(rows)))
+        pieces = list(chain.from_iterable(rows))
+        self._load_ids(pieces)
+        self._load_own(pieces)
+        self._load_cores(pieces)
         new, conflicting = list[Piece](), 0
         for row in rows:
             if self._has_row(row[0]):
@@ -150,23 +146,21 @@ class Recognizer:
         return any((first.source, id_) in self._hashes for id_ in ids)
 
     def _has_content(self, row: Sequence[Piece]) -> bool:
-        """Tell whether an unsplit core memory is kept with the same content."""
+        """Tell whether an unsplit core memory is kept with the same content, as well protected."""
         first = row[0]
         same = self._cores.get(first.content_hash, ()) if first.is_kept_core else ()
-        return len(row) == 1 and any(protection.covers(first) for protection in same)
+        return len(row) == 1 and any(
+            is_constitutional >= first.row.constitutional and tags.issuperset(first.tags)
+            for is_constitutional, tags in same
+        )
 
     def _add(self, piece: Piece) -> None:
         self._hashes[piece.source, piece.source_id] = piece.content_hash
         if piece.is_kept_core:
-            protection = _Protection(piece.row.constitutional, frozenset(piece.tags))
+            protection = (piece.row.constitutional, set(piece.tags))
             self._cores.setdefault(piece.content_hash, []).append(protection)
 
     # -- what is stored --------------------------------------------------------------------------
-
-    def _load(self, pieces: Sequence[Piece]) -> None:
-        self._load_ids(pieces)
-        self._load_own(pieces)
-        self._load_cores(pieces)
 
     def _load_ids(self, pieces: Sequence[Piece]) -> None:
         """Load which ids were imported before, including memories discarded since."""
@@ -187,12 +181,11 @@ class Recognizer:
 
         The time has to match as well: after a restored backup, ids are given out again.
         """
-        origin = origin_of(self._agent)
         own_rows = {
             id_: piece
             for piece in pieces
             if piece.source in (own.SOURCE, NOTE)
-            and (id_ := own.own_id(origin, piece.row.source_id)) is not None
+            and (id_ := own.own_id(self._origin, piece.row.source_id)) is not None
         }
         if not own_rows:
             return
@@ -223,8 +216,7 @@ class Recognizer:
         )
         for hashed, constitutional, tags, is_discarded, may_go in same:
             if not (is_discarded or may_go):
-                protection = _Protection(constitutional, frozenset(tags))
-                self._cores.setdefault(hashed, []).append(protection)
+                self._cores.setdefault(hashed, []).append((constitutional, set(tags)))
 
 
 def _row_id(row: Incoming, key: DataKey) -> str:

@@ -12,9 +12,14 @@ from refine.errors import InvalidValue
 from refine.rules.content import TAGS
 from refine.rules.instants import instant
 from refine.rules.personal import looks_personal
+from refine.rules.strict_json import check_json, strict_json_values, unchecked_json
 
+MAX_DOCUMENT_BYTES = 256_000_000
+MAX_LINE_BYTES = 2_000_000
 MAX_EXTRA_CHARACTERS = 50_000
 MAX_PREFIX_CHARACTERS = 1_000
+_MAX_FIELDS = 1_000
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 # Numbers, UUIDs, digests, and ``.2`` for the second part of a text that was split.
 _OPAQUE_ID = re.compile(r"[0-9a-fA-F-]{1,64}(\.[0-9]{1,4})?")
@@ -66,31 +71,73 @@ class BadRow(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A well-formed row that is not imported; ``kind`` is a key of ``report.LEFT_OUT``."""
+    """A well-formed row that is not imported; ``kind`` says why, in the report."""
 
     kind: str
 
 
-class OnePage(NamedTuple):
-    """Says that the file is one page of an answer. ``total`` is the number of rows in all pages."""
+Row = Incoming | BadRow | LeftOut
 
-    rows: int
-    total: int | None
-
-
-Row = Incoming | BadRow | LeftOut | OnePage
+BLANK = "blank"
+DELETED = "deleted at the source"
 
 
-# Reads one format from the beginning of the stream, and yields the rows in order.
-Reader = Callable[[BinaryIO], Iterator[Row]]
+# -- JSON documents are read whole, of JSON Lines one line at a time ------------------------------
 
 
-def row_at(place: str, make: Callable[[], Row]) -> Row:
-    """Return the row that ``make`` returns, or a BadRow with the InvalidValue that it raises."""
-    try:
-        return make()
-    except InvalidValue as error:
-        return BadRow(place, str(error))
+def read_document(stream: BinaryIO) -> Any:
+    """Return the value of a JSON document; its rows are checked where they are used.
+
+    Raises InvalidValue if the document is damaged, repeats a key or is too large.
+    """
+    raw = stream.read(MAX_DOCUMENT_BYTES + 1)
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise InvalidValue(
+            f"is longer than {MAX_DOCUMENT_BYTES:,} bytes: split its rows into several files"
+        )
+    return unchecked_json(raw.removeprefix(_BYTE_ORDER_MARK))
+
+
+def rows_of_objects(
+    noun: str, values: Iterable[Any], make: Callable[[str, dict[str, Any]], Row]
+) -> Iterator[Row]:
+    """Yield what ``make`` makes of each object of a document, or why it is a bad row."""
+    for number, value in enumerate(values, 1):
+        place = f"{noun} {number}"
+        try:
+            check_json(value, max_fields=_MAX_FIELDS)
+            yield make(place, json_object(value))
+        except InvalidValue as error:
+            yield BadRow(place, str(error))
+
+
+def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each line that is not blank with its number; None is a line that is too long."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+            yield number, None
+        elif (row := line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip():
+            yield number, row
+
+
+def line_values(line: bytes | None) -> list[Any]:
+    """Return the JSON values of a line of ``numbered_lines``; InvalidValue says what is wrong."""
+    if line is None:
+        raise InvalidValue(f"must not be longer than {MAX_LINE_BYTES:,} bytes")
+    return strict_json_values(line, max_bytes=MAX_LINE_BYTES, max_fields=_MAX_FIELDS)
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidValue("is not an object")
+    return value
+
+
+# -- fields ---------------------------------------------------------------------------------------
 
 
 def list_in(document: object, name: str) -> list[Any]:
@@ -116,7 +163,7 @@ def memory_in(
     if content is None:
         raise InvalidValue(f"has no text in {', '.join(texts)}")
     if not content:
-        return LeftOut("blank")
+        return LeftOut(BLANK)
     tags, others = known_and_other_tags(row.get("tags"))
     used = [name for name in texts if row.get(name) == content]
     return Incoming(

@@ -1,9 +1,5 @@
-"""Commands that do what pages do: change agents, stop and retry sessions, reset passwords."""
+"""Commands that do what pages do: change agents, stop sessions, reset passwords."""
 
-import re
-import uuid
-
-import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -19,14 +15,6 @@ def last_record(action: str) -> AuditLog:
     db.session.rollback()
     found = db.select(AuditLog).filter_by(action=action).order_by(AuditLog.id.desc())
     return db.session.scalars(found.limit(1)).one()
-
-
-@pytest.fixture
-def failed(ledger: Agent) -> RefinementSession:
-    session = RefinementSession.queue(ledger, "weekly")
-    session.finish("failed", "the provider is away")
-    db.session.commit()
-    return session
 
 
 # -- agents ----------------------------------------------------------------------------------------
@@ -81,15 +69,13 @@ def test_agent_set_tells_the_agent_of_a_new_model_and_warns_of_one_that_cannot_b
     ]
 
 
-def test_agent_pause_and_resume_are_recorded_once(ledger: Agent, environ: dict[str, str]) -> None:
-    first = refine("agent", "pause", "Ada", environ=environ)
-    paused = last_record("agent_settings_update").data
-    again = refine("agent", "pause", "Ada", environ=environ)
-    resumed = refine("agent", "resume", "Ada", environ=environ)
+def test_an_agent_is_paused_and_resumed_once(ledger: Agent, environ: dict[str, str]) -> None:
+    first = refine("agent", "set", "Ada", "--paused", environ=environ)
+    again = refine("agent", "set", "Ada", "--paused", environ=environ)
+    resumed = refine("agent", "set", "Ada", "--resumed", environ=environ)
 
     db.session.rollback()
     named = f"Ada (agent {ledger.id})"
-    assert paused == {"changes": {"paused": [False, True]}, "by": "command line"}
     assert [each.stdout for each in (first, again, resumed)] == [
         f"{named}: paused changed\n",
         f"{named}: as before\n",
@@ -125,30 +111,6 @@ def test_session_stop_ends_a_running_session_before_its_next_step(
     assert done.stdout.endswith(" ends before its next step\n")
     assert (session.is_stop_requested, session.stop_requested_by_id) == (True, None)
     assert session.status == "running"
-
-
-def test_session_retry_queues_another_one(
-    failed: RefinementSession, environ: dict[str, str]
-) -> None:
-    done = refine("session", "retry", str(failed.id), environ=environ)
-    again = refine("session", "retry", str(failed.id), environ=environ)
-
-    db.session.rollback()
-    queued = db.session.get_one(RefinementSession, re.findall(r"[0-9a-f-]{36}", done.stdout)[0])
-    assert (queued.agent_id, queued.trigger, queued.status) == (failed.agent_id, "cli", "queued")
-    assert last_record("refinement_queued").data == {"trigger": "cli"}
-    assert problem(again).startswith(f"the agent already has a live session, queued: {queued.id}")
-
-
-def test_only_a_failed_session_is_retried(ledger: Agent, environ: dict[str, str]) -> None:
-    session = RefinementSession.queue(ledger, "manual")
-    db.session.commit()
-
-    done = refine("session", "retry", str(session.id), environ=environ)
-    unknown = refine("session", "retry", str(uuid.UUID(int=7)), environ=environ)
-
-    assert problem(done) == "only a failed session can be retried; this one is queued"
-    assert problem(unknown).startswith("there is no session")
 
 
 # -- users -----------------------------------------------------------------------------------------

@@ -406,7 +406,7 @@ NOT_STORED = "refine: the outcome could not be stored: the database is read-only
 READING = (
     *(("agent", "list"), ("agent", "show", "Ada"), ("session", "list"), ("account", "list")),
     *(("user", "list"), ("token", "list"), ("access", "list")),
-    *(("audit", "anchor"), ("export", "Ada"), ("db", "current")),
+    *(("audit", "anchor"), ("export", "Ada")),
 )
 
 

@@ -10,15 +10,15 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from refine import __version__, clock
+from refine import __version__
 from refine.cli import refine as command_line
 from refine.extensions import db
 from refine.jobs.queue import REQUESTED
-from refine.models import Account, Agent, AuditLog, ClockMark, RefinementSession, User
+from refine.models import Account, Agent, AuditLog, RefinementSession, User
 from refine.models.clients.api_token import ApiToken, is_well_formed
 from tests import factories
 from tests.cli.conftest import Run
-from tests.commands import UNUSED_PORT, eventually, start
+from tests.commands import eventually, start
 from tests.forked import refine
 from tests.scripted_model import ScriptedModel
 
@@ -279,58 +279,6 @@ def test_sweep_counts_who_is_asked_and_who_is_skipped(
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"demo\s+queued\s+1\n", done.stdout)
     assert re.search(r"demo\s+no core memory that a session may change\s+1\n", done.stdout)
-
-
-# -- audit, doctor --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def healthy(ledger: Agent, environ: dict[str, str], model: ScriptedModel) -> dict[str, str]:
-    """The environment of an installation whose clock ticks and whose provider answers."""
-    ClockMark.note("tick", clock.now())
-    db.session.commit()
-    return {**environ, "OPENROUTER_BASE_URL": model.base_url}
-
-
-def test_doctor_finds_nothing_to_fix(healthy: dict[str, str], redis: Redis) -> None:
-    done = refine("doctor", environ=healthy)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
-        ["ok", "database"],
-        ["ok", "migrations"],
-        ["ok", "keys"],
-        ["ok", "redis"],
-        ["ok", "rotation"],
-        ["ok", "schedule"],
-        ["ok", "queue"],
-        ["ok", "clock"],
-        ["ok", "time"],
-        ["ok", "verification"],
-        ["warn", "role"],
-        ["ok", "signing"],
-        ["ok", "https"],
-        ["ok", "provider"],
-    ]
-
-
-def test_doctor_names_what_to_fix(healthy: dict[str, str]) -> None:
-    nowhere = f"127.0.0.1:{UNUSED_PORT}"
-    https = {"PUBLIC_URL": "https://refine.example.org"}
-    for variables, to_fix, number in (
-        ({"REDIS_URL": f"redis://{nowhere}/0"}, ["redis"], 7),
-        ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"], 7),
-        ({"DATABASE_URL": f"postgresql://{nowhere}/x"}, ["database", "migrations", "keys"], 7),
-        (https, ["proxies"], 15),
-        ({**https, "REFINE_PROXIES": "1"}, [], 15),
-        ({"OPENROUTER_API_KEY": ""}, [], 14),
-    ):
-        done = refine("doctor", environ={**healthy, **variables})
-
-        lines = [line.split() for line in done.stdout.splitlines()]
-        assert (done.returncode, done.stderr) == (1 if to_fix else 0, ""), variables
-        assert [words[1] for words in lines if words[0] == "fix"] == to_fix
-        assert len(lines) == number
 
 
 # -- help -----------------------------------------------------------------------------------------

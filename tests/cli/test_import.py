@@ -11,7 +11,7 @@ from sqlalchemy import func, select, text
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.transfer.exporting import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
+from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import verify_agent
 from tests.cli.conftest import Run
@@ -48,10 +48,10 @@ class TestImport:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines() == [
             f"2 memories imported into Ada (agent {ledger.id}): 2 core, 0 journal; 16 tokens",
-            "  left out       1 blank",
+            "  left out       1: blank",
             "  bad rows       2",
-            "    row 4: has no text in memory, text, data, content",
-            "    row 5: created_at lies in the future",
+            "                 row 4: has no text in memory, text, data, content",
+            "                 row 5: created_at lies in the future",
             "Ada now has 497 tokens, within its budget of 5,000",
         ]
         assert stored() == 22
@@ -85,14 +85,17 @@ class TestImport:
         assert done.returncode == 0
         assert lines[0].startswith("1 memory imported into Ada")
         assert lines[1] == "  bad rows       1,025"
-        assert lines[-3:-1] == ["    row 20: is not an object", "    and 1,005 more"]
+        assert lines[-3:-1] == [
+            "                 row 20: is not an object",
+            "                 and 1,005 more",
+        ]
 
     def test_fails_if_nothing_could_be_read(self, run: Run, ledger: Agent) -> None:
         done = run("import", "Ada", FIXTURES / "mcp.jsonl", "--format", "refine")
 
         assert done.returncode == 1
-        assert "    line 1: must be valid JSON" not in done.stdout
-        assert "    line 1: is not the manifest of an export" in done.stdout
+        assert "line 1: must be valid JSON" not in done.stdout
+        assert "line 1: is not the manifest of an export" in done.stdout
         assert done.stderr == "refine: nothing in the file could be read as refine\n"
 
     def test_prints_what_is_left_out_and_that_there_are_more_pages(
@@ -100,12 +103,13 @@ class TestImport:
     ) -> None:
         done = run("import", "Ada", FIXTURES / "mem0-page.json", "--format", "mem0")
 
-        assert done.stdout.splitlines()[1:-1] == [
-            "  left out       2 deleted at the source",
-            "  left out       1 expired at the source",
-            "  left out       1 replaced by newer memories at the source",
-            "  more pages     the file is one page, with 7 of 214 rows; join the rows of all "
-            "pages in one file, and import that",
+        assert [line.strip() for line in done.stdout.splitlines()[1:-1]] == [
+            "left out       2: deleted at the source",
+            "left out       1: expired at the source",
+            "left out       1: replaced by newer memories at the source",
+            "bad rows       1",
+            "file: is one page of several, with 7 rows; join the rows of all pages in one file, "
+            "and import that",
         ]
 
     def test_prints_no_memory_content(self, run: Run, ledger: Agent) -> None:

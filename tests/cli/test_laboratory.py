@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 
 from bench.playing import serving
-from refine.cli import laboratory
+from refine import cli
 from refine.models import Agent
 from tests.cli.conftest import Run, problem, row_counts
 from tests.forked import refine
@@ -99,7 +99,7 @@ def test_evaluate_says_that_the_provider_does_not_know_the_model(
 def test_says_plainly_where_the_laboratory_is_missing(
     app: Flask, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(laboratory, "_ROOT", tmp_path)
+    monkeypatch.setattr(cli, "_ROOT", tmp_path)
 
     assert "it is part of Refine's repository" in problem(run(name, "anything"))
     assert f"  {name} " not in run("--help").stdout

@@ -71,14 +71,14 @@ def test_sessions_are_listed_newest_first(agents: list[Agent], environ: dict[str
     assert failed["cost_usd"] in ("0", "0.000000")
     assert waiting["ended_at"] is None
     assert table[0].split() == [
-        *("id", "agent", "account", "status", "trigger", "requested", "(UTC)"),
+        *("id", "agent", "account", "status", "trigger", "requested"),
         *("removed", "changes", "cost", "reason"),
     ]
     assert [line.split()[:4] for line in table[1:]] == [
         [waiting["id"], "Eve", "other", "queued"],
         [failed["id"], "Ada", "demo", "failed"],
     ]
-    assert "2026-03-04 12:30" in table[2]
+    assert "2026-03-04 12:30Z" in table[2]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_an_agent_is_shown_without_content(agents: list[Agent], environ: dict[st
     told = json.loads(refine("agent", "show", "ADA", "--json", environ=environ).stdout)
 
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert re.search("^threshold +0.75$", shown.stdout, re.MULTILINE)
+    assert re.search("^refinement threshold +0.75$", shown.stdout, re.MULTILINE)
     assert "canary" not in shown.stdout
     assert (told["id"], told["erased"], told["reflects_daily"]) == (agents[0].id, False, False)
 

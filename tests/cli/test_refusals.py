@@ -72,10 +72,8 @@ REFUSALS = [
     usage("agent", "set", "Ada", says="give at least one option, such as --budget 6000"),
     usage("agent", "list", "--limit", "0", says="0 is not in the range"),
     *(
-        usage(
-            "session", "list", "--since", time, says=f"{time!r} is not a valid time; use 2026-03-01"
-        )
-        for time in ("", "monday", "2026-02-30", "0001-01-01", "9999-12-31", "2026-03-01T25:00")
+        usage("session", "list", "--since", time, says=f"{time!r} does not match the formats")
+        for time in ("", "monday", "2026-02-30", "2026-03-01T25:00")
     ),
     # missing or ambiguous things
     Refusal(("run", "Nobody"), "no agent is called 'Nobody'"),
@@ -307,9 +305,7 @@ def test_db_upgrade_creates_the_tables_and_can_be_repeated(
     first = refine("db", "upgrade", environ=no_tables)
     second = refine("db", "upgrade", environ=no_tables)
     listed = refine("agent", "list", environ=no_tables)
-    current = refine("db", "current", environ=no_tables)
 
-    assert [done.returncode for done in (first, second, listed, current)] == [0, 0, 0, 0]
+    assert [done.returncode for done in (first, second, listed)] == [0, 0, 0]
     assert first.stdout == second.stdout == "the database is up to date\n"
-    assert "(head)" in current.stdout
     assert listed.stdout.startswith("no agents;")

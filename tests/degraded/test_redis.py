@@ -126,7 +126,7 @@ def test_requested_sessions_wait_and_run_when_redis_is_back(
     ]
     done = [
         refine("run", str(queued.id), "--enqueue", environ=its_environ),
-        refine("session", "retry", str(failed.id), environ=its_environ),
+        refine("run", str(retried.id), "--enqueue", environ=its_environ),
     ]
     done += [refine("sweep", environ=its_environ)]
 

@@ -1,12 +1,14 @@
-"""Files to import, and what a reader makes of them."""
+"""Files to import, what a reader makes of them, and what an agent keeps."""
 
 import io
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from refine.transfer.exporting import FORMAT, file_lines
-from refine.transfer.formats import rows_of
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.transfer.importing import rows_of
+from refine.transfer.own import FORMAT, file_lines, full_lines
 from refine.transfer.rows import BadRow, Incoming, Row
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -59,3 +61,22 @@ def own_row(**fields: Any) -> dict[str, Any]:
 
 def own_file(*rows: Mapping[str, Any], **manifest: Any) -> str:
     return "\n".join(file_lines({**MANIFEST, **manifest}, rows)) + "\n"
+
+
+def all_of(owner: Agent) -> list[AgentMemory]:
+    """Every memory of the agent, discarded ones included, as the database has it."""
+    db.session.rollback()
+    mine = db.select(AgentMemory).where(AgentMemory.agent_id == owner.id)
+    return list(db.session.scalars(mine.order_by(AgentMemory.id)))
+
+
+def contents(owner: Agent) -> list[str]:
+    return [memory.content for memory in all_of(owner)]
+
+
+def exported(owner: Agent) -> str:
+    """A full export of the agent."""
+    opened = (
+        (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
+    )
+    return "\n".join(full_lines(owner, opened))

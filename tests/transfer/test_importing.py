@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models import Agent, AgentMemory
 from refine.models.ledger.history import effect_tokens
 from refine.rules.content import TAGS, comparable
 from refine.rules.instants import EARLIEST
-from refine.transfer import exporting
-from refine.transfer.importing import import_memories
-from refine.transfer.report import Report
+from refine.transfer import own
+from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
-from tests import editing, factories
+from tests import factories
 from tests.chains import verify_agent
-from tests.transfer.files import fixture, reading
-from tests.transfer.stored import all_of, contents, exported
+from tests.transfer.files import all_of, contents, exported, fixture, reading
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -51,7 +49,7 @@ class TestImportedMemory:
                 " a vow ",
                 tags=("relational", "voice"),
                 constitutional=True,
-                origin=exporting.origin_of(owner),
+                origin=own.origin_of(owner),
                 created_at=AT,
                 source_id="17",
                 extra='{"label": "vows"}',
@@ -86,16 +84,6 @@ class TestImportedMemory:
         (record,) = factories.records(owner)
         assert "canary" not in f"{vars(memory)} {record.data} {memory.source_id}"
         assert "canary" in record.sealed["memories"][0]["after"]["content"]
-
-    def test_can_arrive_during_a_session(self, owner: Agent) -> None:
-        factories.ledger(owner, 25, 25)
-        session = RefinementSession.start(owner)
-        db.session.commit()
-
-        add(owner, row("came meanwhile"))
-
-        editing.complete(session, "Done.")
-        assert "came meanwhile" in contents(owner)
 
 
 class TestBatchRecord:
@@ -210,20 +198,13 @@ class TestRepeatedImport:
     def test_adds_a_duplicate_that_is_better_protected(self, owner: Agent) -> None:
         factories.memory(owner, "a vow")
         db.session.commit()
-        locked = row("a vow", source_id="1", constitutional=True, origin=exporting.origin_of(owner))
+        locked = row("a vow", source_id="1", constitutional=True, origin=own.origin_of(owner))
         tagged = row("a vow", source_id="2", tags=("voice",))
 
         add(owner, locked, tagged)
 
         standing = [(memory.constitutional, memory.tags) for memory in all_of(owner)]
         assert standing == [(False, []), (True, []), (False, ["voice"])]
-
-    def test_keeps_equal_journal_entries_of_different_times(self, owner: Agent) -> None:
-        entries = [row("slept well", created_at=AT + timedelta(days=day)) for day in (0, 1, 1)]
-
-        add(owner, *entries, memory_type="journal")
-
-        assert contents(owner) == ["slept well", "slept well"]
 
     def test_ignores_other_agents_and_accounts(self, owner: Agent) -> None:
         neighbour = factories.agent(account=owner.account)
@@ -254,7 +235,7 @@ class TestTooLongText:
                 extra='{"label": "x"}',
                 tags=("audio",),
                 constitutional=True,
-                origin=exporting.origin_of(owner),
+                origin=own.origin_of(owner),
                 created_at=AT,
             ),
         )
@@ -302,7 +283,7 @@ class TestBadRows:
             row(place="line 4", tags=("smell",)),
             row(place="line 5", memory_type="dream"),
             row("x" * 2_000_001, place="line 6"),
-            LeftOut("relation"),
+            LeftOut("relations"),
             row("good", place="line 7"),
         )
 
@@ -316,7 +297,7 @@ class TestBadRows:
             ("line 5", "memory_type must be one of core, journal"),
             ("line 6", "must not have more than 2,000,000 characters"),
         ]
-        assert report.left_out == {"relation": 1}
+        assert report.left_out == {"relations": 1}
         assert not report.is_failure
 
     def test_stop_a_strict_import_before_anything_is_written(self, owner: Agent) -> None:
@@ -434,7 +415,7 @@ class TestOwnFormat:
         factories.memory(owner, "the canary sings", extra='{"a": "canary"}', created_at=AT)
         db.session.commit()
 
-        file = "\n".join(exporting.metadata_lines(owner, all_of(owner)))
+        file = "\n".join(own.metadata_lines(owner, all_of(owner)))
 
         assert "canary" not in file
         assert '"created_at":"2025-11-02T15:15:30.000000+00:00"' in file

@@ -7,14 +7,12 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent
-from refine.transfer import exporting
-from refine.transfer.importing import import_memories
-from refine.transfer.report import Report
+from refine.transfer import own
+from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import Incoming
 from tests import factories, sql
 from tests.chains import verify_agent
-from tests.transfer.files import own_file, own_row, reading
-from tests.transfer.stored import all_of, contents, exported
+from tests.transfer.files import all_of, contents, exported, own_file, own_row, reading
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -54,18 +52,6 @@ class TestAnExportThatComesBack:
         assert (report.added.total(), report.already_present) == (0, 12)
         assert (report.conflicting, report.bad_rows) == (0, 0)
 
-    def test_revives_nothing_that_was_discarded_since(self, owner: Agent) -> None:
-        file = exported(owner)
-        for memory in all_of(owner):
-            if not memory.constitutional:
-                memory.discard()
-        db.session.commit()
-
-        report = bring_back(owner, file)
-
-        assert report.added.total() == 0
-        assert [memory.content for memory in all_of(owner) if not memory.discarded] == ["a vow"]
-
     def test_changes_nothing_on_its_way_back_from_a_copy(self, owner: Agent) -> None:
         copy = factories.agent()
         db.session.commit()
@@ -93,7 +79,7 @@ class TestARowOfTheAgentItself:
 
     def bring(self, owner: Agent, **fields: object) -> Report:
         row = own_row(**{"content": "new", **fields})
-        file = own_file(row, origin=exporting.origin_of(owner))
+        file = own_file(row, origin=own.origin_of(owner))
         return bring_back(owner, file)
 
     def test_is_added_if_its_id_now_belongs_to_another_memory(self, owner: Agent) -> None:
@@ -116,7 +102,7 @@ class TestAFileOfAnotherAgent:
     ) -> None:
         file = own_file(
             own_row(content="I always say yes.", constitutional=True, **fields),
-            origin=exporting.origin_of(factories.agent()),
+            origin=own.origin_of(factories.agent()),
         )
 
         report = bring_back(owner, file)

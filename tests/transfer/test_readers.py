@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from refine.transfer import json_files
-from refine.transfer.json_files import MAX_LINE_BYTES
-from refine.transfer.rows import MAX_EXTRA_CHARACTERS, BadRow, Incoming, LeftOut, extra_of
+from refine.transfer import rows as transfer_rows
+from refine.transfer.rows import (
+    BLANK,
+    DELETED,
+    MAX_EXTRA_CHARACTERS,
+    MAX_LINE_BYTES,
+    BadRow,
+    Incoming,
+    LeftOut,
+    extra_of,
+)
 from tests.transfer.files import bad, fixture, memories, own_file, own_row, read
 
 HUMAN = "Ada keeps bees, and calls the oldest hive the library."
@@ -29,7 +37,7 @@ class TestLetta:
         assert (persona.content, persona.memory_type) == (PERSONA, "core")
         assert (human.constitutional, persona.constitutional) == (False, False)
         assert human.tags == ("relational",)
-        assert rows[2] == LeftOut("blank")
+        assert rows[2] == LeftOut(BLANK)
 
     def test_keeps_fields_that_refine_has_no_column_for(self) -> None:
         human, persona = memories(read(fixture("agent-v2.af"), "letta"))
@@ -79,7 +87,7 @@ class TestLetta:
         assert passage.source_id == "passage-6f0a3c1e-58bd-4ad9-9b8e-0b6a6f2f7d11"
         assert "embedding" not in (passage.extra or "")
         assert fields(passage.extra)["metadata"] == {"page": 12}
-        assert rows[1] == LeftOut("deleted")
+        assert rows[1] == LeftOut(DELETED)
 
     def test_names_a_bad_block_and_reads_the_next(self) -> None:
         for block, reason in (
@@ -97,7 +105,7 @@ class TestLetta:
         rows = read('[{"id": "passage-1"}, {"text": " "}, {"text": "good"}]', "letta")
 
         assert bad(rows) == [("passage 1", "has no text in text")]
-        assert rows[1] == LeftOut("blank")
+        assert rows[1] == LeftOut(BLANK)
 
     def test_says_what_a_file_without_blocks_lacks(self) -> None:
         for file in ('{"messages": []}', '{"blocks": {}}', "7"):
@@ -107,7 +115,7 @@ class TestLetta:
     def test_imports_only_the_blocks_of_its_agent(self) -> None:
         rows = read(fixture("agent-with-other-blocks.af"), "letta")
 
-        other = LeftOut("other block")
+        other = LeftOut("blocks that the agent in the file does not have")
         assert [row for row in rows if not isinstance(row, Incoming)] == [other, other]
         assert len(memories(rows)) == 2
 
@@ -168,7 +176,7 @@ class TestMem0:
             ("row 4", "has no text in memory, text, data, content"),
             ("row 5", "created_at lies in the future"),
         ]
-        assert rows[2] == LeftOut("blank")
+        assert rows[2] == LeftOut(BLANK)
 
     def test_finds_the_list_alone_or_under_any_known_name(self) -> None:
         rows = [{"id": 7, "content": "a memory"}]
@@ -221,8 +229,8 @@ class TestMcp:
             ("line 4, observation 2", "is not text"),
             ("line 5", "must be valid JSON"),
         ]
-        left_out = [row.kind for row in rows if isinstance(row, LeftOut)]
-        assert left_out == ["blank", "relation", "relation"]
+        left_out = [row.kind.split()[0] for row in rows if isinstance(row, LeftOut)]
+        assert left_out == ["blank", "relations", "relations"]
 
     def test_says_why_a_line_is_not_an_entity_and_reads_the_next(self) -> None:
         good = '{"type": "entity", "name": "x", "observations": ["good"]}'
@@ -279,13 +287,13 @@ class TestOwn:
 
     def test_names_a_bad_row_and_reads_the_next(self) -> None:
         for changed, reason in (
-            ({"id": None}, "has no id"),
+            ({"id": None}, "has no id or no created_at"),
             ({"content": 7}, "content has a wrong type"),
             ({"content": None}, "content has a wrong type"),
             ({"extra": {}}, "extra has a wrong type"),
             ({"constitutional": 1}, "constitutional has a wrong type"),
             ({"tags": "audio"}, "tags has a wrong type"),
-            ({"created_at": None}, "has no created_at"),
+            ({"created_at": None}, "has no id or no created_at"),
             ({"created_at": "2199-01-01"}, "created_at lies in the future"),
         ):
             rows = read(own_file(own_row(**changed), own_row(id=2)), "refine")
@@ -369,7 +377,7 @@ class TestDocuments:
             assert read(file.replace(b"%s", row), format_) == [BadRow("file", reason)], file[:20]
 
     def test_refuses_a_document_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(json_files, "MAX_DOCUMENT_BYTES", 20)
+        monkeypatch.setattr(transfer_rows, "MAX_DOCUMENT_BYTES", 20)
 
         for file, count in (('[{"memory": "good"}]', 1), ('[ {"memory": "good"}]', 0)):
             assert len(memories(read(file, "mem0"))) == count

@@ -8,12 +8,10 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent
-from refine.transfer.importing import import_memories
-from refine.transfer.report import Report
+from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import MAX_PREFIX_CHARACTERS
 from tests import factories
-from tests.transfer.files import bad, fixture, memories, read, reading
-from tests.transfer.stored import all_of, contents
+from tests.transfer.files import all_of, bad, contents, fixture, memories, read, reading
 
 
 @pytest.fixture
@@ -47,7 +45,10 @@ class TestMcp:
             "Ceri: Speaks Welsh",
             "Cardiff (city): Has a library by the river",
         ]
-        assert (report.already_present, report.left_out) == (0, {"relation": 1})
+        assert (report.already_present, report.left_out) == (
+            0,
+            {"relations between entities; only observations are imported": 1},
+        )
 
     def test_a_sentence_is_not_the_same_as_one_here_without_that_subject(
         self, owner: Agent

@@ -1,4 +1,4 @@
-"""`refine tick` and `refine doctor`."""
+"""`refine doctor` and `refine tick`."""
 
 import json
 import re
@@ -270,6 +270,47 @@ def test_doctor_accepts_what_is_safe(healthy: Agent, run: Run) -> None:
         checks = found(run("doctor", PUBLIC_URL=url, SECRET_KEY="é" * 16))
 
         assert (checks["https"][0], checks["signing"][0]) == ("ok", "ok")
+
+
+def test_doctor_finds_nothing_to_fix(healthy: Agent, run: Run) -> None:
+    done = run("doctor")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["ok", "database"],
+        ["ok", "migrations"],
+        ["ok", "keys"],
+        ["ok", "redis"],
+        ["ok", "rotation"],
+        ["ok", "schedule"],
+        ["ok", "queue"],
+        ["ok", "clock"],
+        ["ok", "time"],
+        ["ok", "verification"],
+        ["warn", "role"],
+        ["ok", "signing"],
+        ["ok", "https"],
+        ["ok", "provider"],
+    ]
+
+
+def test_doctor_names_what_to_fix(healthy: Agent, run: Run) -> None:
+    nowhere = f"127.0.0.1:{UNUSED_PORT}"
+    https = {"PUBLIC_URL": "https://refine.example.org"}
+    for variables, to_fix, number in (
+        ({"REDIS_URL": f"redis://{nowhere}/0"}, ["redis"], 7),
+        ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"], 7),
+        ({"DATABASE_URL": f"postgresql://{nowhere}/x"}, ["database", "migrations", "keys"], 7),
+        (https, ["proxies"], 15),
+        ({**https, "REFINE_PROXIES": "1"}, [], 15),
+        ({"OPENROUTER_API_KEY": ""}, [], 14),
+    ):
+        done = run("doctor", **variables)
+
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert (done.returncode, done.stderr) == (1 if to_fix else 0, ""), variables
+        assert [words[1] for words in lines if words[0] == "fix"] == to_fix
+        assert len(lines) == number
 
 
 def test_doctor_asks_the_provider(healthy: Agent, run: Run, model: ScriptedModel) -> None:
