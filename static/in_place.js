@@ -12,11 +12,7 @@
     alert.textContent = text;
     alert.hidden = false;
   };
-  // The page is behind an open dialog, which says it itself.
-  const dialogOf = (ctx) => ctx.sourceElement.closest("dialog");
   const couldNot = (ctx, why) => {
-    const failed = new CustomEvent("refine:could-not", { detail: why });
-    if (dialogOf(ctx)) return dialogOf(ctx).dispatchEvent(failed);
     tell(isRefresh(ctx)
       ? `Could not refresh (${why}). Showing data from ${byId("main").dataset.asOf}.`
       : `No answer (${why}). The request may not have been carried out: reload the page to check.`);
@@ -60,7 +56,7 @@
     const { ctx } = event.detail;
     const { status, headers } = ctx.response;
     const isOurs = headers.has("Refine-Page");
-    if (isOurs && status < (isRefresh(ctx) || dialogOf(ctx) ? 400 : 500)) return;
+    if (isOurs && status < (isRefresh(ctx) ? 400 : 500)) return;
     event.preventDefault();
     couldNot(ctx, isOurs || status >= 400 ? `HTTP ${status}` : "the answer did not come from Refine");
   });

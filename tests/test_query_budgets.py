@@ -80,7 +80,6 @@ PAGES = (
     "/sessions",
     "/sessions?agent=<int:agent_id>",
     "/sessions?error=timeout",
-    "/sessions/compare?b=<uuid:session_id>",
     "/sessions/<uuid:session_id>",
     "/sessions/<uuid:session_id>/undo",
     "/sessions/<uuid:session_id>/undo?and_after=1",

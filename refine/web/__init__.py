@@ -1,8 +1,7 @@
 """The pages, one module for each area.
 
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
-``lists`` filters and cuts lists; ``frame`` stands around every page; ``templating`` is what
-templates know of all this.
+``lists`` filters and cuts lists; ``templating`` is what templates know of all this.
 """
 
 from flask import Flask
@@ -16,9 +15,7 @@ from refine.web import (
     agents,
     audit,
     bulk_actions,
-    comparing,
     find,
-    frame,
     granted,
     in_place,
     ledger,
@@ -38,7 +35,6 @@ from refine.web import (
 _AREAS = [
     status,
     signing_in,
-    frame,
     find,
     overview,
     agents,
@@ -48,7 +44,6 @@ _AREAS = [
     agent_settings,
     sessions,
     usage,
-    comparing,
     access,
     audit,
     schedule,
@@ -73,6 +68,5 @@ def register(app: Flask) -> None:
     templating.register(app)
     signing_in.register(app)
     granted.register(app)
-    frame.register(app)
     for area in _AREAS:
         app.register_blueprint(area.pages)

@@ -19,10 +19,7 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import joinedload, undefer_group
 
-from refine.access.asking import NOT_CHOSEN, question
-from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.faults import status_of
 from refine.jobs.runs import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog, User
 from refine.models.runs.access import (
@@ -36,7 +33,7 @@ from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AF
 from refine.rules.ids import id_in
 from refine.rules.quantities import in_hours
 from refine.web import granted, in_place, scope
-from refine.web.forms import whole_number
+from refine.web.forms import shown_again, whole_number
 from refine.web.lists import Chosen, of_agent, one_of, page_of
 from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 
@@ -103,20 +100,14 @@ def new() -> str:
 @pages.post("/access/new")
 @scope.admins_only
 @scope.password_confirmed
+@shown_again(lambda error: _form(_agent_or_404(), error))
 def ask() -> ResponseReturnValue:
-    agent = _agent_or_404()
-    try:
-        terms = AccessTerms.checked(
-            reason=request.form.get("reason"),
-            purpose=request.form.get("purpose"),
-            duration_minutes=_minutes(),
-        )
-        if "preview" in request.form:
-            return _form(agent)
-        requested = request_access_later(agent, scope.user(), terms)
-    except (InvalidValue, Refused) as error:
-        db.session.rollback()
-        return _form(_agent_or_404(), error=error), status_of(error)
+    terms = AccessTerms.checked(
+        reason=request.form.get("reason"),
+        purpose=request.form.get("purpose"),
+        duration_minutes=whole_number(request.form.get("duration_minutes", ""), "duration_minutes"),
+    )
+    requested = request_access_later(_agent_or_404(), scope.user(), terms)
     return redirect(url_for("access.page", grant_id=requested.id), 303)
 
 
@@ -140,13 +131,7 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
 
 
 def _form(agent: Agent, error: Exception | None = None) -> str:
-    user, fields = scope.user(), request.form
-    try:
-        minutes = _minutes()
-    except InvalidValue:
-        minutes = MINUTES_OFFERED[0][0]
-    purpose = fields.get("purpose", "").strip() or NOT_CHOSEN
-    terms = AccessTerms(fields.get("reason", ""), purpose, minutes)
+    user = scope.user()
     current = AccessGrant.unfinished_of(agent, user)
     return render_template(
         "access/new.html",
@@ -154,12 +139,11 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         error=error,
         open_id=current.id if current is not None and not current.has_expired else None,
         why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
-        question=question(agent, user, terms),
         asked=AccessGrant.asked_counts(agent, user),
-        form=fields,
+        form=request.form,
         reasons=REASONS.items(),
-        durations=[(each, f"{each} minutes") for each in sorted({*dict(MINUTES_OFFERED), minutes})],
-        minutes=minutes,
+        durations=[(each, f"{each} minutes") for each in MINUTES_OFFERED],
+        minutes=request.form.get("duration_minutes", type=int),
         min_purpose=MIN_PURPOSE_CHARACTERS,
         max_purpose=MAX_PURPOSE_CHARACTERS,
     )
@@ -270,10 +254,6 @@ def _agent_or_404() -> Agent:
     if (agent_id := id_in(request.args.get("agent", ""))) is None:
         abort(404)
     return scope.found_or_404(Agent, agent_id, *_WITH_PROMPTS)
-
-
-def _minutes() -> int:
-    return whole_number(request.form.get("duration_minutes", ""), "duration_minutes")
 
 
 def _clearing_cache(response: Any) -> Response:

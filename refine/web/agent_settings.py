@@ -7,9 +7,7 @@ from typing import Any
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.faults import as_sentence, status_of
 from refine.llm.clients import require_one_model, warning_about
 from refine.models import Agent
 from refine.models.agent import configuring
@@ -22,9 +20,9 @@ from refine.rules.retention import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.forms import (
-    Outdated,
+    attempt,
     require_current,
-    stored_now,
+    shown_again,
     version,
     version_to_send,
     whole_number,
@@ -44,23 +42,23 @@ def page(agent_id: int) -> str:
 
 @pages.post("/agents/<int:agent_id>/settings")
 @scope.admins_only
+@shown_again(lambda agent_id, error: _page(scope.agent_or_404(agent_id), error=error))
 def configure(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
-    try:
-        agent.lock()
-        fields = _sent_settings(agent, request.form)
-        require_current(_stored(agent), fields)
-        changed = configuring.configure(agent, user=scope.user(), **fields)
-        if "model_id" in changed:
-            require_one_model(agent.model_id, current_settings())
-    except (InvalidValue, Outdated) as error:
-        db.session.rollback()
-        return _page(scope.agent_or_404(agent_id), error=error), status_of(error)
+    agent.lock()
+    fields = _sent_settings(agent, request.form)
+    require_current(_stored(agent), fields)
+    changed = configuring.configure(agent, user=scope.user(), **fields)
+    if "model_id" in changed:
+        require_one_model(agent.model_id, current_settings())
     model_id, is_demo = agent.model_id, agent.account.is_demo
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
-    if "model_id" in changed:
-        _warn_about(model_id, is_demo=is_demo)
+    # asked where no transaction is open
+    if "model_id" in changed and (
+        warning := warning_about(model_id, current_settings(), is_demo=is_demo)
+    ):
+        flash(f"Check the model, because sessions may fail: {warning}.", "warn")
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
 
 
@@ -85,16 +83,13 @@ def pause(agent_id: int) -> ResponseReturnValue:
 def clear_prompt(agent_id: int) -> ResponseReturnValue:
     """Reset the agent's refinement prompt to the default, without reading it."""
     agent = scope.agent_or_404(agent_id)
-    try:
+
+    def clear() -> None:
         agent.lock()
         require_current(_shown_of_prompt(agent, configuring.last_prompt_changes(agent)), {})
-        was_set = configuring.clear_refinement_prompt(agent, user=scope.user())
-        db.session.commit()
-        cleared = "Refinement prompt cleared: sessions now use the default."
-        flash(cleared if was_set else "There was no refinement prompt to clear.")
-    except Outdated as error:
-        db.session.rollback()
-        flash(as_sentence(str(error)), "error")
+        configuring.clear_refinement_prompt(agent, user=scope.user())
+
+    attempt(clear, "Refinement prompt cleared: sessions now use the default.")
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
 
 
@@ -116,13 +111,6 @@ def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
 def _model_id(agent: Agent, model_id: str) -> str:
     """Return the model id that a form sends; pages hide one that looks personal."""
     return agent.model_id if model_id == masked_id(agent.model_id) else model_id
-
-
-def _warn_about(model_id: str, *, is_demo: bool) -> None:
-    """Flash why sessions with a new model would fail; no transaction is open meanwhile."""
-    warning = warning_about(model_id, current_settings(), is_demo=is_demo)
-    if warning is not None:
-        flash(f"Check the model, because sessions may fail: {warning}.", "warn")
 
 
 def _stored(agent: Agent) -> dict[str, Any]:
@@ -152,7 +140,6 @@ def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> s
         values={**stored, **unticked, **request.form},
         drawn_from=version_to_send(stored, error),
         prompt_drawn_from=version(_shown_of_prompt(agent, last_changes)),
-        now=stored_now(error),
         default_threshold=DEFAULT_THRESHOLD,
         max_name=MAX_NAME_CHARACTERS,
         identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),

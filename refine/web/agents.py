@@ -1,6 +1,5 @@
 """The list of agents: searched, filtered and sorted by the URL."""
 
-from datetime import timedelta
 from typing import NamedTuple, cast, get_args
 
 from flask import Blueprint, render_template, request
@@ -17,7 +16,6 @@ from refine.models.agent_list import (
     listed_agents,
     totals,
 )
-from refine.models.ledger.history import sampled_masses
 from refine.models.runs.spending import spent_by_agents
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
@@ -32,11 +30,6 @@ _SORTS: dict[str, tuple[Order, str]] = {
     "Of budget": ("share", "descending"),
     "Last session": ("last", "descending"),
 }
-
-
-# The sparklines show so many days, at so many instants.
-_TREND_DAYS = 30
-_TREND_SAMPLES = 10
 
 
 class BulkAction(NamedTuple):
@@ -102,14 +95,11 @@ def listing() -> str:
         order = "name"
     query = listed_agents(*conditions).order_by(*in_order(cast(Order, order)))
     page, at = page_of(query), clock.now()
-    ids, since = [agent.id for agent in page.rows], at - timedelta(days=_TREND_DAYS)
     summed = totals(*conditions)
     return render_template(
         "agents/page.html",
         page=page,
         agents=page.rows,
-        masses=sampled_masses(ids, since, at, _TREND_SAMPLES),
-        trend_days=_TREND_DAYS,
         totals=summed,
         spent=cost_in_words(*spent_by_agents(at, *conditions)),
         works=[(work, bulk_action.name) for work, bulk_action in BULK_ACTIONS.items()],

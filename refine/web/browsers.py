@@ -20,27 +20,6 @@ def cookie_name(name: str, *, is_https: bool) -> str:
     return f"{_HOST_PREFIX}{name}" if is_https else name
 
 
-def cookie(name: str) -> str:
-    """Return the value of a cookie of this request; empty if there is none."""
-    return request.cookies.get(_full_name(name), "")
-
-
-def keep_cookie(response: Response, name: str, value: str, *, seconds: int) -> None:
-    """Have the browser keep a cookie, which scripts and other sites' forms do not get."""
-    response.set_cookie(
-        _full_name(name),
-        value,
-        max_age=seconds,
-        httponly=True,
-        secure=current_app.config["SESSION_COOKIE_SECURE"],
-        samesite=current_app.config["SESSION_COOKIE_SAMESITE"],
-    )
-
-
-def _full_name(name: str) -> str:
-    return cookie_name(name, is_https=current_app.config["SESSION_COOKIE_SECURE"])
-
-
 _VALID_FOR_SECONDS = 180 * 24 * 3600
 
 
@@ -52,7 +31,14 @@ def remember_device(user: User) -> None:
 
     @after_this_request
     def _set_cookie(response: Response) -> Response:
-        keep_cookie(response, name, signed, seconds=_VALID_FOR_SECONDS)
+        response.set_cookie(
+            name,
+            signed,
+            max_age=_VALID_FOR_SECONDS,
+            httponly=True,
+            secure=current_app.config["SESSION_COOKIE_SECURE"],
+            samesite=current_app.config["SESSION_COOKIE_SAMESITE"],
+        )
         return response
 
 
@@ -61,14 +47,16 @@ def known_device(user: User | None) -> str | None:
     if user is None or user.password_hash is None:
         return None
     try:
-        device = _signer(user).loads(cookie(_name(user)), max_age=_VALID_FOR_SECONDS)
+        kept = request.cookies.get(_name(user), "")
+        device = _signer(user).loads(kept, max_age=_VALID_FOR_SECONDS)
     except BadData:
         return None
     return str(device)
 
 
 def _name(user: User) -> str:
-    return f"device-{user.id}"
+    is_https = current_app.config["SESSION_COOKIE_SECURE"]
+    return cookie_name(f"device-{user.id}", is_https=is_https)
 
 
 def _signer(user: User) -> URLSafeTimedSerializer:
@@ -84,25 +72,18 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 def refuse_other_sites() -> None:
     """Refuse to change anything for another site or origin, in addition to the CSRF token."""
-    if request.method not in SAFE_METHODS and _is_own() is False:
+    if request.method not in SAFE_METHODS and not _may_be_own():
         abort(403, "This request came from another site.")
 
 
-def is_from_own_page() -> bool:
-    """Tell whether a browser says that the request comes from one of our own pages."""
-    return _is_own() is True
-
-
-def _is_own() -> bool | None:
-    """None if the client does not say: old browsers never do, others only over HTTPS.
+def _may_be_own() -> bool:
+    """False if the client says otherwise: old browsers never do, others only over HTTPS.
 
     No page can forge ``Sec-Fetch-Site``. ``Origin`` is "null" for our own forms, which send no
     referrer, but also for others.
     """
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin", "null")
     if site is not None:
-        return {"same-origin": True, "none": None}.get(site, False)
-    if origin == "null":
-        return None
+        return site in ("same-origin", "none")
     public = urlsplit(settings.current().public_url)._replace(path="").geturl()
-    return origin in (f"{request.scheme}://{request.host}", public)
+    return origin in ("null", f"{request.scheme}://{request.host}", public)

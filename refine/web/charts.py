@@ -1,9 +1,8 @@
 """The geometry of plots: figures in, percentages out; the templates draw them as SVG."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 # The days that lists of what happened lately look back over.
@@ -11,10 +10,6 @@ DAYS_SHOWN = 30
 # About so many figures stand at an axis.
 _TOKEN_TICKS = 5
 _DAY_TICKS = 5
-# Of marks of this kind, those that are so close to another, in percent, are left out.
-_LEAST_MARK = "save"
-_MARK_DISTANCE = 4
-
 # From the bottom of a bar to its top: the worst on top, where it is noticed.
 OUTCOMES = (
     "completed",
@@ -26,11 +21,6 @@ OUTCOMES = (
     "rolled_back",
     "failed",
 )
-# The only part of a bar that stacks nothing.
-AMOUNT = "amount"
-_UPWARDS = (*OUTCOMES, AMOUNT)
-
-Amounts = int | Decimal
 
 
 class Moment(NamedTuple):
@@ -56,7 +46,7 @@ class Plot:
 
     path: str
     budget_y: float
-    floor_y: float | None
+    floor_y: float
     marks: list[tuple[float, float, Moment]]
     tokens: list[Tick]
     days: list[Tick]
@@ -64,18 +54,14 @@ class Plot:
     @property
     def is_budget_below(self) -> bool:
         """Whether the budget's line is below that of the floor."""
-        return self.floor_y is not None and self.budget_y > self.floor_y
+        return self.budget_y > self.floor_y
 
 
-def step_plot(
-    moments: Sequence[Moment], budget: int, until: datetime, floor: int | None = None
-) -> Plot | None:
+def step_plot(moments: Sequence[Moment], budget: int, until: datetime, floor: int) -> Plot:
     """Return the plot of these moments, by the days of the time zone of ``until``.
 
     ``floor`` is what a session must leave.
     """
-    if not moments:
-        return None
     since = min(moments[0].at, until - timedelta(days=1))
     step = _round_step(max(budget, *(moment.tokens for moment in moments)) / _TOKEN_TICKS)
     top = step * (max(budget, *(moment.tokens for moment in moments)) // step + 1)
@@ -91,8 +77,8 @@ def step_plot(
     return Plot(
         "".join(steps),
         y(budget),
-        None if floor is None else y(floor),
-        _spread([(x(each.at), y(each.tokens), each) for each in moments if each.mark]),
+        y(floor),
+        [(x(each.at), y(each.tokens), each) for each in moments if each.mark],
         [Tick(y(tokens), tokens) for tokens in range(0, top + 1, step)],
         [Tick(x(at), at) for at in _midnights(since, until)],
     )
@@ -116,27 +102,13 @@ def _midnights(since: datetime, until: datetime) -> list[datetime]:
     return found[::-1]
 
 
-def _spread(marks: list[tuple[float, float, Moment]]) -> list[tuple[float, float, Moment]]:
-    """Leave out what would lie close to another mark: saves, which are many and matter less."""
-    taken = [x for x, _, moment in marks if moment.mark != _LEAST_MARK]
-    kept = []
-    for mark in marks:
-        x, _, moment = mark
-        if moment.mark == _LEAST_MARK:
-            if any(abs(x - other) < _MARK_DISTANCE for other in taken):
-                continue
-            taken.append(x)
-        kept.append(mark)
-    return kept
-
-
 class Part(NamedTuple):
     """A part of a bar: what it stands for, its place, and the amount that it shows."""
 
     name: str
     y: float
     height: float
-    amount: Amounts
+    amount: int
 
 
 @dataclass(frozen=True)
@@ -149,68 +121,27 @@ class Bar:
     parts: list[Part]
 
     @property
-    def amount(self) -> Amounts:
+    def amount(self) -> int:
         return sum(part.amount for part in self.parts)
 
 
-def day_bars(days: Mapping[date, Mapping[str, Amounts]], until: date, number: int) -> list[Bar]:
+def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -> list[Bar]:
     """Return stacked bars for the ``number`` days up to ``until``, in a square of 100 by 100."""
     listed = [until - timedelta(days=back) for back in reversed(range(number))]
     most = max((sum(days.get(day, {}).values()) for day in listed), default=0) or 1
     step = 100 / number
     return [
-        Bar(
-            day,
-            round(position * step, 3),
-            round(step * 0.8, 3),
-            _stacked(days.get(day, {}), most, _UPWARDS),
-        )
-        for position, day in enumerate(listed)
+        Bar(day, round(nth * step, 3), round(step * 0.8, 3), _stacked(days.get(day, {}), most))
+        for nth, day in enumerate(listed)
     ]
 
 
-def _stacked(amounts: Mapping[str, Amounts], most: Amounts, names: Iterable[str]) -> list[Part]:
-    """Return the parts of a bar, from the bottom up in the order of ``names``."""
+def _stacked(amounts: Mapping[str, int], most: int) -> list[Part]:
+    """Return the parts of a bar, from the bottom up in the order of ``OUTCOMES``."""
     top, parts = 100.0, []
-    for name in names:
+    for name in OUTCOMES:
         if amount := amounts.get(name, 0):
-            height = round(float(100 * amount / most), 3)
+            height = round(100 * amount / most, 3)
             top = round(top - height, 3)
             parts.append(Part(name, top, height, amount))
     return parts
-
-
-def shares(counts: Sequence[tuple[str, int]]) -> list[tuple[str, float, float]]:
-    """Return how a strip of width 100 is divided: (name, x, width) of each count above 0."""
-    whole = sum(count for _, count in counts)
-    parts, before = [], 0
-    for name, count in counts:
-        if count:
-            parts.append((name, round(100 * before / whole, 3), round(100 * count / whole, 3)))
-        before += count
-    return parts
-
-
-class Sparkline(NamedTuple):
-    """A small line in a square of 100 by 100, and where its limit lies."""
-
-    path: str
-    limit_y: float | None
-
-
-def sparkline(values: Sequence[float | None], limit: float | None = None) -> Sparkline:
-    """Return a line through values at equal distances, from 0 to the highest; None is a gap."""
-    highest = max((each for each in [*values, limit] if each is not None), default=0) or 1
-    step = 100 / max(len(values) - 1, 1)
-    path, is_begun = [], False
-    for position, value in enumerate(values):
-        if value is not None:
-            x, y = round(position * step, 2), _height(value, highest)
-            # a point by itself is drawn as a dot
-            path.append(f"L{x:g} {y:g}" if is_begun else f"M{x:g} {y:g}h0")
-        is_begun = value is not None
-    return Sparkline("".join(path), None if limit is None else _height(limit, highest))
-
-
-def _height(value: float, highest: float) -> float:
-    return round(100 - 100 * value / highest, 2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from flask import Response, current_app, make_response, render_template, request
+from flask import Response, current_app, make_response, render_template
 from flask_login import current_user
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import DBAPIError
@@ -11,8 +11,7 @@ from werkzeug.exceptions import HTTPException
 from refine import faults
 from refine.database_errors import Trouble
 from refine.errors import BeingUpgraded, RowAltered
-from refine.web import scope, signing_in
-from refine.web.drafts import Draft
+from refine.web import scope
 
 _TITLES_AND_ADVICE = {
     400: ("This request could not be read", "Go back and try again."),
@@ -30,19 +29,23 @@ _TITLES_OF_TROUBLES: Mapping[Trouble, str] = {
     "full": "The database is full",
 }
 _BEING_UPGRADED = "Refine is being upgraded"
-_OUT_OF_DATE = "This form is out of date"
+_OUT_OF_DATE = (
+    "This form is out of date",
+    "You were signed out after you opened it, or it came from another site. Nothing was changed. "
+    "If it was yours, go back, copy what you typed, and reload the page.",
+)
 _OTHERWISE = ("Something went wrong", "Try again in a moment.")
 
 
 def page(error: Exception) -> Response:
     """Return the page for an error; it never shows memory content or a prompt."""
-    if isinstance(error, CSRFError):
-        return _expired_form()
     fault = faults.handle(error)
     # a form that is sent again answers 422; an error page has no form
     status = 400 if fault.status == 422 else fault.status
     title, advice = _TITLES_AND_ADVICE.get(status, _OTHERWISE)
-    if isinstance(error, HTTPException):
+    if isinstance(error, CSRFError):
+        title, advice = _OUT_OF_DATE
+    elif isinstance(error, HTTPException):
         advice = _own_description(error) or advice
     elif fault.detail is not None:
         is_refusal = status in (400, 409, 429)
@@ -53,28 +56,6 @@ def page(error: Exception) -> Response:
     answer = make_response(_render(status, title=title, advice=advice), status)
     answer.headers.update(fault.headers)
     return answer
-
-
-def _expired_form() -> Response:
-    """The form is too old, or not ours; what was typed into one of ours is shown again."""
-    draft = Draft.of_request()
-    if draft is not None and not scope.is_public(request.endpoint) and not _is_signed_in():
-        return signing_in.ask_to_sign_in(draft)
-    if draft is not None:
-        page = draft.page(
-            _OUT_OF_DATE,
-            "You were signed out after you opened it. Nothing was changed. What you typed is "
-            "below: check it, then send it again.",
-        )
-    else:
-        page = render_template(
-            "errors/stale.html",
-            heading=_OUT_OF_DATE,
-            explanation="You were signed out after you opened it, or it came from another site. "
-            "Nothing was changed. If it was yours, go back, copy what you typed, and reload the "
-            "page.",
-        )
-    return make_response(page, 400)
 
 
 def _own_description(error: HTTPException) -> str | None:

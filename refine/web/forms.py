@@ -1,18 +1,23 @@
 """What forms offer and send; a save does not overwrite what was saved since its form was drawn."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
-from functools import cache
+from functools import cache, wraps
 from hashlib import sha256
 from hmac import compare_digest
+from typing import ParamSpec
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from flask import current_app, request
+from flask import current_app, flash, make_response, request
+from flask.typing import ResponseReturnValue
 from itsdangerous import Signer
 
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue, Refused, TooMany
+from refine.extensions import db
+from refine.faults import as_sentence, headers_of, status_of
+from refine.rules.personal import masked_id
 from refine.web import scope
 
 _MAX_NUMBER_DIGITS = 12
@@ -82,13 +87,13 @@ FIELD = "drawn_from"
 
 
 class Outdated(Refused):
-    """The values were changed since the form was drawn; ``now`` are those that it would change."""
+    """The values were changed since the form was drawn; the message says what is stored now."""
 
     def __init__(self, now: Mapping[str, object]) -> None:
-        self.now = {name: _in_words(value) for name, value in now.items()}
+        stored = "; ".join(f"{name} {_in_words(value)}" for name, value in now.items())
         super().__init__(
-            "this was changed in the meantime, so nothing was saved: check what is stored now, "
-            "then send it again"
+            "this was changed in the meantime, so nothing was saved. "
+            f"{f'Stored now: {stored}. ' if stored else ''}Send it again to overwrite it"
         )
 
 
@@ -116,15 +121,47 @@ def version_to_send(stored: Mapping[str, object], error: Exception | None) -> st
     return version(stored) if is_told else request.form.get(FIELD) or version(stored)
 
 
-def stored_now(error: Exception | None) -> Mapping[str, str]:
-    """Return the stored values that a form has to show beside what was typed."""
-    return error.now if isinstance(error, Outdated) else {}
-
-
 def _in_words(value: object) -> str:
     match value:
         case bool():
             return "ticked" if value else "not ticked"
         case None:
             return "empty"
-    return str(value)
+    return masked_id(str(value))
+
+
+P = ParamSpec("P")
+
+
+def shown_again(
+    page: Callable[..., str],
+) -> Callable[[Callable[P, ResponseReturnValue]], Callable[P, ResponseReturnValue]]:
+    """Where the view of a form refuses what was sent, answer with ``page``, given the error."""
+
+    def decorated(view: Callable[P, ResponseReturnValue]) -> Callable[P, ResponseReturnValue]:
+        @wraps(view)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> ResponseReturnValue:
+            try:
+                return view(*args, **kwargs)
+            except (InvalidValue, Refused, TooMany) as error:
+                db.session.rollback()
+                answer = make_response(page(*args, error=error, **kwargs), status_of(error))
+                answer.headers.update(headers_of(error))
+                return answer
+
+        return guarded
+
+    return decorated
+
+
+def attempt(act: Callable[[], object], done: str) -> bool:
+    """Do this, commit, and say so; or say why it is refused."""
+    try:
+        act()
+        db.session.commit()
+    except Refused as refusal:
+        db.session.rollback()
+        flash(as_sentence(str(refusal)), "error")
+        return False
+    flash(done)
+    return True

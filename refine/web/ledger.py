@@ -9,17 +9,16 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import joinedload
 
 from refine import clock
-from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.faults import status_of
 from refine.models import Agent, AgentMemory, AuditLog
 from refine.models.ledger import Composition, is_of_kind
 from refine.models.ledger.history import records_of_memory
 from refine.rules.content import TAGS
 from refine.rules.ids import id_in
 from refine.web import granted, scope
-from refine.web.audit.changes import MemoryChange, memory_changes
+from refine.web.forms import shown_again
 from refine.web.lists import PAGE_ROWS, page_of
+from refine.web.record_changes import MemoryChange, memory_changes
 
 pages = Blueprint("ledger", __name__)
 
@@ -114,21 +113,22 @@ def page(agent_id: int) -> str:
 
 @pages.post("/agents/<int:agent_id>/ledger")
 @scope.admins_only
+@shown_again(
+    lambda agent_id, error: _page(
+        scope.agent_or_404(agent_id), LedgerFilter.of(request.form), error=error
+    )
+)
 def search(agent_id: int) -> ResponseReturnValue:
     """Search the contents of memories; by POST, so that no URL holds the words."""
     agent = scope.agent_or_404(agent_id)
     chosen, text = LedgerFilter.of(request.form), request.form.get("search", "")
-    try:
-        found = granted.search(
-            agent.id,
-            text,
-            chosen.query(agent),
-            rows=PAGE_ROWS,
-            after_id=id_in(request.form.get("after", "")),
-        )
-    except InvalidValue as error:
-        db.session.rollback()
-        return _page(scope.agent_or_404(agent_id), chosen, error=error), status_of(error)
+    found = granted.search(
+        agent.id,
+        text,
+        chosen.query(agent),
+        rows=PAGE_ROWS,
+        after_id=id_in(request.form.get("after", "")),
+    )
     if found is None:
         flash("The memories are sealed: ask the agent for access to search them.")
         return redirect(url_for("ledger.page", agent_id=agent_id), 303)

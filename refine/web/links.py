@@ -4,7 +4,7 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from flask import Flask, current_app, has_request_context, request, url_for
 
@@ -46,13 +46,6 @@ def here(**changed: object) -> str:
 def url_in_account(endpoint: str, **values: Any) -> str:
     """Return the URL of another page for the same account."""
     return url_for(endpoint, account=request.args.get("account") or None, **values)
-
-
-def in_account(url: str, slug: str) -> str:
-    """Return a URL that names no account for this one; the same for an empty ``slug``."""
-    if not slug:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
 def url_of(id_: Any, page: str) -> str:

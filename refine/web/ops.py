@@ -1,26 +1,11 @@
 """Operations: health checks, workers, running work, and failures by kind of error."""
 
-import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flask import (
-    Blueprint,
-    flash,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
-from sqlalchemy import (
-    Text,
-    cast,
-    func,
-    literal,
-    select,
-    union_all,
-)
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from sqlalchemy import func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
@@ -38,21 +23,13 @@ from refine.health import (
     verification_check,
 )
 from refine.jobs.queue import WorkerInfo
-from refine.models import (
-    AccessGrant,
-    Agent,
-    MemoryTask,
-    RefinementSession,
-    Verification,
-    WrappedKey,
-)
+from refine.models import MemoryTask, RefinementSession, Verification, WrappedKey
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
-from refine.web.frame import verification_watch
 from refine.web.presenting import Badge
-from refine.web.runs import Kind, latest
-from refine.web.words import TASK_KINDS
+from refine.web.sessions import Kind, latest
+from refine.web.templating import verification_watch
 
 pages = Blueprint("ops", __name__)
 
@@ -86,7 +63,9 @@ def page() -> str:
     return render_template(
         "ops/page.html",
         checks=_checks(found, at),
-        workers=worker_rows(found) if is_of_site and not isinstance(found, Unreachable) else None,
+        workers=[(worker, _state(worker)) for worker in found[:_WORKERS_SHOWN]]
+        if is_of_site and not isinstance(found, Unreachable)
+        else None,
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
@@ -164,66 +143,7 @@ def _failures(since: datetime) -> list[Failures]:
 _WORKERS_SHOWN = 50
 
 
-class WorkerRun(NamedTuple):
-    """A run that a worker has in hand."""
-
-    id: uuid.UUID
-    kind: str
-    agent_id: int
-    agent: str
-    since: datetime | None
-
-    @property
-    def word(self) -> str:
-        return TASK_KINDS.get(self.kind, self.kind)
-
-    @property
-    def is_session(self) -> bool:
-        return self.kind == "session"
-
-
-class WorkerRow(NamedTuple):
-    """A worker, its state, and its runs."""
-
-    worker: WorkerInfo
-    state: Badge
-    runs: list[WorkerRun]
-
-
-def worker_rows(found: Sequence[WorkerInfo]) -> list[WorkerRow]:
-    """Return the workers with what they do."""
-    shown = found[:_WORKERS_SHOWN]
-    runs = _runs({id_ for worker in shown for id_ in worker.run_ids})
-    return [
-        WorkerRow(worker, _state(worker), [runs[id_] for id_ in worker.run_ids if id_ in runs])
-        for worker in shown
-    ]
-
-
 def _state(worker: WorkerInfo) -> Badge:
     if not worker.serves_runs:
         return Badge("clock", "◷", "ok")
     return Badge("working", "▶", "live") if worker.run_ids else Badge("idle", "✓", "ok")
-
-
-def _runs(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, WorkerRun]:
-    if not ids:
-        return {}
-    runs = union_all(
-        *(
-            select(
-                kind.id.label("id"),
-                cast(word, Text).label("kind"),
-                kind.agent_id.label("agent_id"),
-                kind.started_at.label("since"),
-            ).where(kind.id.in_(ids))
-            for kind, word in (
-                (RefinementSession, literal("session")),
-                (MemoryTask, MemoryTask.kind),
-                (AccessGrant, literal("access request")),
-            )
-        )
-    ).subquery()
-    named = select(runs.c.id, runs.c.kind, runs.c.agent_id, Agent.name, runs.c.since)
-    rows = db.session.execute(named.join(Agent, Agent.id == runs.c.agent_id))
-    return {row.id: WorkerRun(*row) for row in rows}

@@ -5,14 +5,12 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
-from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.faults import as_sentence, status_of
 from refine.models import AccessGrant, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
-from refine.web.forms import Outdated, require_current, version
+from refine.web.forms import require_current, shown_again, version
 from refine.web.links import public_url, url_in_account
 from refine.web.lists import Chosen, page_of, searched
 
@@ -27,21 +25,15 @@ def listing() -> str:
 @pages.post("/users")
 @scope.admins_only
 @scope.password_confirmed
+@shown_again(lambda error: _page(error=error))
 def invite() -> ResponseReturnValue:
-    account = scope.account_to_change()
-    try:
-        invited = User.invite(
-            account,
-            request.form.get("email", ""),
-            role=request.form.get("role", "viewer"),
-            by=scope.user(),
-        )
-        link = public_url(
-            "signing_in.invitation", secret=Invitation.issue(invited, by=scope.user())
-        )
-    except (InvalidValue, Refused) as error:
-        db.session.rollback()
-        return _page(error=str(error)), status_of(error)
+    invited = User.invite(
+        scope.account_to_change(),
+        request.form.get("email", ""),
+        role=request.form.get("role", "viewer"),
+        by=scope.user(),
+    )
+    link = public_url("signing_in.invitation", secret=Invitation.issue(invited, by=scope.user()))
     db.session.commit()
     return _page(link=link, invited=invited)
 
@@ -61,6 +53,7 @@ def invite_again(user_id: int) -> ResponseReturnValue:
 
 @pages.post("/users/<int:user_id>")
 @scope.admins_only
+@shown_again(lambda user_id, error: _page(error=error))
 def update(user_id: int) -> ResponseReturnValue:
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
@@ -73,12 +66,7 @@ def update(user_id: int) -> ResponseReturnValue:
     if "active" in form:
         fields["active"] = form["active"] == "1"
     user.lock_for(scope.user())
-    try:
-        require_current(_stored(user), fields)
-    except Outdated as error:
-        db.session.rollback()
-        flash(f"{_in_words(user)} {as_sentence(str(error))}", "error")
-        return redirect(url_in_account("people.listing"), 303)
+    require_current(_stored(user), fields)
     if set_fields(user, fields):
         if not (user.active and user.may_act):
             AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
@@ -89,7 +77,7 @@ def update(user_id: int) -> ResponseReturnValue:
             SignIn.end_all_of(user)  # a copied cookie does not rise with its user
         user.record("user_updated", by=scope.user(), data=_stored(user))
     db.session.commit()
-    flash(_in_words(user))
+    flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
     return redirect(url_in_account("people.listing"), 303)
 
 
@@ -116,10 +104,6 @@ def _page(**shown: object) -> str:
 def _stored(user: User) -> dict[str, object]:
     """Return what the buttons about a user are drawn from."""
     return {"role": user.role, "active": user.active}
-
-
-def _in_words(user: User) -> str:
-    return f"{user.email}: {user.role}, {'active' if user.active else 'not active'}."
 
 
 def _protect_site_admins(user: User) -> None:

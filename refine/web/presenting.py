@@ -3,7 +3,7 @@
 Templates reach these functions as ``view``, so that none of them compares a status or computes.
 """
 
-from collections.abc import Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 from refine import settings
@@ -11,9 +11,7 @@ from refine.llm import clients
 from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
 from refine.models.agent.eligibility import why_unanswered
-from refine.models.people.acting import AGENT_OR_SYSTEM
 from refine.models.runs import WORKER_LOST
-from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
 
@@ -32,7 +30,7 @@ CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def percent(part: Amounts, whole: Amounts) -> int:
+def percent(part: int | Decimal, whole: int | Decimal) -> int:
     """Return a share in whole percent; 0 if the whole is 0."""
     return round(100 * part / whole) if whole else 0
 
@@ -103,12 +101,6 @@ def budget_badge(tokens: int, budget: int) -> Badge:
     return Badge("within budget", "✓", "ok")
 
 
-def mass_trend(masses: Sequence[int | None]) -> str:
-    """Say between which token masses a trend runs."""
-    known = [mass for mass in masses if mass is not None]
-    return f"from {known[0]:,} to {known[-1]:,} tokens" if known else "no tokens"
-
-
 def user_badge(user: User) -> Badge:
     if not user.active:
         return Badge("not active", "○", "calm")
@@ -154,6 +146,12 @@ def outcome_note(session: RefinementSession) -> str:
 # -- audit records ---------------------------------------------------------------------------------
 
 
-def actor(email: str | None, by: str | None, agent_id: int | None) -> str:
-    """Name who acted: the user, whoever the record's data names in ``by``, or the likeliest."""
-    return email or by or (AGENT_OR_SYSTEM if agent_id is not None else "system")
+_BY_AGENTS = {
+    f"memory_refinement_{each}"
+    for each in ("consolidate", "update", "delete", "protect", "complete", "declined")
+} | {"memory_saved", "memory_promoted"}
+
+
+def actor(email: str | None, by: str | None, agent_name: str | None, action: str) -> str:
+    """Name who acted: the user, whoever the record's data names in ``by``, the agent, or Refine."""
+    return email or by or (agent_name if action in _BY_AGENTS else None) or "Refine"

@@ -1,34 +1,31 @@
-"""When automatic sessions run: the schedule of one account, and its past slots."""
+"""When automatic sessions run: the schedule of one account, its form, and its past runs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time
+from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
+from werkzeug.datastructures import MultiDict
 
 from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.faults import status_of
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
-from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.runs.session import totals
 from refine.models.runs.session.prospects import LOOKS_BACK, RUNNING, Prospects
-from refine.models.runs.session.totals import SlotTotals
 from refine.models.runs.spending import cost_cap_reason
-from refine.rules.quantities import rough_span
-from refine.rules.schedules import slots_until
-from refine.web import in_place, schedule_form, scope
-from refine.web.charts import OUTCOMES, shares
-from refine.web.forms import Outdated, require_current, stored_now, time_zones, version_to_send
+from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after, slots_until
+from refine.web import in_place, scope
+from refine.web.charts import OUTCOMES
+from refine.web.forms import require_current, shown_again, time_zones, version_to_send
 from refine.web.links import url_in_account
-from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
 from refine.web.usage import month_of_account
 from refine.web.words import STATUSES
@@ -36,30 +33,27 @@ from refine.web.words import STATUSES
 pages = Blueprint("schedule", __name__)
 
 _SESSIONS_SHOWN = 20
+_PAST_SHOWN = 10
+_NEXT_SHOWN = 5
+# The fields that a message can be about.
+_FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd")
 # The agents' list has some of those that a run leaves out.
 _STATES: dict[str, State] = {PAUSED: "paused", NOT_ACTIVE: "inactive", RUNNING: "running"}
 
 
 @pages.get("/schedule")
 def page() -> str:
-    return _page(scope.account_to_change())
+    return _page()
 
 
 @pages.post("/schedule")
 @scope.admins_only
+@shown_again(lambda error: _page(error))
 def change() -> ResponseReturnValue:
-    """Change the settings; with ``preview`` show the next slots, and change nothing."""
-    account = scope.account_to_change()
-    try:
-        sent = schedule_form.sent_settings(request.form)
-        if "preview" in request.form:
-            return _page(account, preview=Plan.sent(account, sent))
-        account.lock()
-        require_current(schedule_form.stored(account), sent)
-        changed = account.configure(user=scope.user(), **sent)
-    except (InvalidValue, Outdated) as error:
-        db.session.rollback()
-        return _page(scope.account_to_change(), error=error), status_of(error)
+    account, sent = scope.account_to_change(), _sent_settings(request.form)
+    account.lock()
+    require_current(_stored(account), sent)
+    changed = account.configure(user=scope.user(), **sent)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
     return redirect(url_in_account("schedule.page"), 303)
@@ -92,102 +86,146 @@ def run() -> ResponseReturnValue:
     return redirect(url_in_account("schedule.page"), 303)
 
 
-def _page(account: Account, error: Exception | None = None, preview: Plan | None = None) -> str:
-    at, plan = clock.now(), Plan.of(account)
-    stored = schedule_form.stored(account)
+def _page(error: Exception | None = None) -> str:
+    account, at = scope.account_to_change(), clock.now()
+    stored = _stored(account)
+    automatic = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
     return render_template(
         "schedule/page.html",
         account=account,
         # what is typed and not saved yet stays
-        refresh_seconds=in_place.seconds_while(
-            account.sweep_requested_at and not (preview or error)
-        ),
+        refresh_seconds=in_place.seconds_while(account.sweep_requested_at and not error),
         error=error,
-        error_fields=schedule_form.FIELDS,
+        error_fields=_FIELDS,
         picker=Picker.of(account.schedule, request.form),
         values={**stored, **request.form},
         drawn_from=version_to_send(stored, error),
-        now=stored_now(error),
-        plan=plan,
-        slots=plan.slots(at),
-        preview=preview,
-        preview_slots=preview.slots(at) if preview else [],
+        slots=_next_slots(account, at),
         default_schedule=settings.current().schedule,
-        past=past_slots(account, at),
+        past=past_runs(account, at),
         time_zones=time_zones(),
-        outcomes=_recent_sessions(account),
+        outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
         spent=month_of_account(account).spent,
         why_capped=cost_cap_reason(account, at),
     )
 
 
-def _recent_sessions(account: Account) -> Sequence[Any]:
-    found = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
-    return db.session.execute(found.limit(_SESSIONS_SHOWN)).all()
+def _next_slots(account: Account, at: datetime) -> list[tuple[datetime, bool]]:
+    """Return the next slots, and whether a clock change moves them."""
+    schedule, zone = account.effective_schedule, account.time_zone
+    following = islice(slots_after(schedule, zone, at), _NEXT_SHOWN)
+    return [(slot, is_moved(slot, schedule, zone)) for slot in following]
 
 
-_SHOWN = 10
+class PastRun(NamedTuple):
+    """A slot for which sessions were requested, retries among them."""
+
+    at: datetime
+    key: str
+    sessions: int
+    words: str
+
+
+def past_runs(account: Account, at: datetime) -> list[PastRun]:
+    """Return the account's last slots that led to sessions, newest first."""
+    due = islice(slots_until(account.effective_schedule, account.time_zone, at), _PAST_SHOWN)
+    counts = defaultdict[datetime, Counter[str]](Counter)
+    for each in totals.by_slot(account.id, list(due)[-1]):
+        counts[each.slot_at][each.status] += each.sessions
+    return [
+        PastRun(
+            slot,
+            slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+            found.total(),
+            ", ".join(f"{found[o]:,} {STATUSES[o].word}" for o in OUTCOMES if found[o]),
+        )
+        for slot, found in sorted(counts.items(), reverse=True)[:_PAST_SHOWN]
+    ]
+
+
+# -- the form --------------------------------------------------------------------------------------
+
+# The default of the installation, days and a time of the week, or a cron expression.
+Kind = Literal["default", "weekly", "cron"]
+_MONDAY_FIRST = (1, 2, 3, 4, 5, 6, 0)
+_FIRST_TIME = WeeklyTime((1,), time(4))
 
 
 @dataclass(frozen=True)
-class PastSlot:
-    """A slot that came; ``is_open``: the clock has not served it in full."""
+class Picker:
+    """What the fields about days, time and cron expression show."""
 
-    at: datetime
-    counts: Counter[str]
-    first_at: datetime | None
-    is_open: bool
-    is_late: bool
+    kind: Kind
+    days: Collection[int]
+    time: str
+    cron: str
 
-    @property
-    def key(self) -> str:
-        """The slot in URLs."""
-        return self.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")
-
-    @property
-    def sessions(self) -> int:
-        return self.counts.total()
-
-    @property
-    def parts(self) -> list[tuple[str, float, float]]:
-        """The strip: each outcome with its place and its width in percent."""
-        return shares([(outcome, self.counts[outcome]) for outcome in OUTCOMES])
+    @classmethod
+    def of(cls, schedule: str | None, form: MultiDict[str, str]) -> "Picker":
+        """Show what was sent or, if nothing was, the account's own schedule."""
+        if (kind := _kind(form)) is not None:
+            days = [day for day in range(7) if str(day) in form.getlist("days")]
+            return cls(kind, days, form.get("time", ""), form.get("schedule", ""))
+        weekly = WeeklyTime.of(schedule) if schedule is not None else None
+        shown = weekly or _FIRST_TIME
+        kind = "default" if schedule is None else "cron" if weekly is None else "weekly"
+        return cls(kind, shown.days, f"{shown.at:%H:%M}", schedule or "")
 
     @property
-    def words(self) -> str:
-        said = [
-            f"{self.counts[outcome]:,} {STATUSES[outcome].word}"
-            for outcome in OUTCOMES
-            if self.counts[outcome]
-        ]
-        return ", ".join(said) or "no sessions"
-
-    @property
-    def remark(self) -> str | None:
-        """What is unusual: it is late, was late, or still goes on."""
-        if self.is_late:
-            return "missed so far: check the clock"
-        if self.is_open:
-            return "not finished yet"
-        delay = self.first_at - self.at if self.first_at is not None else timedelta(0)
-        return f"late by {rough_span(delay)}" if delay > SLOT_IS_LATE_AFTER else None
+    def weekdays(self) -> list[tuple[int, str]]:
+        """The days of the week by number, Monday first."""
+        return [(day, WEEKDAYS[day]) for day in _MONDAY_FIRST]
 
 
-def past_slots(account: Account, at: datetime) -> list[PastSlot]:
-    """Return the account's last slots, newest first: by its schedule, and those with sessions."""
-    due = slots_until(account.effective_schedule, account.time_zone, at)
-    latest = list(islice(due, _SHOWN))
-    found: dict[datetime, list[SlotTotals]] = defaultdict(list)
-    for each in totals.by_slot(account.id, latest[-1]):
-        found[each.slot_at].append(each)
-    expected = {slot for slot in latest if slot >= account.created_at}
-    newest_first = sorted(expected | found.keys(), reverse=True)[:_SHOWN]
-    return [_past_slot(account, slot, found[slot], at) for slot in newest_first]
+def _stored(account: Account) -> dict[str, Any]:
+    """Return the settings that the form is drawn from; its plan in one, as it sends it."""
+    return {
+        "schedule": account.schedule,
+        "time_zone": account.time_zone,
+        "monthly_cost_cap_usd": account.monthly_cost_cap_usd,
+    }
 
 
-def _past_slot(account: Account, slot: datetime, found: list[SlotTotals], at: datetime) -> PastSlot:
-    counts = Counter({each.status: each.sessions for each in found})
-    first_at = min((each.first_at for each in found), default=None)
-    is_open = account.next_due_at is not None and account.next_due_at <= slot
-    is_late = is_open and not account.paused and at - slot > SLOT_IS_LATE_AFTER
-    return PastSlot(slot, counts, first_at, is_open=is_open, is_late=is_late)
+def _sent_settings(form: MultiDict[str, str]) -> dict[str, Any]:
+    """Return the account's settings that a form sends; raises InvalidValue."""
+    fields: dict[str, Any] = {}
+    if (kind := _kind(form)) is not None:
+        fields["schedule"] = _schedule(form, kind)
+    if "time_zone" in form:
+        fields["time_zone"] = form["time_zone"].strip()
+    if "paused" in form:
+        fields["paused"] = form["paused"] == "1"
+    if "monthly_cost_cap_usd" in form:
+        fields["monthly_cost_cap_usd"] = _usd(form["monthly_cost_cap_usd"])
+    return fields
+
+
+def _kind(form: MultiDict[str, str]) -> Kind | None:
+    """Return how the form says when; a cron expression alone also does."""
+    match form.get("kind"):
+        case "default":
+            return "default"
+        case "weekly":
+            return "weekly"
+    return "cron" if "schedule" in form else None
+
+
+def _schedule(form: MultiDict[str, str], kind: Kind) -> str | None:
+    if kind == "default":
+        return None
+    if kind == "weekly":
+        return WeeklyTime.picked(form.getlist("days"), form.get("time", "").strip()).schedule
+    return form["schedule"].strip() or None
+
+
+def _usd(text: str) -> Decimal | None:
+    given = text.strip().removeprefix("$").replace(",", "")
+    if not given:
+        return None
+    try:
+        amount = Decimal(given)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not (amount.is_finite() and 0 <= amount < 10**9):
+        raise InvalidValue("monthly_cost_cap_usd must be an amount in dollars, such as 25 or 9.50")
+    return amount.quantize(Decimal("0.01"))

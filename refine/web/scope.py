@@ -10,14 +10,9 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo
 
-from flask import abort, current_app, g, redirect, render_template, request, url_for
+from flask import abort, current_app, flash, g, redirect, request, url_for
 from flask_login import current_user
-from sqlalchemy import (
-    ColumnElement,
-    SQLColumnExpression,
-    select,
-    true,
-)
+from sqlalchemy import ColumnElement, SQLColumnExpression, select, true
 from sqlalchemy.orm import contains_eager, joinedload
 from sqlalchemy.orm.interfaces import ORMOption
 
@@ -35,7 +30,6 @@ from refine.models import (
 )
 from refine.models.attested import Attested
 from refine.rules.ids import id_in
-from refine.web.drafts import Draft
 from refine.web.links import asked_for
 
 P = ParamSpec("P")
@@ -138,19 +132,16 @@ def admins_only(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
-    """Require the password again unless it was entered recently.
-
-    What was typed into a form is shown again afterwards, to be sent again.
-    """
+    """Require the password again unless it was entered recently."""
 
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         if sign_in().is_confirmed():
             return view(*args, **kwargs)
-        draft = Draft.of_request()
-        if draft is not None and draft.fields:
-            return cast(R, (render_template("signing_in/confirm.html", draft=draft), 403))
-        back = asked_for() if request.method == "GET" else url_for("overview.page")
+        if request.method == "POST":
+            flash("Nothing was done yet: enter your password, then send the form again.", "warn")
+        has_form = current_app.url_map.bind("").test(request.path, "GET")
+        back = asked_for() if has_form else None
         return cast(R, redirect(url_for("signing_in.confirm", next=back), 303))
 
     return guarded

@@ -1,18 +1,17 @@
-"""Sessions: the list, and a page for each, with its steps, which is live while the session runs."""
+"""Sessions and other runs as lists show them, and a session's page, live while it runs."""
 
 import uuid
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnExpressionArgument, Select, select
+from sqlalchemy import ColumnExpressionArgument, Select, and_, select
 
 from refine.errors import Refused
 from refine.extensions import db
-from refine.faults import as_sentence, status_of
-from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
+from refine.faults import status_of
+from refine.models import MAX_MUTATIONS, Agent, AuditLog, MemoryTask, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
@@ -20,12 +19,12 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.audit.changes import changed_core_ids
 from refine.web.formatting import day, minute, spaced
-from refine.web.forms import day_of, instant_of, midnight
+from refine.web.forms import attempt, day_of, instant_of, midnight
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of
-from refine.web.words import STATUSES, TRIGGERS, action
+from refine.web.record_changes import changed_core_ids
+from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("sessions", __name__)
 
@@ -43,6 +42,21 @@ _LISTED = (
     RefinementSession.created_at,
     RefinementSession.started_at,
     RefinementSession.undone_at,
+)
+_LISTED_TASKS = (
+    MemoryTask.agent_id,
+    Agent.name.label("agent_name"),
+    MemoryTask.kind,
+    MemoryTask.status,
+    MemoryTask.end_reason,
+    and_(MemoryTask.status == "queued", MemoryTask.attempt > 1).label("is_waiting_for_retry"),
+    MemoryTask.due_at,
+    MemoryTask.created_at,
+    MemoryTask.started_at,
+    MemoryTask.memories_kept,
+    (MemoryTask.prompt_tokens + MemoryTask.completion_tokens).label("tokens_used"),
+    MemoryTask.cost_usd,
+    MemoryTask.unpriced_calls,
 )
 
 
@@ -101,6 +115,39 @@ def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ..
     )
 
 
+def listed_tasks(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
+    """Return a query for what lists show of this page's tasks, newest first: plain columns."""
+    return (
+        select(*_LISTED_TASKS)
+        .join(MemoryTask.agent)
+        .where(scope.owns(Agent.account_id), *conditions)
+        .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
+    )
+
+
+Kind = type[RefinementSession] | type[MemoryTask]
+State = Literal["any", "live", "failed"]
+
+
+def latest(
+    kind: Kind, limit: int, *, state: State = "any", error: str = "", agent: Agent | None = None
+) -> Sequence[Any]:
+    """Return what lists show of this page's latest runs, newest first.
+
+    ``state``: ``failed`` are those that ended with an error; ``error``: with this one.
+    """
+    found = listed() if kind is RefinementSession else listed_tasks()
+    if state == "live":
+        found = found.where(kind.is_live)
+    elif state == "failed":
+        found = found.where(kind.has_ended_with_error())
+    if error:
+        found = found.where(kind.error_kind == error)
+    if agent is not None:
+        found = found.where(kind.agent_id == agent.id)
+    return db.session.execute(found.limit(limit)).all()
+
+
 @pages.get("/sessions")
 def listing() -> str:
     chosen = Chosen(_FILTERS)
@@ -130,13 +177,10 @@ def page(session_id: uuid.UUID) -> str:
 @scope.admins_only
 def stop(session_id: uuid.UUID) -> ResponseReturnValue:
     session = scope.session_or_404(session_id)
-    try:
-        session.request_stop(scope.user())
-        db.session.commit()
-        flash("Stop requested: the session ends before its next step. Changes so far are kept.")
-    except Refused as refusal:
-        db.session.rollback()
-        flash(as_sentence(str(refusal)))
+    attempt(
+        lambda: session.request_stop(scope.user()),
+        "Stop requested: the session ends before its next step. Changes so far are kept.",
+    )
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
@@ -144,13 +188,10 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
 @scope.admins_only
 def acknowledge(session_id: uuid.UUID) -> ResponseReturnValue:
     session = scope.session_or_404(session_id)
-    try:
-        session.acknowledge(scope.user())
-        db.session.commit()
-        flash(f"Acknowledged: the last session of {session.agent.name}.")
-    except Refused as refusal:
-        db.session.rollback()
-        flash(as_sentence(str(refusal)))
+    attempt(
+        lambda: session.acknowledge(scope.user()),
+        f"Acknowledged: the last session of {session.agent.name}.",
+    )
     if request.form.get("from") == "overview":
         return redirect(url_in_account("overview.page"), 303)
     return redirect(url_for("sessions.page", session_id=session_id), 303)
@@ -206,70 +247,31 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
     session = scope.session_or_404(session_id)
-    records = _last_records(session_id)
-    return {
-        "session": session,
-        "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
-        "agent": session.agent,
-        "steps": steps(session, records[:_STEPS_SHOWN][::-1]),
-        "steps_shown": _STEPS_SHOWN,
-        "has_earlier_steps": len(records) > _STEPS_SHOWN,
-        "max_mutations": MAX_MUTATIONS,
-        "max_attempts": MAX_RETRIES + 1,
-    }
-
-
-def _last_records(session_id: uuid.UUID) -> Sequence[AuditLog]:
-    """Return the session's last records, newest first: one more than its page shows."""
-    return db.session.scalars(
+    newest = db.session.scalars(
         select(AuditLog)
         .where(AuditLog.session_id == session_id)
         .order_by(AuditLog.sequence.desc())
         .limit(_STEPS_SHOWN + 1)
     ).all()
+    return {
+        "session": session,
+        "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
+        "agent": session.agent,
+        "steps": [_step(record) for record in newest[:_STEPS_SHOWN][::-1]],
+        "has_earlier_steps": len(newest) > _STEPS_SHOWN,
+        "max_mutations": MAX_MUTATIONS,
+        "max_attempts": MAX_RETRIES + 1,
+    }
 
 
 class Step(NamedTuple):
-    """A step: a record, or an instant that the session's row keeps.
+    """A step of a session: its record, the memories that it changed, and by how many tokens."""
 
-    ``since`` is how long it came after the one before, ``tokens`` by how many it changed the mass.
-    """
-
-    at: datetime
-    what: str
-    since: timedelta | None
-    record: AuditLog | None
+    record: AuditLog
     memory_ids: Sequence[int]
     tokens: int | None
 
 
-class _Moment(NamedTuple):
-    at: datetime
-    what: str
-    record: AuditLog | None
-
-
-def steps(session: RefinementSession, records: Sequence[AuditLog]) -> list[Step]:
-    """Return the steps of a session from the first of these records on, oldest first."""
-    moments = [_Moment(record.created_at, record.action, record) for record in records]
-    begun = moments[0].at if moments else session.created_at
-    of_row = [(session.started_at, "a worker began"), (session.consented_at, "the agent agreed")]
-    in_row = [_Moment(at, what, None) for at, what in of_row if at is not None and at >= begun]
-    # at one and the same time, the work follows the request and comes before the rest
-    moments = sorted([*moments[:1], *in_row, *moments[1:]], key=lambda moment: moment.at)
-    return list(_measured(moments))
-
-
-def _measured(moments: Sequence[_Moment]) -> Iterator[Step]:
-    before: datetime | None = None
-    for at, what, record in moments:
-        data: Any = record.data if record is not None else {}
-        yield Step(
-            at,
-            action(what, data.get("operation", "")),
-            at - before if before is not None else None,
-            record,
-            changed_core_ids(record) if record is not None else (),
-            effect_tokens(data) if data.get("operation") else None,
-        )
-        before = at
+def _step(record: AuditLog) -> Step:
+    is_edit = bool(record.data.get("operation"))
+    return Step(record, changed_core_ids(record), effect_tokens(record.data) if is_edit else None)

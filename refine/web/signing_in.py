@@ -19,28 +19,15 @@ from flask_login import current_user, login_user, logout_user
 from refine import refusals
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
-from refine.faults import as_sentence, headers_of, status_of
+from refine.faults import status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.settings_change import set_fields
 from refine.web import browsers, scope
-from refine.web.drafts import Draft
-from refine.web.forms import (
-    Outdated,
-    own_path,
-    require_current,
-    stored_now,
-    time_zones,
-    version_to_send,
-)
+from refine.web.forms import own_path, require_current, shown_again, time_zones, version_to_send
 from refine.web.links import asked_for
 
 pages = Blueprint("signing_in", __name__)
-
-_SIGNED_IN_AGAIN = (
-    "Your form was not sent, because you were signed out. What you typed is below: check it, then "
-    "send it."
-)
 
 
 def register(app: Flask) -> None:
@@ -77,11 +64,6 @@ def _require_compatible() -> None:
         schema_version.require_compatible()
 
 
-def ask_to_sign_in(draft: Draft) -> Response:
-    """Show the form of sign-in, which carries what was typed until somebody has signed in."""
-    return make_response(_form(draft=draft), 401)
-
-
 @pages.get("/sign-in")
 @scope.public
 def form() -> ResponseReturnValue:
@@ -92,26 +74,21 @@ def form() -> ResponseReturnValue:
 
 @pages.post("/sign-in")
 @scope.public
+@shown_again(lambda error: _form(error))
 def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
     guess = PasswordGuess(email, _address(), browsers.known_device(User.by_email(email)))
-    try:
-        _count_and_commit(guess)
-    except TooMany as refusal:
-        return _refused(_form(as_sentence(str(refusal)), email), refusal)
+    _count_and_commit(guess)
     user = User.with_password(email, password)
     if user is None:
         refusals.count("password")
         _record_failure(email)
         db.session.commit()
-        return _form("Incorrect e-mail or password.", email), 422
+        raise InvalidValue("incorrect e-mail or password")
     guess.uncount()
-    draft = Draft.carried()
     _begin(user)
     db.session.commit()
-    if draft is not None:
-        return draft.page("You are signed in again", _SIGNED_IN_AGAIN)
     return redirect(_target(), 303)
 
 
@@ -150,7 +127,7 @@ def accept(secret: str) -> ResponseReturnValue:
     except InvalidValue as error:
         page = render_template("signing_in/invitation.html", invitation=found, error=error)
         db.session.rollback()
-        return _refused(page, error)
+        return page, status_of(error)
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
         AuditLog.record(
@@ -176,54 +153,42 @@ def profile() -> ResponseReturnValue:
 
 
 @pages.post("/profile/time-zone")
+@shown_again(lambda error: _profile(error))
 def choose_time_zone() -> ResponseReturnValue:
     """Choose the zone of the times on this user's pages; an empty one is the account's."""
     user = scope.user()
-    try:
-        wanted = request.form.get("time_zone", "").strip() or None
-        user.lock()
-        require_current({"time_zone": user.time_zone}, {"time_zone": wanted})
-        if set_fields(user, {"time_zone": wanted}):
-            user.record("user_updated", by=user, data={"time_zone": wanted})
-    except (InvalidValue, Outdated) as error:
-        db.session.rollback()
-        return _refused(_profile(error), error)
+    wanted = request.form.get("time_zone", "").strip() or None
+    user.lock()
+    require_current({"time_zone": user.time_zone}, {"time_zone": wanted})
+    if set_fields(user, {"time_zone": wanted}):
+        user.record("user_updated", by=user, data={"time_zone": wanted})
     db.session.commit()
     flash(f"Times are in {scope.zone().key} now.")
     return redirect(url_for("signing_in.profile"), 303)
 
 
 @pages.get("/profile/confirm")
-def confirm() -> str:
+def confirm(error: Exception | None = None) -> str:
     """Ask for the password again, before a sensitive action."""
-    return render_template("signing_in/confirm.html", next=_next())
+    return render_template("signing_in/confirm.html", next=_next(), error=error)
 
 
 @pages.post("/profile/confirm")
+@shown_again(confirm)
 def confirm_password() -> ResponseReturnValue:
-    try:
-        _check_current_password()
-    except (InvalidValue, TooMany) as error:
-        draft = Draft.carried()
-        page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
-        return _refused(page, error)
+    _check_current_password()
     # whoever copied the cookie before has not confirmed: this browser gets a new one
     login_user(scope.sign_in().renewed())
     db.session.commit()
-    if (draft := Draft.carried()) is not None:
-        return draft.page("Password confirmed", "What you typed is below: check it, then send it.")
     return redirect(_target(), 303)
 
 
 @pages.post("/profile/password")
+@shown_again(lambda error: _profile(error))
 def change_password() -> ResponseReturnValue:
     user = scope.user()
-    try:
-        _check_current_password()
-        user.set_password(_new_password())
-    except (InvalidValue, TooMany) as error:
-        db.session.rollback()
-        return _refused(_profile(error), error)
+    _check_current_password()
+    user.set_password(_new_password())
     # a copied cookie ends, too: this browser gets a new one
     SignIn.end_all_of(user)
     Invitation.end_all_of(user)
@@ -241,23 +206,13 @@ def _profile(error: Exception | None = None) -> str:
         error=error,
         time_zone=request.form.get("time_zone", chosen or ""),
         drawn_from=version_to_send({"time_zone": chosen}, error),
-        now=stored_now(error),
         time_zones=time_zones(),
     )
 
 
-def _form(error: str | None = None, email: str = "", draft: Draft | None = None) -> str:
-    draft = draft or Draft.carried()
-    return render_template(
-        "signing_in/sign_in.html", error=error, email=email, next=_next(), draft=draft
-    )
-
-
-def _refused(page: str, error: Exception) -> Response:
-    """Answer with a form that shows this error; one that may be sent later says when."""
-    answer = make_response(page, status_of(error))
-    answer.headers.update(headers_of(error))
-    return answer
+def _form(error: Exception | None = None) -> str:
+    email = request.form.get("email", "")
+    return render_template("signing_in/sign_in.html", error=error, email=email, next=_next())
 
 
 def _begin(user: User) -> None:
@@ -333,8 +288,5 @@ def _target() -> str:
 def _require_sign_in() -> Response | None:
     if scope.is_public(request.endpoint) or current_user.is_authenticated:
         return None
-    draft = Draft.of_request()
-    if draft is not None and draft.fields:
-        return ask_to_sign_in(draft)
     here = asked_for() if request.method in browsers.SAFE_METHODS else ""
     return make_response(redirect(url_for("signing_in.form", next=here or None), 303))

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from inspect import getmembers, isfunction
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
-from flask import Flask
+from flask import Flask, g
 from flask_login import current_user
 from flask_wtf.csrf import generate_csrf
 
+from refine.models import Verification
+from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
@@ -17,7 +19,7 @@ from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
 from refine.web import formatting, links, presenting, scope, words
-from refine.web.charts import DAYS_SHOWN, sparkline
+from refine.web.charts import DAYS_SHOWN
 from refine.web.formatting import as_of
 from refine.web.links import here, url_in_account
 from refine.web.lists import as_cards
@@ -45,10 +47,18 @@ def _of_user() -> dict[str, Any]:
     names: dict[str, Any] = {
         "is_signed_in": current_user.is_authenticated,
         "csrf_token": generate_csrf,
+        "verification_alarm": lambda: verification_watch().alarm,
     }
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.zone().key}
     return names
+
+
+def verification_watch() -> Watch:
+    """Return what verification has to say; looked up once for a page."""
+    if "verification_watch" not in g:
+        g.verification_watch = Verification.watch()
+    return cast(Watch, g.verification_watch)
 
 
 _NAMES: dict[str, Any] = {
@@ -60,7 +70,6 @@ _NAMES: dict[str, Any] = {
     "INVITATION_VALID_FOR": VALID_FOR,
     "DAYS_SHOWN": DAYS_SHOWN,
     "view": presenting,
-    "sparkline_of": sparkline,
     "here": here,
     "as_of": as_of,
     "url_in_account": url_in_account,

@@ -3,23 +3,17 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from flask import Blueprint, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import BigInteger, Select, cast, func
+from sqlalchemy import Select
 
 from refine import clock
 from refine.extensions import db
 from refine.models import Account
-from refine.models.runs.spending import (
-    MonthSoFar,
-    cap_in_words,
-    month_so_far,
-    months_nearest_caps,
-)
+from refine.models.runs.spending import MonthSoFar, cap_in_words, month_so_far
 from refine.models.runs.usage import (
     Months,
     Used,
@@ -42,25 +36,20 @@ from refine.web.presenting import Gauge
 pages = Blueprint("usage", __name__)
 
 _MONTHS_SHOWN = 12
-_CAPS_SHOWN = 10
 
 
 class Grouping(NamedTuple):
-    """A way to group usage: its query, and the columns that identify and name a row."""
+    """A way to group usage: its query, the key of its rows, and what an export says of each."""
 
     query: Callable[[Months, int | None], Select[*tuple[Any, ...]]]
-    heading: str
     key: str
-    name: str
     exported: dict[str, Callable[[Any], object]]
 
 
 _GROUPINGS = {
     "agent": Grouping(
         used_by_agent,
-        heading="Agent",
         key="agent_id",
-        name="agent",
         exported={
             "account": lambda row: row.account_slug,
             "agent_id": lambda row: row.agent_id,
@@ -68,13 +57,9 @@ _GROUPINGS = {
         },
     ),
     "model": Grouping(
-        used_by_model,
-        heading="Model",
-        key="model_id",
-        name="model_id",
-        exported={"model": lambda row: masked_id(row.model_id)},
+        used_by_model, key="model_id", exported={"model": lambda row: masked_id(row.model_id)}
     ),
-    "month": Grouping(used_by_month, heading="Month", key="month", name="month", exported={}),
+    "month": Grouping(used_by_month, key="month", exported={}),
 }
 # What every row says, as ``Used`` has it; the table has no column for calls without a price.
 _FIGURES = (
@@ -86,12 +71,6 @@ _FIGURES = (
     "Completion tokens",
     "Cost",
 )
-# The columns by which agents and models can be sorted, and in which direction.
-_SORTS = {
-    "Sessions": ("sessions", "descending"),
-    "Prompt tokens": ("tokens", "descending"),
-    "Cost": ("cost", "descending"),
-}
 
 
 class Chosen(NamedTuple):
@@ -100,39 +79,18 @@ class Chosen(NamedTuple):
     by: str
     month: date
     this_month: date
-    order: str
 
     @classmethod
     def of_request(cls) -> "Chosen":
-        args = request.args
+        by = request.args.get("by", "")
         zone = ZoneInfo(scope.account_to_change().time_zone)
         this_month = first_of_month(clock.now().astimezone(zone).date())
-        orders = {"name", *(order for order, _ in _SORTS.values())}
-        return cls(
-            by=args.get("by", "") if args.get("by") in _GROUPINGS else "agent",
-            month=month_of(args.get("month", "")) or this_month,
-            this_month=this_month,
-            order=args.get("sort", "") if args.get("sort") in orders else "cost",
-        )
-
-    @property
-    def grouping(self) -> Grouping:
-        return _GROUPINGS[self.by]
+        month = month_of(request.args.get("month", "")) or this_month
+        return cls(by if by in _GROUPINGS else "agent", month, this_month)
 
     @property
     def is_by_month(self) -> bool:
         return self.by == "month"
-
-    @property
-    def months(self) -> Months:
-        """The chosen month; by month, the last twelve."""
-        if self.is_by_month:
-            return Months.up_to(self.this_month, _MONTHS_SHOWN)
-        return Months.up_to(self.month)
-
-    @property
-    def is_now(self) -> bool:
-        return self.is_by_month or self.month == self.this_month
 
     @property
     def choices(self) -> list[date]:
@@ -140,36 +98,22 @@ class Chosen(NamedTuple):
         last = {first_of_month(self.this_month, -back) for back in range(_MONTHS_SHOWN)}
         return sorted(last | {self.month}, reverse=True)
 
-    @property
-    def sorts(self) -> dict[str, tuple[str, str]]:
-        if self.is_by_month:
-            return {}
-        return {self.grouping.heading: ("name", "ascending"), **_SORTS}
-
     def query(self) -> Select[*tuple[Any, ...]]:
-        """Return a query for the rows, in order, each with the total of all."""
-        return _query(self, scope.account_id())
+        """Return a query for the rows, the most expensive first, each with the total of all."""
+        months = Months.up_to(self.month)
+        if self.is_by_month:
+            months = Months.up_to(self.this_month, _MONTHS_SHOWN)
+        grouping = _GROUPINGS[self.by]
+        used = grouping.query(months, scope.account_id()).cte()
+        key = used.c[grouping.key]
+        in_order = (key.desc(),) if self.is_by_month else (used.c.cost_usd.desc(), key)
+        return with_total(used).order_by(*in_order)
 
     def as_args(self) -> dict[str, str]:
         """Return the arguments of a URL that asks for the same."""
-        month = {} if self.is_by_month else {"month": f"{self.month:%Y-%m}", "sort": self.order}
-        return {"by": self.by, **month}
-
-
-@lru_cache(maxsize=64)  # building it takes as long as reading the rows
-def _query(chosen: Chosen, account_id: int | None) -> Select[*tuple[Any, ...]]:
-    used = chosen.grouping.query(chosen.months, account_id).cte()
-    rows = with_total(used)
-    key, name = used.c[chosen.grouping.key], used.c[chosen.grouping.name]
-    if chosen.is_by_month:
-        return rows.order_by(key.desc())
-    by = {
-        "name": func.lower(name).asc(),
-        "sessions": used.c.sessions.desc(),
-        "tokens": cast(used.c.prompt_tokens, BigInteger).desc(),
-        "cost": used.c.cost_usd.desc(),
-    }
-    return rows.order_by(by[chosen.order], key)
+        return (
+            {"by": self.by} if self.is_by_month else {"by": self.by, "month": f"{self.month:%Y-%m}"}
+        )
 
 
 @pages.get("/usage")
@@ -177,6 +121,10 @@ def page() -> str:
     chosen = Chosen.of_request()
     page = None if chosen.is_by_month else page_of(chosen.query())
     rows = page.rows if page is not None else db.session.execute(chosen.query()).all()
+    account = None if scope.sees_all_accounts() else scope.account_to_change()
+    names_accounts = chosen.by == "agent" and account is None
+    accounts = ["Account"] if names_accounts else []
+    is_now = chosen.is_by_month or chosen.month == chosen.this_month
     return render_template(
         "usage/page.html",
         chosen=chosen,
@@ -184,18 +132,13 @@ def page() -> str:
         rows=rows,
         total=Used.total_of(rows),
         months_shown=_MONTHS_SHOWN,
-        costs=months_of_page(_CAPS_SHOWN) if chosen.is_now else [],
-        groupings=_GROUPINGS,
+        cost=month_of_account(account) if account is not None and is_now else None,
+        groupings=list(_GROUPINGS),
         figures=_FIGURES,
-        columns=_columns(chosen),
-        account=None if scope.sees_all_accounts() else scope.account_to_change(),
+        names_accounts=names_accounts,
+        columns=[chosen.by.capitalize(), *accounts, *_FIGURES, "Share of cost"],
+        account=account,
     )
-
-
-def _columns(chosen: Chosen) -> list[str]:
-    is_named = chosen.by == "agent" and scope.sees_all_accounts()
-    accounts = ["Account"] if is_named else []
-    return [chosen.grouping.heading, *accounts, *_FIGURES, "Share of cost"]
 
 
 @pages.get("/usage/export.csv")
@@ -207,7 +150,7 @@ def export_csv() -> ResponseReturnValue:
 
 def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
     """Yield the lines; runs while the response is sent, in a database session of its own."""
-    exported = chosen.grouping.exported
+    exported = _GROUPINGS[chosen.by].exported
     yield csv_line(["month", *exported, *Used._fields])
     for row in db.session.execute(query.execution_options(yield_per=BATCH_ROWS)):
         month = row.month if chosen.is_by_month else chosen.month
@@ -265,11 +208,3 @@ def month_of_account(account: Account) -> MonthCost:
     """Return what this month costs an account, whether it has a cap or not."""
     at = clock.now()
     return MonthCost(month_so_far(account, at, PACE_SPAN), at)
-
-
-def months_of_page(most: int) -> list[MonthCost]:
-    """Return what this month costs the page's account, or those that are nearest to their caps."""
-    if not scope.sees_all_accounts():
-        return [month_of_account(scope.account_to_change())]
-    at = clock.now()
-    return [MonthCost(each, at) for each in months_nearest_caps(at, PACE_SPAN, most)]

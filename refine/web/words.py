@@ -44,7 +44,6 @@ MARKS = {
     "undo": "rolled back or undone",
     "import": "memories imported",
     "hand": "discarded or restored by a user",
-    "save": "memory saved",
 }
 
 ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
@@ -59,7 +58,7 @@ ACCESS_STATES = {
 }
 
 # How long access can be asked for.
-MINUTES_OFFERED = [(each, each) for each in (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)]
+MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
 
 ACCESS_ENDS = {
     "expired": "time limit reached",

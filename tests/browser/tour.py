@@ -45,7 +45,6 @@ def paths(history: History) -> dict[str, str]:
         "session-in-part": f"/sessions/{history.in_part.id}",
         "session-misnamed": f"/sessions/{history.misnamed.id}",
         "session-undone": f"/sessions/{history.undone.id}",
-        "sessions-compared": f"/sessions/compare?b={history.completed.id}",
         "undo": f"/sessions/{history.completed.id}/undo?and_after=1",
         "undo-conflict": f"/sessions/{history.in_the_way.id}/undo",
         "undo-done": f"/sessions/{history.undone.id}/undo",
@@ -91,7 +90,6 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
     yield "record-open", lambda page: _open_record(page, history)
     yield "access-refused", lambda page: _refused_access(page, history)
     yield "settings-refused", lambda page: _refused_settings(page, history)
-    yield "schedule-previewed", _preview_schedule
     yield "form-out-of-date", lambda page: _out_of_date(page, history)
     yield "invited", _invite
     yield "sign-in-refused", _refused_sign_in
@@ -117,7 +115,8 @@ def _refused_access(page: Page, history: History) -> None:
     page.goto(f"/access/new?agent={history.wren.id}")
     page.get_by_label("Reason").select_option("failed_session")
     page.get_by_label("Purpose in your own words").fill("too short")
-    button(page, "Preview").click()
+    page.locator("form.stack").evaluate("form => { form.noValidate = true }")
+    button(page, f"Ask {history.wren.name}").click()
     page.get_by_role("alert").filter(has_text="Purpose must have").wait_for()
 
 
@@ -126,15 +125,6 @@ def _refused_settings(page: Page, history: History) -> None:
     page.get_by_label("Retention threshold").fill("7")
     button(page, "Save").click()
     page.get_by_text("Retention threshold must").wait_for()
-
-
-def _preview_schedule(page: Page) -> None:
-    page.goto("/schedule")
-    page.get_by_label("Days and time").check()
-    page.get_by_label("Thu").check()
-    page.get_by_label("Time", exact=True).fill("02:30")
-    button(page, "Show the next runs first").click()
-    page.get_by_role("heading", name="Next runs, if you save").wait_for()
 
 
 def _out_of_date(page: Page, history: History) -> None:

@@ -12,7 +12,7 @@ STATIC = ROOT / "static"
 
 # Written for Refine.
 OWN = {
-    *("in_place.js", "left.js", "open.js", "palette.js", "refine.css"),
+    *("in_place.js", "left.js", "open.js", "refine.css"),
     *("icon.svg", "icon-ended.svg", "VENDORED.md"),
 }
 

@@ -5,13 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from refine.web.charts import (
-    Moment,
-    day_bars,
-    shares,
-    sparkline,
-    step_plot,
-)
+from refine.web.charts import Moment, day_bars, step_plot
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = START + timedelta(days=10)
@@ -22,20 +16,18 @@ def at(days: float, tokens: int, mark: str | None = None) -> Moment:
 
 
 def test_the_line_steps_through_all_moments_to_now() -> None:
-    plot = step_plot([at(0, 100), at(5, 50), at(10, 75)], 100, END)
+    plot = step_plot([at(0, 100), at(5, 50), at(10, 75)], 100, END, floor=60)
 
-    assert plot is not None
     assert plot.path == "M0 16.67H50V58.33H100V37.5H100"
-    assert (plot.budget_y, plot.floor_y) == (16.67, None)
+    assert (plot.budget_y, plot.floor_y) == (16.67, 50.0)
 
 
 def test_the_axes_have_round_figures_and_midnights() -> None:
     noon = timedelta(hours=12)
     moments = [Moment(START + noon, 100), Moment(END + noon, 75)]
 
-    plot = step_plot(moments, 100, END + noon)
+    plot = step_plot(moments, 100, END + noon, floor=60)
 
-    assert plot is not None
     assert [tick.value for tick in plot.tokens] == [0, 20, 40, 60, 80, 100, 120]
     assert [tick.place for tick in plot.tokens][-1] == 0
     assert [tick.value.day for tick in plot.days] == [3, 5, 7, 9, 11]
@@ -43,9 +35,8 @@ def test_the_axes_have_round_figures_and_midnights() -> None:
 
 
 def test_marks_lie_on_the_line() -> None:
-    plot = step_plot([at(0, 100), at(5, 50, "session"), at(10, 50)], 100, END)
+    plot = step_plot([at(0, 100), at(5, 50, "session"), at(10, 50)], 100, END, floor=60)
 
-    assert plot is not None
     assert [(x, y, moment.mark) for x, y, moment in plot.marks] == [(50.0, 58.33, "session")]
 
 
@@ -53,7 +44,6 @@ def test_marks_lie_on_the_line() -> None:
 def test_the_plot_stays_within_its_square(tokens: int) -> None:
     plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END, floor=tokens)
 
-    assert plot is not None
     drawn = [float(number) for number in re.findall(r"[\d.]+", plot.path)]
     assert all(0 <= number <= 100 for number in [*drawn, plot.budget_y, plot.floor_y])
     assert plot.tokens[-1].value > max(tokens, 5_000)
@@ -85,24 +75,3 @@ def test_a_bar_stacks_its_outcomes_worst_on_top() -> None:
         ("failed", 0.0, 25.0, 1),
     ]
     assert bars[0].parts == [("queued", 50.0, 50.0, 2)]
-
-
-@pytest.mark.parametrize(
-    ("values", "path"),
-    [
-        ([0, 5, 10], "M0 100h0L50 50L100 0"),
-        ([10, None, 10, 5, None], "M0 0h0M50 0h0L75 50"),
-        ([0], "M0 100h0"),
-        ([], ""),
-        ([None], ""),
-    ],
-)
-def test_a_sparkline_goes_through_known_values_at_equal_distances(
-    values: list[float | None], path: str
-) -> None:
-    assert sparkline(values) == (path, None)
-
-
-def test_a_strip_is_divided_by_counts_and_what_is_none_has_no_place() -> None:
-    assert shares([("a", 1), ("b", 0), ("c", 3)]) == [("a", 0, 25), ("c", 25, 75)]
-    assert shares([("a", 0)]) == []

@@ -15,7 +15,7 @@ from tests.web.conftest import Browser, browser_of, person
 WithSettings = Callable[..., Flask]
 
 # What each cookie is for, and for how many seconds a browser keeps it: None until it closes.
-COOKIES = {"session": None, "device": 180 * 24 * 3600, "theme": 365 * 24 * 3600}
+COOKIES = {"session": None, "device": 180 * 24 * 3600}
 
 ATTRIBUTES = ("HttpOnly", "SameSite=Lax", "Path=/")
 
@@ -50,8 +50,8 @@ def reached(request: pytest.FixtureRequest, app: Flask) -> Flask:
 def cookies_of(app: Flask, email: str) -> dict[str, Cookie]:
     """The cookies that somebody's browser is given, by what they are for."""
     browser = browser_of(app)
-    answers = [browser.sign_in(email), browser.submit("/profile/theme", {"theme": "dark"})]
-    sent = [parsed(each) for answer in answers for each in answer.headers.getlist("Set-Cookie")]
+    answer = browser.sign_in(email)
+    sent = [parsed(each) for each in answer.headers.getlist("Set-Cookie")]
     return {purpose_of(each): each for each in sent}
 
 

@@ -10,7 +10,7 @@ from refine.models import Agent, User
 from tests import factories, sql
 from tests.api.conftest import files_called
 from tests.commands import UNUSED_PORT
-from tests.web.conftest import Browser, SignedIn, actions_of, browser_of, links_of, person, words_of
+from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
 
 # what browsers send along with a form of our own pages
 OWN = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
@@ -124,79 +124,6 @@ def test_the_log_of_a_fault_holds_no_link(
     logged = capfd.readouterr().err
     assert "/invitations/<secret>" in logged
     assert "a-secret-of-a-link" not in logged
-
-
-# -- expired forms ---------------------------------------------------------------------------------
-
-
-def test_keeps_what_was_typed_into_an_expired_form(dashboard: Browser, admin: User) -> None:
-    stale = {"csrf_token": "from yesterday", "schedule": "0 5 * * *", "time_zone": "Asia/Tokyo"}
-
-    answer = dashboard.post("/schedule?account=own", data=stale, headers=OWN)
-
-    assert answer.status_code == 400
-    assert "Nothing was changed." in words_of(answer.text)
-    assert actions_of(answer.text) == ["/schedule?account=own"]
-    assert 'name="schedule" value="0 5 * * *"' in answer.text
-    assert "from yesterday" not in answer.text
-    sent = dashboard.submit("/schedule?account=own", {"schedule": "0 5 * * *"})
-    db.session.refresh(admin.account)
-    assert (sent.status_code, admin.account.schedule) == (303, "0 5 * * *")
-
-
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        ("/sign-in", {"email": "ada@example.org", "password": "my own battery"}),
-        (
-            "/profile/password",
-            {
-                "current_password": "my own battery",
-                "password": "my own battery",
-                "confirm_password": "my own battery",
-            },
-        ),
-        ("/invitations/x", {"password": "my own battery", "confirm_password": "my own battery"}),
-    ],
-)
-def test_forgets_passwords_of_an_expired_form(
-    dashboard: Browser, path: str, fields: dict[str, str]
-) -> None:
-    answer = dashboard.post(path, data=fields, headers=OWN)
-
-    assert answer.status_code == 400
-    assert "my own battery" not in answer.text
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 400),
-        ({"Origin": "null"}, 400),
-        ({"Sec-Fetch-Site": "none"}, 400),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ],
-)
-def test_never_offers_to_send_a_form_that_may_come_from_elsewhere(
-    dashboard: Browser, client: Browser, headers: dict[str, str], status: int
-) -> None:
-    planted = {"reason": "legal_duty", "purpose": "planted by another site", "email": "planted"}
-
-    for browser in (dashboard, client):
-        for path in ("/access/new?agent=1", "/users", "/sign-in", "/sign-out"):
-            answer = browser.post(path, data=planted, headers=headers)
-
-            assert answer.status_code == status, path
-            assert "planted" not in answer.text
-            assert actions_of(answer.text) == []
-
-
-def test_escapes_what_was_typed_into_an_expired_form(dashboard: Browser) -> None:
-    answer = dashboard.post("/schedule", data={"schedule": '"><script src=x></script>'})
-
-    assert "<script src=x>" not in answer.text
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -71,7 +71,6 @@ READ = {
     "/schedule": PAGE,
     "/schedule/run": ADMINS,
     "/sessions": PAGE,
-    "/sessions/compare": Answers("sign-in", 302, 302, 302, 302),
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,
     "/sign-in": Answers(200, 302, 302, 302, 302),
@@ -108,7 +107,6 @@ ACTED = {
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
-    "/profile/theme": Answers("sign-in", 303, 303, 303, 303),
     "/profile/time-zone": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
@@ -251,9 +249,7 @@ def test_viewers_are_offered_only_what_they_may_do(world: World, signed_in: Sign
         }
 
     own = {"/sign-out", f"/invitations/{world.invitation}"}
-    assert offered - own == {
-        f"/profile/{each}" for each in ("confirm", "password", "theme", "time-zone")
-    }
+    assert offered - own == {f"/profile/{each}" for each in ("confirm", "password", "time-zone")}
 
 
 @pytest.mark.slow

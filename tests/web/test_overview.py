@@ -71,7 +71,7 @@ def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
     assert "Create a token for it: refine token add --platform --account own" in words
     assert "Open an agent and choose “Refine now”" in words
     assert "No sessions are running." in words
-    assert "No upcoming slots" in words
+    assert "None planned: the clock has not run yet" in words
 
 
 def test_the_overview_says_when_automatic_sessions_start(

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from html import unescape
+from urllib.parse import unquote
 
 import pytest
 import time_machine
@@ -131,25 +133,31 @@ def test_picked_days_and_a_time_become_a_cron_expression(
     assert 'name="schedule" value="30 2 * * 1,4"' in answer.text
 
 
-def test_the_next_runs_are_shown_before_anything_is_saved(
-    in_march: None, dashboard: Browser, account: Account
+def test_a_slot_that_the_clocks_move_is_shown_as_it_is(
+    in_march: None, account: Account, admin: User, signed_in: SignedIn
 ) -> None:
-    dashboard.token()
-    before = sql.snapshot()
+    account.schedule, account.time_zone = "30 2 * * 0", "Europe/Berlin"
 
-    answer = dashboard.submit(
-        "/schedule", {**WEEKLY, "days": "0", "time_zone": "Europe/Berlin", "preview": "1"}
-    )
+    words = said(signed_in(admin))
 
-    words = words_of(answer.text)
-    assert answer.status_code == 200
-    assert "On Sundays at 02:30 (Europe/Berlin), in cron 30 2 * * 0 . Nothing is saved" in words
     assert "Sun 22 Mar 2026, 02:30 (in 5 days) Sun 29 Mar 2026, 03:00" in words
     assert words.count("later than usual: the clocks change") == 1
-    assert "Sun 19 Apr 2026, 02:30" in words
-    assert checked(answer.text) == ["weekly", "0"]
-    assert "on Mondays at 04:00 (UTC)" in words
-    assert sql.snapshot() == before
+
+
+def test_past_runs_are_told_with_their_outcomes(
+    in_march: None, dashboard: Browser, account: Account
+) -> None:
+    slot = datetime(2026, 3, 16, 4, tzinfo=UTC)
+    for owner, status in ((account, "failed"), (account, "completed"), (None, "skipped")):
+        agent = factories.agent("one", account=owner or factories.account())
+        session = RefinementSession.queue(agent, "weekly", slot_at=slot, at=slot)
+        session.finish(status, "so it ended", at=slot)  # type: ignore[arg-type]
+    db.session.commit()
+
+    page = dashboard.get("/schedule").text
+
+    assert "Mon 16 Mar 2026, 04:00 2 1 completed, 1 failed" in words_of(page)
+    assert "/sessions?account=own&slot=2026-03-16T04:00Z" in unquote(unescape(page))
 
 
 # -- run now ---------------------------------------------------------------------------------------

@@ -265,67 +265,6 @@ def test_the_wider_undo_reverses_the_conflicting_change_too(
     assert len(records("memory_refinement_rollback")) == 1
 
 
-# -- two of them -----------------------------------------------------------------------------------
-
-
-def test_a_session_is_compared_with_the_one_before(
-    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    agent.refinement_threshold = 0.8
-    later = ended_session(agent, memories[1], memories[2])
-    path = f"/sessions/compare?b={later.id}"
-
-    page = shown(dashboard, later)
-    said = words_of(dashboard.get(path).text)
-
-    assert path in links_of(page)
-    assert "Both are sessions of Ada." in said
-    assert "Retention threshold 0.75 0.8 ≠ differs" in said
-    assert "Memories discarded 1 2 ≠ differs" in said
-    assert "Trigger manual manual Attempt" in said
-    assert f"/sessions/{ended.id}" in links_of(dashboard.get(path).text)
-
-
-def ticked(*sessions: RefinementSession) -> str:
-    """What the form of a list asks for."""
-    return "/sessions/compare?" + "&".join(f"session={each.id}" for each in sessions)
-
-
-def test_two_ticked_sessions_are_shown_the_earlier_one_first(
-    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
-) -> None:
-    later = ended_session(agent, memories[1], memories[2])
-
-    answer = dashboard.get(ticked(later, ended))
-
-    assert (answer.status_code, answer.headers["Location"]) == (
-        302,
-        f"/sessions/compare?a={ended.id}&b={later.id}",
-    )
-    said = words_of(dashboard.get(answer.headers["Location"]).text)
-    assert "Memories discarded 1 2 ≠ differs" in said
-
-
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_any_other_number_leads_back_to_the_list(
-    dashboard: Browser, ended: RefinementSession, number: int
-) -> None:
-    answer = dashboard.get(ticked(*[ended] * number), follow_redirects=True)
-
-    assert answer.request.path == "/sessions"
-    assert "Tick two sessions to see them side by side." in words_of(answer.text)
-
-
-def test_sessions_of_others_and_what_is_none_are_not_compared(
-    dashboard: Browser, ended: RefinementSession
-) -> None:
-    theirs = factories.session(factories.agent("one"))
-    db.session.commit()
-
-    for path in (f"b={theirs.id}", f"a={theirs.id}&b={ended.id}", "b=7", f"a=x&b={ended.id}"):
-        assert dashboard.get(f"/sessions/compare?{path}").status_code == 404
-
-
 # -- the list --------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,6 @@ from tests.web.conftest import (
     HERE,
     Browser,
     SignedIn,
-    actions_of,
     browser_of,
     person,
     records,
@@ -134,78 +133,6 @@ def test_a_signed_out_post_redirects_to_the_form_without_a_target(client: Browse
     answer = client.submit("/schedule", {"paused": "1"})
 
     assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in")
-
-
-OWN = {"Sec-Fetch-Site": "same-origin"}
-TYPED = {"schedule": "0 5 * * *", "note": "two\nlines", "a_password": "my own battery"}
-
-
-def draft_in(page: str) -> dict[str, str]:
-    found = re.search(r'name="draft" value="([^"]+)"', page)
-    return {"draft": found[1]} if found is not None else {}
-
-
-@pytest.mark.parametrize("is_cookie_left", [True, False])
-def test_typed_text_survives_the_end_of_the_sign_in(
-    admin: User, dashboard: Browser, is_cookie_left: bool
-) -> None:
-    sql.rewrite("UPDATE sign_ins SET ended_at = now()")
-    if not is_cookie_left:
-        dashboard.delete_cookie("session")
-
-    asked = dashboard.submit("/schedule?account=own", TYPED, headers=OWN)
-    dashboard.forget_token()
-    wrong = dashboard.sign_in(admin.email, "wrong battery", **draft_in(asked.text))
-    page = dashboard.sign_in(admin.email, **draft_in(wrong.text))
-
-    assert [answer.status_code for answer in (asked, wrong, page)] == [401, 422, 200]
-    assert "what you typed is kept" in asked.text
-    assert "You are signed in again" in page.text
-    assert actions_of(page.text) == ["/schedule?account=own"]
-    assert 'name="schedule" value="0 5 * * *"' in page.text
-    assert ">\ntwo\nlines</textarea>" in page.text.replace("\r", "")
-    assert not any("my own battery" in answer.text for answer in (asked, wrong, page))
-    token = re.search(r'action="/schedule.*?name="csrf_token" value="([^"]+)"', page.text, re.S)[1]
-    sent = dashboard.post(
-        "/schedule?account=own", data={"csrf_token": token, "schedule": "0 5 * * *"}, headers=OWN
-    )
-    db.session.refresh(admin.account)
-    assert (sent.status_code, admin.account.schedule) == (303, "0 5 * * *")
-
-
-def test_text_typed_into_another_browser_is_not_shown(
-    admin: User, dashboard: Browser, client: Browser
-) -> None:
-    typed_elsewhere = client.submit("/schedule", TYPED, headers=OWN)
-    sql.rewrite("UPDATE sign_ins SET ended_at = now()")
-    dashboard.forget_token()
-
-    for draft in (draft_in(typed_elsewhere.text), {"draft": "planted"}):
-        assert draft
-        answer = dashboard.sign_in(admin.email, **draft)
-
-        assert (answer.status_code, answer.headers["Location"]) == (303, "/")
-        dashboard.submit("/sign-out")
-        dashboard.forget_token()
-
-
-def test_typed_text_survives_the_question_for_the_password(dashboard: Browser) -> None:
-    dashboard.token()
-    sql.rewrite("UPDATE sign_ins SET confirmed_at = confirmed_at - interval '15 minutes'")
-    typed = {"email": "new@example.org", "role": "viewer"}
-
-    asked = dashboard.submit("/users", typed, headers=OWN)
-    wrong = dashboard.submit(
-        "/profile/confirm", {"current_password": "a guess", **draft_in(asked.text)}
-    )
-    page = dashboard.submit(
-        "/profile/confirm", {"current_password": PASSWORD, **draft_in(wrong.text)}
-    )
-
-    assert [answer.status_code for answer in (asked, wrong, page)] == [403, 422, 200]
-    assert actions_of(page.text) == ["/users"]
-    assert 'name="email" value="new@example.org"' in page.text
-    assert sql.value("SELECT count(*) FROM invitations") == 0
 
 
 def test_a_page_that_refreshes_itself_leads_to_the_sign_in_and_back(client: Browser) -> None:
@@ -496,7 +423,7 @@ def test_asking_for_access_wants_the_password_again_after_fifteen_minutes(
 
     for answer in (dashboard.get(path), dashboard.submit(path)):
         assert answer.status_code == 303
-        assert answer.headers["Location"].startswith("/profile/confirm?next=")
+        assert answer.headers["Location"].startswith("/profile/confirm?next=/access/new")
     wrong = dashboard.submit("/profile/confirm", {"current_password": "a guess", "next": path})
     right = dashboard.submit("/profile/confirm", {"current_password": PASSWORD, "next": path})
 
@@ -514,7 +441,7 @@ def test_inviting_and_making_links_want_the_password_again(admin: User, dashboar
     for path in ("/users", f"/users/{colleague.id}/invitation"):
         answer = dashboard.submit(path, {"email": "new@example.org", "role": "viewer"})
 
-        assert answer.headers["Location"].startswith("/profile/confirm?next="), path
+        assert answer.headers["Location"].startswith("/profile/confirm"), path
     assert sql.value("SELECT count(*) FROM invitations") == 0
 
 

@@ -1,15 +1,13 @@
 """What audit records tell of memories: the token mass over time, and which changed a memory."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
     DateTime,
     Select,
-    TableValuedAlias,
     column,
     func,
     literal,
@@ -17,7 +15,6 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.types import TypeEngine
 
 from refine.extensions import db
 from refine.models.audit import AuditLog
@@ -68,9 +65,7 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
     looked for among the last ``_LATEST`` records. Empty for an agent without records, whose mass
     before the first one counts as 0.
     """
-    sampled = (Mass(*row) for _, *row in _last_records([agent_id], since, until, _SAMPLES))
-    told = {each for each in sampled if each.at is not None}
-    found = sorted(told | _notable(agent_id, since, until))
+    found = sorted(_sampled(agent_id, since, until) | _notable(agent_id, since, until))
     if not found:
         return []
     if found[0].at <= since:
@@ -78,49 +73,21 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
     return [Mass(since, 0, 0, "", None), *found]
 
 
-def sampled_masses(
-    agent_ids: Sequence[int], since: datetime, until: datetime, samples: int
-) -> dict[int, list[int | None]]:
-    """Return the token mass of each of these agents at ``since``, and at so many instants after it.
-
-    None before an agent's first record.
-    """
-    of_each: dict[int, list[int | None]] = {id_: [] for id_ in agent_ids}
-    for agent_id, _at, _id, tokens, *_ in _last_records(agent_ids, since, until, samples):
-        of_each[agent_id].append(tokens)
-    return of_each
-
-
-def _last_records(
-    agent_ids: Sequence[int], since: datetime, until: datetime, samples: int
-) -> Iterable[Any]:
-    """Return each agent's id and, at each instant in turn, a ``Mass`` by the last record before.
-
-    Each is one look into an index, however many records there are.
-    """
-    pause = (until - since) / samples
-    at = [*(since + pause * number for number in range(samples)), until]
-    agents = _unnested("agent_ids", agent_ids, BigInteger())
-    instants = _unnested("instants", at, DateTime(timezone=True))
+def _sampled(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
+    """Return what the last record before each instant says: one look into an index for each."""
+    pause = (until - since) / _SAMPLES
+    at = [*(since + pause * number for number in range(_SAMPLES)), until]
+    unnested = func.unnest(literal(at, ARRAY(DateTime(timezone=True))))
+    each = column("each", DateTime(timezone=True))
+    instants = unnested.table_valued(each, name="instants").render_derived()
     before = select(*_MASS).where(
-        AuditLog.agent_id == agents.c.each,
+        AuditLog.agent_id == agent_id,
         AuditLog.created_at <= instants.c.each,
         AuditLog.mass_after.is_not(None),
     )
     last = before.order_by(AuditLog.created_at.desc(), AuditLog.id.desc()).limit(1).lateral()
-    return db.session.execute(
-        select(agents.c.each, *last.c)
-        .select_from(agents)
-        .join(instants, true())
-        .outerjoin(last, true())
-        .order_by(agents.c.each, instants.c.each)
-    )
-
-
-def _unnested(name: str, values: Sequence[Any], type_: TypeEngine[Any]) -> TableValuedAlias:
-    """Return these values as a table, in the column ``each``."""
-    unnested = func.unnest(literal(list(values), ARRAY(type_)))
-    return unnested.table_valued(column("each", type_), name=name).render_derived()
+    found = db.session.execute(select(*last.c).select_from(instants).join(last, true()))
+    return {Mass._make(row) for row in found}
 
 
 def _notable(agent_id: int, since: datetime, until: datetime) -> set[Mass]:

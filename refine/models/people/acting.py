@@ -5,7 +5,7 @@ from sqlalchemy import ColumnElement, and_
 from refine.models.audit import AuditLog
 from refine.models.people.user import User
 
-AGENT_OR_SYSTEM = "agent or system"
+AGENT_OR_SYSTEM = "agent or Refine"
 
 # Who acts besides users, who are named by their e-mail addresses.
 OTHER_ACTORS = (AGENT_OR_SYSTEM, "agent", "platform", "command line")

@@ -60,8 +60,6 @@ class MonthSoFar(NamedTuple):
     ``is_unknown``: the cost is partly unknown; only the known part is included.
     """
 
-    account: str
-    slug: str
     time_zone: str
     cap_usd: Decimal | None
     spent_usd: Decimal
@@ -131,22 +129,10 @@ def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
 
 def month_so_far(account: Account, at: datetime, lately: timedelta) -> MonthSoFar:
     """Return what the account's runs cost this month, and from ``lately`` before ``at`` on."""
-    mine = _months_so_far(at, lately).where(Account.id == account.id)
-    return MonthSoFar(*db.session.execute(mine).one())
-
-
-def months_nearest_caps(at: datetime, lately: timedelta, limit: int) -> list[MonthSoFar]:
-    """Return ``month_so_far`` of the accounts that used the most of their cost cap."""
-    months = _months_so_far(at, lately).where(Account.monthly_cost_cap_usd.is_not(None))
-    share = months.selected_columns.spent_usd / func.nullif(Account.monthly_cost_cap_usd, 0)
-    worst = months.order_by(share.desc().nulls_first(), Account.id).limit(limit)
-    return [MonthSoFar(*row) for row in db.session.execute(worst)]
-
-
-def _months_so_far(at: datetime, lately: timedelta) -> Select[*tuple[Any, ...]]:
-    named = (Account.name, Account.slug, Account.time_zone, Account.monthly_cost_cap_usd)
+    named = (Account.time_zone, Account.monthly_cost_cap_usd)
     month = _month(at, lately)
-    return select(*named, *month.c).select_from(Account).join(month, true())
+    months = select(*named, *month.c).select_from(Account).join(month, true())
+    return MonthSoFar(*db.session.execute(months.where(Account.id == account.id)).one())
 
 
 def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, bool]:

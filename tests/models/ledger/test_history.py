@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.ledger.history import effect_tokens, masses, sampled_masses
+from refine.models.ledger.history import effect_tokens, masses
 from tests import editing, factories
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -56,19 +56,6 @@ def test_plots_evenly_spaced_records_and_all_notable_ones(app):
         "memory_discarded",
         "memory_saved",
     ]
-
-
-def test_the_masses_of_many_agents_are_sampled_at_the_same_instants(app):
-    agent, other, newcomer = factories.agent("four"), factories.agent(), factories.agent("four")
-    remembered(agent, 5, 7, 9)
-    remembered(other, 8)
-
-    ids = [agent.id, other.id, newcomer.id]
-    found = sampled_masses(ids, NOW.replace(hour=6), NOW.replace(hour=10), 4)
-
-    assert found[agent.id] == [4, 7, 7, 10, 10]
-    assert found[other.id] == [None, None, 3, 3, 3]
-    assert found[newcomer.id] == [None] * 5
 
 
 def test_a_records_mass_difference_is_that_of_its_memories(app):

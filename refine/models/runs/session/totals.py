@@ -49,18 +49,17 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
 
 
 class SlotTotals(NamedTuple):
-    """The sessions of one status for a slot, retries among them; when the first was requested."""
+    """The sessions of one status for a slot, retries among them."""
 
     slot_at: datetime
     status: str
     sessions: int
-    first_at: datetime
 
 
 def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
     """Return the sessions of this account for its slots since then, by slot and status."""
     totals = (
-        select(_Session.slot_at, _Session.status, func.count(), func.min(_Session.created_at))
+        select(_Session.slot_at, _Session.status, func.count())
         .where(_Session.in_account(account_id), _Session.slot_at >= since)
         .group_by(_Session.slot_at, _Session.status)
     )

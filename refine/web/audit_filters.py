@@ -1,12 +1,9 @@
-"""The filters of the audit log, and how many records each of the last days has."""
+"""The filters of the audit log."""
 
-from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select, true
+from sqlalchemy import Select, func, select
 
-from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog, User
 from refine.models.audit.kinds import ACTIONS_OF_KIND
@@ -15,9 +12,7 @@ from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
 from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
 from refine.rules.ids import id_in
-from refine.rules.quantities import plural
 from refine.web import scope
-from refine.web.charts import DAYS_SHOWN
 from refine.web.formatting import day
 from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.links import here
@@ -60,7 +55,7 @@ def _suggested_actors() -> list[str]:
     return [*OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
 
 
-# A new filter is one more entry: the list, its days, exports and their records follow.
+# A new filter is one more entry: the list, exports and their records follow.
 FILTERS = [
     Filter(
         "kind",
@@ -169,78 +164,3 @@ def views(chosen: Chosen) -> list[View]:
         View(name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
         for kind, name in [(None, "All"), *RECORD_KINDS.items()]
     ]
-
-
-# Every so many days the axis names one where there is little room.
-_TICK_DAYS = 7
-_A_DAY = timedelta(days=1)
-# More are not counted: reading them all takes too long in a large installation.
-_MOST_COUNTED = 1_000
-
-
-class DayBar(NamedTuple):
-    """A day: how many records it has, its bar in a height of 100, and how the axis marks it."""
-
-    day: date
-    records: int
-    height: int
-    begins_month: bool
-    is_tick: bool
-
-    @property
-    def top(self) -> int:
-        return 100 - self.height
-
-    @property
-    def text(self) -> str:
-        return _in_words(self.records, is_capped=self.records == _MOST_COUNTED)
-
-
-def strip(chosen: Chosen) -> list[DayBar]:
-    """Count the chosen records of each recent day, oldest first, whatever days are chosen."""
-    today = clock.now().astimezone(scope.zone()).date()
-    days = [today - timedelta(days=back) for back in reversed(range(DAYS_SHOWN))]
-    counts = _counts(chosen, days[0], today)
-    most = max(counts) or 1
-    return [
-        DayBar(
-            day,
-            count,
-            height=100 * count // most,
-            begins_month=day.day == 1 or day == days[0],
-            is_tick=(today - day).days % _TICK_DAYS == 0,
-        )
-        for day, count in zip(days, counts, strict=True)
-    ]
-
-
-def _counts(chosen: Chosen, since: date, until: date) -> Sequence[int]:
-    """Count the records of each of these days, as far as ``_MOST_COUNTED``."""
-    days = func.generate_series(_midnight(since), _midnight(until), _A_DAY)
-    begun = days.table_valued("day", name="begun").render_derived()
-    day, zone = begun.c.day, scope.zone().key
-    records = visible_records(chosen, select(AuditLog.id), without=("since", "until"))
-    some = (
-        records.where(AuditLog.created_at >= func.timezone(zone, day))
-        .where(AuditLog.created_at < func.timezone(zone, day + _A_DAY))
-        .order_by(None)
-        .limit(_MOST_COUNTED)
-        .lateral()
-    )
-    counted = select(func.count(some.c.id)).select_from(begun).outerjoin(some, true())
-    return db.session.scalars(counted.group_by(day).order_by(day)).all()
-
-
-def _midnight(on: date) -> datetime:
-    """Return when a day begins, by any clock."""
-    return datetime.combine(on, time())  # noqa: DTZ001 - the database adds the page's zone
-
-
-def total(bars: Sequence[DayBar]) -> str:
-    """Say how many records these days have."""
-    is_capped = any(bar.records == _MOST_COUNTED for bar in bars)
-    return _in_words(sum(bar.records for bar in bars), is_capped=is_capped)
-
-
-def _in_words(records: int, *, is_capped: bool) -> str:
-    return f"{records:,} or more records" if is_capped else plural(records, "record")

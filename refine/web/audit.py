@@ -1,0 +1,178 @@
+"""The audit log: a filtered list, a page for each record, and exports, which are records too."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from flask import Blueprint, Response, render_template
+from sqlalchemy import case, cast, select
+from sqlalchemy.dialects.postgresql import JSONB
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Agent, AuditLog, ChainHead, User
+from refine.models.audit import PLATFORM
+from refine.models.audit.record import CLIENT_KEY
+from refine.models.exported import EXPORTED, exported_data
+from refine.rules.quantities import cost_in_words
+from refine.web import granted, scope
+from refine.web.audit_filters import FILTERS, one_of_kind, views, visible_records
+from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
+from refine.web.lists import Chosen, page_of
+from refine.web.record_changes import memory_changes, subject_of
+from refine.web.templating import verification_watch
+from refine.web.words import labelled
+
+pages = Blueprint("audit", __name__)
+
+# A page must stay small, and an import's record holds hundreds of memories.
+_MAX_JSON_CHARACTERS = 20_000
+
+# What the list shows, without ``data``: that of an import's record is hundreds of memories.
+_LISTED: tuple[Any, ...] = (
+    AuditLog.id,
+    AuditLog.sequence,
+    AuditLog.action,
+    case(
+        (
+            AuditLog.action == "memory_refinement_rollback",
+            cast(AuditLog.data, JSONB)["operation"].astext,
+        )
+    ).label("operation"),
+    AuditLog.created_at,
+    AuditLog.session_id,
+    AuditLog.agent_id,
+    case((AuditLog.auditable_type == "AgentMemory", AuditLog.auditable_id)).label("memory_id"),
+    Agent.name.label("agent_name"),
+    User.email,
+    AuditLog.by,
+    AuditLog.client_address,
+)
+
+
+@pages.get("/audit")
+def page() -> str:
+    chosen = Chosen(FILTERS)
+    agent, one_of = chosen["agent"], one_of_kind(chosen)
+    listed = select(*_LISTED).outerjoin(User).outerjoin(Agent)
+    without = ("kind",) if one_of is not None else ()
+    page = page_of(visible_records(chosen, listed, without=without), one_of=one_of)
+    return render_template(
+        "audit/page.html",
+        page=page,
+        records=page.rows,
+        chosen=chosen,
+        agent=agent,
+        views=views(chosen),
+        chain=_chain_of(agent) if agent else None,
+        verification=None if agent else verification_watch().last,
+    )
+
+
+class ChainVerified(NamedTuple):
+    """How far a chain was verified, and when; None if it never was."""
+
+    verified_at: datetime | None
+    verified_sequence: int
+    records_since: int
+
+
+def _chain_of(agent: Agent) -> ChainVerified | None:
+    """Return how far the agent's chain was verified; None if it has no records."""
+    since = ChainHead.sequence - ChainHead.verified_sequence
+    columns = ChainHead.verified_at, ChainHead.verified_sequence, since
+    found = db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent.id))).first()
+    return ChainVerified(*found) if found is not None else None
+
+
+@pages.get("/audit/<int:record_id>")
+def record(record_id: int) -> str:
+    """Show the open data of a record; its contents stay sealed without an active grant."""
+    found = scope.found_or_404(AuditLog, record_id)
+    opened = granted.record(found.agent_id, record_id)
+    data = exported_data(found)
+    client = data.pop(CLIENT_KEY, None)
+    if client is not None and scope.user().may_act:
+        data[CLIENT_KEY] = client
+    return render_template(
+        "audit/record.html",
+        record=found,
+        opened=opened,
+        client=data.get(CLIENT_KEY),
+        subject=subject_of(found),
+        changes=memory_changes(found),
+        figures=_figures(data),
+        raw=json.dumps(data, ensure_ascii=False, indent=2, sort_keys=True),
+        max_characters=_MAX_JSON_CHARACTERS,
+    )
+
+
+def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the open data that the page shows nowhere else, settings as "before → after"."""
+    shown = {k: v for k, v in data.items() if k not in ("memories", "image_version", CLIENT_KEY)}
+    if "cost_usd" in shown:
+        unpriced = shown.get("unpriced_calls", 0)
+        shown["cost"] = cost_in_words(Decimal(shown.pop("cost_usd")), unpriced)
+    for name, (before, after) in shown.pop("changes", {}).items():
+        shown[labelled(name)] = f"{before} → {after}"
+    return sorted(shown.items())
+
+
+@pages.get("/audit/export.csv")
+def export_csv() -> Response:
+    return _export("csv", "text/csv", _csv_lines)
+
+
+@pages.get("/audit/export.jsonl")
+def export_jsonl() -> Response:
+    return _export("jsonl", "application/jsonl", _json_lines)
+
+
+_Row = dict[str, Any]
+
+
+def _export(
+    format_: str, mimetype: str, lines: Callable[[Iterable[_Row]], Iterator[str]]
+) -> Response:
+    """Return the chosen records as a file, sent while they are read; that they were is a record."""
+    chosen = Chosen(FILTERS)
+    # asked before the response is sent
+    shows_origin, records = scope.user().may_act, visible_records(chosen, select(AuditLog))
+    account = None if scope.sees_all_accounts() else scope.account_to_change()
+    recorded = AuditLog.record(
+        "audit_exported",
+        chain=account.chain if account is not None else PLATFORM,
+        subject=("Account", account.id) if account is not None else None,
+        user=scope.user(),
+        data={"format": format_, "filter": chosen.as_data()},
+    )
+    before = records.where(AuditLog.id < recorded.id).execution_options(yield_per=BATCH_ROWS)
+    db.session.commit()
+    # read while the file is sent, in a database session of its own
+    rows = (_row(each, shows_origin) for each in _streamed(before))
+    return attachment(lines(rows), f"audit-{clock.now():%Y-%m-%d}.{format_}", mimetype)
+
+
+def _streamed(records: Any) -> Iterator[AuditLog]:
+    yield from db.session.scalars(records)
+
+
+def _row(record: AuditLog, shows_origin: bool) -> _Row:
+    row = {name: value(record) for name, value in EXPORTED.items()}
+    row["at"] = clock.iso(row["at"])
+    if not shows_origin:
+        row["data"].pop(CLIENT_KEY, None)
+    return row
+
+
+def _csv_lines(rows: Iterable[_Row]) -> Iterator[str]:
+    yield csv_line(EXPORTED)
+    for row in rows:
+        yield csv_line(row.values())
+
+
+def _json_lines(rows: Iterable[_Row]) -> Iterator[str]:
+    for row in rows:
+        yield json.dumps(row, ensure_ascii=False, default=str) + "\n"
