@@ -29,7 +29,7 @@ from refine.models import (
     User,
     Verification,
 )
-from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET
+from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.columns import place_of
 from refine.models.ledger import Change
 from refine.models.ledger.image import recorded

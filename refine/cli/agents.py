@@ -35,7 +35,7 @@ _LISTED = (
     Field("core_memories", "memories", "core_count"),
     Field("core_tokens", "tokens"),
     Field("core_token_budget", "budget"),
-    Field("over_budget", None, lambda agent: agent.exceeds_budget(agent.core_tokens)),
+    Field("over_budget"),
     Field("state", "state", _state),
     Field("refinement_threshold", None, "effective_refinement_threshold"),
     Field("active"),

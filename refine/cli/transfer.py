@@ -132,5 +132,5 @@ def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
         console.print("nothing was written")
         return
     mass, budget = agent.core_token_usage, agent.core_token_budget
-    over = "over its budget" if agent.exceeds_budget(mass) else "within its budget"
+    over = "over its budget" if mass > agent.core_token_budget else "within its budget"
     console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")

@@ -130,7 +130,7 @@ def brief(session: RefinementSession) -> str:
 def _figures(session: RefinementSession) -> dict[str, Any]:
     """The limits and figures that the question and the brief both state."""
     agent, mass_tokens = session.agent, session.mass_before or 0
-    is_over_budget = agent.exceeds_budget(mass_tokens)
+    is_over_budget = mass_tokens > agent.core_token_budget
     return {
         "max_mutations": MAX_MUTATIONS,
         "removable_tokens": session.removable_tokens,

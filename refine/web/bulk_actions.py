@@ -15,8 +15,8 @@ from refine.errors import InvalidValue
 from refine.faults import status_of
 from refine.jobs.batches import BulkOutcome, Work, act_on
 from refine.models import Agent
-from refine.models.agent.groups import Group, grouped_by
-from refine.models.agent.settings import valid_budget
+from refine.models.agent.agent import valid_budget
+from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.runs.session.prospects import LOOKS_BACK, Estimate, estimate, why_not_on_request
 from refine.rules.ids import id_in
 from refine.rules.quantities import plural

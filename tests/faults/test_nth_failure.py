@@ -67,7 +67,7 @@ class HalfErased(Erasure):
             return
         agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, agent.created_at
         db.session.commit()
-        agent.record("agent_erased", subject=("Agent", agent.id), data={"by": "command line"})
+        agent.record("agent_erased", data={"by": "command line"})
         db.session.commit()
 
 

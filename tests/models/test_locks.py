@@ -104,9 +104,6 @@ def assert_waits(verb, world, row):
 NEEDS_AGENT = {
     "Agent.author": lambda w: configuring.author(w.agent, "name", w.agent.name),
     "Agent.configure": lambda w: configuring.configure(w.agent, user=w.user, paused=False),
-    "Agent.configure_by_platform": lambda w: configuring.configure_by_platform(
-        w.agent, {}, paused=False
-    ),
     "Agent.clear_refinement_prompt": lambda w: configuring.clear_refinement_prompt(
         w.agent, user=w.user
     ),

@@ -1,27 +1,21 @@
 """Agents: the AI personas whose memory is kept.
 
-``agent`` is the class with its columns, key, chain and ledger; ``settings`` says who may change
-which setting; ``configuring`` changes them; ``eligibility`` says who may be asked, in Python and in
-SQL.
+``agent`` is the class with its columns, key, chain and ledger; ``configuring`` changes its
+settings; ``eligibility`` says who may be asked, in Python and in SQL.
 """
 
 from refine.models.agent import eligibility
-from refine.models.agent.agent import Agent, only_key_of
-from refine.models.agent.settings import (
-    ADMIN_FIELDS,
+from refine.models.agent.agent import (
     AUTHORED_FIELDS,
-    IDENTITY_FIELDS,
     MAX_CORE_TOKEN_BUDGET,
-    PLATFORM_FIELDS,
     PROMPTS,
+    Agent,
+    only_key_of,
 )
 
 __all__ = [
-    "ADMIN_FIELDS",
     "AUTHORED_FIELDS",
-    "IDENTITY_FIELDS",
     "MAX_CORE_TOKEN_BUDGET",
-    "PLATFORM_FIELDS",
     "PROMPTS",
     "Agent",
     "eligibility",

@@ -38,7 +38,6 @@ from sqlalchemy.orm import (
 from refine import clock
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import Base, db
-from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET, valid_budget
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
@@ -68,7 +67,19 @@ from refine.rules.retention import (
 )
 from refine.sealing import DataKey
 
+PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+# What makes an agent who it is.
+IDENTITY_FIELDS = ("name", "model_id", *PROMPTS)
+# Fields that an agent may view and set itself; all but the name have a default.
+AUTHORED_FIELDS = ("name", *PROMPTS, "refinement_threshold")
+# Fields that an admin may set, for one agent and for many: for many nothing of their identity.
+ADMIN_FIELDS = ("model_id", "core_token_budget", "refinement_threshold", "paused", "active")
+MANY_FIELDS = ("core_token_budget", "refinement_threshold", "paused")
+# Fields that an agent's platform may set over the API; it writes prompts but never reads them.
+PLATFORM_FIELDS = (*AUTHORED_FIELDS, "model_id", "core_token_budget", "active", "paused")
+
 DEFAULT_CORE_TOKEN_BUDGET = 5_000
+MAX_CORE_TOKEN_BUDGET = 10_000_000
 ERASED = "the agent was erased"
 # Figures of the ledger and the sessions. Triggers write them in the transaction of what they count;
 # ``refine audit verify`` compares them. What a session may remove is measured instead.
@@ -205,7 +216,7 @@ class Agent(Attested, Base):
         db.session.add(made)
         db.session.flush()
         about = {"model_id": made.model_id, **actor}
-        made.record("agent_created", subject=("Agent", made.id), data=about)
+        made.record("agent_created", data=about)
         return made
 
     @classmethod
@@ -254,7 +265,7 @@ class Agent(Attested, Base):
             self.wrapped_key.wrapped, self.wrapped_key.destroyed_at = None, at
             self.end_access(ERASED, None)
             about = {"by": by} if by is not None else None
-            self.record("agent_erased", subject=("Agent", self.id), data=about, at=at)
+            self.record("agent_erased", data=about, at=at)
 
     def end_access(self, why: str, by: Actor | None) -> None:
         """End every request and grant for good; the agent is locked."""
@@ -278,13 +289,8 @@ class Agent(Attested, Base):
         return Chain(account_id=self.account_id, agent_id=self.id, key=key)
 
     def record(self, action: str, **about: Any) -> AuditLog:
-        """Append a record to the agent's chain; ``about`` goes to ``AuditLog.record``."""
-        return AuditLog.record(action, chain=self.chain, **about)
-
-    def lock(self) -> None:
-        """Lock and reload this agent until the transaction ends: the first lock of every change."""
-        db.session.flush()  # a refresh drops what was not written yet
-        db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
+        """Append a record to the agent's chain; about the agent, if no subject is given."""
+        return AuditLog.record(action, chain=self.chain, **{"subject": ("Agent", self.id), **about})
 
     @classmethod
     def lock_due(
@@ -329,11 +335,7 @@ class Agent(Attested, Base):
     @property
     def is_over_budget(self) -> bool:
         """Whether the token mass exceeds the budget."""
-        return self.exceeds_budget(self.core_token_usage)
-
-    def exceeds_budget(self, tokens: int) -> bool:
-        """Tell whether a ledger of so many tokens is over the budget."""
-        return tokens > self.core_token_budget
+        return self.core_token_usage > self.core_token_budget
 
     @hybrid_property
     def budget_share(self) -> float:
@@ -360,8 +362,7 @@ class Agent(Attested, Base):
     @property
     def effective_refinement_prompt(self) -> str:
         """The agent's own style for sessions, or the conservative default."""
-        own = self.refinement_prompt
-        return default_prompt("refinement_prompt") if own is None else own
+        return str(self.effective("refinement_prompt")[0])
 
     def effective(self, field: str) -> tuple[Any, bool]:
         """Return the effective value of an authored field, and whether it is the default."""
@@ -402,6 +403,15 @@ class Agent(Attested, Base):
     @validates("core_token_budget")
     def _valid_budget(self, _key: str, value: Any) -> int:
         return valid_budget(value)
+
+
+def valid_budget(value: Any) -> int:
+    """Return a core memory budget, or raise InvalidValue."""
+    if type(value) is not int or not 1 <= value <= MAX_CORE_TOKEN_BUDGET:
+        raise InvalidValue(
+            f"core_token_budget must be a whole number from 1 to {MAX_CORE_TOKEN_BUDGET:,}"
+        )
+    return value
 
 
 @event.listens_for(Agent, "after_insert")

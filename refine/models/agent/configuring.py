@@ -1,6 +1,6 @@
 """Changes of an agent's settings: by itself, by a user, and by its platform."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,15 +8,15 @@ from sqlalchemy import or_, select
 
 from refine.errors import InvalidValue
 from refine.extensions import database_now, db, later_now
-from refine.models.agent.agent import Agent
-from refine.models.agent.eligibility import NOT_ACTIVE
-from refine.models.agent.settings import (
+from refine.models.agent.agent import (
     ADMIN_FIELDS,
     IDENTITY_FIELDS,
     MANY_FIELDS,
     PLATFORM_FIELDS,
     PROMPTS,
+    Agent,
 )
+from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.audit.record import Event
@@ -69,31 +69,30 @@ def configure(
     *,
     user: Actor | None = None,
     by: str = "user",
+    token_id: int | None = None,
     at: datetime | None = None,
     **fields: Any,
 ) -> list[str]:
-    """Set fields of ``ADMIN_FIELDS`` as an admin; return the names of those that changed.
+    """Set fields of ``ADMIN_FIELDS``, or of ``PLATFORM_FIELDS`` with a platform's ``token_id``.
 
-    Recorded as ``agent_settings_update``; ``by`` names the actor in its data, if it was
-    not a user. InvalidValue, also for any other field, changes nothing. A new model changes the
-    agent's identity (see ``_mark_identity_change``).
+    Return the names of those that changed. Recorded as ``agent_settings_update``; ``by`` names the
+    actor in its data. The agent is told of all that its platform changed, and of what others
+    changed of its identity: then nobody may request access for ``IDENTITY_CHANGE_WAIT``. After
+    InvalidValue the caller rolls back. Deactivating the agent ends who may read it.
     """
-    require_allowed(fields, ADMIN_FIELDS)
+    is_platform = token_id is not None
+    require_allowed(fields, PLATFORM_FIELDS if is_platform else ADMIN_FIELDS)
+    actor = {"by": "platform", "token_id": token_id} if is_platform else {"by": by}
     agent.lock()
-    changes = _set(agent, fields, user)
-    if changes:
-        _record_settings(agent, user=user, at=at, data={"changes": changes, "by": by})
-    if _mark_identity_change(agent, changes):
-        _note_changes_in_journal(agent, _admin(user), changes, at)
-    return list(changes)
-
-
-def _set(agent: Agent, fields: Mapping[str, Any], user: Actor | None = None) -> Changes:
-    """Set the fields and return the changes; deactivating the agent ends who may read it."""
+    prompts = {field: fields.pop(field) for field in PROMPTS if field in fields}
     changes = set_fields(agent, fields)
     if "active" in changes and not agent.active:
         agent.end_access(NOT_ACTIVE, user)
-    return changes
+    if changes:
+        agent.record(_CHANGED, user=user, at=at, data={"changes": changes, **actor})
+    changed = [*changes, *_set_prompts(agent, prompts, actor)]
+    _note_changes(agent, "My platform" if is_platform else _admin(user), changed, at, is_platform)
+    return changed
 
 
 def configure_all(
@@ -119,29 +118,7 @@ def _settings_event(agent: Agent, changes: Changes, user: Actor) -> Event:
     return Event(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
 
 
-def configure_by_platform(agent: Agent, actor: Mapping[str, Any], **fields: Any) -> list[str]:
-    """Set fields of ``PLATFORM_FIELDS``; return the names of those that changed.
-
-    Recorded as ``agent_settings_update``; ``actor`` names the platform's token in the records.
-    The agent is told in its journal. After InvalidValue the caller rolls back. A new name,
-    model or prompt changes the agent's identity, as in ``configure``.
-    """
-    require_allowed(fields, PLATFORM_FIELDS)
-    agent.lock()
-    prompts = {field: fields.pop(field) for field in PROMPTS if field in fields}
-    changes = _set(agent, fields)
-    if changes:
-        _record_settings(agent, data={"changes": changes, **actor})
-    changed = [*changes, *_set_platform_prompts(agent, prompts, actor)]
-    _mark_identity_change(agent, changed)
-    if changed:
-        _note_changes_in_journal(agent, "My platform", changed)
-    return changed
-
-
-def _set_platform_prompts(
-    agent: Agent, prompts: Mapping[str, Any], actor: Mapping[str, Any]
-) -> list[str]:
+def _set_prompts(agent: Agent, prompts: Mapping[str, Any], actor: Mapping[str, Any]) -> list[str]:
     """Set prompts as the platform, each with a sealed record; return which changed.
 
     One that the platform did not write last counts as changed even by the same words:
@@ -150,7 +127,8 @@ def _set_platform_prompts(
     can turn it on.
     """
     before = {field: getattr(agent, field) for field in prompts}
-    unknown = prompts.keys() - _prompts_last_written_by(agent, "platform")
+    last = _last_prompt_records(agent)
+    unknown = {field for field in prompts if field not in last or last[field].by != "platform"}
     for field, value in prompts.items():
         if field in unknown:
             setattr(agent, field, None)  # so that equal words are sealed again
@@ -176,8 +154,7 @@ def clear_refinement_prompt(agent: Agent, *, user: Actor, at: datetime | None = 
         return False
     agent.refinement_prompt = None
     _record_sealed(agent, "refinement_prompt", before, None, {"by": "user"}, user=user, at=at)
-    _mark_identity_change(agent, ["refinement_prompt"])
-    _note_changes_in_journal(agent, _admin(user), ["refinement_prompt"], at)
+    _note_changes(agent, _admin(user), ["refinement_prompt"], at)
     return True
 
 
@@ -208,21 +185,20 @@ def changes_by_others(agent: Agent, at: datetime | None = None) -> list[dict[str
     ]
 
 
-def _mark_identity_change(agent: Agent, changed: Iterable[str]) -> bool:
-    """Set when somebody else last changed the identity, if this changes it; tell whether.
-
-    For ``IDENTITY_CHANGE_WAIT`` from then, nobody may request access.
-    """
-    if is_change := any(field in IDENTITY_FIELDS for field in changed):
-        agent.identity_changed_at = later_now()
-    return is_change
-
-
-def _note_changes_in_journal(
-    agent: Agent, who: str, changed: Iterable[str], at: datetime | None = None
+def _note_changes(
+    agent: Agent,
+    who: str,
+    changed: Collection[str],
+    at: datetime | None,
+    with_other_fields: bool = False,
 ) -> None:
-    labels = ", ".join(map(_label, changed))
-    agent.ledger.add_journal_note(f"{who} changed my settings: {labels}.", at)
+    """Note when others last changed who the agent is, and tell it; so, too, of other fields."""
+    is_identity_changed = any(field in IDENTITY_FIELDS for field in changed)
+    if is_identity_changed:
+        agent.identity_changed_at = later_now()
+    if is_identity_changed or (with_other_fields and changed):
+        labels = ", ".join(map(_label, changed))
+        agent.ledger.add_journal_note(f"{who} changed my settings: {labels}.", at)
 
 
 def last_prompt_changes(agent: Agent) -> dict[str, datetime]:
@@ -232,12 +208,6 @@ def last_prompt_changes(agent: Agent) -> dict[str, datetime]:
         for prompt, record in _last_prompt_records(agent).items()
         if record.field is not None
     }
-
-
-def _prompts_last_written_by(agent: Agent, who: str) -> set[str]:
-    """Return which of ``PROMPTS`` were last written by ``who``, counting what it came with."""
-    last = _last_prompt_records(agent)
-    return {prompt for prompt, record in last.items() if record.by == who}
 
 
 def _last_prompt_records(agent: Agent) -> dict[str, Any]:
@@ -269,11 +239,7 @@ def _record_sealed(
 ) -> None:
     """Record a change of one field, its values sealed: the data tells only how long it is."""
     data = {"field": field, "characters": len(str(after or "")), **data}
-    _record_settings(agent, data=data, sealed={"before": before, "after": after}, **about)
-
-
-def _record_settings(agent: Agent, **about: Any) -> None:
-    agent.record(_CHANGED, subject=("Agent", agent.id), **about)
+    agent.record(_CHANGED, data=data, sealed={"before": before, "after": after}, **about)
 
 
 def _admin(user: Actor | None) -> str:

@@ -1,18 +1,23 @@
 """Who may be asked: each rule in Python for one agent, and in SQL for many, side by side."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
+    Text,
     and_,
     case,
     exists,
+    func,
     literal,
     not_,
     or_,
     select,
 )
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from refine import clock, settings
 from refine.extensions import db
@@ -30,6 +35,8 @@ AutomaticTrigger = Literal["weekly", "over_budget"]
 NOT_ACTIVE = "the agent is not active"
 PAUSED = "the agent is paused"
 ACCOUNT_PAUSED = "its account is paused"
+# How many agents of a group are named.
+_NAMED = 8
 # Why no server answers for its model.
 NO_KEY = "no API key is set"
 NOT_REHEARSED = "the rehearsal model answers only agents of the demo account"
@@ -120,7 +127,6 @@ def has_unlocked_core_memory(agent: Agent) -> bool:
 
 
 def with_unlocked_core_memory() -> ColumnElement[bool]:
-    """Return ``has_unlocked_core_memory`` as an SQL condition."""
     return exists().where(
         AgentMemory.agent_id == Agent.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
     )
@@ -132,7 +138,6 @@ def may_be_refined(agent: Agent) -> bool:
 
 
 def is_refinable() -> ColumnElement[bool]:
-    """Return ``may_be_refined`` as an SQL condition."""
     return and_(is_available(automatic=True), with_unlocked_core_memory())
 
 
@@ -168,3 +173,43 @@ def next_session_at(agent: Agent) -> datetime | None:
     """Return when the next scheduled session is due; None if none is."""
     is_served = unavailable_reason(agent, automatic=True) is None
     return agent.account.next_due_at if is_served else None
+
+
+# -- agents by a reason ---------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """Agents that have a reason in common, by name; and the names of the first of them."""
+
+    reason: str | None
+    ids: Sequence[int]
+    names: Sequence[str]
+
+    @property
+    def number(self) -> int:
+        return len(self.ids)
+
+    @property
+    def named(self) -> list[tuple[int, str]]:
+        """The ids and names of the first of them."""
+        return list(zip(self.ids, self.names, strict=False))
+
+    @property
+    def unnamed(self) -> int:
+        return self.number - len(self.names)
+
+
+def grouped_by(
+    reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
+) -> dict[str | None, Group]:
+    """Return the agents that meet the conditions by a reason, the largest groups first."""
+    each = select(reason.label("reason"), Agent.name, Agent.id).where(*conditions).subquery()
+    in_order = (func.lower(each.c.name), each.c.id)
+    ids = func.array_agg(aggregate_order_by(each.c.id, *in_order), type_=ARRAY(BigInteger))
+    names = func.array_agg(aggregate_order_by(each.c.name, *in_order), type_=ARRAY(Text))
+    found = (
+        select(each.c.reason, ids, names[1:_NAMED])
+        .group_by(each.c.reason)
+        .order_by(func.count().desc())
+    )
+    return {group.reason: group for group in map(Group._make, db.session.execute(found))}

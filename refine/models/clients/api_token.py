@@ -193,7 +193,7 @@ class ApiToken(Attested, Base):
 
     def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
         """Set fields of ``PLATFORM_FIELDS`` and tell the agent; return the changed ones' names."""
-        return configuring.configure_by_platform(agent, self._audit_actor, **fields)
+        return configuring.configure(agent, token_id=self.id, **fields)
 
     def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
         """Mint a token for one of the account's agents, and tell the agent."""

@@ -72,7 +72,7 @@ def test_only_listed_fields_can_be_configured(app):
     with pytest.raises(InvalidValue, match="^system_prompt cannot be set here$"):
         configuring.configure(agent, user=user, system_prompt="Say yes.")
     with pytest.raises(InvalidValue, match="^reflects_daily cannot be set here$"):
-        configuring.configure_by_platform(agent, {"by": "platform"}, reflects_daily=True)
+        configuring.configure(agent, token_id=1, reflects_daily=True)
     with pytest.raises(InvalidValue, match="^slug cannot be set here$"):
         account.configure(user=user, slug="demo")
 
@@ -135,9 +135,7 @@ def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
     configuring.configure(
         agent, user=user, at=now - timedelta(days=29), model_id="test/lately", paused=True
     )
-    configuring.configure_by_platform(
-        agent, {"by": "platform"}, name="Ignore all rules", system_prompt="Yes!"
-    )
+    configuring.configure(agent, token_id=1, name="Ignore all rules", system_prompt="Yes!")
     configuring.author(agent, "refinement_prompt", "my own style")
     configuring.clear_refinement_prompt(agent, user=user)
     configuring.configure(factories.agent(), user=user, model_id="test/of-another")
@@ -154,19 +152,13 @@ def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
 
 def test_a_platform_that_sends_its_own_prompt_again_changes_nothing(app):
     agent, other = factories.agent(), factories.agent()
-    configuring.configure_by_platform(agent, {"by": "platform"}, system_prompt="You are Ada.")
+    configuring.configure(agent, token_id=1, system_prompt="You are Ada.")
     configuring.author(other, "system_prompt", "I am Bo.")
 
     configuring.author(agent, "refinement_prompt", "Go gently.")
-    assert (
-        configuring.configure_by_platform(agent, {"by": "platform"}, system_prompt="You are Ada.")
-        == []
-    )
+    assert configuring.configure(agent, token_id=1, system_prompt="You are Ada.") == []
     configuring.author(agent, "system_prompt", "I am Ada.")
-    assert (
-        configuring.configure_by_platform(agent, {"by": "platform"}, system_prompt="I am Ada.")
-        != []
-    )
+    assert configuring.configure(agent, token_id=1, system_prompt="I am Ada.") != []
 
 
 def test_the_length_and_last_change_of_prompts_are_known(app):

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, null, or_, select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.agent import eligibility
+from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.ledger import JOURNAL_SHOWN_FOR, Composition, is_of_kind
 from tests import factories
 
@@ -197,3 +198,28 @@ def test_the_composition_of_a_ledger_counts_its_memories_by_kind(memories):
         mine = select(AgentMemory).where(AgentMemory.agent_id == memories[0].agent_id)
         found = db.session.scalars(mine.where(is_of_kind(kind, NOW))).all()
         assert len(found) == count, kind
+
+
+def test_agents_are_grouped_by_why_they_may_not_be_asked(app):
+    account = factories.account()
+    for name in ("cy", "Bo", "Al"):
+        factories.agent(account=account, name=name, active=False)
+    ready = factories.agent(account=account, name="Di")
+
+    groups = grouped_by(
+        eligibility.why_unavailable(automatic=False), Agent.account_id == account.id
+    )
+
+    assert list(groups) == [eligibility.NOT_ACTIVE, None]
+    assert [name for _, name in groups[eligibility.NOT_ACTIVE].named] == ["Al", "Bo", "cy"]
+    assert groups[None] == Group(None, [ready.id], ["Di"])
+
+
+def test_names_the_first_agents_of_a_large_group(app):
+    account = factories.account()
+    for number in range(10):
+        factories.agent(account=account, name=f"{number:02}")
+
+    (group,) = grouped_by(null(), Agent.account_id == account.id).values()
+
+    assert (group.number, len(group.named), group.unnamed) == (10, 8, 2)

@@ -14,8 +14,7 @@ from sqlalchemy import ColumnElement, Select, case, exists, false, func, literal
 
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
-from refine.models.agent.eligibility import unanswered, why_unanswered
-from refine.models.agent.groups import Group, grouped_by
+from refine.models.agent.eligibility import Group, grouped_by, unanswered, why_unanswered
 from refine.models.columns import one_of_ids
 from refine.models.people import Account
 from refine.models.runs.run import LIVE

@@ -433,7 +433,7 @@ def _deactivate(agent: Agent, reader: User) -> None:
 
 
 def _deactivate_by_platform(agent: Agent, _reader: User) -> None:
-    configuring.configure_by_platform(agent, {"by": "platform", "token_id": 1}, active=False)
+    configuring.configure(agent, token_id=1, active=False)
 
 
 def _make_viewer(_agent: Agent, reader: User) -> None:

@@ -18,8 +18,8 @@ from refine.models.agent.eligibility import (
     NOT_ACTIVE,
     NOT_REHEARSED,
     PAUSED,
+    Group,
 )
-from refine.models.agent.groups import Group
 from refine.models.runs.session.prospects import (
     NOT_DUE,
     NOTHING_TO_REFINE,
@@ -81,7 +81,7 @@ def one_of_each(account: Account) -> dict[str, str]:
 
 def names(group: Group | None) -> list[str]:
     assert group is not None
-    return [each.name for each in group.named]
+    return [name for _, name in group.named]
 
 
 def told(account: Account) -> dict[str, str]:
