@@ -18,7 +18,7 @@ from refine.api.problems import Problem
 from refine.errors import NotFound, RowAltered, TooMany
 from refine.extensions import db
 from refine.models import ApiToken, schema_version
-from refine.models.clients.api_token import TokenKind, is_well_formed
+from refine.models.clients.api_token import WELL_FORMED, TokenKind
 from refine.settings import Settings
 
 READS = ("GET", "HEAD")
@@ -44,7 +44,7 @@ def require_form() -> str:
             "Send a token as `Authorization: Bearer …`.",
             headers={"WWW-Authenticate": 'Bearer realm="refine"'},
         )
-    if not is_well_formed(secret):
+    if not WELL_FORMED.fullmatch(secret):
         raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
     return secret
 

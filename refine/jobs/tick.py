@@ -29,13 +29,15 @@ from refine.models import (
     Agent,
     ClockMark,
     IdempotencyKey,
+    Invitation,
     MemoryTask,
     RefinementSession,
+    SignIn,
     Tally,
     schema_version,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
-from refine.models.people.pruning import Pruning
+from refine.models.people.pruning import prune
 from refine.models.runs import Run
 from refine.models.runs.session import SessionRequest, scheduling
 from refine.models.runs.session.prospects import Prospects, due_for_sweep
@@ -184,8 +186,7 @@ class _Tick:
 
     def serve_accounts(self) -> None:
         """Queue the sessions that are due for each account's slot and sweep."""
-        for account in Account.without_slot():
-            self._guarded(partial(account.set_first_slot, self.at), account_id=account.id)
+        self._guarded(partial(Account.set_first_slots, self.at))
         for schedule, time_zone in Account.schedules():
             self._guarded(partial(Account.reschedule, schedule, time_zone, self.at))
         for account in Account.due(self.at):
@@ -216,14 +217,15 @@ class _Tick:
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
         Tally.delete_ended(self.at)
         db.session.commit()
-        pruning = Pruning(self.at)
-        while time.monotonic() < self._deadline:
-            pruned = pruning.delete_some()
-            db.session.commit()
-            if not pruned:
-                ClockMark.reached("pruning", None)
-                return
-            self.done.pruned += pruned
+        for kind in (SignIn, Invitation):
+            after_id: int | None = 0
+            while after_id is not None:
+                if time.monotonic() >= self._deadline:
+                    return
+                pruned, after_id = prune(kind, self.at, after_id)
+                db.session.commit()
+                self.done.pruned += pruned
+        ClockMark.reached("pruning", None)
 
     def verify(self) -> None:
         verify_slice(self.at, self._deadline)

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, select
 
 from refine.extensions import db
 from refine.models import AuditLog, User
@@ -10,15 +10,17 @@ from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
-from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
 from refine.rules.ids import id_in
 from refine.web import scope
 from refine.web.formatting import day
 from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.links import here
 from refine.web.lists import Chosen, Filter, of_agent
+from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.words import ACTIONS, RECORD_KINDS, action
 
+# Who acts besides users, who are named by their e-mail addresses.
+_OTHER_ACTORS = (AGENT_OR_SYSTEM, "agent", "platform", "command line")
 _MAX_WHO_CHARACTERS = 254
 _MAX_SUGGESTED = 50
 
@@ -28,6 +30,19 @@ class Actor(NamedTuple):
 
     who: str
     user_id: int | None
+
+    @classmethod
+    def named(cls, who: str) -> "Actor":
+        found = User.by_email(who) if "@" in who else None
+        return cls(who, found.id if found is not None else None)
+
+    def condition(self) -> ColumnElement[bool]:
+        """Return the SQL condition that a record is by this actor."""
+        if self.who == AGENT_OR_SYSTEM:
+            return and_(AuditLog.user_id.is_(None), AuditLog.by.is_(None))
+        if "@" in self.who:  # nobody's, if no user has the address
+            return AuditLog.user_id == (self.user_id or 0)
+        return AuditLog.by == self.who
 
     def as_data(self) -> dict[str, Any]:
         """Return the actor as a record keeps them: a user by id.
@@ -52,7 +67,7 @@ def _actions(chosen: Chosen) -> dict[str, dict[str, str]]:
 def _suggested_actors() -> list[str]:
     """Return whom a record may be by, the account's first users among them."""
     users = select(User.email).where(scope.owns(User.account_id)).order_by(func.lower(User.email))
-    return [*OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
+    return [*_OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
 
 
 # A new filter is one more entry: the list, exports and their records follow.
@@ -77,12 +92,8 @@ FILTERS = [
     Filter(
         "who",
         "By",
-        read=lambda text: (
-            Actor(text[:_MAX_WHO_CHARACTERS], user_id_of(text[:_MAX_WHO_CHARACTERS]))
-            if text
-            else None
-        ),
-        condition=lambda actor: is_by(*actor),
+        read=lambda text: Actor.named(text[:_MAX_WHO_CHARACTERS]) if text else None,
+        condition=lambda actor: actor.condition(),
         input="text",
         suggested=_suggested_actors,
         attributes={"placeholder": "e-mail, or command line", "size": 22},

@@ -14,6 +14,7 @@ from refine.models.agent.eligibility import why_unanswered
 from refine.models.runs import WORKER_LOST
 
 NEARLY_FULL_PERCENT = 80
+AGENT_OR_SYSTEM = "agent or Refine"
 
 
 class Badge(NamedTuple):

@@ -15,7 +15,7 @@ from refine.cli import refine as command_line
 from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Account, Agent, AuditLog, RefinementSession, User
-from refine.models.clients.api_token import ApiToken, is_well_formed
+from refine.models.clients.api_token import WELL_FORMED, ApiToken
 from tests import factories
 from tests.cli.conftest import Run
 from tests.commands import eventually, start
@@ -156,7 +156,7 @@ def test_token_add_prints_only_the_token(
     secret = added.stdout.removesuffix("\n")
     token = ApiToken.of_secret(secret)
     assert (added.returncode, revoked.returncode) == (0, 0)
-    assert is_well_formed(secret)
+    assert WELL_FORMED.fullmatch(secret)
     assert token.kind == kind
     assert not token.is_valid
     assert secret not in revoked.stdout

@@ -227,8 +227,8 @@ def test_an_export_holds_all_open_data(
         "agent_id": agent.id,
         "session_id": None,
         "user_id": admin.id,
-        "subject_type": None,
-        "subject_id": None,
+        "subject_type": "Agent",
+        "subject_id": str(agent.id),
         "data": {},
         "hash": record.hash,
     }

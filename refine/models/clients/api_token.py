@@ -1,7 +1,6 @@
 """Bearer tokens of the HTTP API: shown once, stored as a keyed hash."""
 
-import secrets
-import zlib
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
@@ -13,7 +12,7 @@ from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db, later_now
 from refine.models.agent import PROMPTS, Agent, configuring
-from refine.models.attested import Attested, ChainOwner, keyed_hash
+from refine.models.attested import Attested, ChainOwner, keyed_hash, new_secret
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created
 from refine.models.people import Account, User
@@ -21,8 +20,9 @@ from refine.models.people import Account, User
 TokenKind = Literal["agent", "platform"]
 
 _PREFIX: dict[TokenKind, str] = {"agent": "refine_agent_", "platform": "refine_platform_"}
-_RANDOM_CHARACTERS = 36
 _SHOWN_CHARACTERS = 6
+# How every token is spelled: others are refused without a query.
+WELL_FORMED = re.compile(r"refine_(agent|platform)_[\w-]{43}", re.ASCII)
 # The last use is stored to this precision, so that not every request writes.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 
@@ -85,7 +85,7 @@ class ApiToken(Attested, Base):
         if by is not None:
             by._require_may_mint(agent)
         kind: TokenKind = "agent" if agent is not None else "platform"
-        secret = _new_secret(kind)
+        secret = f"{_PREFIX[kind]}{new_secret()}"
         token = cls(
             kind=kind,
             account=account,
@@ -228,23 +228,3 @@ class ApiToken(Attested, Base):
             data={"kind": self.kind, "hint": self.hint, **actor},
             at=at,
         )
-
-
-def is_well_formed(secret: str) -> bool:
-    """Tell whether a text has a token's prefix and checksum (as leak scanners check it)."""
-    for prefix in _PREFIX.values():
-        body = secret.removeprefix(prefix)
-        if body != secret:
-            random, checksum = body[:_RANDOM_CHARACTERS], body[_RANDOM_CHARACTERS:]
-            return checksum == _checksum(random)
-    return False
-
-
-def _new_secret(kind: TokenKind) -> str:
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-    random = "".join(secrets.choice(alphabet) for _ in range(_RANDOM_CHARACTERS))
-    return f"{_PREFIX[kind]}{random}{_checksum(random)}"
-
-
-def _checksum(random: str) -> str:
-    return f"{zlib.crc32(random.encode()):08x}"

@@ -161,13 +161,10 @@ class Account(Attested, Base):
         return [(schedule, time_zone) for schedule, time_zone in pairs]
 
     @classmethod
-    def without_slot(cls) -> Sequence["Account"]:
-        """Return the accounts whose first slot is not set yet."""
-        return db.session.scalars(select(cls).where(cls.next_due_at.is_(None))).all()
-
-    def set_first_slot(self, at: datetime) -> None:
-        """Set the slot to the first after the account's creation."""
-        self.next_due_at = self.next_slot(min(self.created_at, at))
+    def set_first_slots(cls, at: datetime) -> None:
+        """Set the slot of new accounts to the first after their creation."""
+        for account in db.session.scalars(select(cls).where(cls.next_due_at.is_(None))):
+            account.next_due_at = account.next_slot(min(account.created_at, at))
 
     @classmethod
     def reschedule(cls, schedule: str, time_zone: str, at: datetime) -> None:

@@ -1,5 +1,6 @@
 """Deleting the sign-ins and invitations that ended long ago."""
 
+from collections import Counter
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, or_, select
@@ -7,7 +8,6 @@ from sqlalchemy import ColumnElement, or_, select
 from refine.extensions import db
 from refine.models.people.invitation import Invitation
 from refine.models.people.sign_in import IDLE_FOR, LASTS_FOR, SignIn
-from refine.models.people.user import User
 from refine.rules.keeping import INVITATIONS_KEPT_FOR, SIGN_INS_KEPT_FOR
 
 _BATCH = 500
@@ -15,45 +15,23 @@ _BATCH = 500
 Kind = type[SignIn] | type[Invitation]
 
 
-class Pruning:
-    """One round: everything that had ended long enough before one instant, a few rows at a time."""
+def prune(kind: Kind, at: datetime, after_id: int) -> tuple[int, int | None]:
+    """Delete the next rows that are no longer kept; return how many, and the last id of the batch.
 
-    def __init__(self, at: datetime) -> None:
-        self._at = at
-        self._left_ids: dict[Kind, set[int]] = {SignIn: set(), Invitation: set()}
-
-    def delete_some(self) -> int:
-        """Delete some rows of one account; return how many. None is left if it is 0.
-
-        Recorded as ``rows_pruned`` if an earlier record names one: from then on it must be gone. A
-        row that was changed outside the application stays.
-        """
-        for kind in self._left_ids:
-            while rows := self._next(kind):
-                genuine = [row for row in rows if not row.log_if_altered()]
-                self._left_ids[kind] |= {row.id for row in rows} - {row.id for row in genuine}
-                if genuine:
-                    self._delete(kind, genuine)
-                    return len(genuine)
-        return 0
-
-    def _next(self, kind: Kind) -> list[SignIn | Invitation]:
-        """Return the next rows of one account, locked."""
-        over = _is_over(kind, self._at) & kind.id.not_in(self._left_ids[kind])
-        account_ids = select(User.account_id).join(kind, kind.user_id == User.id).where(over)
-        first = account_ids.order_by(User.account_id).limit(1).scalar_subquery()
-        users = select(User.id).where(User.account_id == first)
-        rows = select(kind).where(over, kind.user_id.in_(users)).order_by(kind.id).limit(_BATCH)
-        return list(db.session.scalars(rows.with_for_update(of=kind, skip_locked=True)))
-
-    def _delete(self, kind: Kind, rows: list[SignIn | Invitation]) -> None:
-        is_recorded = any(row.chain_owner is not None for row in rows)
-        account = rows[0].user.account
-        for row in rows:
-            db.session.delete(row)
-        db.session.flush()
-        if is_recorded:
-            account.record("rows_pruned", data={kind.__tablename__: len(rows)}, at=self._at)
+    The id is None if no more follow. Recorded as ``rows_pruned`` if an earlier record names a row:
+    from then on it must be gone. A row that was changed outside the application stays.
+    """
+    over = select(kind).where(_is_over(kind, at), kind.id > after_id).order_by(kind.id)
+    locked = over.limit(_BATCH).with_for_update(of=kind, skip_locked=True)
+    rows: list[SignIn | Invitation] = list(db.session.scalars(locked))
+    genuine = [row for row in rows if not row.log_if_altered()]
+    recorded = Counter(row.user.account for row in genuine if row.chain_owner is not None)
+    for row in genuine:
+        db.session.delete(row)
+    db.session.flush()
+    for account, number in sorted(recorded.items(), key=lambda item: item[0].id):
+        account.record("rows_pruned", data={kind.__tablename__: number}, at=at)
+    return len(genuine), rows[-1].id if len(rows) == _BATCH else None
 
 
 def _is_over(kind: Kind, at: datetime) -> ColumnElement[bool]:

@@ -111,8 +111,7 @@ def made(at=MONDAY - timedelta(seconds=1), **fields):
 
 
 def rescheduled(account, at):
-    for each in Account.without_slot():
-        each.set_first_slot(at)
+    Account.set_first_slots(at)
     for schedule, time_zone in Account.schedules():
         Account.reschedule(schedule, time_zone, at)
     db.session.flush()

@@ -1,6 +1,6 @@
 """Sign-ins and invitations that were over for long are deleted, and nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +11,6 @@ from refine.extensions import db
 from refine.models import AuditLog, Invitation, SignIn, User
 from refine.models.integrity import verify_all
 from refine.models.people import pruning
-from refine.models.people.pruning import Pruning
 from refine.models.people.sign_in import IDLE_FOR, LASTS_FOR
 from refine.rules.keeping import INVITATIONS_KEPT_FOR, SIGN_INS_KEPT_FOR
 from tests import factories, sql
@@ -27,16 +26,17 @@ def user(app: Flask) -> User:
 
 def prune() -> int:
     """Prune as the clock does; return how many rows were deleted."""
+    return sum(map(sum, (batches(kind) for kind in (SignIn, Invitation))))
+
+
+def batches(kind: pruning.Kind) -> list[int]:
     db.session.commit()
-    round_ = Pruning(NOW)
-    deleted = list(_until_none(round_))
-    return sum(deleted)
-
-
-def _until_none(round_: Pruning) -> Iterator[int]:
-    while count := round_.delete_some():
+    counts, after_id = [], 0
+    while after_id is not None:
+        count, after_id = pruning.prune(kind, NOW, after_id)
         db.session.commit()
-        yield count
+        counts.append(count)
+    return counts
 
 
 def problems() -> list[str]:
@@ -58,42 +58,32 @@ def signed_in(user: User, ago: timedelta) -> SignIn:
 # -- what is over ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("later", "deleted"), [(-SECOND, 0), (SECOND, 1)])
-def test_a_sign_in_goes_once_it_was_idle_for_long(
-    user: User, later: timedelta, deleted: int
-) -> None:
+def idle(user: User, later: timedelta) -> None:
     signed_in(user, SIGN_INS_KEPT_FOR + IDLE_FOR + later)
 
-    assert prune() == deleted
 
-
-@pytest.mark.parametrize(("later", "deleted"), [(-SECOND, 0), (SECOND, 1)])
-def test_a_sign_in_goes_once_it_was_ended_for_long(
-    user: User, later: timedelta, deleted: int
-) -> None:
+def ended(user: User, later: timedelta) -> None:
     signed_in(user, SIGN_INS_KEPT_FOR + later).end(NOW - SIGN_INS_KEPT_FOR - later)
 
-    assert prune() == deleted
 
-
-@pytest.mark.parametrize(("later", "deleted"), [(-SECOND, 0), (SECOND, 1)])
-def test_a_sign_in_goes_once_it_expired_long_ago_however_late_it_was_used(
-    user: User, later: timedelta, deleted: int
-) -> None:
+def expired(user: User, later: timedelta) -> None:
     signed_in(user, SIGN_INS_KEPT_FOR + LASTS_FOR + later).last_seen_at = NOW
 
-    assert prune() == deleted
 
-
-@pytest.mark.parametrize(("later", "deleted"), [(-SECOND, 0), (SECOND, 1)])
-def test_an_invitation_goes_once_it_expired_long_ago(
-    user: User, later: timedelta, deleted: int
-) -> None:
+def expired_link(user: User, later: timedelta) -> None:
     Invitation.issue(user, NOW)
     user.record("user_invited", by=user)
     link = db.session.scalars(select(Invitation)).one()
     link.expires_at = NOW - INVITATIONS_KEPT_FOR - later
     user.record("user_updated", by=user)
+
+
+@pytest.mark.parametrize("begin", [idle, ended, expired, expired_link])
+@pytest.mark.parametrize(("later", "deleted"), [(-SECOND, 0), (SECOND, 1)])
+def test_a_row_is_deleted_once_it_is_over_for_long(
+    user: User, begin: Callable[[User, timedelta], None], later: timedelta, deleted: int
+) -> None:
+    begin(user, later)
 
     assert prune() == deleted
 
@@ -161,38 +151,26 @@ def test_a_row_that_was_deleted_outside_the_application_is_missed(user: User) ->
 def test_a_row_that_was_changed_outside_the_application_stays(user: User) -> None:
     altered = signed_in(user, 2 * SIGN_INS_KEPT_FOR)
     signed_in(user, 2 * SIGN_INS_KEPT_FOR)
+    Invitation.issue(user, NOW - 3 * INVITATIONS_KEPT_FOR)
     sql.tamper(f"UPDATE sign_ins SET confirmed_at = now() WHERE id = {altered.id}")
     db.session.expire_all()
 
-    assert prune() == 1
+    assert prune() == 2
     assert left(SignIn) == [altered.id]
     assert problems() == [f"SignIn {altered.id} was changed outside the application"]
-
-
-def test_a_row_that_was_changed_does_not_keep_invitations_from_being_deleted(user: User) -> None:
-    altered = signed_in(user, 2 * SIGN_INS_KEPT_FOR)
-    sql.tamper(f"UPDATE sign_ins SET confirmed_at = now() WHERE id = {altered.id}")
-    Invitation.issue(user, NOW - 3 * INVITATIONS_KEPT_FOR)
-    db.session.commit()
-    db.session.expire_all()
-
-    assert prune() == 1
-    assert left(Invitation) == []
 
 
 # -- a few at a time -------------------------------------------------------------------------------
 
 
-def test_a_batch_is_of_one_account(user: User) -> None:
-    for each in (user, factories.user(), user):
-        signed_in(each, 2 * SIGN_INS_KEPT_FOR)
-
-    assert list(_until_none(Pruning(NOW))) == [2, 1]
-
-
-def test_a_batch_is_not_larger_than_its_limit(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_several_accounts_are_deleted_in_batches(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pruning, "_BATCH", 2)
-    for _ in range(3):
-        signed_in(user, 2 * SIGN_INS_KEPT_FOR)
+    for each in (user, factories.user(), user):
+        signed_in(each, 2 * SIGN_INS_KEPT_FOR).end(NOW - 2 * SIGN_INS_KEPT_FOR)
 
-    assert list(_until_none(Pruning(NOW))) == [2, 1]
+    assert batches(SignIn) == [2, 1]
+    told = db.session.scalars(select(AuditLog).filter_by(action="rows_pruned"))
+    assert [record.data for record in told] == [{"sign_ins": 1}] * 3
+    assert problems() == []

@@ -87,7 +87,7 @@ def names(group: Group | None) -> list[str]:
 def told(account: Account) -> dict[str, str]:
     """The reason why each agent is left out."""
     found = Prospects.of(account, clock.now())
-    return {each.name: str(group.reason) for group in found.left_out for each in group.named}
+    return {name: str(group.reason) for group in found.left_out for _, name in group.named}
 
 
 def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) -> None:
