@@ -24,7 +24,7 @@ from refine.faults import as_sentence
 from refine.llm.clients import require_one_model, warning_about
 from refine.models import Account, Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
-from refine.models.runs.usage import by_month
+from refine.models.runs.spending import by_month
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
 from refine.rules.retention import (
     DEFAULT_THRESHOLD,

@@ -31,7 +31,7 @@ from refine.errors import Unreachable
 from refine.extensions import db
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
-from refine.models.runs.task import scheduling as task_scheduling
+from refine.models.runs import task as tasks
 
 REQUESTED = "refine-asked"
 AUTOMATIC = "refine-swept"
@@ -152,7 +152,7 @@ def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[
         swept = RefinementSession.select_waiting(automatic_limit).where(is_automatic)
         for id_ in db.session.scalars(swept):
             yield Waiting(RefinementSession, id_, is_automatic=True)
-        for id_ in task_scheduling.due(automatic_limit, at):
+        for id_ in tasks.due(automatic_limit, at):
             yield Waiting(MemoryTask, id_, is_automatic=True)
 
 

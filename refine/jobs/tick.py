@@ -39,12 +39,12 @@ from refine.models import (
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import prune
 from refine.models.runs import Run
+from refine.models.runs import task as tasks
 from refine.models.runs.session import SessionRequest, scheduling
 from refine.models.runs.session.prospects import Prospects, due_for_sweep
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
-from refine.models.runs.task import scheduling as task_scheduling
-from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
+from refine.models.runs.task import REFLECTION_SCHEDULE
 from refine.rules.schedules import last_slot
 
 INTERVAL = timedelta(minutes=1)
@@ -166,7 +166,7 @@ class _Tick:
 
     def end_lapsed_tasks(self) -> None:
         """End the memory tasks that waited for too long, and delete their conversations."""
-        self._each(task_scheduling.lapsed(self.at), self._end_lapsed_tasks, at_once=1)
+        self._each(tasks.lapsed(self.at), self._end_lapsed_tasks, at_once=1)
 
     def end_access(self) -> None:
         """End expired grants and lapsed requests for access."""
@@ -232,7 +232,7 @@ class _Tick:
 
     def queue_reflections(self) -> None:
         """Queue the reflections that are due, once a night in each time zone."""
-        for time_zone in task_scheduling.reflecting_zones():
+        for time_zone in tasks.reflecting_zones():
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
@@ -245,12 +245,12 @@ class _Tick:
         return TickResult(lost=sum(run.end_if_lost(self.at) for run in held))
 
     def _end_lapsed_tasks(self, agents: Sequence[Agent]) -> TickResult:
-        waiting = [task for agent in agents for task in task_scheduling.waiting_of(agent)]
+        waiting = [task for agent in agents for task in tasks.waiting_of(agent)]
         return TickResult(tasks_lapsed=sum(task.end_if_lapsed(self.at) for task in waiting))
 
     def _reflect_in(self, time_zone: str) -> None:
         slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
-        due = task_scheduling.due_for_reflection(time_zone, slot_at)
+        due = tasks.due_for_reflection(time_zone, slot_at)
         self._each(due, partial(self._queue_reflections, slot_at))
 
     def _queue_reflections(self, slot_at: datetime, agents: Sequence[Agent]) -> TickResult:

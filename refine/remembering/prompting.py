@@ -16,7 +16,8 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.models import MemoryTask
-from refine.models.runs.task import MAX_KEPT, saving
+from refine.models.runs import saving
+from refine.models.runs.task import MAX_KEPT
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.tokens import Room, last_that_fit, packed, tokens_at_most
 

@@ -7,7 +7,7 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask
-from refine.models.runs.task import saving
+from refine.models.runs import saving
 from refine.outages import NO_RETRY, RetryPolicy
 from refine.rules.ids import parse_ids
 from refine.tools.calls import (

@@ -12,7 +12,6 @@ from refine.llm.clients import require_one_model, warning_about
 from refine.models import Agent
 from refine.models.agent import configuring
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
-from refine.models.runs.answering import other_model_of
 from refine.rules.content import MAX_NAME_CHARACTERS
 from refine.rules.personal import masked_id
 from refine.rules.quantities import in_hours
@@ -144,7 +143,6 @@ def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> s
         max_name=MAX_NAME_CHARACTERS,
         identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
         opened=opened,
-        other_model=other_model_of(agent) if scope.user().may_act else None,
         prompts=configuring.prompt_lengths(agent),
         last_changes=last_changes,
     )

@@ -13,7 +13,7 @@ from refine.models import Account, Agent
 from refine.models.agent.eligibility import NO_KEY, unanswered
 from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
-from refine.models.runs.task.scheduling import conversations_given_up
+from refine.models.runs.task import conversations_given_up
 from refine.rules.quantities import in_hours, plural
 from refine.web import scope
 from refine.web.links import url_in_account

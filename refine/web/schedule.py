@@ -20,7 +20,7 @@ from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
 from refine.models.runs.session import totals
 from refine.models.runs.session.prospects import LOOKS_BACK, RUNNING, Prospects
-from refine.models.runs.spending import cost_cap_reason
+from refine.models.runs.spending import CostCaps
 from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after, slots_until
 from refine.web import in_place, scope
 from refine.web.charts import OUTCOMES
@@ -106,7 +106,7 @@ def _page(error: Exception | None = None) -> str:
         time_zones=time_zones(),
         outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
         spent=month_of_account(account).spent,
-        why_capped=cost_cap_reason(account, at),
+        why_capped=CostCaps(at).reason(account),
     )
 
 

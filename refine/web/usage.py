@@ -13,13 +13,12 @@ from sqlalchemy import Select
 from refine import clock
 from refine.extensions import db
 from refine.models import Account
-from refine.models.runs.spending import MonthSoFar, cap_in_words, month_so_far
-from refine.models.runs.usage import (
-    Months,
+from refine.models.runs.spending import (
+    MonthSoFar,
     Used,
-    used_by_agent,
-    used_by_model,
-    used_by_month,
+    cap_in_words,
+    month_so_far,
+    used_by,
     with_total,
 )
 from refine.rules.forecast import PACE_SPAN, first_of_month, month_end_usd
@@ -39,16 +38,14 @@ _MONTHS_SHOWN = 12
 
 
 class Grouping(NamedTuple):
-    """A way to group usage: its query, the key of its rows, and what an export says of each."""
+    """A way to group usage: the key of its rows, and what an export says of each."""
 
-    query: Callable[[Months, int | None], Select[*tuple[Any, ...]]]
     key: str
     exported: dict[str, Callable[[Any], object]]
 
 
 _GROUPINGS = {
     "agent": Grouping(
-        used_by_agent,
         key="agent_id",
         exported={
             "account": lambda row: row.account_slug,
@@ -56,10 +53,8 @@ _GROUPINGS = {
             "agent": lambda row: row.agent,
         },
     ),
-    "model": Grouping(
-        used_by_model, key="model_id", exported={"model": lambda row: masked_id(row.model_id)}
-    ),
-    "month": Grouping(used_by_month, key="month", exported={}),
+    "model": Grouping(key="model_id", exported={"model": lambda row: masked_id(row.model_id)}),
+    "month": Grouping(key="month", exported={}),
 }
 # What every row says, as ``Used`` has it; the table has no column for calls without a price.
 _FIGURES = (
@@ -100,12 +95,10 @@ class Chosen(NamedTuple):
 
     def query(self) -> Select[*tuple[Any, ...]]:
         """Return a query for the rows, the most expensive first, each with the total of all."""
-        months = Months.up_to(self.month)
-        if self.is_by_month:
-            months = Months.up_to(self.this_month, _MONTHS_SHOWN)
-        grouping = _GROUPINGS[self.by]
-        used = grouping.query(months, scope.account_id()).cte()
-        key = used.c[grouping.key]
+        last, months = (self.this_month, _MONTHS_SHOWN) if self.is_by_month else (self.month, 1)
+        since, until = first_of_month(last, 1 - months), first_of_month(last, 1)
+        used = used_by(self.by, since, until, scope.account_id()).cte()
+        key = used.c[_GROUPINGS[self.by].key]
         in_order = (key.desc(),) if self.is_by_month else (used.c.cost_usd.desc(), key)
         return with_total(used).order_by(*in_order)
 

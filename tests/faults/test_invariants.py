@@ -7,8 +7,8 @@ from sqlalchemy import text
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
 from refine.models.ledger import Change, change_memories
+from refine.models.runs import saving
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from tests import editing, factories, sql
 from tests.faults.invariants import Before, breaches, left_open, sweep

@@ -20,11 +20,11 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.audit import ChainHead
+from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates
-from refine.models.runs.task import saving
-from refine.models.runs.task import scheduling as task_scheduling
 from refine.refinement import time_machine
 from tests import editing, factories, sql
 
@@ -201,9 +201,9 @@ PASSES_OVER = {
         lambda: db.session.scalars(AccessGrant.select_waiting(9)).all(),
         2,
     ),
-    "task_scheduling.due": (
+    "tasks.due": (
         lambda: [factories.extraction(factories.agent()) for _ in range(2)],
-        lambda: task_scheduling.due(9, clock.now()),
+        lambda: tasks.due(9, clock.now()),
         2,
     ),
     "AccessGrant.next_overdue": (two_overdue, lambda: [AccessGrant.next_overdue()], 1),

@@ -19,9 +19,9 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.integrity import verify_all
 from refine.models.ledger.image import Image, images_in
+from refine.models.runs import saving
 from refine.models.runs.session import breaker
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import editing, factories, sql

@@ -9,7 +9,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.agent import PROMPTS, configuring
-from refine.models.runs.task import saving
+from refine.models.runs import saving
 from refine.tools import RefinementTool
 from tests import factories
 from tests.web.conftest import ended_session, links_of, person

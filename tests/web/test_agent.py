@@ -442,36 +442,6 @@ def test_a_model_that_is_unknown_or_without_tools_is_set_with_a_warning(
         assert agent.model_id == wanted
 
 
-@pytest.fixture
-def answered_by_another(agent: Agent) -> None:
-    """The agent's last session was answered by another model."""
-    session = RefinementSession.queue(agent, "manual")
-    session.llm_calls, session.answered_model_id = 1, "test/other"
-    session.finish("failed", "another model answered")
-    db.session.commit()
-
-
-OFFER = "test/other answered in place of rehearsal/ada"
-
-
-@pytest.mark.usefixtures("answered_by_another")
-def test_a_model_that_answered_in_place_of_the_agents_own_can_be_set(
-    dashboard: Browser, agent: Agent
-) -> None:
-    path = f"/agents/{agent.id}/settings"
-    page = dashboard.get(path).text
-    assert f"Another model answered {OFFER}" in words_of(page)
-    assert "nobody can request access for 24 hours" in words_of(page)
-    assert '<input type="hidden" name="model_id" value="test/other">' in page
-
-    answer = dashboard.submit(path, {"model_id": "test/other"}, follow_redirects=True)
-
-    db.session.refresh(agent)
-    assert (agent.model_id, agent.paused, agent.active) == ("test/other", False, True)
-    assert agent.identity_changed_at is not None
-    assert OFFER not in words_of(answer.text)
-
-
 def test_prompts_show_their_length_and_last_change(dashboard: Browser, agent: Agent) -> None:
     configuring.author(agent, "refinement_prompt", "x" * 1234)
     db.session.commit()

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from refine import clock, create_app
 from refine.extensions import db
 from refine.models import RefinementSession
+from refine.models.runs import saving
 from refine.models.runs.session import EndStatus
-from refine.models.runs.task import saving
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT

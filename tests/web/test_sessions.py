@@ -169,8 +169,7 @@ def test_a_session_that_another_model_answered_names_it_and_leads_to_the_setting
 
     page, seen_by_viewer = (words_of(shown(each, session)) for each in (dashboard, viewer))
 
-    assert "Another model answered." in page
-    assert "If that is the model you mean, set it in the settings of Ada ." in page
+    assert "test/other answered. If that is the model you mean, set it in the settings" in page
     assert "set it" not in seen_by_viewer
 
 

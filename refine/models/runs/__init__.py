@@ -1,10 +1,9 @@
 """Runs: a run is work for which one worker calls an agent's model.
 
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
-core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
-read. ``spending`` adds up what they cost, ``usage`` what they used, by agent, model and month;
-``workload`` counts what waits, runs and has ended; ``answering`` tells which model answers;
-``clock_mark`` remembers the clock's rounds; ``log`` writes a line for each run that ends.
+core memories, ``task`` adds to memory between sessions, and ``saving`` is what it may keep;
+``access`` asks the agent to let a human read. ``spending`` adds up what they used and cost,
+``workload`` counts what waits, runs and has ended; ``clock_mark`` remembers the clock's rounds.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant

@@ -10,9 +10,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import cache
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Self, cast
 
+import structlog
 from sqlalchemy import (
     ColumnElement,
     ForeignKey,
@@ -20,14 +20,14 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
-    bindparam,
+    event,
     func,
     select,
     text,
     true,
 )
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Load, Mapped, declared_attr, mapped_column, relationship
+from sqlalchemy.orm import Load, Mapped, Session, declared_attr, mapped_column, relationship
 from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
@@ -45,6 +45,7 @@ from refine.models.columns import (
     one_of_constants,
 )
 from refine.models.runs.spending import CostCaps
+from refine.rules.prices import Usage
 from refine.sealing import DataKey
 
 # A worker that missed three heartbeats (one is due every 10 seconds) is lost. The tick comes every
@@ -53,6 +54,9 @@ LOST_AFTER = timedelta(seconds=35)
 
 # The error kind of a run whose worker is gone.
 WORKER_LOST = "worker_lost"
+
+_log = structlog.get_logger(__name__)
+_PENDING_LINES = "refine.log_lines"
 
 
 class LeaseLost(Refused):
@@ -81,19 +85,6 @@ def errors_index(table: str) -> Index:
         "error_kind",
         postgresql_where=text("error_kind IS NOT NULL"),
     )
-
-
-class CallUsage(Protocol):
-    """What one call of a model cost."""
-
-    @property
-    def prompt_tokens(self) -> int: ...
-    @property
-    def cached_tokens(self) -> int: ...
-    @property
-    def completion_tokens(self) -> int: ...
-    @property
-    def cost_usd(self) -> Decimal | None: ...
 
 
 class Run:
@@ -149,6 +140,8 @@ class Run:
         self.agent.lock()
         db.session.refresh(self, with_for_update={"key_share": True})
 
+    # The conditions hold in Python and in SQL alike.
+
     @hybrid_property
     def is_live(self) -> bool:
         """Whether the run waits for a worker, or a worker holds it."""
@@ -158,6 +151,16 @@ class Run:
     @classmethod
     def _is_live(cls) -> ColumnElement[bool]:
         return one_of_constants(cls.status, (cls.waiting_status, cls.running_status))
+
+    @hybrid_property
+    def is_held(self) -> bool:
+        """Whether a worker holds the run: it has a lease."""
+        return self.lease_token != None  # noqa: E711
+
+    @hybrid_property
+    def is_waiting(self) -> bool:
+        """Whether no worker has claimed the run yet."""
+        return (self.status == self.waiting_status) & (self.lease_token == None)  # noqa: E711
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -177,16 +180,6 @@ class Run:
         db.session.flush()
         return runs
 
-    @hybrid_property
-    def is_waiting(self) -> bool:
-        """Whether no worker has claimed the run yet."""
-        return self.status == self.waiting_status and not self.is_held
-
-    @is_waiting.inplace.expression
-    @classmethod
-    def _is_waiting(cls) -> ColumnElement[bool]:
-        return and_(cls.status == cls.waiting_status, ~cls.is_held)
-
     @classmethod
     def select_waiting(cls, limit: int) -> Select[uuid.UUID]:
         """Return a query for the ids of the waiting runs, the oldest first.
@@ -202,16 +195,6 @@ class Run:
         )
 
     # -- the lease -------------------------------------------------------------------------------
-
-    @hybrid_property
-    def is_held(self) -> bool:
-        """Whether a worker holds the run: it has a lease."""
-        return self.lease_token is not None
-
-    @is_held.inplace.expression
-    @classmethod
-    def _is_held(cls) -> ColumnElement[bool]:
-        return cls.lease_token.is_not(None)
 
     def claim(
         self, at: datetime | None = None, *, lease_token: uuid.UUID | None = None
@@ -254,8 +237,17 @@ class Run:
         The lease is the caller's own copy. LeaseLost if the run ended or another worker has it,
         RowAltered if it was changed outside the application.
         """
-        ids = {"run_id": run_id, "held_by": lease_token}
-        found = db.session.execute(_held_query(cast(Any, cls)), ids).one_or_none()
+        kind: Any = cls
+        found = db.session.execute(
+            select(kind, Agent)
+            .join(Agent, Agent.id == kind.agent_id)
+            # a caller without a lease would otherwise hold every run without one
+            .where(kind.id == run_id, kind.is_held, kind.lease_token == lease_token)
+            # the digests cover them
+            .options(Load(kind).undefer_group("sealed"), Load(Agent).undefer_group("prompts"))
+            .with_for_update(key_share=True, of=[Agent, kind])  # in this order, as everywhere
+            .execution_options(populate_existing=True)
+        ).one_or_none()
         held, agent = cast(tuple[Self, Agent], found) if found is not None else (None, None)
         if held is None or (held.id, held.lease_token) != (run_id, lease_token):
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
@@ -263,7 +255,7 @@ class Run:
         _require_genuine(held)
         return held
 
-    def count_call(self, usage: CallUsage) -> None:
+    def count_call(self, usage: Usage) -> None:
         """Add the usage of one call of the model."""
         self.llm_calls += 1
         self.prompt_tokens += usage.prompt_tokens
@@ -349,36 +341,6 @@ class Run:
         }
 
 
-def _silence(at: datetime | None) -> timedelta:
-    """Return after how long without heartbeats, by now, a worker is lost at ``at``."""
-    return LOST_AFTER - (clock.time_ahead_of_now(at) if at is not None else timedelta(0))
-
-
-@cache
-def _held_query(kind: Any) -> Select[Any, Agent]:
-    """Return the query of ``Run.held``: for the run ``run_id`` and its agent."""
-    return (
-        select(kind, Agent)
-        .join(Agent, Agent.id == kind.agent_id)
-        .where(
-            kind.id == bindparam("run_id"),
-            kind.is_held,  # otherwise a caller without a lease would hold every run without one
-            kind.lease_token == bindparam("held_by"),
-        )
-        # the digests cover them
-        .options(Load(kind).undefer_group("sealed"), Load(Agent).undefer_group("prompts"))
-        .with_for_update(key_share=True, of=[Agent, kind])  # in this order, as everywhere
-        .execution_options(populate_existing=True)
-    )
-
-
-def _require_genuine(run: Run) -> None:
-    if isinstance(run, Attested):
-        run.require_genuine()
-    if run.agent_id not in (None, run.agent.id):
-        raise RowAltered(f"{type(run).__name__} {run.id}")
-
-
 class RetriableRun(Run):
     """The further columns of sessions and memory tasks, which are retried after a failure."""
 
@@ -392,3 +354,36 @@ class RetriableRun(Run):
 
 # The states of a session or a memory task that has not ended.
 LIVE = (Run.waiting_status, Run.running_status)
+
+
+def _silence(at: datetime | None) -> timedelta:
+    """Return after how long without heartbeats, by now, a worker is lost at ``at``."""
+    return LOST_AFTER - (clock.time_ahead_of_now(at) if at is not None else timedelta(0))
+
+
+def _require_genuine(run: Run) -> None:
+    if isinstance(run, Attested):
+        run.require_genuine()
+    if run.agent_id not in (None, run.agent.id):
+        raise RowAltered(f"{type(run).__name__} {run.id}")
+
+
+# -- logging --------------------------------------------------------------------------------------
+
+
+def log_after_commit(message: str, facts: dict[str, Any]) -> None:
+    """Log a run that ended when the current transaction commits; drop it when that rolls back."""
+    db.session().info.setdefault(_PENDING_LINES, []).append((message, facts))
+
+
+@event.listens_for(Session, "after_commit")
+def _log_pending(session: Session) -> None:
+    if session.in_nested_transaction():  # a savepoint: nothing is committed yet
+        return
+    for message, facts in session.info.pop(_PENDING_LINES, []):
+        _log.info(message, **facts)
+
+
+@event.listens_for(Session, "after_soft_rollback")
+def _drop_pending(session: Session, _transaction: Any) -> None:
+    session.info.pop(_PENDING_LINES, None)

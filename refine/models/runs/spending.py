@@ -1,17 +1,23 @@
-"""What agents cost: the calls of their models in all kinds of runs, added up in one place.
+"""What agents used and cost: all kinds of runs, added up in one place.
 
 A run counts in the month in which it was requested, by the clock of its account.
 """
 
-from collections.abc import Collection, Iterable
-from datetime import date, datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    CTE,
+    BigInteger,
     ColumnElement,
     Date,
+    DateTime,
+    Numeric,
+    Row,
     Select,
+    SQLColumnExpression,
     Subquery,
     Text,
     case,
@@ -30,15 +36,20 @@ from sqlalchemy import (
 from refine import settings
 from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
+from refine.models.columns import AccountId
 from refine.models.people import Account
 from refine.rules.model_names import VARIANT
 from refine.rules.prices import ANY_MODEL, Price
 
-# By name, because the models of these tables import this module.
-_SESSIONS, _TASKS, _GRANTS = "refinement_sessions", "memory_tasks", "access_grants"
-SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
+_KINDS = {"sessions": "session", "reflections": "reflection", "conversations": "extraction"}
+_SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
 # No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
+# No clock is further from UTC, so other runs need not be read.
+_FURTHEST_ZONE = timedelta(days=1)
+
+# What is selected together: rows of several columns.
+_Rows = Select[*tuple[Any, ...]]
 
 
 class DaySpending(NamedTuple):
@@ -65,6 +76,31 @@ class MonthSoFar(NamedTuple):
     spent_usd: Decimal
     lately_usd: Decimal
     is_unknown: bool
+
+
+class Used(NamedTuple):
+    """Some runs, added up.
+
+    ``cost_usd`` is without ``unpriced_calls``, whose cost is unknown.
+    """
+
+    sessions: int
+    reflections: int
+    conversations: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Decimal
+    unpriced_calls: int
+
+    @classmethod
+    def of(cls, row: Row[*tuple[Any, ...]], prefix: str = "") -> "Used":
+        return cls(*(getattr(row, prefix + name) for name in cls._fields))
+
+    @classmethod
+    def total_of(cls, rows: Sequence[Row[*tuple[Any, ...]]]) -> "Used":
+        """Return the total that each row of ``with_total`` has."""
+        return cls.of(rows[0], "total_") if rows else cls(0, 0, 0, 0, 0, 0, Decimal(0), 0)
 
 
 # -- the cost cap ---------------------------------------------------------------------------------
@@ -108,11 +144,6 @@ def accounts_at_cap(at: datetime) -> Select[Account, bool]:
     )
 
 
-def cost_cap_reason(account: Account, at: datetime) -> str | None:
-    """Return why the account's cost cap forbids automatic runs at ``at``; None if it does not."""
-    return CostCaps(at).reason(account)
-
-
 def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
     """Return the problem with a cost cap: it is reached, or cannot be checked."""
     cap = f"monthly cost cap of ${cap_usd}"
@@ -129,8 +160,8 @@ def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
 
 def month_so_far(account: Account, at: datetime, lately: timedelta) -> MonthSoFar:
     """Return what the account's runs cost this month, and from ``lately`` before ``at`` on."""
-    named = (Account.time_zone, Account.monthly_cost_cap_usd)
     month = _month(at, lately)
+    named = (Account.time_zone, Account.monthly_cost_cap_usd)
     months = select(*named, *month.c).select_from(Account).join(month, true())
     return MonthSoFar(*db.session.execute(months.where(Account.id == account.id)).one())
 
@@ -151,14 +182,16 @@ def _month(at: datetime, lately: timedelta = timedelta(0)) -> Any:
     return summed.correlate(Account).lateral()
 
 
-def _summed_month(at: datetime, lately: timedelta = timedelta(0)) -> Select[*tuple[Any, ...]]:
+def _summed_month(at: datetime, lately: timedelta = timedelta(0)) -> _Rows:
     """Return the query that adds up runs of agents; accounts are joined by the caller."""
     runs = all_runs()
     known_usd = _known_usd(runs)
     usd = func.coalesce(known_usd, runs.c.cost_usd)
-    began_at = func.date_trunc("month", local_time(Account.time_zone, literal(at, UtcDateTime())))
+    began_at = func.date_trunc(
+        "month", func.timezone(Account.time_zone, literal(at, UtcDateTime()))
+    )
     # by local time: a midnight that comes twice counts from the first one
-    is_of_month = local_time(Account.time_zone, runs.c.created_at) >= began_at
+    is_of_month = _requested(runs) >= began_at
     is_late = runs.c.created_at > at - lately
     is_unknown = func.bool_or(known_usd.is_(None)).filter(is_of_month)
     return (
@@ -173,16 +206,16 @@ def _summed_month(at: datetime, lately: timedelta = timedelta(0)) -> Select[*tup
     )
 
 
-def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
+def by_day(account_id: AccountId, zone: str, since: datetime) -> list[DaySpending]:
     """Return what the agents (of this account) cost since then, by local day."""
     runs = all_runs()
-    day = cast(local_time(zone, runs.c.created_at), Date).label("day")
+    day = cast(func.timezone(zone, runs.c.created_at), Date).label("day")
     theirs = select(Agent.id).where(Agent.account_id == account_id)
     summed = (
         select(
             day,
-            counted(runs, "reflection"),
-            counted(runs, "extraction"),
+            _counted(runs, "reflection"),
+            _counted(runs, "extraction"),
             func.sum(runs.c.cost_usd),
             func.sum(runs.c.unpriced_calls),
         )
@@ -195,15 +228,110 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpendi
     return [DaySpending(*row) for row in db.session.execute(summed)]
 
 
+# -- usage ----------------------------------------------------------------------------------------
+
+
+def by_month(
+    account: Account,
+    agent_ids: Sequence[int],
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return what each of these agents of the account used, month by month, as ``Used`` has it.
+
+    Of the runs from ``since`` (inclusive) to ``until`` (exclusive).
+    """
+    runs = all_runs()
+    month = func.to_char(_requested(runs), "YYYY-MM").label("month")
+    summed = _summed(runs, month, Agent.id.label("agent_id"), Agent.name.label("agent"))
+    mine = summed.where(
+        Account.id == account.id,
+        runs.c.agent_id.in_(agent_ids),
+        runs.c.created_at >= (since or datetime.min.replace(tzinfo=UTC)),
+        runs.c.created_at < (until or datetime.max.replace(tzinfo=UTC)),
+    )
+    return db.session.execute(mine.group_by(month, Agent.id).order_by(month, Agent.id)).all()
+
+
+def used_by(what: str, since: date, until: date, account_id: AccountId) -> _Rows:
+    """Return a query for what agents (of this account) used in these months.
+
+    By ``what``: ``agent``, ``model`` or ``month``. ``since`` and ``until`` (exclusive) are the
+    first days of months.
+    """
+    runs = all_runs()
+    month = cast(func.date_trunc("month", _requested(runs)), Date).label("month")
+    keys: dict[str, list[SQLColumnExpression[Any]]] = {
+        "agent": [
+            Agent.id.label("agent_id"),
+            Agent.name.label("agent"),
+            Account.name.label("account"),
+            Account.slug.label("account_slug"),
+        ],
+        "model": [runs.c.model_id],
+        "month": [month],
+    }
+    groups = [Agent.id, Account.id] if what == "agent" else keys[what]
+    at, requested = runs.c.created_at, _requested(runs)
+    summed = _summed(runs, *keys[what]).where(
+        at >= _in_utc(since, -_FURTHEST_ZONE),
+        at < _in_utc(until, _FURTHEST_ZONE),
+        # by the account's clock: checked only near the ends, because the check is slow
+        or_(at >= _in_utc(since, _FURTHEST_ZONE), requested >= since),
+        or_(at < _in_utc(until, -_FURTHEST_ZONE), requested < until),
+    )
+    mine = true() if account_id is None else Agent.account_id == account_id
+    return summed.where(mine).group_by(*groups)
+
+
+def with_total(used: CTE) -> _Rows:
+    """Return a query for these rows, and in each the total of all: the runs are read once."""
+    totals = (
+        cast(func.sum(used.c[name]).over(), Numeric if name == "cost_usd" else BigInteger).label(
+            f"total_{name}"
+        )
+        for name in Used._fields
+    )
+    return select(used, *totals)
+
+
+def _summed(runs: Subquery, *keys: SQLColumnExpression[Any]) -> _Rows:
+    return (
+        select(
+            *keys,
+            *(_counted(runs, kind).label(name) for name, kind in _KINDS.items()),
+            *(func.sum(runs.c[name]).label(name) for name in _SUMMED),
+        )
+        .select_from(runs)
+        .join(Agent, Agent.id == runs.c.agent_id)
+        .join(Account, Account.id == Agent.account_id)
+    )
+
+
+def _in_utc(day: date, shift: timedelta) -> ColumnElement[datetime]:
+    """When the day begins in UTC, shifted.
+
+    It stands in the statement, not beside it: how many rows are read decides how best to read them.
+    """
+    begins = datetime.combine(day, time(), UTC) + shift
+    return literal(begins, DateTime(timezone=True), literal_execute=True)
+
+
+def _requested(runs: Subquery) -> ColumnElement[datetime]:
+    """When runs were requested, by the account's clock."""
+    return func.timezone(Account.time_zone, runs.c.created_at)
+
+
 # -- runs -----------------------------------------------------------------------------------------
 
 
 def all_runs() -> Subquery:
-    """All runs of every kind."""
+    """All runs of every kind; by the names of tables, whose models import this module."""
     sessions, tasks, grants = (
-        Base.metadata.tables[name].c for name in (_SESSIONS, _TASKS, _GRANTS)
+        Base.metadata.tables[name].c
+        for name in ("refinement_sessions", "memory_tasks", "access_grants")
     )
-    names = ("agent_id", "created_at", "model_id", *SUMMED)
+    names = ("agent_id", "created_at", "model_id", *_SUMMED)
     return union_all(
         select(literal_column("'session'", Text).label("kind"), *(sessions[n] for n in names)),
         select(tasks.kind, *(tasks[n] for n in names)),
@@ -220,19 +348,15 @@ def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
     prices = settings.current().prices
     estimated = {model_id: _estimated_usd(runs, price) for model_id, price in prices.items()}
     otherwise: Any = estimated.pop(ANY_MODEL, null())
-    name = _name_in_prices(runs, list(estimated))
+    # as ``price_of`` (``rules/prices.py``) looks up the price of a model
+    bare = func.regexp_replace(runs.c.model_id, VARIANT, "")
+    name = case((runs.c.model_id.in_(estimated), runs.c.model_id), else_=bare)
     by_model = case(estimated, value=name, else_=otherwise) if estimated else otherwise
     return case(
         (runs.c.unpriced_calls == 0, runs.c.cost_usd),
         # a run without counted tokens cannot be estimated
         (runs.c.prompt_tokens > 0, runs.c.cost_usd + by_model),
     )
-
-
-def _name_in_prices(runs: Subquery, names: Collection[str]) -> ColumnElement[str]:
-    """Return under which name ``price_of`` (``rules/prices.py``) looks up the price of a model."""
-    bare = func.regexp_replace(runs.c.model_id, VARIANT, "")
-    return case((runs.c.model_id.in_(names), runs.c.model_id), else_=bare)
 
 
 def _estimated_usd(runs: Subquery, price: Price) -> ColumnElement[Decimal]:
@@ -244,11 +368,5 @@ def _estimated_usd(runs: Subquery, price: Price) -> ColumnElement[Decimal]:
     )
 
 
-def counted(runs: Subquery, kind: str) -> ColumnElement[int]:
-    """Return how many of the runs are of this kind."""
+def _counted(runs: Subquery, kind: str) -> ColumnElement[int]:
     return func.count().filter(runs.c.kind == kind)
-
-
-def local_time(zone: object, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:
-    """Return an instant as clocks in the time zone showed it."""
-    return func.timezone(zone, instant)

@@ -1,23 +1,29 @@
-"""What agents cost: the same sums for the cap, the front page and the platform."""
+"""What agents used and cost: the same sums for the cap, the pages and the platform."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, true
+from sqlalchemy import Row, true
 
 from refine import settings
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
+    CostCaps,
+    MonthSoFar,
+    Used,
     accounts_at_cap,
     by_day,
-    cost_cap_reason,
+    by_month,
     month_so_far,
     spent_by_agents,
+    used_by,
+    with_total,
 )
 from refine.rules.prices import price_of
 from tests import factories
@@ -40,8 +46,8 @@ def costly(owner: Agent, usd: str, at: datetime = NOW) -> None:
     db.session.flush()
 
 
-def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
-    return month_so_far(account, at, WEEK).spent_usd
+def month_of(account: Account, at: datetime = NOW) -> MonthSoFar:
+    return month_so_far(account, at, WEEK)
 
 
 def everything(owner: Agent, at: datetime = NOW) -> None:
@@ -52,21 +58,13 @@ def everything(owner: Agent, at: datetime = NOW) -> None:
     factories.ended_task(owner, "extraction", at=at, cost_usd=Decimal("0.5"), **tokens)
 
 
-def test_an_account_that_asked_nothing_has_cost_nothing(agent: Agent) -> None:
-    assert cost_usd_of_month(agent.account, NOW) == 0
+def test_every_kind_of_run_of_the_account_counts(agent: Agent) -> None:
+    everything(factories.agent("one"))
+    assert month_of(agent.account).spent_usd == 0
 
-
-def test_every_kind_of_run_counts(agent: Agent) -> None:
     everything(agent)
     everything(factories.agent("one", account=agent.account))
-
-    assert cost_usd_of_month(agent.account, NOW) == Decimal("3.5")
-
-
-def test_other_accounts_costs_do_not_count(agent: Agent) -> None:
-    everything(factories.agent("one"))
-
-    assert cost_usd_of_month(agent.account, NOW) == 0
+    assert month_of(agent.account).spent_usd == Decimal("3.5")
 
 
 def test_agents_are_summed_up_by_conditions(agent: Agent) -> None:
@@ -80,23 +78,11 @@ def test_agents_are_summed_up_by_conditions(agent: Agent) -> None:
     assert spent_by_agents(NOW, Agent.id == 0) == (Decimal(0), False)
 
 
-def test_calls_of_unknown_cost_make_a_sum_partial(agent: Agent) -> None:
-    costly(agent, "7")
-    session = db.session.scalars(select(RefinementSession)).one()
-    session.unpriced_calls = 2
-    db.session.flush()
-
-    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal(7), True)
-
-
-def in_tokyo() -> Agent:
-    return factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
-
-
 def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent: Agent) -> None:
     began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
+    in_tokyo = factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
     costly(agent, "5", at=began_in_tokyo)
-    costly(in_tokyo(), "7", at=began_in_tokyo)
+    costly(in_tokyo, "7", at=began_in_tokyo)
 
     assert spent_by_agents(NOW, true()) == (Decimal(7), False)
 
@@ -127,7 +113,7 @@ def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_z
     costly(agent, "1", at=began - MOMENT)
     costly(agent, "2", at=began)
 
-    assert cost_usd_of_month(agent.account, datetime.fromisoformat(at)) == 2
+    assert month_of(agent.account, datetime.fromisoformat(at)).spent_usd == 2
 
 
 def test_a_day_is_that_of_the_time_zone(agent: Agent) -> None:
@@ -154,7 +140,7 @@ def is_capped(account: Account) -> tuple[str | None, bool]:
     """Whether the cap stops automatic runs: the reason in Python, and the condition in SQL."""
     db.session.flush()
     found = db.session.execute(accounts_at_cap(NOW).where(Account.id == account.id)).first()
-    return cost_cap_reason(account, NOW), found is not None
+    return CostCaps(NOW).reason(account), found is not None
 
 
 def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None:
@@ -188,9 +174,9 @@ def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -
     agent.account.monthly_cost_cap_usd = Decimal(100)
 
     assert is_capped(agent.account) == (None, False)
-    assert not month_so_far(agent.account, NOW, WEEK).is_unknown
+    assert not month_of(agent.account).is_unknown
     unpriced(agent)
-    assert month_so_far(agent.account, NOW, WEEK).is_unknown
+    assert month_of(agent.account).is_unknown
 
 
 @pytest.mark.parametrize("name", ["test/model", "*"])
@@ -205,7 +191,7 @@ def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
     with_prices(f'{{"{name}": {prices}}}')
 
     # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, the known cost, and the other session
-    assert cost_usd_of_month(agent.account, NOW) == Decimal("3.3")
+    assert month_of(agent.account).spent_usd == Decimal("3.3")
     assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal("3.3"), False)
     assert is_capped(agent.account) == (None, False)
     agent.account.monthly_cost_cap_usd = Decimal("3.3")
@@ -227,7 +213,7 @@ def test_a_price_is_looked_up_in_sql_as_in_python(
 
     price = price_of(model_id, settings.current().prices)
     assert price is not None
-    assert cost_usd_of_month(agent.account, NOW) == 1_000 * price.prompt
+    assert month_of(agent.account).spent_usd == 1_000 * price.prompt
 
 
 def test_prices_that_are_named_later_lower_no_cost_and_need_tokens(
@@ -240,7 +226,7 @@ def test_prices_that_are_named_later_lower_no_cost_and_need_tokens(
 
     assert is_capped(agent.account)[1]
     unpriced(factories.agent("one", account=agent.account))
-    assert cost_usd_of_month(agent.account, NOW) == Decimal("4.5")
+    assert month_of(agent.account).spent_usd == Decimal("4.5")
 
 
 def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
@@ -248,8 +234,11 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
     costly(agent, "1")
 
     (day,) = by_day(None, "UTC", NOW - MOMENT)
+    (month,) = by_month(agent.account, [agent.id])
 
-    assert (day.cost_usd, day.unpriced_calls) == (Decimal("1.5"), 1)
+    for summed in (day, month):
+        assert (summed.cost_usd, summed.unpriced_calls) == (Decimal("1.5"), 1)
+    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal("1.5"), True)
 
 
 # -- the month so far ------------------------------------------------------------------------------
@@ -263,23 +252,86 @@ def test_the_month_so_far_and_the_last_week_are_told_apart(agent: Agent) -> None
     costly(agent, "8", at=datetime(2026, 3, 1, tzinfo=UTC) - MOMENT)
     everything(factories.agent("one"))
 
-    month = month_so_far(agent.account, NOW, WEEK)
+    month = month_of(agent.account)
 
     assert month == ("UTC", Decimal(25), 7, 1, False)
 
 
-def test_the_month_so_far_is_what_the_cap_is_compared_with(
-    with_prices: Callable[[str], None], agent: Agent
-) -> None:
-    unpriced(agent)
-    before = month_so_far(agent.account, NOW, WEEK)
+# -- usage -----------------------------------------------------------------------------------------
 
-    with_prices('{"*": {"prompt": "0.001", "completion": "0.01"}}')
+MARCH = (date(2026, 3, 1), date(2026, 4, 1))
 
-    after = month_so_far(agent.account, NOW, WEEK)
-    assert (before.spent_usd, before.lately_usd, before.is_unknown) == (
-        *(Decimal("0.5"), Decimal("0.5")),
-        True,
-    )
-    spent = cost_usd_of_month(agent.account, NOW)
-    assert (after.spent_usd, after.lately_usd, after.is_unknown) == (spent, spent, False)
+
+def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
+    everything(agent)
+    factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
+    everything(factories.agent("one"))
+
+    rows = by_month(agent.account, [agent.id])
+
+    assert rows == [
+        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0),
+        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0),
+    ]
+    assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
+    assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
+
+
+def rows_of(
+    what: str, months: tuple[date, date] = MARCH, account_id: int | None = None
+) -> Sequence[Row[Any]]:
+    return db.session.execute(with_total(used_by(what, *months, account_id).cte())).all()
+
+
+def test_nothing_used_is_zero_of_everything(agent: Agent) -> None:
+    assert Used.total_of(rows_of("agent")) == (0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
+    other = factories.agent("one", account=agent.account, model_id="other/model")
+    for each in (agent, other, factories.agent("one")):
+        everything(each)
+        everything(each, at=NOW - timedelta(days=20))
+    unpriced(other)
+    in_all = (3, 2, 2, 1240, 420, 104, Decimal(4), 1)
+
+    for what in ("agent", "model", "month"):
+        rows = rows_of(what, account_id=agent.account_id)
+        figures = [Used.of(row) for row in rows]
+        assert Used.total_of(rows) == in_all
+        assert tuple(map(sum, zip(*figures, strict=True))) == in_all
+    platform = by_month(agent.account, [agent.id, other.id], since=datetime(2026, 3, 1, tzinfo=UTC))
+    assert sum(month.cost_usd for month in platform) == 4
+
+
+def test_rows_tell_what_they_are_about(agent: Agent) -> None:
+    everything(agent)
+    everything(agent, at=NOW - timedelta(days=20))
+    account = agent.account
+
+    (by_agent,), (by_model,) = rows_of("agent"), rows_of("model")
+    months = rows_of("month", (date(2026, 2, 1), MARCH[1]))
+
+    assert by_agent[:4] == (agent.id, "Ada", account.name, account.slug)
+    assert by_model.model_id == agent.model_id
+    assert {row.month for row in months} == {date(2026, 2, 1), date(2026, 3, 1)}
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset"),
+    [
+        ("UTC", "+00:00"),
+        ("Asia/Tokyo", "+09:00"),
+        ("Pacific/Kiritimati", "+14:00"),
+        ("Pacific/Pago_Pago", "-11:00"),
+    ],
+)
+def test_each_account_counts_by_its_own_clock(agent: Agent, zone: str, offset: str) -> None:
+    agent.account.time_zone = zone
+    begins = datetime.fromisoformat(f"2026-03-01T00:00{offset}")
+    ends = datetime.fromisoformat(f"2026-04-01T00:00{offset}")
+    for at, usd in [(begins - MOMENT, 1), (begins, 2), (ends - MOMENT, 4), (ends, 8)]:
+        costly(agent, str(usd), at=at)
+
+    (month,) = rows_of("month")
+    assert (month.month, month.cost_usd) == (MARCH[0], 6)

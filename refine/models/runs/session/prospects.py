@@ -25,7 +25,7 @@ from refine.models.runs.session.session import (
     SessionAlreadyLive,
     SessionRequest,
 )
-from refine.models.runs.spending import cost_cap_reason
+from refine.models.runs.spending import CostCaps
 
 LOOKS_BACK = timedelta(days=90)
 
@@ -136,7 +136,7 @@ def _obstacles() -> dict[str, ColumnElement[bool]]:
 
 def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
     """Return why a sweep leaves an agent out, in its order; NULL if it does not."""
-    slot_at, capped = account.last_slot(at), cost_cap_reason(account, at)
+    slot_at, capped = account.last_slot(at), CostCaps(at).reason(account)
     is_running = Agent.last_session_status.is_not_distinct_from("running")
     reasons: dict[str, ColumnElement[bool]] = {
         WAITING: Agent.last_session_status == "queued",

@@ -29,8 +29,7 @@ from refine.models.audit.record import Event
 from refine.models.columns import one_of_ids
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
-from refine.models.runs.log import log_after_commit
-from refine.models.runs.run import LIVE, errors_index
+from refine.models.runs.run import LIVE, errors_index, log_after_commit
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.notes import closing_note
 from refine.models.runs.session.state import (

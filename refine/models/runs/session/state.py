@@ -14,9 +14,10 @@ from refine import clock, settings
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
-from refine.models.runs.run import CallUsage, RetriableRun
+from refine.models.runs.run import RetriableRun
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.pacing import retry_pause
+from refine.rules.prices import Usage
 from refine.rules.quantities import plural
 from refine.rules.retention import THRESHOLD_DECIMALS, removable_under_threshold
 
@@ -249,7 +250,7 @@ class SessionState(RetriableRun):
         """How many mutations the session may still make."""
         return MAX_MUTATIONS - self.mutation_count
 
-    def count_call(self, usage: CallUsage) -> None:
+    def count_call(self, usage: Usage) -> None:
         """Add what one call of the model cost; calls after the consent are turns."""
         super().count_call(usage)
         self.turns += self.consented_at is not None

@@ -20,10 +20,15 @@ from refine.models import (
     ReflectionAlreadyLive,
 )
 from refine.models.agent import configuring
+from refine.models.runs import saving
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.task import ENDED, MAX_WAITING, saving
-from refine.models.runs.task import scheduling as task_scheduling
-from refine.models.runs.task.scheduling import conversations_given_up
+from refine.models.runs.task import (
+    ENDED,
+    MAX_WAITING,
+    conversations_given_up,
+    due,
+    due_for_reflection,
+)
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -391,35 +396,35 @@ def reflected(agent: Agent) -> MemoryTask:
     return factories.ended_task(agent, "reflection", at=NIGHT, slot_at=NIGHT)
 
 
-def due(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
-    return list(db.session.scalars(task_scheduling.due_for_reflection(zone, slot_at)))
+def due_reflections(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
+    return list(db.session.scalars(due_for_reflection(zone, slot_at)))
 
 
 def test_an_agent_that_reflects_daily_is_due_once_for_each_slot(reflecting: Agent) -> None:
-    assert due() == [reflecting.id]
+    assert due_reflections() == [reflecting.id]
 
     task = MemoryTask.reflect(reflecting, "daily", slot_at=NIGHT, at=NIGHT)
-    assert due() == []
+    assert due_reflections() == []
     task.finish("failed", "it failed")
-    assert due() == []
-    assert due(NIGHT + DAY) == [reflecting.id]
+    assert due_reflections() == []
+    assert due_reflections(NIGHT + DAY) == [reflecting.id]
 
 
 def test_entries_that_a_reflection_read_make_no_other_due(reflecting: Agent) -> None:
     factories.ended_task(reflecting, at=NIGHT)
-    assert due(NIGHT + DAY) == [reflecting.id]  # a conversation was read, but no entry
+    assert due_reflections(NIGHT + DAY) == [reflecting.id]  # a conversation was read, but no entry
 
     reflected(reflecting)
-    assert due(NIGHT + DAY) == []
+    assert due_reflections(NIGHT + DAY) == []
 
     factories.entry(reflecting, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
-    assert due(NIGHT + DAY) == [reflecting.id]
+    assert due_reflections(NIGHT + DAY) == [reflecting.id]
 
 
 def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agent) -> None:
     reflected(factories.agent())
 
-    assert due() == [reflecting.id]
+    assert due_reflections() == [reflecting.id]
 
 
 def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: Agent) -> None:
@@ -427,16 +432,16 @@ def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: 
     agent.ledger.add_journal_note("My platform changed my settings: name.")
 
     tomorrow = clock.now() + DAY
-    assert due(tomorrow) == []
+    assert due_reflections(tomorrow) == []
     own = factories.entry(agent)
-    assert due(tomorrow) == [agent.id]
+    assert due_reflections(tomorrow) == [agent.id]
     assert list(db.session.scalars(saving.journal_entries(reflection(agent)))) == [own]
 
 
 def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
     configuring.author(factories.agent(), "memory_reflection_prompt", "Keep what rhymes.")
 
-    assert due() == [reflecting.id]
+    assert due_reflections() == [reflecting.id]
 
 
 def test_an_agent_without_reflections_or_a_live_one_is_not_due(
@@ -454,10 +459,10 @@ def test_an_agent_without_reflections_or_a_live_one_is_not_due(
     factories.extraction(reflecting)
     for state, change in changes.items():
         with case(subtests, state=state):
-            assert due() == [reflecting.id]
+            assert due_reflections() == [reflecting.id]
             change()
             db.session.flush()
-            assert due() == []
+            assert due_reflections() == []
 
 
 def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
@@ -468,12 +473,12 @@ def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
     paused.agent.paused = True
     db.session.flush()
 
-    assert list(task_scheduling.due(9, clock.now())) == [first.id, other.id]
-    assert list(task_scheduling.due(1, clock.now())) == [first.id]
+    assert list(due(9, clock.now())) == [first.id, other.id]
+    assert list(due(1, clock.now())) == [first.id]
 
     first.put_off(clock.now() + HOUR)
     db.session.flush()
-    assert list(task_scheduling.due(9, clock.now())) == [second.id, other.id]
+    assert list(due(9, clock.now())) == [second.id, other.id]
 
 
 def test_nothing_is_due_for_an_agent_whose_task_a_worker_has(agent: Agent) -> None:
@@ -482,7 +487,7 @@ def test_nothing_is_due_for_an_agent_whose_task_a_worker_has(agent: Agent) -> No
 
     first.claim(NIGHT)
 
-    assert list(task_scheduling.due(9, clock.now())) == []
+    assert list(due(9, clock.now())) == []
 
 
 def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:

@@ -1,8 +1,11 @@
-"""Memory tasks: runs between sessions in which an agent only adds to its memory."""
+"""Memory tasks: runs between sessions in which an agent only adds to its memory.
+
+Reflections on the journal, and extractions from finished conversations.
+"""
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast, get_args
 
@@ -10,22 +13,26 @@ from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
     Index,
+    Select,
     Text,
     and_,
     case,
+    exists,
     func,
+    or_,
     select,
     text,
 )
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from refine import clock
 from refine.errors import Refused, TooMany
-from refine.extensions import Base, UtcDateTime, db
+from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.agent import Agent, eligibility
-from refine.models.columns import Count, Sealed, SealedText
-from refine.models.runs.log import log_after_commit
-from refine.models.runs.run import LIVE, RetriableRun, errors_index
+from refine.models.columns import AccountId, Count, Sealed, SealedText
+from refine.models.ledger import AgentMemory
+from refine.models.people import Account
+from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.rules.content import storable_or_none
 from refine.rules.conversation import valid_conversation
 from refine.rules.pacing import conversation_pause, retry_pause
@@ -45,6 +52,9 @@ TASK_LAPSES_AFTER: dict[str, timedelta] = {
     "reflection": timedelta(days=1),
     "extraction": timedelta(days=7),
 }
+# In each account's own time zone.
+REFLECTION_SCHEDULE = "0 3 * * *"
+
 # How many memories one task may promote or save.
 MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20}
 # How many conversations of one agent may wait.
@@ -305,3 +315,102 @@ class MemoryTask(RetriableRun, Base):
 def _refuse_unavailable(agent: Agent) -> None:
     if (reason := eligibility.unavailable_reason(agent, automatic=False)) is not None:
         raise Refused(f"{reason}, so its model is not asked")
+
+
+# -- which tasks are due ---------------------------------------------------------------------------
+
+
+def reflecting_zones() -> Sequence[str]:
+    """Return the time zones of agents with a daily reflection."""
+    zones = select(Account.time_zone).join(Agent, Agent.account_id == Account.id)
+    return db.session.scalars(zones.where(Agent.reflects_daily).distinct()).all()
+
+
+def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
+    """Return a query for the ids of that zone's agents that are due a reflection for this slot.
+
+    They have a daily reflection, and in the journal of the week before the slot something that no
+    completed reflection has read.
+    """
+    mine = (MemoryTask.agent_id == Agent.id) & (MemoryTask.kind == "reflection")
+    was_read = (
+        exists()
+        .where(
+            mine,
+            MemoryTask.status == "completed",
+            MemoryTask.started_at >= AgentMemory.recorded_at,
+        )
+        # two levels down, SQLAlchemy does not find the agent by itself
+        .correlate(Agent, AgentMemory)
+    )
+    written = exists().where(
+        AgentMemory.agent_id == Agent.id,
+        AgentMemory.is_shown_journal(slot_at),
+        ~AgentMemory.is_note(),
+        AgentMemory.recorded_at <= slot_at,
+        ~was_read,
+    )
+    handled = exists().where(mine, or_(MemoryTask.slot_at >= slot_at, MemoryTask.is_live))
+    return (
+        select(Agent.id)
+        .join(Account, Account.id == Agent.account_id)
+        .where(
+            Account.time_zone == time_zone,
+            Agent.reflects_daily,
+            eligibility.is_available(automatic=True),
+            written,
+            ~handled,
+        )
+    )
+
+
+def due(limit: int, at: datetime) -> Sequence[uuid.UUID]:
+    """Return the ids of the tasks that a worker may begin: the oldest first, one per agent."""
+    other = aliased(MemoryTask)
+    earlier = exists().where(
+        other.agent_id == MemoryTask.agent_id,
+        other.id != MemoryTask.id,
+        or_(
+            other.is_held,
+            and_(
+                other.is_waiting,
+                other.due_at <= at,
+                or_(
+                    other.created_at < MemoryTask.created_at,
+                    (other.created_at == MemoryTask.created_at) & (other.id < MemoryTask.id),
+                ),
+            ),
+        ),
+    )
+    return db.session.scalars(
+        MemoryTask.select_waiting(limit)
+        .join(Agent, Agent.id == MemoryTask.agent_id)
+        .where(MemoryTask.due_at <= at, eligibility.is_available(automatic=True), ~earlier)
+    ).all()
+
+
+def lapsed(at: datetime) -> Select[int]:
+    """Return a query for the ids of agents that have a task which waited too long."""
+    has_one = exists().where(MemoryTask.agent_id == Agent.id, MemoryTask.lapsed_by(at))
+    return select(Agent.id).where(has_one)
+
+
+def waiting_of(agent: Agent) -> Sequence[MemoryTask]:
+    """Return the agent's waiting tasks, the oldest first."""
+    return db.session.scalars(
+        select(MemoryTask)
+        .where(MemoryTask.agent_id == agent.id, MemoryTask.is_waiting)
+        .order_by(MemoryTask.created_at, MemoryTask.id)
+        .execution_options(populate_existing=True)
+    ).all()
+
+
+def conversations_given_up(account_id: AccountId, since: Instant) -> Select[int]:
+    """Return a query for how many conversations (of this account) were given up since then."""
+    return select(func.count()).where(
+        MemoryTask.kind == "extraction",
+        MemoryTask.status.in_(("failed", "skipped")),
+        MemoryTask.has_ended_with_error(),
+        MemoryTask.ended_at > since,
+        MemoryTask.in_account(account_id),
+    )
