@@ -112,7 +112,7 @@ class AccessWorker(ModelWorker[AccessGrant]):
         def settle() -> None:
             self._held().settle(reply.text, agreed=agreed, generation_id=reply.generation_id)
 
-        self._committed(settle, is_done=self._is_over)
+        self._committed(settle)
 
     def _unavailable(self, reason: str) -> RunEnded:
         return RunEnded(None, reason, NO_LONGER_ALLOWED)

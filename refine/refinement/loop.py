@@ -128,7 +128,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return remove_duplicates(session, copies=copies)
 
     def _take_snapshot(self) -> None:
-        excerpt, reason = self._committed(self._snapshot, is_done=self._has_snapshot)
+        excerpt, reason = self._committed(self._snapshot)
         if reason is not None:
             raise RunEnded("skipped", f"nothing may be removed: {reason}")
         if excerpt.room_tokens < MIN_CONTENT_TOKENS or not excerpt.lines:
@@ -141,13 +141,11 @@ class SessionWorker(ModelWorker[RefinementSession]):
         """Take the snapshot; return what the agent is shown, and why it need not be asked."""
         session = self._held()
         excerpt = self._excerpt(session)
-        session.take_snapshot(excerpt.shown_ids)
-        session.batch_through_id = excerpt.through_id
-        session.prompt_version = prompts.version()
+        if session.memories_before is None:  # otherwise the answer to the commit was lost
+            session.take_snapshot(excerpt.shown_ids)
+            session.batch_through_id = excerpt.through_id
+            session.prompt_version = prompts.version()
         return excerpt, self._reason_to_skip(session)
-
-    def _has_snapshot(self) -> bool:
-        return self._locked().memories_before is not None
 
     def _excerpt(self, session: RefinementSession) -> LedgerExcerpt:
         """Return what the agent is shown."""

@@ -1,15 +1,13 @@
-"""The heartbeat of a process that holds runs: one statement stamps all of them."""
+"""The heartbeat of a process that holds runs: one thread stamps all of them."""
 
 import math
-import os
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import NamedTuple
+from contextlib import contextmanager, suppress
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, Update, func, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine.extensions import db
@@ -20,36 +18,12 @@ INTERVAL_SECONDS = 10.0
 # A failed beat is repeated soon, because a run without beats counts as lost (``LOST_AFTER``).
 RETRY_SECONDS = 1.0
 
+_KINDS = (RefinementSession, MemoryTask, AccessGrant)
 # Neither a row locked for long nor a slow disk may delay a beat until it is too late.
 _LIMITS = text("SET lock_timeout = '2s'; SET statement_timeout = '5s'")
 
-
-_TABLES = tuple(kind.__tablename__ for kind in (RefinementSession, MemoryTask, AccessGrant))
-
-
-def _stamps(table: str) -> str:
-    """The part of the beat for one kind of run; a row that is locked waits for the next beat.
-
-    The stamp is by the database's clock, the only one that all who look for lost runs share.
-    """
-    return (
-        f"stamped_{table} AS (UPDATE {table} SET heartbeat_at = statement_timestamp() WHERE id IN ("  # noqa: S608
-        f"SELECT id FROM {table} WHERE id = ANY(:ids) AND lease_token = ANY(:lease_tokens) "
-        "FOR NO KEY UPDATE SKIP LOCKED) RETURNING id)"
-    )
-
-
-_BEAT = text(
-    f"WITH {', '.join(map(_stamps, _TABLES))} "  # noqa: S608 - our own names
-    + " UNION ALL ".join(f"SELECT id FROM stamped_{table}" for table in _TABLES)  # noqa: S608
-)
-
-
-class _Held(NamedTuple):
-    """A run that this process holds, and until when it may continue (by ``time.monotonic``)."""
-
-    run_id: uuid.UUID
-    until: float
+_lock = threading.Lock()
+_hearts: dict[Engine, "_Heart"] = {}
 
 
 @contextmanager
@@ -59,91 +33,89 @@ def beating(run_id: uuid.UUID, lease_token: uuid.UUID, until: float = math.inf) 
     Not beyond ``until`` (by ``time.monotonic``): a run that takes longer hangs, and should
     count as lost.
     """
-    heart = _Heart.join(db.engine, lease_token, _Held(run_id, until))
+    engine = db.engine
+    with _lock:
+        heart = _hearts.get(engine)
+        if heart is None:
+            heart = _hearts[engine] = _Heart(engine)
+        heart.held[lease_token] = (run_id, until)
     try:
         yield
     finally:
-        heart.leave(lease_token)
+        with _lock:
+            del heart.held[lease_token]
+            is_last = not heart.held
+            if is_last:
+                del _hearts[engine]
+        if is_last:
+            heart.stop()
 
 
 class _Heart:
     """Beats for all runs of a process, from a thread and a connection of its own.
 
-    The connection is outside the pool and stays open, so that a busy pool delays no beat. The heart
-    beats from when the first run joins until the last one leaves.
+    The connection is outside the pool and stays open, so that a busy pool delays no beat.
     """
 
-    _lock = threading.Lock()
-    _hearts: "dict[Engine, _Heart]" = {}
-
     def __init__(self, engine: Engine) -> None:
-        self._key = engine
+        # each run's id by its lease, and until when it may continue
+        self.held: dict[uuid.UUID, tuple[uuid.UUID, float]] = {}
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._held: dict[uuid.UUID, _Held] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="refine-heartbeat", daemon=True)
-        self._connection: Connection | None = None
-        self._open = ExitStack()
+        self._thread.start()
 
-    @classmethod
-    def join(cls, engine: Engine, lease_token: uuid.UUID, held: _Held) -> "_Heart":
-        """Have the process's heart beat for this run as well."""
-        with cls._lock:
-            heart = cls._hearts.setdefault(engine, cls(engine))
-            heart._held[lease_token] = held
-            if not heart._thread.is_alive():
-                heart._thread.start()
-        return heart
-
-    def leave(self, lease_token: uuid.UUID) -> None:
-        """Stop beating for this run; the last run stops the heart."""
-        with self._lock:
-            del self._held[lease_token]
-            if self._held:
-                return
-            del self._hearts[self._key]
+    def stop(self) -> None:
         self._stopped.set()
         # its connection must be closed before the servers are asked to stop
         self._thread.join(timeout=RETRY_SECONDS)
 
     def _beat(self) -> None:
-        pause = 0.0
+        connection, pause = None, 0.0
         while not self._stopped.wait(pause):
-            pause = INTERVAL_SECONDS if self._beat_once() else RETRY_SECONDS
-        self._disconnect()
+            try:
+                connection = connection or self._connect()
+                pause = INTERVAL_SECONDS if self._stamp(connection) else RETRY_SECONDS
+            except Exception:  # whatever it was: without this thread, all runs would count as lost
+                _close(connection)
+                connection, pause = None, RETRY_SECONDS
+        _close(connection)
 
-    def _beat_once(self) -> bool:
-        """Stamp all runs; False if some could not be: it failed, or they are locked, or lost."""
+    def _connect(self) -> Connection:
+        connection = self._engine.connect()
+        connection.detach()
+        if not is_pooled(connection):  # it would set them for others
+            connection.execute(_LIMITS)
+        return connection
+
+    def _stamp(self, connection: Connection) -> bool:
+        """Stamp all runs; False if some are locked, or lost."""
         at = time.monotonic()
-        with self._lock:
-            held = {token: run for token, run in self._held.items() if at < run.until}
-        try:
-            if self._connection is None:
-                self._connection = self._open.enter_context(self._engine.connect())
-                self._connection.detach()
-                if not is_pooled(self._connection):  # it would set them for others
-                    self._connection.execute(_LIMITS)
-            stamped = self._connection.scalars(
-                _BEAT,
-                {
-                    "ids": [run.run_id for run in held.values()],
-                    "lease_tokens": list(held),
-                },
-            ).all()
-        except Exception:  # whatever it was: without this thread, all runs would count as lost
-            self._disconnect()
-            return False
-        return len(stamped) == len(held)
+        with _lock:
+            held = {token: id_ for token, (id_, until) in self.held.items() if at < until}
+        stamped = 0
+        for kind in _KINDS:
+            beat = _beat_for(kind, list(held.values()), list(held))
+            stamped += len(connection.execute(beat).all())
+        return stamped == len(held)
 
-    def _disconnect(self) -> None:
-        self._connection = None
+
+def _beat_for(
+    kind: type[RefinementSession | MemoryTask | AccessGrant],
+    ids: list[uuid.UUID],
+    lease_tokens: list[uuid.UUID],
+) -> Update:
+    """Stamp these runs; one that is locked waits for the next beat.
+
+    The stamp is by the database's clock, the only one that all who look for lost runs share.
+    """
+    held = select(kind.id).where(kind.id.in_(ids), kind.lease_token.in_(lease_tokens))
+    free = held.with_for_update(key_share=True, skip_locked=True)
+    stamped = update(kind).where(kind.id.in_(free)).returning(kind.id)
+    return stamped.values(heartbeat_at=func.statement_timestamp())
+
+
+def _close(connection: Connection | None) -> None:
+    if connection is not None:
         with suppress(SQLAlchemyError):
-            self._open.close()
-
-    @classmethod
-    def forget(cls) -> None:
-        """Leave the hearts of the parent to the parent, after a fork."""
-        cls._lock, cls._hearts = threading.Lock(), {}
-
-
-os.register_at_fork(after_in_child=_Heart.forget)
+            connection.close()

@@ -142,13 +142,14 @@ class ModelWorker(RunWorker[AnyRun]):
     def _count(self, usages: list[Usage], output_tokens: int, **noted: str | None) -> None:
         """Count calls of the model, and note what else is to be noted in the run; commit."""
 
-        def count(run: AnyRun) -> None:
+        def count() -> None:
+            run = self._held()
             for usage in usages:
                 run.count_call(self._priced(usage, output_tokens))
             for name, value in noted.items():
                 setattr(run, name, value)
 
-        self._counted("llm_calls", count)
+        self._committed(count)
 
     def _priced(self, usage: Usage, output_tokens: int) -> Usage:
         """Return the usage with its cost: as the answer names it, else calculated from a price.
@@ -161,17 +162,13 @@ class ModelWorker(RunWorker[AnyRun]):
         if is_rehearsal_model(self._model_id):
             return dataclasses.replace(usage, cost_usd=Decimal(0))
         if not usage.is_counted:
-            usage = self._at_most(usage, output_tokens)
+            usage = dataclasses.replace(
+                usage,
+                prompt_tokens=max(usage.prompt_tokens, self._request_tokens()),
+                completion_tokens=max(usage.completion_tokens, output_tokens),
+            )
         prices = self._client.catalogue.prices(self._model_id, self._settings.prices)
         return next((usage.priced(price) for price in prices.values()), usage)
-
-    def _at_most(self, usage: Usage, output_tokens: int) -> Usage:
-        """Return the most tokens that a call can have taken, after what was just sent."""
-        return dataclasses.replace(
-            usage,
-            prompt_tokens=max(usage.prompt_tokens, self._request_tokens()),
-            completion_tokens=max(usage.completion_tokens, output_tokens),
-        )
 
     def _other_model(self, answered: str | None) -> str | None:
         """Return the listed name of the model that answered, if it is not the agent's own."""
@@ -183,13 +180,16 @@ class ModelWorker(RunWorker[AnyRun]):
 
     def _begin_tool_call(self) -> None:
         """Count a call before it is carried out, and commit; RunEnded at the limit of calls."""
-        self._counted("tool_calls", self._count_tool_call)
 
-    def _count_tool_call(self, run: Any) -> None:
-        self._check_may_continue()
-        if run.tool_calls >= MAX_TOOL_CALLS:
-            raise RunEnded("incomplete", f"the limit of {MAX_TOOL_CALLS} tool calls was reached")
-        run.tool_calls += 1
+        def count() -> None:
+            run: Any = self._held()  # an agent that is asked for access has no tool
+            self._check_may_continue()
+            if run.tool_calls >= MAX_TOOL_CALLS:
+                reason = f"the limit of {MAX_TOOL_CALLS} tool calls was reached"
+                raise RunEnded("incomplete", reason)
+            run.tool_calls += 1
+
+        self._committed(count)
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
         """Carry out a call of the one tool on offer, and add its result to the conversation."""

@@ -68,24 +68,17 @@ def work_on(
 
     def claimed() -> "tuple[AnyRun, RunWorker[AnyRun] | None]":
         run = db.session.get_one(kind, run_id)
+        # ours already: the answer to the commit was lost
+        is_ours = run.lease_token == own or run.claim(lease_token=own) is not None
         # made before the commit, from the row that the claim checked
-        return run, make_worker(run, own) if run.claim(lease_token=own) is not None else None
-
-    def is_claimed() -> bool:
-        return _is_held_by(db.session.get_one(kind, run_id), own)
+        return run, make_worker(run, own) if is_ours else None
 
     retry = RetryPolicy(time.monotonic() + LOST_AFTER.total_seconds(), is_stopping)
-    run, worker = commit_once(claimed, retry, is_claimed)
+    run, worker = commit_once(claimed, retry)
     if worker is None:
         return None
     worker.run()
     return run
-
-
-def _is_held_by(run: RefinementSession | MemoryTask | AccessGrant, lease_token: uuid.UUID) -> bool:
-    """Tell whether this lease holds the run, once nobody else is writing it."""
-    run.lock()
-    return run.lease_token == lease_token
 
 
 class RunWorker(Generic[AnyRun]):
@@ -146,23 +139,12 @@ class RunWorker(Generic[AnyRun]):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _committed(
-        self, work: Callable[[], Done], is_done: Callable[[], bool] | None = None
-    ) -> Done:
-        """Do the work and commit it, however often the database is away: see ``commit_once``."""
-        return commit_once(work, self._retry, is_done)
+    def _committed(self, work: Callable[[], Done]) -> Done:
+        """Do the work and commit it, however often the database is away.
 
-    def _counted(self, figure: str, work: Callable[[AnyRun], Done]) -> Done:
-        """Commit work on the held run that raises this figure of it, which tells if it was done."""
-        before = 0
-
-        def attempt() -> Done:
-            nonlocal before
-            run = self._held()
-            before = getattr(run, figure)
-            return work(run)
-
-        return self._committed(attempt, lambda: getattr(self._locked(), figure) > before)
+        It may be done twice, if only the answer to its commit was lost.
+        """
+        return commit_once(work, self._retry)
 
     def _work_to_end(self) -> RunEnded | None:
         try:
@@ -180,7 +162,7 @@ class RunWorker(Generic[AnyRun]):
     def _finish(self, ending: RunEnded) -> None:
         """Write the end, unless the run has ended or another worker has it."""
         try:
-            self._committed(lambda: self._write_end(ending), self._is_over)
+            self._committed(lambda: self._write_end(ending))
         except LeaseLost:
             return
         self._after_end()
@@ -191,10 +173,6 @@ class RunWorker(Generic[AnyRun]):
             run.give_up(ending.reason, ending.error_kind)
         else:
             self._end(run, ending)
-
-    def _is_over(self) -> bool:
-        """Tell whether the run is no longer ours, once nobody else is writing it."""
-        return not _is_held_by(self._run, self._lease_token)
 
     def _check_may_continue(self) -> None:
         """End here if the run is no longer ours, was stopped, or may not go on."""
@@ -222,11 +200,6 @@ class RunWorker(Generic[AnyRun]):
         if (run.agent_id, run.model_id) != (self._agent_id, self._model_id):
             raise RowAltered(f"{type(run).__name__} {run.id}")
         return run
-
-    def _locked(self) -> AnyRun:
-        """Return the run as it is once nobody else is writing it, whoever holds it."""
-        self._run.lock()
-        return self._run
 
     def _has_lost_lease(self) -> bool:
         return self._run.lease_token != self._lease_token
