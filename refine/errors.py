@@ -1,38 +1,19 @@
 """Errors, grouped by what the caller should do about them.
 
-RefineError                  tell the person: the message says what, where and what to do
-├── SettingsError            a setting is invalid: fix it and start again
-├── EmbeddedError            an embedded server cannot run here: follow the message
-│   └── AlreadyRunning       another process runs them for this data folder: use it
-├── Unreachable              a server does not answer: start it, or fix its URL
-├── ClocksDiffer             the database's clock shows another time: synchronize the clocks
-├── BeingUpgraded            the database schema is incompatible: wait, or upgrade
-├── NotFound                 it does not exist, or not for this caller
-├── Ambiguous                several things have this name: use an id
-├── InvalidValue             a value breaks a rule: correct it
-├── Refused                  not possible in the current state: nothing was changed
-│   └── ChangedMeanwhile     another transaction changed it first: look again, then try again
-├── TooMany                  too many attempts: wait, then try again
-├── RowAltered               a stored row was changed outside the application: look into it
-├── SealingError             content cannot be sealed or opened: look at the keys
-│   ├── Erased               the key was destroyed for good: tell the person
-│   └── WrongKey             the configured keys lack the one that the database was sealed with
-└── ProviderError            the model could not be asked: end the session, try again later
-
 Messages contain causes, names and figures, never memory content, prompts or keys.
 """
 
 
 class RefineError(Exception):
-    """Anything that Refine refuses or fails to do, explained for a person."""
+    """Anything that Refine refuses or fails to do: the message tells a person what to do."""
 
 
 class SettingsError(RefineError):
-    """A setting has an unusable value."""
+    """A setting has an unusable value: fix it and start again."""
 
 
 class EmbeddedError(RefineError):
-    """An embedded PostgreSQL or Valkey cannot be started or stopped."""
+    """An embedded server cannot run here: follow the message."""
 
 
 class AlreadyRunning(EmbeddedError):
@@ -48,7 +29,7 @@ class AlreadyRunning(EmbeddedError):
 
 
 class Unreachable(RefineError):
-    """PostgreSQL or Redis does not answer."""
+    """PostgreSQL or Redis does not answer: start it, or fix its URL."""
 
 
 class ClocksDiffer(RefineError):
@@ -56,15 +37,15 @@ class ClocksDiffer(RefineError):
 
 
 class BeingUpgraded(RefineError):
-    """The database's schema is incompatible with this version."""
+    """The database's schema is incompatible with this version: wait, or upgrade it."""
 
 
 class NotFound(RefineError):
-    """The named thing does not exist."""
+    """The named thing does not exist, or not for this caller."""
 
 
 class Ambiguous(RefineError):
-    """Several things have this name."""
+    """Several things have this name: use an id."""
 
 
 class InvalidValue(RefineError, ValueError):
@@ -76,7 +57,7 @@ class Refused(RefineError):
 
 
 class ChangedMeanwhile(Refused):
-    """Another transaction changed a row after this one had loaded it."""
+    """Another transaction changed a row after this one had loaded it: look again."""
 
     def __init__(self) -> None:
         super().__init__("it was changed at the same moment; look again, then try again")
@@ -101,7 +82,7 @@ class RowAltered(RefineError):
 
 
 class SealingError(RefineError):
-    """Content cannot be sealed or opened."""
+    """Content cannot be sealed or opened: look at the keys."""
 
 
 class Erased(SealingError):

@@ -12,7 +12,6 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from refine.database_errors import TROUBLES, Trouble, database_trouble
 from refine.errors import (
     Erased,
     InvalidValue,
@@ -25,6 +24,7 @@ from refine.errors import (
 )
 from refine.extensions import safe_rollback
 from refine.models import schema_version
+from refine.outages import TROUBLES, Trouble, database_trouble
 
 RETRY_AFTER_SECONDS = 5
 
@@ -68,6 +68,7 @@ def _path_without_texts() -> str:
 
 
 def classify(error: Exception) -> Fault:
+    detail = as_sentence(str(error)) if isinstance(error, RefineError) else None
     match error:
         case HTTPException():
             return Fault(error.code or 500, headers=_allowed_methods(error))
@@ -82,8 +83,18 @@ def classify(error: Exception) -> Fault:
             return _unavailable("busy", log=log)
         case NotFound():
             return Fault(404)
-        case RefineError():
-            return _refusal(error, as_sentence(str(error)))
+        case InvalidValue():
+            return Fault(422, detail)
+        case RowAltered():
+            return Fault(409, detail, log=("a row was altered", str(error)))
+        case TooMany():
+            return Fault(429, detail, {"Retry-After": str(error.retry_after_seconds)})
+        case Refused() | Erased():
+            return Fault(409, detail)
+        case SealingError():
+            return Fault(500, detail, log=("content cannot be opened", str(error)))
+        case RefineError():  # Unreachable; requests meet no other
+            return _unavailable(detail=detail)
     # the message of an unexpected exception may quote content: only its class is logged
     return Fault(500, log=("fault", type(error).__name__))
 
@@ -93,29 +104,8 @@ def status_of(error: Exception) -> int:
     return classify(error).status
 
 
-def headers_of(error: Exception) -> Mapping[str, str]:
-    """Return the headers of the answer to this error, such as ``Retry-After``."""
-    return classify(error).headers
-
-
 def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _refusal(error: RefineError, detail: str) -> Fault:
-    match error:
-        case InvalidValue():
-            return Fault(422, detail)
-        case RowAltered():
-            return Fault(409, detail, log=("a row was altered", detail))
-        case TooMany():
-            return Fault(429, detail, {"Retry-After": str(error.retry_after_seconds)})
-        case Refused() | Erased():
-            return Fault(409, detail)
-        case SealingError():
-            return Fault(500, detail, log=("content cannot be opened", str(error)))
-    # Unreachable; commands and workers alone raise the others, such as SettingsError
-    return _unavailable(detail=detail)
 
 
 def _unavailable(

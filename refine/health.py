@@ -10,13 +10,13 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
-from refine.database_errors import NO_ANSWER
 from refine.errors import ClocksDiffer, Unreachable, WrongKey
 from refine.extensions import database_now, db, require_agreement
 from refine.jobs.queue import WorkerInfo, known_workers, redis_connection
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
 from refine.models.runs.workload import Workload
+from refine.outages import NO_ANSWER
 from refine.rules.quantities import ago, plural, rough_span
 from refine.settings import Settings
 

@@ -17,9 +17,7 @@ from refine.embedded.processes import dies_with_parent
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A wait is not ended by a signal.
 _WAKE_SECONDS = 0.5
-# The pause before a program is started again: doubled each time, until it has run for the longest.
-_FIRST_PAUSE_SECONDS = 1
-_LONGEST_PAUSE_SECONDS = 60
+_PAUSE_SECONDS = 2
 # What ends by itself so soon after its first start (a bad setting, a taken port) cannot start.
 _STARTING_SECONDS = 10
 
@@ -93,8 +91,8 @@ class _Child:
     def __init__(self, name: str, program: Program) -> None:
         self.name = name
         self._program = program
-        self._pause_seconds = 0
         self._due_at: float | None = None
+        self._starts = 0
         self._start()
 
     @property
@@ -104,9 +102,8 @@ class _Child:
     @property
     def cannot_start(self) -> bool:
         """Whether it ended by itself soon after its first start."""
-        code = self.process.exitcode
-        is_first = self._pause_seconds == 0
-        return code is not None and code >= 0 and is_first and self._ran_for() < _STARTING_SECONDS
+        code, age = self.process.exitcode, time.monotonic() - self._began
+        return code is not None and code >= 0 and self._starts == 1 and age < _STARTING_SECONDS
 
     def keep_running(self) -> None:
         """Start the program again once it has ended and its pause is over."""
@@ -114,44 +111,36 @@ class _Child:
             return
         if self._due_at is None:
             self.signal(signal.SIGKILL)  # what is left in its group
-            is_new = self._pause_seconds == 0 or self._ran_for() >= _LONGEST_PAUSE_SECONDS
-            pause = _FIRST_PAUSE_SECONDS if is_new else 2 * self._pause_seconds
-            self._pause_seconds = min(pause, _LONGEST_PAUSE_SECONDS)
-            self._due_at = time.monotonic() + self._pause_seconds
+            self._due_at = time.monotonic() + _PAUSE_SECONDS
             ending = _in_words(self.process.exitcode or 0)
-            _say(f"{self.name} {ending}; starting it again in {self._pause_seconds} s")
+            _say(f"{self.name} {ending}; starting it again in {_PAUSE_SECONDS} s")
         elif time.monotonic() >= self._due_at:
             self._due_at = None
             self._start()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to its process group, which may outlive it."""
-        if self.process.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for zombies
-                os.killpg(self.process.pid, number)
+        pid = self.process.pid or 0
+        with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for zombies
+            try:
+                os.killpg(pid, number)
+            except ProcessLookupError:
+                if self.is_alive:  # it has just been forked, and has no group yet
+                    os.kill(pid, number)
 
     def _start(self) -> None:
-        """Return when the process has a group of its own, in which signals reach it."""
         sys.stdout.flush()
         self._began = time.monotonic()
+        self._starts += 1
         dies_with_us = dies_with_parent(signal.SIGTERM) or (lambda: None)
-        is_apart, apart = os.pipe()
 
         def begin() -> None:
             dies_with_us()
             _leave_parent(self.name)
-            os.close(is_apart)
-            os.close(apart)
             self._program()
 
         self.process = multiprocessing.get_context("fork").Process(target=begin, name=self.name)
         self.process.start()
-        os.close(apart)
-        os.read(is_apart, 1)
-        os.close(is_apart)
-
-    def _ran_for(self) -> float:
-        return time.monotonic() - self._began
 
 
 def _leave_parent(name: str) -> None:

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict
 
 from refine import faults
 from refine.api.schemas import FieldError, Omittable, Resource, Time
-from refine.database_errors import Trouble
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.faults import as_sentence
 from refine.models import SessionAlreadyLive
+from refine.outages import Trouble
 from refine.refinement.time_machine import UndoConflict
 
 MEDIA_TYPE = "application/problem+json"

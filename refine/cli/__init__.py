@@ -20,9 +20,9 @@ from refine.cli.sessions import restore, session, undo
 from refine.cli.tokens import access, token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
-from refine.database_errors import NO_ANSWER, TROUBLES, database_trouble
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
+from refine.outages import NO_ANSWER, TROUBLES, database_trouble
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 

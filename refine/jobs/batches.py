@@ -15,7 +15,6 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock
-from refine.database_errors import database_trouble
 from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 from refine.models import Agent, RefinementSession, User
@@ -23,7 +22,7 @@ from refine.models.agent import configuring
 from refine.models.runs.session import SessionRequest
 from refine.models.runs.session.prospects import decide_for_request
 from refine.models.runs.session.scheduling import Candidates
-from refine.outages import may_pass
+from refine.outages import database_trouble, may_pass
 
 # All agents of a batch are locked meanwhile: this many take a fraction of a second.
 BATCH = 100

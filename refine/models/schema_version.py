@@ -11,9 +11,9 @@ from alembic.script import ScriptDirectory
 from flask import current_app
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from refine.database_errors import NO_ANSWER
 from refine.errors import BeingUpgraded, Refused, Unreachable
 from refine.extensions import db
+from refine.outages import NO_ANSWER
 
 # How long the check is not repeated after database and code were found to be compatible.
 _BELIEVED_SECONDS = 10.0

@@ -9,8 +9,8 @@ from sqlalchemy.exc import DBAPIError
 from werkzeug.exceptions import HTTPException
 
 from refine import faults
-from refine.database_errors import Trouble
 from refine.errors import BeingUpgraded, RowAltered
+from refine.outages import Trouble
 from refine.web import scope
 
 _TITLES_AND_ADVICE = {
