@@ -16,7 +16,7 @@ from itsdangerous import Signer
 
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
-from refine.faults import as_sentence, headers_of, status_of
+from refine.faults import as_sentence, classify, status_of
 from refine.rules.personal import masked_id
 from refine.web import scope
 
@@ -146,7 +146,7 @@ def shown_again(
             except (InvalidValue, Refused, TooMany) as error:
                 db.session.rollback()
                 answer = make_response(page(*args, error=error, **kwargs), status_of(error))
-                answer.headers.update(headers_of(error))
+                answer.headers.update(classify(error).headers)
                 return answer
 
         return guarded
