@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.llm.clients import require_one_model, warning_about
 from refine.models import Account, Agent
 from refine.models.agent import configuring, eligibility
-from refine.models.agent_list import STATES, State, is_in, states_of
+from refine.models.agent_list import STATES, State, is_in
 from refine.rules.ids import MAX_ID
 from refine.rules.personal import masked_id
 
@@ -22,9 +22,9 @@ _DEFAULT = "default"
 
 
 def _state(agent: Agent) -> str:
-    shown: tuple[State, ...] = ("inactive", "paused", "over_budget")
-    states = states_of(agent)
-    return ", ".join(STATES[each] for each in shown if each in states) or "within budget"
+    is_over = agent.over_budget and agent.active
+    shown = {"not active": not agent.active, "paused": agent.paused, "over budget": is_over}
+    return ", ".join(name for name, is_true in shown.items() if is_true) or "within budget"
 
 
 _LISTED = (

@@ -1,14 +1,17 @@
-"""Many agents in one query, for lists and overviews: found, sorted and counted."""
+"""Many agents in one query, for lists and overviews: found, sorted, counted, the worst by name."""
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from sqlalchemy import ColumnElement, Select, case, func, select, true
+from sqlalchemy import ColumnElement, Select, func, null, select, true
+from sqlalchemy import case as sql_case
+from sqlalchemy.orm import joinedload
 
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.people import Account
 from refine.models.runs.run import LIVE, WORKER_LOST
+from refine.models.runs.session import RefinementSession
+from refine.models.runs.session.state import AttentionStatus
 
 State = Literal[
     "over_budget",
@@ -50,26 +53,13 @@ def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         Agent.last_session_at,
         Agent.last_session_status,
         Agent.last_session_undone_at,
-        case((eligibility.is_available(automatic=True), Account.next_due_at)).label(
+        sql_case((eligibility.is_available(automatic=True), Account.next_due_at)).label(
             "next_session_at"
         ),
         Account.name.label("account_name"),
         Account.slug.label("account_slug"),
     )
     return columns.join(Account, Account.id == Agent.account_id).where(*conditions)
-
-
-def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Select[*tuple[Any, ...]]:
-    """Return a query for the number of agents, and of those in each of the states."""
-    whose = true() if of is None else of
-    counted = (true(), *map(is_in, states))
-    # each by itself, as an index has the few that are in a state
-    return select(
-        *(
-            select(func.count()).select_from(Agent).where(whose, each).scalar_subquery()
-            for each in counted
-        )
-    )
 
 
 class Totals(NamedTuple):
@@ -90,47 +80,22 @@ def totals(*conditions: ColumnElement[bool]) -> Totals:
     return Totals(*db.session.execute(summed).one())
 
 
-# Each state in SQL for many agents, and in Python for one, by its row as it was loaded.
-_CONDITIONS: dict[State, tuple[Callable[[], ColumnElement[bool]], Callable[[Agent], bool]]] = {
-    "over_budget": (
-        lambda: Agent.over_budget & Agent.active,
-        lambda agent: agent.over_budget and agent.active,
-    ),
-    "running": (
-        lambda: Agent.last_session_status.in_(LIVE),
-        lambda agent: agent.last_session_status in LIVE,
-    ),
-    "lost": (
-        lambda: Agent.last_session_error_kind == WORKER_LOST,
-        lambda agent: agent.last_session_error_kind == WORKER_LOST,
-    ),
-    "never": (
-        lambda: Agent.last_session_id.is_(None),
-        lambda agent: agent.last_session_id is None,
-    ),
-    "paused": (lambda: Agent.paused.is_(True), lambda agent: agent.paused),
-    "inactive": (lambda: ~Agent.active, lambda agent: not agent.active),
-}
-
-
 def is_in(state: State) -> ColumnElement[bool]:
     """Return the SQL condition that an agent is in this state."""
-    if state in _CONDITIONS:
-        return _CONDITIONS[state][0]()
+    match state:
+        case "over_budget":
+            return Agent.over_budget & Agent.active
+        case "running":
+            return Agent.last_session_status.in_(LIVE)
+        case "lost":
+            return Agent.last_session_error_kind == WORKER_LOST
+        case "never":
+            return Agent.last_session_id.is_(None)
+        case "paused":
+            return Agent.paused.is_(True)
+        case "inactive":
+            return ~Agent.active
     return Agent.last_session_status == state
-
-
-def states_of(agent: Agent) -> list[State]:
-    """Return the states of an agent as ``is_in`` has them."""
-    return [
-        state
-        for state in STATES
-        if (
-            _CONDITIONS[state][1](agent)
-            if state in _CONDITIONS
-            else agent.last_session_status == state
-        )
-    ]
 
 
 def in_order(order: Order) -> list[Any]:
@@ -143,3 +108,69 @@ def in_order(order: Order) -> list[Any]:
         "last": long_ago.desc(),
     }
     return [by[order], Agent.id.asc()]
+
+
+# -- agents that need a person -------------------------------------------------------------------
+
+Kind = Literal[AttentionStatus, "over_budget"]
+_SHOWN = 5
+
+
+class Case(NamedTuple):
+    """An agent that needs attention: for its budget, or for its last session.
+
+    ``number`` agents need it for the same reason; the last sessions of ``same_cause`` of them ended
+    with the same kind of error, and it stands for all these. Sessions that somebody acknowledged do
+    not count.
+    """
+
+    kind: Kind
+    number: int
+    same_cause: int
+    agent: Agent
+    session: RefinementSession | None
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether a session of the agent could run."""
+        reason = eligibility.unavailable_reason(self.agent, automatic=False)
+        return reason is None and eligibility.why_unanswered(self.agent) is None
+
+
+def cases(account_id: int | None) -> dict[Kind, list[Case]]:
+    """Return the worst cases of each kind, among agents (of this account).
+
+    Those who are furthest over their budgets; the latest sessions.
+    """
+    of = true() if account_id is None else Agent.account_id == account_id
+    return {
+        kind: [Case(kind, *row) for row in db.session.execute(_worst(kind, of))]
+        for kind in get_args(Kind)
+    }
+
+
+def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    needs_it: ColumnElement[bool] = of & is_in(kind)
+    order: Any = Agent.budget_share.desc()
+    error_kind: Any = null()
+    if kind != "over_budget":  # as ``needs_attention`` of the session, by the agent's row
+        needs_it &= Agent.last_session_seen_at.is_(None)
+        order, error_kind = Agent.last_session_at.desc(), Agent.last_session_error_kind
+    # an agent without an error has a cause of its own
+    cause = (error_kind, sql_case((error_kind.is_(None), Agent.id)))
+    counted = select(
+        Agent.id,
+        func.count().over().label("number"),
+        func.count().over(partition_by=cause).label("same_cause"),
+        func.row_number().over(partition_by=cause, order_by=(order, Agent.id)).label("place"),
+    )
+    found = counted.where(needs_it).subquery()
+    return (
+        select(found.c.number, found.c.same_cause, Agent, RefinementSession)
+        .join(found, found.c.id == Agent.id)
+        .outerjoin(RefinementSession, RefinementSession.id == Agent.last_session_id)
+        .where(found.c.place == 1)
+        .options(joinedload(Agent.account, innerjoin=True))
+        .order_by(order, Agent.id)
+        .limit(_SHOWN)
+    )

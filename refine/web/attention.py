@@ -11,7 +11,7 @@ from refine.extensions import db
 from refine.health import clock_check, look_for_workers, queue_check
 from refine.models import Account, Agent
 from refine.models.agent.eligibility import NO_KEY, unanswered
-from refine.models.attention import Case, Kind, cases
+from refine.models.agent_list import Case, Kind, cases
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
 from refine.models.runs.task import conversations_given_up
 from refine.rules.quantities import in_hours, plural

@@ -7,13 +7,13 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from flask import Blueprint, render_template
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from refine import clock, settings
 from refine.extensions import db
 from refine.health import clock_check
 from refine.models import Account, Agent, ApiToken, RefinementSession
-from refine.models.agent_list import count_agents
+from refine.models.agent_list import is_in
 from refine.models.runs import spending
 from refine.models.runs.session import totals
 from refine.web import attention, in_place, scope
@@ -33,9 +33,9 @@ _ROWS_SHOWN = 10
 def page() -> str:
     account = None if scope.sees_all_accounts() else scope.account_to_change()
     trend = _trend()
-    agents, running = db.session.execute(
-        count_agents("running", of=scope.owns(Agent.account_id))
-    ).one()
+    counted = select(func.count(Agent.id)).where(scope.owns(Agent.account_id))
+    agents = db.session.scalar(counted) or 0
+    running = db.session.scalar(counted.where(is_in("running"))) or 0
     has_sessions = bool(trend["outcomes"])
     return render_template(
         "overview/page.html",

@@ -9,13 +9,13 @@ from refine.models import Agent, RefinementSession
 from refine.models.agent_list import (
     STATES,
     Totals,
-    count_agents,
+    cases,
     in_order,
     is_in,
     listed_agents,
-    states_of,
     totals,
 )
+from refine.models.runs.session.state import ENDED, NEED_ATTENTION
 from refine.web.lists import contains
 from tests import factories
 
@@ -97,15 +97,10 @@ def one_in_each_state(account):
     factories.agent(account=account, paused=True)
 
 
-def test_each_state_is_counted_as_often_as_it_is_listed(account):
+def test_each_state_lists_its_agents(account):
     one_in_each_state(account)
-    ended(factories.agent("one"), "failed")
 
-    mine = Agent.account_id == account.id
-    every, *counts = db.session.execute(count_agents(*STATES, of=mine)).one()
-
-    assert every == 8
-    assert dict(zip(STATES, counts, strict=True)) == {
+    assert {state: len(listed(account, is_in(state))) for state in STATES} == {
         "over_budget": 1,
         "running": 1,
         "failed": 2,
@@ -116,18 +111,6 @@ def test_each_state_is_counted_as_often_as_it_is_listed(account):
         "paused": 1,
         "inactive": 1,
     }
-    assert counts == [len(listed(account, is_in(state))) for state in STATES]
-
-
-def test_an_agent_says_of_itself_in_which_states_it_is_listed(account):
-    one_in_each_state(account)
-    db.session.commit()
-    agents = db.session.scalars(db.select(Agent)).all()
-
-    said = {state: {agent.id for agent in agents if state in states_of(agent)} for state in STATES}
-
-    assert said == {state: {row.id for row in listed(account, is_in(state))} for state in STATES}
-    assert all(said.values())
 
 
 @pytest.mark.parametrize(
@@ -186,3 +169,28 @@ def test_totals_are_those_of_the_agents_that_meet_the_conditions(account):
     assert totals(Agent.account_id == account.id) == Totals(3, 120, 1)
     assert totals(Agent.account_id == account.id, ~Agent.active) == Totals(1, 60, 0)
     assert totals(Agent.id == 0) == Totals(0, 0, 0)
+
+
+def found_as():
+    return [kind for kind, found in cases(None).items() if found]
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_an_agent_is_found_if_its_last_session_needs_attention(account, status):
+    session = ended(factories.agent(account=account), status)
+    db.session.commit()
+
+    assert session.needs_attention == (status in NEED_ATTENTION)
+    assert found_as() == ([status] if session.needs_attention else [])
+
+
+@pytest.mark.parametrize("status", NEED_ATTENTION)
+def test_an_agent_is_not_found_once_its_last_session_was_acknowledged(account, status):
+    session = ended(factories.agent(account=account), status)
+    db.session.commit()
+
+    session.acknowledge(factories.user(account=account))
+    db.session.commit()
+
+    assert not session.needs_attention
+    assert found_as() == []

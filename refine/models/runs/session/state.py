@@ -33,7 +33,7 @@ CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
 
-# The ends that a person should look at; ``models/attention.py`` finds the agents.
+# The ends that a person should look at; ``models/agent_list.py`` finds the agents.
 AttentionStatus = Literal["failed", "rolled_back", "declined"]
 NEED_ATTENTION: tuple[AttentionStatus, ...] = get_args(AttentionStatus)
 
@@ -47,12 +47,6 @@ MAX_MUTATIONS = 10
 
 # The period that the floor against slow erosion looks back over.
 ROLLING_WINDOW = timedelta(days=30)
-
-
-def retry_at(trigger: str | None, attempt: int, ended_at: datetime) -> datetime | None:
-    """Return when a session that failed may be tried again, at the earliest; None if never."""
-    pause = retry_pause(attempt) if trigger in AUTOMATIC_TRIGGERS else None
-    return ended_at + pause if pause is not None else None
 
 
 def _summary(field: str, value: object) -> str:
@@ -204,9 +198,8 @@ class SessionState(RetriableRun):
     @property
     def retry_at(self) -> datetime | None:
         """When a failed session may be tried again, at the earliest; None if it may not."""
-        if self.ended_at is None or not self.may_be_retried:
-            return None
-        return retry_at(self.trigger, self.attempt, self.ended_at)
+        pause = retry_pause(self.attempt) if self.may_be_retried else None
+        return self.ended_at + pause if self.ended_at is not None and pause is not None else None
 
     @property
     def needs_attention(self) -> bool:
