@@ -4,11 +4,9 @@ A page is named by the place before or after which it lies: the values that its 
 sorted by. Clients send them back as text. They are not secret: another value only moves the place.
 """
 
-import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -31,23 +29,8 @@ from sqlalchemy.sql.operators import desc_op
 from refine.errors import InvalidValue
 from refine.extensions import db
 
-# What values rows are sorted by, and how each kind is read from a bookmark.
-_KINDS: dict[type, str] = {
-    int: "i",
-    str: "s",
-    float: "f",
-    Decimal: "d",
-    datetime: "t",
-    uuid.UUID: "u",
-}
-_READERS: dict[str, Callable[[str], Any]] = {
-    "i": int,
-    "s": str,
-    "f": float,
-    "d": Decimal,
-    "t": datetime.fromisoformat,
-    "u": uuid.UUID,
-}
+# How values are read from a bookmark that their type does not read itself.
+_READERS: Mapping[type, Callable[[str], Any]] = {datetime: datetime.fromisoformat}
 
 
 @dataclass(frozen=True)
@@ -57,28 +40,6 @@ class Page:
     rows: list[Any]
     before: str | None
     after: str | None
-
-
-class _Key:
-    """What rows are sorted by, in part."""
-
-    def __init__(self, clause: ColumnElement[Any], position: int) -> None:
-        is_sorted = isinstance(clause, UnaryExpression) and clause.modifier is not None
-        self.is_descending = is_sorted and clause.modifier is desc_op
-        self.column: ColumnElement[Any] = clause.element if is_sorted else clause
-        self.name = f"sorted_by_{position}"
-
-    def in_order(self, *, backwards: bool) -> ColumnElement[Any]:
-        is_descending = self.is_descending != backwards
-        return self.column.desc() if is_descending else self.column.asc()
-
-    def sides(
-        self, value: Any, *, backwards: bool
-    ) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-        """Return what must be the less and the greater of: the place, and a row beyond it."""
-        place: ColumnElement[Any] = literal(value, self.column.type)
-        is_descending = self.is_descending != backwards
-        return (self.column, place) if is_descending else (place, self.column)
 
 
 @dataclass(frozen=True)
@@ -93,6 +54,23 @@ class OneOf:
     values: Collection[str]
 
 
+class _Key:
+    """A column that rows are sorted by, in the direction in which they are read."""
+
+    def __init__(self, clause: ColumnElement[Any], position: int, *, backwards: bool) -> None:
+        is_sorted = isinstance(clause, UnaryExpression) and clause.modifier is not None
+        self.column: ColumnElement[Any] = clause.element if is_sorted else clause
+        self.is_descending = (is_sorted and clause.modifier is desc_op) != backwards
+        self.name = f"sorted_by_{position}"
+
+    def sort(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return column.desc() if self.is_descending else column.asc()
+
+    def read(self, text: str) -> ColumnElement[Any]:
+        kind = self.column.type.python_type
+        return literal(_READERS.get(kind, kind)(unquote(text)), self.column.type)
+
+
 def select_page(
     query: Select[Any],
     rows: int,
@@ -104,33 +82,50 @@ def select_page(
 
     The query needs a unique order, by columns that are never NULL.
     """
-    keys = [_Key(clause, number) for number, clause in enumerate(query._order_by_clauses)]
+    backwards = bookmark is not None and bookmark.startswith("<")
+    clauses = enumerate(query._order_by_clauses)
+    keys = [_Key(clause, position, backwards=backwards) for position, clause in clauses]
+    first = query.add_columns(*(key.column.label(key.name) for key in keys))
+    first = first.order_by(None).order_by(*(key.sort(key.column) for key in keys)).limit(rows + 1)
     try:
-        place, backwards = _read(bookmark) if bookmark is not None else (None, False)
-        ordered = query.order_by(None).order_by(*(k.in_order(backwards=backwards) for k in keys))
-        if place is not None:
-            sides = [
-                key.sides(value, backwards=backwards)
-                for key, value in zip(keys, place, strict=True)
-            ]
-            less, greater = zip(*sides, strict=True)
-            ordered = ordered.where(tuple_(*less) < tuple_(*greater))
-        named = ordered.add_columns(*(key.column.label(key.name) for key in keys))
-        first = named.limit(rows + 1)
+        if bookmark is not None:
+            first = first.where(_lies_beyond(bookmark, keys))
         if one_of is not None:
-            first = _first_of_all(first, one_of, keys, rows + 1, backwards=backwards)
-        found = db.session.execute(first).all()
+            first = _first_of_all(first, one_of, keys, rows + 1)
+        found = list(db.session.execute(first))
     except (ValueError, ArithmeticError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise
         db.session.rollback()
         raise InvalidValue("invalid page") from None
-    return _page(found, rows, keys, is_first=place is None, backwards=backwards)
+    shown, goes_on = found[:rows], len(found) > rows
+    if backwards:
+        shown.reverse()
+    has_before, has_after = (goes_on, True) if backwards else (bookmark is not None, goes_on)
+    return Page(
+        shown,
+        before="<" + _place(shown[0], keys) if shown and has_before else None,
+        after=">" + _place(shown[-1], keys) if shown and has_after else None,
+    )
 
 
-def _first_of_all(
-    first: Select[Any], one_of: OneOf, keys: list[_Key], rows: int, *, backwards: bool
-) -> Select[Any]:
+def _lies_beyond(bookmark: str, keys: list[_Key]) -> ColumnElement[bool]:
+    """Return the SQL condition that a row lies beyond a place."""
+    if bookmark[:1] not in ("<", ">"):
+        raise ValueError("not a bookmark")
+    less, greater = [], []
+    for key, text in zip(keys, bookmark[1:].split(","), strict=True):
+        place = key.read(text)
+        less.append(key.column if key.is_descending else place)
+        greater.append(place if key.is_descending else key.column)
+    return tuple_(*less) < tuple_(*greater)
+
+
+def _place(row: Any, keys: list[_Key]) -> str:
+    return ",".join(quote(str(getattr(row, key.name)), safe="") for key in keys)
+
+
+def _first_of_all(first: Select[Any], one_of: OneOf, keys: list[_Key], rows: int) -> Select[Any]:
     """Return the first rows of all values, from the ``first`` rows of each."""
     values = literal(list(one_of.values), ARRAY(Text))
     each = func.unnest(values).table_valued("value").render_derived()
@@ -140,37 +135,5 @@ def _first_of_all(
         name: literal_column(f'of_each."{name}"', column.type).label(name)
         for name, column in first.selected_columns.items()
     }
-    sorted_by = [(named[key.name], key.is_descending != backwards) for key in keys]
-    in_order = (column.desc() if down else column.asc() for column, down in sorted_by)
     together = select(*named.values()).select_from(each).join(of_each, true())
-    return together.order_by(*in_order).limit(rows)
-
-
-def _page(
-    found: Sequence[Any], rows: int, keys: list[_Key], *, is_first: bool, backwards: bool
-) -> Page:
-    shown, goes_on = list(found[:rows]), len(found) > rows
-    if backwards:
-        shown.reverse()
-    has_before, has_after = (goes_on, True) if backwards else (not is_first, goes_on)
-
-    def beside(row: Any, sign: str) -> str:
-        return sign + ",".join(_written(getattr(row, key.name)) for key in keys)
-
-    return Page(
-        shown,
-        before=beside(shown[0], "<") if shown and has_before else None,
-        after=beside(shown[-1], ">") if shown and has_after else None,
-    )
-
-
-def _written(value: Any) -> str:
-    return _KINDS[type(value)] + quote(str(value), safe="")
-
-
-def _read(bookmark: str) -> tuple[list[Any], bool]:
-    """Return the place that a bookmark names, and whether the page lies before it."""
-    sign, values = bookmark[:1], bookmark[1:].split(",")
-    if sign not in ("<", ">") or any(each[:1] not in _READERS for each in values):
-        raise ValueError("not a bookmark")
-    return [_READERS[each[:1]](unquote(each[1:])) for each in values], sign == "<"
+    return together.order_by(*(key.sort(named[key.name]) for key in keys)).limit(rows)
