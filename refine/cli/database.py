@@ -21,7 +21,7 @@ def upgrade_database() -> None:
     with schema_version.upgrading():
         migration = schema_version.current()
         if migration is not None:  # before anything is written
-            if not schema_version.is_known(migration):
+            if migration not in schema_version.migrations():
                 raise BeingUpgraded(schema_version.problem())
             WrappedKey.check_keyring()
             safe_rollback()

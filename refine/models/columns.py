@@ -1,7 +1,7 @@
 """Column types that the models share."""
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overload
@@ -31,6 +31,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import mapped_column
 
 from refine import clock
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.sealing import DataKey, Place
 
@@ -156,3 +157,34 @@ class SealedText(Generic[T]):
         if text is not None:
             sealed = instance.data_key().seal(text, place_of(instance, self._name))
         setattr(instance, f"sealed_{self._name}", sealed)
+
+
+# -- changes of settings, as records keep them ---------------------------------------------------
+
+Changes = dict[str, list[Any]]
+
+
+def require_allowed(fields: Mapping[str, Any], allowed: Collection[str]) -> None:
+    """Raise InvalidValue if one of the fields is not among those that may be set this way."""
+    if forbidden := [field for field in fields if field not in allowed]:
+        raise InvalidValue(f"{forbidden[0]} cannot be set here")
+
+
+def set_fields(row: object, fields: Mapping[str, Any]) -> Changes:
+    """Set the fields of the row; return those that changed, each as [before, after].
+
+    Fractional numbers are given as text, because records hold no floats.
+    """
+    before = {field: getattr(row, field) for field in fields}
+    for field, value in fields.items():
+        setattr(row, field, value)
+    after = {field: getattr(row, field) for field in fields}
+    return {
+        field: [_as_text(before[field]), _as_text(after[field])]
+        for field in fields
+        if before[field] != after[field]
+    }
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, float | Decimal) else value

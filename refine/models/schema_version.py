@@ -22,6 +22,7 @@ _PAUSE_SECONDS = 1.0
 _LONGEST_WAIT = "10min"
 
 _KEPT = "refine.schema_version"
+_WAITS = "refine.schema_version.waits"
 
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('refine.upgrade'))"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('refine.upgrade'))"
@@ -41,24 +42,24 @@ def current() -> str | None:
         raise Unreachable(NO_ANSWER) from None
 
 
-def is_newest(migration: str | None) -> bool:
-    """Tell whether it is the newest migration of this version."""
-    return migration == _own_migrations()[0]
+def migrations() -> tuple[str, ...]:
+    """Return this version's migrations, newest first."""
+    return _migrations_in(current_app.extensions["migrate"].directory)
 
 
-def is_known(migration: str) -> bool:
-    """Tell whether this version has the migration."""
-    return migration in _own_migrations()
+@cache
+def _migrations_in(directory: str) -> tuple[str, ...]:
+    return tuple(script.revision for script in ScriptDirectory(directory).walk_revisions())
 
 
 def problem() -> str | None:
     """Return why this version cannot work with the database as it is now; None if it can."""
-    migration = current()
-    if is_newest(migration):
+    migration, (newest, *older) = current(), migrations()
+    if migration == newest:
         return None
     if migration is None:
         return "the database has no tables yet; run `refine db upgrade`"
-    if is_known(migration):
+    if migration in older:
         return "the database is not at the newest migration; run `refine db upgrade`"
     return (
         f"the database is at {migration}, for another version of Refine than this; start that one"
@@ -74,14 +75,14 @@ def require_compatible() -> None:
 def must_wait() -> bool:
     """Tell whether work must wait because database and code are incompatible; log it once."""
     reason = _problem()
-    if (reason is not None) != current_app.extensions.get(f"{_KEPT}.waits", False):
-        current_app.extensions[f"{_KEPT}.waits"] = reason is not None
-        if reason is not None:
+    if reason != current_app.extensions.get(_WAITS):
+        current_app.extensions[_WAITS] = reason
+        if reason is None:
+            _log.warning("the database schema is compatible again")
+        else:
             _log.warning(
                 "waiting: the database schema is incompatible with this version", reason=reason
             )
-        else:
-            _log.warning("the database schema is compatible again")
     return reason is not None
 
 
@@ -133,14 +134,3 @@ def _problem() -> str | None:
     if found is None:
         current_app.extensions[_KEPT] = time.monotonic()
     return found
-
-
-def _own_migrations() -> tuple[str, ...]:
-    """Return this version's migrations, newest first."""
-    return _migrations_in(current_app.extensions["migrate"].directory)
-
-
-@cache
-def _migrations_in(directory: str) -> tuple[str, ...]:
-    scripts = ScriptDirectory(directory).walk_revisions()
-    return tuple(script.revision for script in scripts)

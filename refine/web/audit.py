@@ -15,7 +15,8 @@ from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.audit import PLATFORM
 from refine.models.audit.record import CLIENT_KEY
-from refine.models.exported import EXPORTED, exported_data
+from refine.models.ledger.history import shown_data
+from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words
 from refine.web import granted, scope
 from refine.web.audit_filters import FILTERS, one_of_kind, views, visible_records
@@ -92,7 +93,7 @@ def record(record_id: int) -> str:
     """Show the open data of a record; its contents stay sealed without an active grant."""
     found = scope.found_or_404(AuditLog, record_id)
     opened = granted.record(found.agent_id, record_id)
-    data = exported_data(found)
+    data = _data(found)
     client = data.pop(CLIENT_KEY, None)
     if client is not None and scope.user().may_act:
         data[CLIENT_KEY] = client
@@ -107,6 +108,12 @@ def record(record_id: int) -> str:
         raw=json.dumps(data, ensure_ascii=False, indent=2, sort_keys=True),
         max_characters=_MAX_JSON_CHARACTERS,
     )
+
+
+def _data(record: AuditLog) -> dict[str, Any]:
+    """Return the open data of a record, as everybody who may see the record may see it."""
+    data: dict[str, Any] = mask_ids(shown_data(record))
+    return data
 
 
 def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -131,6 +138,22 @@ def export_jsonl() -> Response:
 
 
 _Row = dict[str, Any]
+
+# What is exported of a record besides its data, and its attribute.
+_ATTRIBUTES = {
+    "id": "id",
+    "chain": "chain_id",
+    "sequence": "sequence",
+    "at": "created_at",
+    "action": "action",
+    "account_id": "account_id",
+    "agent_id": "agent_id",
+    "session_id": "session_id",
+    "user_id": "user_id",
+    "subject_type": "auditable_type",
+    "subject_id": "auditable_id",
+    "hash": "hash",
+}
 
 
 def _export(
@@ -160,15 +183,15 @@ def _streamed(records: Any) -> Iterator[AuditLog]:
 
 
 def _row(record: AuditLog, shows_origin: bool) -> _Row:
-    row = {name: value(record) for name, value in EXPORTED.items()}
-    row["at"] = clock.iso(row["at"])
+    row = {name: getattr(record, attribute) for name, attribute in _ATTRIBUTES.items()}
+    row |= {"at": clock.iso(record.created_at), "data": _data(record)}
     if not shows_origin:
         row["data"].pop(CLIENT_KEY, None)
     return row
 
 
 def _csv_lines(rows: Iterable[_Row]) -> Iterator[str]:
-    yield csv_line(EXPORTED)
+    yield csv_line([*_ATTRIBUTES, "data"])
     for row in rows:
         yield csv_line(row.values())
 

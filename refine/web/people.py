@@ -7,8 +7,8 @@ from sqlalchemy.orm import joinedload
 
 from refine.extensions import db
 from refine.models import AccessGrant, Invitation, SignIn, User
+from refine.models.columns import set_fields
 from refine.models.people.user import ROLES
-from refine.models.settings_change import set_fields
 from refine.web import scope
 from refine.web.forms import require_current, shown_again, version
 from refine.web.links import public_url, url_in_account

@@ -22,7 +22,7 @@ from refine.extensions import csrf, db, login
 from refine.faults import status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
 from refine.models.audit import PLATFORM, AuditLog
-from refine.models.settings_change import set_fields
+from refine.models.columns import set_fields
 from refine.web import browsers, scope
 from refine.web.forms import own_path, require_current, shown_again, time_zones, version_to_send
 from refine.web.links import asked_for

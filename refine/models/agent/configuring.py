@@ -20,7 +20,7 @@ from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.audit.record import Event
-from refine.models.settings_change import Changes, require_allowed, set_fields
+from refine.models.columns import Changes, require_allowed, set_fields
 
 # The question that asks for access lists the changes by others in this time.
 CHANGE_HISTORY_WINDOW = timedelta(days=30)

@@ -28,8 +28,16 @@ from refine.extensions import Base, Instant, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
-from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
-from refine.models.settings_change import require_allowed, set_fields
+from refine.models.columns import (
+    BigId,
+    BoolFalse,
+    BoolTrue,
+    Created,
+    Name,
+    Updated,
+    require_allowed,
+    set_fields,
+)
 from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 

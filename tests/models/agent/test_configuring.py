@@ -10,7 +10,7 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog
 from refine.models.agent import configuring
-from refine.models.settings_change import set_fields
+from refine.models.columns import set_fields
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
