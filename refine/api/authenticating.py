@@ -10,7 +10,7 @@ import time
 import structlog
 from flask import Flask, current_app, request
 from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage, RedisStorage, Storage
+from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from redis.exceptions import RedisError
 
@@ -20,8 +20,6 @@ from refine.extensions import db
 from refine.models import ApiToken, schema_version
 from refine.models.clients.api_token import WELL_FORMED, TokenKind
 from refine.settings import Settings
-
-READS = ("GET", "HEAD")
 
 _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platform token"}
 _RETRY_REDIS_AFTER_SECONDS = 10.0
@@ -39,11 +37,7 @@ def require_form() -> str:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret:
-        raise Problem(
-            401,
-            "Send a token as `Authorization: Bearer …`.",
-            headers={"WWW-Authenticate": 'Bearer realm="refine"'},
-        )
+        raise Problem(401, headers={"WWW-Authenticate": 'Bearer realm="refine"'})
     if not WELL_FORMED.fullmatch(secret):
         raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
     return secret
@@ -65,7 +59,7 @@ def authenticate(kind: TokenKind) -> ApiToken:
     if token.note_use():
         db.session.commit()
     limits: _Limits = current_app.extensions[_KEY]
-    limits.count(token.id, is_read=request.method in READS)
+    limits.count(token.id, "reads" if request.method in ("GET", "HEAD") else "writes")
     return token
 
 
@@ -94,39 +88,36 @@ def _invalid(detail: str) -> Problem:
 
 class _Limits:
     def __init__(self, settings: Settings) -> None:
-        self._reads = RateLimitItemPerMinute(settings.api_reads_per_minute)
-        self._writes = RateLimitItemPerMinute(settings.api_writes_per_minute)
+        self._limits = {
+            "reads": RateLimitItemPerMinute(settings.api_reads_per_minute),
+            "writes": RateLimitItemPerMinute(settings.api_writes_per_minute),
+        }
         url = settings.redis_url
-        self._shared: Storage = RedisStorage(
+        shared = RedisStorage(
             f"redis+{url}" if url.startswith("unix:") else url,
             key_prefix="refine-limits",
             socket_connect_timeout=1,
             socket_timeout=1,
         )
-        self._local: Storage = MemoryStorage()
+        self._shared = SlidingWindowCounterRateLimiter(shared)
+        self._local = SlidingWindowCounterRateLimiter(MemoryStorage())
         self._local_until = 0.0
 
-    def count(self, token_id: int, *, is_read: bool) -> None:
-        item = self._reads if is_read else self._writes
-        kind = "reads" if is_read else "writes"
+    def count(self, token_id: int, kind: str) -> None:
         if time.monotonic() >= self._local_until:
             try:
-                self._hit(self._shared, item, kind, token_id)
+                self._hit(self._shared, token_id, kind)
                 return
             except (RedisError, OSError) as fault:
                 self._local_until = time.monotonic() + _RETRY_REDIS_AFTER_SECONDS
                 _log.warning("rate limits are counted without Redis", fault=type(fault).__name__)
-        self._hit(self._local, item, kind, token_id)
+        self._hit(self._local, token_id, kind)
 
-    def _hit(
-        self, storage: Storage, item: RateLimitItemPerMinute, kind: str, token_id: int
-    ) -> None:
-        limiter = SlidingWindowCounterRateLimiter(storage)
-        key = f"{kind}-{token_id}"
-        if limiter.hit(item, key):
-            return
-        free_at = limiter.get_window_stats(item, key).reset_time
-        raise TooMany(
-            f"more than {item.amount:,} {kind} per minute",
-            retry_after_seconds=max(1, math.ceil(free_at - time.time())),
-        )
+    def _hit(self, limiter: SlidingWindowCounterRateLimiter, token_id: int, kind: str) -> None:
+        limit, key = self._limits[kind], f"{kind}-{token_id}"
+        if not limiter.hit(limit, key):
+            free_at = limiter.get_window_stats(limit, key).reset_time
+            raise TooMany(
+                f"more than {limit.amount:,} {kind} per minute",
+                retry_after_seconds=max(1, math.ceil(free_at - time.time())),
+            )

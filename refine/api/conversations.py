@@ -1,71 +1,42 @@
 """Finished conversations, from which the agent's model saves memories."""
 
 import uuid
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from refine import clock
 from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.api.rows import agent_row_or_404
-from refine.api.schemas import Body, Omittable, OneOf, Resource, Time
+from refine.api.schemas import Body, Resource, Time
 from refine.jobs.runs import extract_later
 from refine.models import Agent, MemoryTask
-from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
+from refine.rules.conversation import (
+    IGNORED,
+    MAX_CONVERSATION_CHARACTERS,
+    MAX_MESSAGES,
+    ROLES,
+)
 
 # At most four bytes per character, and the same again for the JSON around them.
 _MAX_BYTES = 8 * MAX_CONVERSATION_CHARACTERS
-
-Ignored = Annotated[Any, Omittable, Field(description="Accepted and ignored.")]
-
-
-class Message(Body):
-    """A message as in chat completions. ``rules.conversation`` checks contents and times."""
-
-    role: Annotated[str, OneOf(ROLES)]
-    content: Annotated[
-        Any,
-        Omittable,
-        WithJsonSchema(
-            {
-                "type": ["string", "array", "null"],
-                "items": {
-                    "type": "object",
-                    "properties": {"type": {"type": "string"}},
-                    "required": ["type"],
-                },
-                "examples": ["What was said."],
-                "description": "Text, or a list of parts; only parts of type `text` are read. A "
-                "message without text is ignored.",
-            }
-        ),
-    ]
-    name: Annotated[str | None, Omittable]
-    at: Annotated[Any, Omittable, WithJsonSchema({"type": ["string", "number", "null"]})]
-    """The time: ISO 8601, or Unix time in any unit."""
-    tool_calls: Ignored
-    tool_call_id: Ignored
-    function_call: Ignored
-    refusal: Ignored
-    annotations: Ignored
-    audio: Ignored
-    reasoning: Ignored
-    reasoning_details: Ignored
-    reasoning_content: Ignored
 
 
 class NewConversation(Body):
     """A finished conversation."""
 
     messages: Annotated[
-        list[Message],
+        list[dict[str, Any]],
         Field(
             min_length=1,
             max_length=MAX_MESSAGES,
             examples=[[{"role": "user", "content": "What was said."}]],
-            description="In order, including tool messages; at least one must contain text. 1 to "
-            f"{MAX_MESSAGES:,} messages, at most {MAX_CONVERSATION_CHARACTERS:,} characters.",
+            description=f"At most {MAX_CONVERSATION_CHARACTERS:,} characters, in order, with tool "
+            f"messages. Each has a `role` ({', '.join(ROLES)}), `content` (text, or a list of "
+            "parts, of which those of type `text` are read), and maybe a `name` and a time `at` "
+            "(ISO 8601, or Unix time in any unit). At least one must contain text. These fields "
+            f"are ignored: {', '.join(IGNORED)}.",
         ),
     ]
 
@@ -77,7 +48,7 @@ class Conversation(Resource):
     """A conversation that was handed over."""
 
     id: uuid.UUID
-    status: Annotated[str, OneOf(get_args(Status))]
+    status: Status
     """`waiting`: for the next attempt at `next_attempt_at`. `done`: the agent has read it.
     `given_up`: it could not be read, or not to its end, and is deleted."""
     reason: str | None
@@ -104,7 +75,7 @@ def hand_over(agent: Agent, body: NewConversation) -> Conversation:
     It is encrypted, and deleted once the agent has read it. If it cannot be read, it is tried again
     for seven days.
     """
-    return _conversation(extract_later(agent, body.model_dump(exclude_unset=True)["messages"]))
+    return _conversation(extract_later(agent, body.messages))
 
 
 @operation("GET", "/conversations/<uuid:conversation_id>", bearer="agent")

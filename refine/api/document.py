@@ -6,14 +6,23 @@ from functools import cache
 from typing import Any
 
 from flask import request
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core import core_schema
 
 from refine import __version__
-from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARACTERS
 from refine.api.problems import MEDIA_TYPE, ProblemDetails
-from refine.api.routing import JSON, OPERATIONS, Operation, api, operation
+from refine.api.routing import (
+    JSON,
+    KEY_HEADER,
+    KEY_PATTERN,
+    KEY_RULE,
+    MAX_KEY_CHARACTERS,
+    OPERATIONS,
+    Operation,
+    api,
+    operation,
+)
 from refine.api.schemas import Body, Query
 from refine.rules.ids import MAX_ID
 from refine.rules.keeping import ANSWERS_KEPT_FOR
@@ -35,8 +44,8 @@ _ALWAYS = {
 }
 _WITH_JSON = {400: "The body is not JSON.", 415: "The body is not application/json."}
 _WITH_KEY = {
-    400: f"The body is not JSON, or the {HEADER} is malformed.",
-    409: f"The {HEADER} is in use, or the request conflicts with the current state.",
+    400: f"The body is not JSON, or the {KEY_HEADER} is malformed.",
+    409: f"The {KEY_HEADER} is in use, or the request conflicts with the current state.",
 }
 
 _TEXT = {"type": "string"}
@@ -47,7 +56,7 @@ def _parameter(name: str, place: str, schema: Any, **described: Any) -> dict[str
 
 
 _KEY = _parameter(
-    HEADER,
+    KEY_HEADER,
     "header",
     {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARACTERS, "pattern": KEY_PATTERN},
     description=f"{KEY_RULE}, without spaces at the ends. A request that is repeated with the same "
@@ -80,14 +89,10 @@ class _ParameterSchemas(_Schemas):
         return {key: value for key, value in made.items() if (key, value) != ("default", None)}
 
 
-class Document(RootModel[dict[str, Any]]):
-    """The OpenAPI document."""
-
-
-@operation("GET", "/openapi.json", bearer=None)
-def openapi() -> Document:
+@operation("GET", "/openapi.json", bearer=None, returns=None)
+def openapi() -> dict[str, Any]:
     """Return this document."""
-    return Document(document() | {"servers": [{"url": f"{request.script_root}{api.url_prefix}"}]})
+    return document() | {"servers": [{"url": f"{request.script_root}{api.url_prefix}"}]}
 
 
 @cache
@@ -117,7 +122,7 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     sent = {each.body for each in OPERATIONS if each.body}
-    answered = {each.returns for each in OPERATIONS if each.returns and each.bearer}
+    answered = {each.returns for each in OPERATIONS if each.returns}
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in sent]
     modes += [(model, "serialization") for model in answered | {ProblemDetails}]
     _, schemas = models_json_schema(
@@ -140,8 +145,6 @@ def _operation(each: Operation) -> dict[str, Any]:
         "security": [{each.bearer: []}] if each.bearer is not None else [],
         "responses": {str(status): made for status, made in sorted(_responses(each).items())},
     }
-    if each.bearer is not None:
-        described["tags"] = [each.bearer]
     if description:
         described["description"] = description.replace("\n", " ")
     if parameters := _parameters(each):
@@ -190,8 +193,6 @@ def _problems(each: Operation) -> dict[int, str]:
         described |= _WITH_KEY
     if "<" in each.rule:
         described[404] = "Not found."
-    if each.media_type is not None:
-        described[406] = f"Only {JSON} and {each.media_type} are available."
     if each.conflict is not None:
         described[409] = each.conflict
     return described

@@ -6,18 +6,14 @@ from typing import Annotated
 from flask import Response, request
 from pydantic import Field
 
-from refine.api.problems import Problem
 from refine.api.routing import JSON, json_response, operation
 from refine.api.rows import Page, PageQuery, page_of, rows_of_agent
-from refine.api.schemas import Body, OneOf, QueryBoolean, Resource, Time
+from refine.api.schemas import Body, QueryBoolean, Resource, Time
 from refine.models import Agent, AgentMemory
-from refine.models.ledger import MEMORY_TYPES
-from refine.rules.content import MAX_CONTENT_CHARACTERS, TAGS
+from refine.models.ledger.memory import MemoryType
+from refine.rules.content import MAX_CONTENT_CHARACTERS, Tag
 
 MARKDOWN = "text/markdown"
-
-MemoryType = Annotated[str, OneOf(MEMORY_TYPES)]
-Tag = Annotated[str, OneOf(TAGS)]
 
 
 class MemoryQuery(PageQuery):
@@ -110,8 +106,6 @@ def context(agent: Agent) -> Response:
     has changed.
     """
     media_type = request.accept_mimetypes.best_match([JSON, MARKDOWN], default=JSON)
-    if request.accept_mimetypes and not request.accept_mimetypes[media_type]:
-        raise Problem(406, "Available media types: application/json and text/markdown.")
     markdown = agent.memory_context()
     if media_type == MARKDOWN:
         answer = Response(markdown or "", mimetype=MARKDOWN)

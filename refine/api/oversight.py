@@ -11,12 +11,12 @@ from sqlalchemy.orm import joinedload, undefer
 from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, found_page, page_of, rows_of_agent
-from refine.api.schemas import EmptyBody, OneOf, Resource, Time
+from refine.api.schemas import EmptyBody, Resource, Time
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.audit.record import CLIENT_KEY
 from refine.models.ledger import contents_in
 from refine.models.ledger.history import shown_data
-from refine.models.runs.access import END_REASONS, REASONS, STATUSES
+from refine.models.runs.access.grant import EndReason, Status
 
 # Of contents, as they are sealed; a page with more has fewer records.
 MAX_PAGE_BYTES = 4 * 1024**2
@@ -111,10 +111,10 @@ class Grant(Resource):
     """A request to read the agent's memories, and its outcome."""
 
     id: uuid.UUID
-    status: Annotated[str, OneOf(STATUSES)]
+    status: Status
     user: str
     """Who asked."""
-    reason: Annotated[str, OneOf(REASONS)]
+    reason: str
     purpose: str
     """In the user's own words, as shown to the agent."""
     duration_minutes: int
@@ -122,7 +122,7 @@ class Grant(Resource):
     granted_at: Time | None
     expires_at: Time | None
     ended_at: Time | None
-    end_reason: Annotated[str, OneOf(END_REASONS)] | None
+    end_reason: EndReason | None
     times_viewed: int
     """How many times content was read under it."""
 

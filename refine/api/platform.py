@@ -19,9 +19,7 @@ from refine.api.rows import (
 )
 from refine.api.schemas import Body, Instant, Omittable, QueryDay, Resource, Time, Usd
 from refine.errors import InvalidValue
-from refine.extensions import db
-from refine.faults import as_sentence
-from refine.llm.clients import require_one_model, warning_about
+from refine.llm.clients import require_one_model
 from refine.models import Account, Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.runs.spending import by_month
@@ -99,14 +97,6 @@ class AgentSummary(Resource):
     created_at: Time
 
 
-class SavedAgent(AgentSummary):
-    """An agent that was just added or changed."""
-
-    warnings: list[str]
-    """Why sessions with its new model may fail, as far as the provider's list of models tells.
-    Empty if there is nothing to say."""
-
-
 class Agents(Page):
     """A page of agents."""
 
@@ -121,10 +111,10 @@ def agents(token: ApiToken, query: PageQuery) -> Agents:
 
 
 @operation("POST", "/agents", bearer="platform", status=201)
-def add(token: ApiToken, body: NewAgent) -> SavedAgent:
+def add(token: ApiToken, body: NewAgent) -> AgentSummary:
     """Add an agent to the account."""
-    agent = token.add_agent(**body.model_dump(exclude_unset=True))
-    return _saved(agent, is_new_model=True)
+    require_one_model(body.model_id, settings.current())
+    return _summary(token.add_agent(**body.model_dump(exclude_unset=True)))
 
 
 @operation("GET", "/agents/<int:agent_id>", bearer="platform")
@@ -139,7 +129,7 @@ def agent(token: ApiToken, agent_id: int) -> AgentSummary:
     bearer="platform",
     conflict="The agent's content was permanently erased.",
 )
-def change(token: ApiToken, agent_id: int, body: AgentChanges) -> SavedAgent:
+def change(token: ApiToken, agent_id: int, body: AgentChanges) -> AgentSummary:
     """Change an agent. Each change is recorded, and the agent is told in its journal.
 
     For 24 hours after a change of its name, model or a prompt, nobody may ask the agent for
@@ -147,29 +137,15 @@ def change(token: ApiToken, agent_id: int, body: AgentChanges) -> SavedAgent:
     the same words.
     """
     agent = account_row_or_404(token, Agent, agent_id, "agent")
-    changed = token.change_agent(agent, **body.model_dump(exclude_unset=True))
-    return _saved(agent, is_new_model="model_id" in changed)
-
-
-def _saved(agent: Agent, *, is_new_model: bool) -> SavedAgent:
-    """Commit and answer; the provider is asked about a new model, with no transaction open."""
-    if is_new_model:
+    fields = body.model_dump(exclude_unset=True)
+    if "model_id" in token.change_agent(agent, **fields):
         require_one_model(agent.model_id, settings.current())
-    saved, is_demo = SavedAgent.of(agent, **_totals(agent), warnings=[]), agent.account.is_demo
-    if is_new_model:
-        db.session.commit()
-        warning = warning_about(saved.model_id, settings.current(), is_demo=is_demo)
-        saved.warnings = [as_sentence(warning)] if warning is not None else []
-    return saved
+    return _summary(agent)
 
 
 def _summary(agent: Agent) -> AgentSummary:
-    return AgentSummary.of(agent, **_totals(agent))
-
-
-def _totals(agent: Agent) -> dict[str, int]:
     memories, tokens = agent.ledger.core_totals()
-    return {"core_memories": memories, "core_tokens": tokens}
+    return AgentSummary.of(agent, core_memories=memories, core_tokens=tokens)
 
 
 # -- tokens --------------------------------------------------------------------------------------
@@ -187,8 +163,8 @@ class Token(Resource):
 
     id: int
     agent_id: int
-    token: str
-    """The token itself."""
+    token: str | None
+    """The token itself; null if the answer is repeated."""
     hint: str
     """Its first characters, as shown in lists."""
     created_at: Time
@@ -199,9 +175,8 @@ class Token(Resource):
     "POST",
     "/agents/<int:agent_id>/tokens",
     bearer="platform",
-    is_secret=True,
+    shown_once="token",
     status=201,
-    conflict="A token was already created with this Idempotency-Key.",
 )
 def mint(token: ApiToken, agent_id: int, body: NewToken) -> Token:
     """Create a token that acts as the agent, and note it in the agent's journal."""

@@ -26,7 +26,6 @@ _KINDS = {
     403: ("forbidden", "Not allowed with this token", "Use a token of the other kind."),
     404: ("not-found", "Not found", "It does not exist, or this token may not see it."),
     405: ("method", "Method not allowed", "The Allow header lists the allowed methods."),
-    406: ("not-acceptable", "Media type not available", "Ask for application/json."),
     409: ("conflict", "Conflict with the current state", "Nothing was changed."),
     413: ("too-large", "The body is too large", "Send less data at a time."),
     415: ("media-type", "Unsupported media type", "Send application/json."),
@@ -35,7 +34,7 @@ _KINDS = {
     500: ("fault", "Internal error", "The error was logged, without the request's content."),
     503: ("unavailable", "Service unavailable", "Nothing was lost. Try again shortly."),
 }
-# Those with a word of their own among the 503.
+# What keeps the database from answering, by the last part of the type.
 _TROUBLES: Mapping[Trouble, str] = {"busy": "busy", "full": "database-full", "away": "unavailable"}
 
 
@@ -67,27 +66,25 @@ class ProblemDetails(BaseModel):
     """For `undo-conflict`: the records that prevent the undo."""
     unexplained_memory_ids: Annotated[list[int], Omittable]
     """For `undo-conflict`: memories that were changed without a record."""
-    token_id: Annotated[int, Omittable]
-    """For `shown-once`: the id of the created token."""
-    hint: Annotated[str, Omittable]
-    """For `shown-once`: the first characters of that token."""
 
 
 class Problem(Exception):
-    """An error raised by the API itself; ``errors`` are the invalid fields of a 422."""
+    """An error of the API; ``kind`` tells it from others of the same status.
+
+    ``facts`` are further fields of ``ProblemDetails``.
+    """
 
     def __init__(
         self,
         status: int,
-        detail: str,
+        detail: str | None = None,
         *,
-        errors: Sequence[FieldError] = (),
+        kind: str | None = None,
         headers: Mapping[str, str] | None = None,
+        **facts: Any,
     ) -> None:
-        self.status = status
-        self.detail = detail
-        self.errors = errors
-        self.headers = dict(headers or {})
+        self.status, self.detail, self.kind = status, detail, kind
+        self.headers, self.facts = headers or {}, facts
         super().__init__(detail)
 
     @classmethod
@@ -100,41 +97,30 @@ class Problem(Exception):
         is_named = bool(field) and first.startswith(field)
         return cls(422, f"{detail}." if is_named else as_sentence(detail), errors=errors)
 
+    def response(self) -> Response:
+        usual, title, advice = _KINDS.get(self.status, _KINDS[400 if self.status < 500 else 500])
+        body = ProblemDetails(
+            type=f"urn:refine:problem:{self.kind or usual}",
+            title=title,
+            status=self.status,
+            detail=self.detail if self.detail is not None else advice,
+            **self.facts,
+        )
+        written = canonical_json(body.model_dump(mode="json", exclude_unset=True))
+        answer = Response(written, self.status, mimetype=MEDIA_TYPE)
+        answer.headers.extend(self.headers)
+        return answer
+
 
 def answer(error: Exception) -> Response:
     """Return the problem that an exception is answered with."""
-    if isinstance(error, InvalidValue):
-        faults.handle(error)
-        error = Problem.invalid([FieldError(field=_field_of(error), detail=str(error))])
     if isinstance(error, Problem):
-        facts: dict[str, Any] = {"errors": error.errors} if error.errors else {}
-        return problem(error.status, error.detail, headers=error.headers, **facts)
+        return error.response()
     fault = faults.handle(error)
+    if isinstance(error, InvalidValue):
+        return Problem.invalid([FieldError(field=_field_of(error), detail=str(error))]).response()
     facts = {"kind": _TROUBLES[fault.trouble]} if fault.trouble else _facts(error)
-    return problem(fault.status, fault.detail, headers=fault.headers, **facts)
-
-
-def problem(
-    status: int,
-    detail: str | None = None,
-    *,
-    kind: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    **facts: Any,
-) -> Response:
-    """Return a problem; ``kind`` tells it from others of the same status."""
-    usual, title, advice = _KINDS.get(status, _KINDS[400 if status < 500 else 500])
-    body = ProblemDetails(
-        type=f"urn:refine:problem:{kind or usual}",
-        title=title,
-        status=status,
-        detail=detail if detail is not None else advice,
-        **facts,
-    )
-    written = canonical_json(body.model_dump(mode="json", exclude_unset=True))
-    made = Response(written, status, mimetype=MEDIA_TYPE)
-    made.headers.extend(headers or {})
-    return made
+    return Problem(fault.status, fault.detail, headers=fault.headers, **facts).response()
 
 
 def _field_of(error: InvalidValue) -> str:

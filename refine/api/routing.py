@@ -5,6 +5,7 @@ operation without a kind of token is public; nothing else is routed.
 """
 
 import functools
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,15 +15,16 @@ from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from refine.api import idempotency
 from refine.api.authenticating import authenticate, require_form
 from refine.api.problems import Problem
 from refine.api.schemas import Body, Query, field_errors
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json, db
-from refine.faults import as_sentence
+from refine.faults import RETRY_AFTER_SECONDS, as_sentence
+from refine.models import ApiToken, IdempotencyKey
 from refine.models.agent import only_key_of
 from refine.models.clients.api_token import TokenKind
+from refine.models.clients.idempotency_key import StoredResponse
 from refine.rules.strict_json import strict_json
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
@@ -33,6 +35,11 @@ JSON = "application/json"
 # The longest body that an operation accepts, unless it says otherwise.
 MAX_BODY_BYTES = 256 * 1024
 
+KEY_HEADER = "Idempotency-Key"
+MAX_KEY_CHARACTERS = 200
+KEY_PATTERN = f"^[!-~]([ -~]{{0,{MAX_KEY_CHARACTERS - 2}}}[!-~])?$"
+KEY_RULE = f"1 to {MAX_KEY_CHARACTERS} printable ASCII characters"
+
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
 
@@ -42,8 +49,8 @@ class Operation:
 
     ``returns`` is the class of the answer, None for an answer without a body. ``status`` is what it
     usually has, ``other`` and ``conflict`` say when it has another one. ``media_type`` is a second
-    one to choose by Accept, with an ETag. An answer that ``is_secret`` is sent only once, even for
-    the same idempotency key.
+    one to choose by Accept, with an ETag. The field ``shown_once`` of an answer is null when it is
+    repeated for the same idempotency key.
     """
 
     method: Method
@@ -58,7 +65,7 @@ class Operation:
     conflict: str | None = None
     media_type: str | None = None
     max_bytes: int = MAX_BODY_BYTES
-    is_secret: bool = False
+    shown_once: str | None = None
 
     @property
     def path(self) -> str:
@@ -128,7 +135,8 @@ def _dispatch(called: Operation, **values: Any) -> Response:
     with only_key_of(token.agent_id):
         if called.method == "GET":
             return answer()
-        answered = idempotency.respond_once(token, answer, is_secret=called.is_secret)
+        key = request.headers.get(KEY_HEADER) if called.method == "POST" else None
+        answered = answer() if key is None else _answer_once(token, key, answer, called.shown_once)
         db.session.commit()
         return answered
 
@@ -182,16 +190,59 @@ def _read(max_bytes: int) -> bytes:
 
 def _parsed(raw: bytes, max_bytes: int) -> object:
     try:
-        return strict_json(raw.decode(), "the body", max_bytes=max_bytes)
+        sent = strict_json(raw.decode(), "the body", max_bytes=max_bytes)
     except UnicodeDecodeError:
         raise Problem(400, "The body is not valid UTF-8.") from None
     except InvalidValue as error:
         raise Problem(400, as_sentence(str(error))) from None
+    if not isinstance(sent, dict):
+        raise InvalidValue("the body must be an object")
+    return sent
 
 
 def _validated(model: type[Sent], sent: object) -> Sent:
     try:
         return model.model_validate(sent)
     except ValidationError as error:
-        errors = field_errors(error, model)
+        errors = field_errors(error)
         raise Problem.invalid(errors, unlisted=error.error_count() - len(errors)) from None
+
+
+# -- a request that is repeated with its Idempotency-Key is carried out once ----------------------
+
+# A key belongs to a token. Key, changes and answer are one transaction, so a request that is
+# refused, or fails, frees its key. An operation that commits on its way stores its answer
+# afterwards: if its process dies in between, the outcome is unknown and the key stays in use.
+
+
+def _answer_once(
+    token: ApiToken, key: str, answer: Callable[[], Response], shown_once: str | None
+) -> Response:
+    """Return the answer, or the stored one if the key was used before."""
+    if not re.fullmatch(KEY_PATTERN, key):
+        raise Problem(400, f"{KEY_HEADER} must be {KEY_RULE}.")
+    query, body = request.query_string.decode(), request.get_data().hex()
+    sent = canonical_json([request.method, request.path, query, body])
+    taken, is_new = IdempotencyKey.reserve(token, key, sent)
+    if not is_new:
+        return _repeated(taken)
+    answered = answer()
+    text = answered.get_data(as_text=True)
+    if shown_once is not None:
+        text = canonical_json(json.loads(text) | {shown_once: None})
+    taken.store(StoredResponse(answered.status_code, text, answered.mimetype))
+    return answered
+
+
+def _repeated(taken: IdempotencyKey) -> Response:
+    kept = taken.stored_response()
+    if kept is None:
+        raise Problem(
+            409,
+            f"A request with this {KEY_HEADER} is still running, or was interrupted. Check whether "
+            "it was carried out before you repeat it with another key.",
+            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+        )
+    repeated = Response(kept.body, kept.status, mimetype=kept.media_type)
+    repeated.headers["Idempotency-Replayed"] = "true"
+    return repeated

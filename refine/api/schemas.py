@@ -6,23 +6,20 @@ the OpenAPI document.
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     PlainSerializer,
     ValidationError,
     WithJsonSchema,
-    model_validator,
 )
-from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from refine import clock
 
@@ -32,24 +29,6 @@ Omittable = Field(default_factory=lambda: None)
 # Further invalid fields are only counted.
 MAX_FIELD_ERRORS = 20
 
-_SENTENCES = {
-    "missing": "is required",
-    "string_type": "must be a string",
-    "int_type": "must be an integer",
-    "float_type": "must be a number",
-    "bool_type": "must be a boolean",
-    "list_type": "must be an array",
-    "model_type": "must be an object",
-    "string_too_short": "must not be empty",
-    "too_short": "must not be empty",
-    "too_long": "must have at most {max_length:,} items",
-    "greater_than": "must be greater than {gt:,}",
-    "greater_than_equal": "must be at least {ge:,}",
-    "less_than_equal": "must be at most {le:,}",
-    "literal_error": "must be {expected}",
-    "refused": "{reason}",
-}
-
 
 class FieldError(BaseModel):
     """An invalid field, named by its path, such as `messages[3].role`."""
@@ -58,43 +37,20 @@ class FieldError(BaseModel):
     detail: str
 
 
-class _Sent(BaseModel):
-    """Input: unknown fields and conversions are refused."""
+class Body(BaseModel):
+    """A JSON object that a program sends: unknown fields and conversions are refused."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, hide_input_in_errors=True, use_attribute_docstrings=True
     )
-
-    whole: ClassVar[str]
-    part: ClassVar[str]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, sent: object) -> object:
-        """Refuse unknown fields without repeating their names, which may be content."""
-        known = [each.alias or name for name, each in cls.model_fields.items()]
-        if isinstance(sent, dict) and sent.keys() - set(known):
-            takes = ", ".join(known) or f"no {cls.part}s"
-            raise _refused(f"has an unknown {cls.part}; it accepts {takes}")
-        return sent
-
-
-class Body(_Sent):
-    """A JSON object that a program sends."""
-
-    whole = "the body"
-    part = "field"
 
 
 class EmptyBody(Body):
     """A body without fields; it may be left out."""
 
 
-class Query(_Sent):
+class Query(Body):
     """The parameters of a query string."""
-
-    whole = "the query"
-    part = "parameter"
 
 
 class Resource(BaseModel):
@@ -113,27 +69,19 @@ class Resource(BaseModel):
         return cls(**attributes, **fields)
 
 
-@dataclass(frozen=True)
-class OneOf:
-    """Annotates a string that is one of these words."""
-
-    words: tuple[str, ...]
-
-    def __get_pydantic_core_schema__(self, _source: Any, _: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.literal_schema(list(self.words))
-
-
-def field_errors(error: ValidationError, model: type[_Sent]) -> list[FieldError]:
+def field_errors(error: ValidationError) -> list[FieldError]:
     """Return errors of the first invalid fields, without repeating what was sent."""
     found = error.errors(include_url=False, include_input=False)[:MAX_FIELD_ERRORS]
-    return [_field_error(each, model.whole) for each in found]
+    return [_field_error(each) for each in found]
 
 
-def _field_error(found: ErrorDetails, whole: str) -> FieldError:
-    field = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in found["loc"])
+def _field_error(found: ErrorDetails) -> FieldError:
+    path, said = found["loc"], found["msg"]
+    if found["type"] == "extra_forbidden":  # its name may be content
+        path, said = path[:-1], "There is an unknown field or parameter"
+    field = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in path)
     field = field.removeprefix(".")
-    sentence = _SENTENCES.get(found["type"], "is not valid").format(**found.get("ctx", {}))
-    return FieldError(field=field, detail=f"{field or whole} {sentence}")
+    return FieldError(field=field, detail=f"{field}: {said}" if field else said)
 
 
 def _refused(reason: str) -> PydanticCustomError:
@@ -153,7 +101,7 @@ def _day(sent: object) -> date:
     if isinstance(sent, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", sent):
         with suppress(ValueError):
             return date.fromisoformat(sent)
-    raise _refused("must be a date such as 2026-03-01")
+    raise _refused("Must be a date such as 2026-03-01")
 
 
 def _instant(sent: object) -> datetime:
@@ -161,7 +109,7 @@ def _instant(sent: object) -> datetime:
     with suppress(ValueError, OverflowError):
         if isinstance(sent, str) and (at := datetime.fromisoformat(sent)).tzinfo is not None:
             return at.astimezone(UTC)
-    raise _refused("must be a time with its zone, such as 2026-03-01T12:00:00Z")
+    raise _refused("Must be a time with its zone, such as 2026-03-01T12:00:00Z")
 
 
 # In a query string, every value is text.

@@ -1,20 +1,19 @@
 """The agent's own sessions: read them, request one, undo the last."""
 
 import uuid
-from typing import Annotated, get_args
+from typing import Literal
 
 from sqlalchemy.orm import undefer
 
 from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
-from refine.api.schemas import EmptyBody, OneOf, Resource, Time, Usd
+from refine.api.schemas import EmptyBody, Resource, Time, Usd
 from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
-from refine.models.runs.run import LIVE
-from refine.models.runs.session.state import ENDED, TRIGGERS, Channel
+from refine.models.runs.session.state import Channel, EndStatus, Trigger
 from refine.refinement import time_machine
 
-Status = Annotated[str, OneOf((*LIVE, *ENDED))]
+Status = Literal["queued", "running"] | EndStatus
 
 
 class SessionQuery(PageQuery):
@@ -36,7 +35,7 @@ class Session(Resource):
     """A refinement session."""
 
     id: uuid.UUID
-    trigger: Annotated[str, OneOf(TRIGGERS)]
+    trigger: Trigger
     status: Status
     end_reason: str | None
     model_id: str
@@ -61,7 +60,7 @@ class Session(Resource):
     started_at: Time | None
     ended_at: Time | None
     undone_at: Time | None
-    undone_through: Annotated[str, OneOf(get_args(Channel))] | None
+    undone_through: Channel | None
     """Where the undo was requested."""
 
 

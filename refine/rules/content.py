@@ -6,6 +6,7 @@ Other limits are defined where they apply: purposes, notes, conversations, impor
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
 
 from refine.errors import InvalidValue
 
@@ -21,7 +22,8 @@ MAX_STORED_SUMMARY_CHARACTERS = 12_000
 MAX_QUERY_CHARACTERS = 500
 MAX_REPLY_CHARACTERS = 10_000
 
-TAGS = ("audio", "somatic", "voice", "relational")
+Tag = Literal["audio", "somatic", "voice", "relational"]
+TAGS: tuple[Tag, ...] = get_args(Tag)
 IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

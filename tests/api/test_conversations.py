@@ -8,13 +8,8 @@ import pytest
 from redis import Redis
 
 from refine import clock
-from refine.api.conversations import Message
 from refine.extensions import db
 from refine.models import MemoryTask
-from refine.rules.conversation import (
-    FIELDS,
-    IGNORED,
-)
 from tests.api.conftest import World
 from tests.in_redis import everything_in
 
@@ -55,20 +50,20 @@ def test_accepts_messages_of_chat_completions_unchanged(world: World, redis: Red
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        ([], "messages must not be empty."),
-        ([{"content": "x"}], "messages[0].role is required."),
-        ([*SAID, {"role": "narrator", "content": "x"}], "messages[2].role must be 'system', "),
+        ([], "messages: List should have at least 1 item"),
+        ([{"content": "x"}], "messages[0].role must be one of"),
+        ([*SAID, {"role": "narrator", "content": "x"}], "messages[2].role must be one of"),
         ([{"role": "user", "content": " "}], "messages must hold some text."),
         ([*SAID, {"role": "user", "content": "x" * 50_001}], "messages[2].content has 50,001"),
         (
             [{"role": "user", "content": "x", "secret": 1}],
-            "messages[0] has an unknown field; it accepts role, content",
+            "messages[0] has an unknown field; known fields: role, content",
         ),
         (
             [{"role": "user", "content": [7]}],
             "messages[0].content must be text, or a list of parts",
         ),
-        ("hello", "messages must be an array."),
+        ("hello", "messages: Input should be a valid list"),
     ],
 )
 def test_refuses_a_malformed_conversation_and_keeps_nothing(
@@ -78,7 +73,7 @@ def test_refuses_a_malformed_conversation_and_keeps_nothing(
 
     assert answer.status_code == 422
     assert answer.json["detail"].startswith(said)
-    assert answer.json["errors"][0]["field"] == re.search(r"messages[^ ;]*", said)[0]  # type: ignore[index]
+    assert answer.json["errors"][0]["field"] == re.search(r"messages[^ ;:]*", said)[0]  # type: ignore[index]
     assert db.session.scalars(db.select(MemoryTask)).all() == []
 
 
@@ -154,7 +149,3 @@ def test_a_conversation_is_shown_to_its_own_agent_alone(world: World, redis: Red
         (world.own, uuid.uuid4()),
     ):
         assert program.get(f"/conversations/{id_}").status_code in (403, 404)
-
-
-def test_a_message_has_the_fields_that_the_rules_know() -> None:
-    assert set(Message.model_fields) == {*FIELDS, *IGNORED}

@@ -7,7 +7,7 @@ the database's, so a wrong process clock cannot extend access.
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -49,16 +49,14 @@ from refine.models.runs.run import Run
 from refine.rules import quantities
 from refine.rules.content import reply_text
 
-STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
+Status = Literal["requested", "granted", "declined", "failed", "lapsed", "ended"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 # A user has at most one of these per agent.
 UNFINISHED = ("requested", "granted")
-END_REASONS = (
-    "expired",
-    "ended_by_user",
-    "revoked_by_agent",
-    "revoked_by_admin",
-    "no_longer_allowed",
-)
+EndReason = Literal[
+    "expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin", "no_longer_allowed"
+]
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 # The error kind of a request that its user may no longer make, whatever the agent answers.
 NO_LONGER_ALLOWED = "no_longer_allowed"
