@@ -9,15 +9,14 @@ import click
 from sqlalchemy.exc import DBAPIError
 
 from refine import __version__, core_dumps
-from refine.cli.accounts import account, user
+from refine.cli.accounts import access, account, token, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
 from refine.cli.running import clock, reflect, run, sweep, tick, worker
-from refine.cli.sessions import restore, session, undo
-from refine.cli.tokens import access, token
+from refine.cli.sessions import session, undo
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
 from refine.errors import RefineError
@@ -70,7 +69,7 @@ def refine() -> None:
 
 
 for command in (
-    *(up, run, reflect, sweep, session, undo, restore, worker, clock, tick, doctor),
+    *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
     *(import_, export, audit, access, account, user, agent, token, keys, db),
 ):
     refine.add_command(command)

@@ -1,4 +1,4 @@
-"""Refinement sessions: listed, shown, stopped and undone; discarded memories restored."""
+"""Refinement sessions: listed, shown, stopped and undone."""
 
 import uuid
 from typing import Any
@@ -12,13 +12,12 @@ from refine.cli.output import Field, console, print_json, print_list, print_one,
 from refine.cli.parameters import Columns, json_option, lists
 from refine.errors import NotFound, Refused
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models import Agent, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED, TRIGGERS
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
-from refine.rules.ids import MAX_ID
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, plural
 
@@ -161,23 +160,6 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
             sessions = plural(len(planned.sessions), "session")
             console.print(f"{verb} {sessions} of {planned.session.agent.name}: {planned.effect}")
         db.session.commit()
-
-
-@click.command()
-@click.argument("memory_id", metavar="MEMORY", type=click.IntRange(1, MAX_ID))
-def restore(memory_id: int) -> None:
-    """Restore the discarded memory MEMORY (an id) without showing it."""
-    with application("restore"):
-        memory = db.session.get(AgentMemory, memory_id)
-        if memory is None:
-            raise NotFound(f"there is no memory #{memory_id}")
-        was_discarded = memory.discarded
-        memory.restore()
-        db.session.commit()
-        console.print(
-            f"memory #{memory_id} of {memory.agent.name} is "
-            + ("restored" if was_discarded else "not discarded; nothing was changed")
-        )
 
 
 def _found(session_id: uuid.UUID) -> RefinementSession:

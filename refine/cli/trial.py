@@ -5,14 +5,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from refine import prompts
 from refine.errors import InvalidValue, ProviderError
-from refine.health import Check, is_this_machine
-from refine.llm import dialects
+from refine.health import Check
 from refine.llm.clients import warning_about
-from refine.llm.dialects import OPENROUTER
 from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
 from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
@@ -55,7 +52,7 @@ _CALLS_TOOLS = (
     "choose a model that calls tools, or start the server with them (vLLM: "
     "--enable-auto-tool-choice --tool-call-parser NAME; llama.cpp: --jinja)"
 )
-_SMALL_CONTEXT = "the server's context is too small for a session; give it a larger one"
+_SMALL_CONTEXT = "start the server with a larger context, or choose another model"
 # What to do about a fault, by a word among the codes of a refusal, or by its kind.
 _ADVICE: Final = {
     "context_length": _SMALL_CONTEXT,
@@ -67,52 +64,27 @@ _ADVICE: Final = {
     "invalid_request": "set another REFINE_DIALECT (docs/operations.md lists them) and ask again; "
     f"if all are refused, {_CALLS_TOOLS}",
     "rate_limited": "wait, then ask again; if that does not help, the key's limits are too low",
-    "provider_error": "the provider or server has a fault; ask again later, or look at its log",
-    "timeout": "ask again; a local server may be too slow, or still be loading the model",
     "deadline": "choose a faster model, or raise REFINE_MAX_SECONDS",
     "connection": "check OPENROUTER_BASE_URL, and that the server runs",
 }
-# In US dollars per token, as in the documentation.
-_EXAMPLE_PRICE = {"prompt": "0.000003", "completion": "0.000015"}
 
 
 def about_provider(provider: Provider, model_id: str, settings: Settings) -> Iterator[Check]:
-    """Yield what is known without asking the model: its entry in the list, room, privacy."""
+    """Yield what is known without asking the model: its entry in the list, and room."""
     warning = warning_about(model_id, settings, is_demo=True)
     listed = "lists it" if provider.catalogue else "has no list: context and price are not known"
     yield Check("list", None, f"the provider {listed}", warning)
-    yield _about_context(provider, model_id, settings)
-    yield _about_privacy(provider)
-
-
-def _about_context(provider: Provider, model_id: str, settings: Settings) -> Check:
     room = provider.catalogue.room(model_id, settings.context_tokens)
     own = [prompts.default_prompt(f"{name}_prompt") for name in ("system", "refinement")]
     left = room.for_content([*own, *texts_of_every_session()])
     said = (
         f"{room.context_tokens:,} tokens (REFINE_CONTEXT_TOKENS, if the provider lists none): "
-        f"{room.output_tokens:,} for an answer, about {left // 100 * 100:,} for the memories "
-        "that a session shows"
+        f"{room.output_tokens:,} for an answer, about {left // 100 * 100:,} for the memories that "
+        "a session shows"
     )
-    if left < MIN_CONTENT_TOKENS:
-        advice = "too few; start the server with a larger context, or choose another model"
-        return Check("context", f"{said}: {advice}")
+    too_few = f"{said}: too few; {_SMALL_CONTEXT}" if left < MIN_CONTENT_TOKENS else None
     few = f"{said}; a longer ledger is shown in batches, one each session"
-    return Check("context", None, said, few if left < _FEW_TOKENS else None)
-
-
-def _about_privacy(provider: Provider) -> Check:
-    host = urlsplit(provider.base_url).hostname or ""
-    if is_this_machine(host):
-        return Check("privacy", None, "the server is on this machine")
-    if provider.dialect is OPENROUTER is dialects.of_host(host):
-        text = "requests demand zero data retention, as accounts do by default"
-        return Check("privacy", None, text)
-    text = (
-        "zero data retention, which accounts demand by default, can be demanded of OpenRouter "
-        "alone, in its own dialect; agree on it with this provider"
-    )
-    return Check("privacy", None, warning=text)
+    yield Check("context", too_few, said, few if left < _FEW_TOKENS else None)
 
 
 class Trial:
@@ -199,11 +171,9 @@ class Trial:
         for source, price in prices.items():
             told = f"{_usd([each.priced(price).cost_usd for each in usages])} for this trial"
             return Check("cost", None, f"{told}, calculated from {source}")
-        example = as_line({self._model_id: _EXAMPLE_PRICE})
         text = (
             "neither the answers nor the list name a price: costs stay unknown, and a monthly cost "
-            f"cap stops automatic sessions; set REFINE_PRICES to a file such as {example} (US "
-            "dollars per token)"
+            "cap stops automatic sessions; set REFINE_PRICES (see docs/operations.md)"
         )
         return Check("cost", None, warning=text)
 

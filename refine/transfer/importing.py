@@ -22,7 +22,6 @@ from refine.transfer.recognizing import Piece, Recognizer, pieces_of
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 
 BATCH_MEMORIES = 500
-BATCH_CHARACTERS = 1_000_000
 
 # More bad rows than this are counted, but not listed.
 MAX_NAMED_BAD_ROWS = 20
@@ -139,14 +138,13 @@ def import_memories(
 def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
     """Yield rows in batches; the pieces of one row stay together."""
     batch: list[list[Piece]] = []
-    memories = characters = 0
+    memories = 0
     for pieces in rows:
         batch.append(pieces)
         memories += len(pieces)
-        characters += sum(len(piece.content) for piece in pieces)
-        if memories >= BATCH_MEMORIES or characters >= BATCH_CHARACTERS:
+        if memories >= BATCH_MEMORIES:
             yield batch
-            batch, memories, characters = [], 0, 0
+            batch, memories = [], 0
     if batch:
         yield batch
 

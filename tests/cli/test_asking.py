@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from refine.cli.trial import about_provider, made_up_entries, opening
+from refine.cli.trial import made_up_entries, opening
 from refine.llm import dialects
 from refine.llm.catalogue import Catalogue
 from refine.llm.provider import Provider
 from refine.refinement.prompting import LedgerExcerpt
-from refine.settings import Settings
 from tests import factories
 from tests.commands import refine_here
 from tests.scripted_model import ScriptedModel, send
@@ -36,7 +35,7 @@ FULL_ENTRY = {
     "supported_parameters": ["tools", "max_tokens"],
     "pricing": {"prompt": "0.000003", "completion": "0.000015"},
 }
-BEFORE = ["provider", "list", "context", "privacy", "https"]
+BEFORE = ["provider", "list", "context", "https"]
 AFTER = ["consent", "tool call", "result", "name", "cost"]
 Ask = Callable[..., "subprocess.CompletedProcess[str]"]
 Found = dict[str, tuple[str, str]]
@@ -203,7 +202,7 @@ def test_each_step_is_judged(
     ("status", "error", "says"),
     [
         (400, {"param": "provider"}, "; set another REFINE_DIALECT (docs/operations.md lists"),
-        (400, {"type": "exceed_context_size_error"}, "give it a larger one"),
+        (400, {"type": "exceed_context_size_error"}, "start the server with a larger"),
         (404, {"code": "model_not_found"}, "choose an id of the provider's list"),
         (404, {}, "check the model id, and that OPENROUTER_BASE_URL is the address"),
         (401, {}, "(check OPENROUTER_API_KEY)"),
@@ -324,21 +323,3 @@ def test_the_cache_is_marked_as_in_sessions() -> None:
     _, user = opening(anthropic, "anthropic/claude-sonnet-4.5")
 
     assert [part.get("cache_control") for part in user["content"]] == [{"type": "ephemeral"}, None]
-
-
-@pytest.mark.parametrize(
-    ("base_url", "dialect", "mark", "says"),
-    [
-        ("https://openrouter.ai/api/v1", "openrouter", "ok", "requests demand zero data retention"),
-        ("https://openrouter.ai/api/v1", "plain", "warn", "in its own dialect; agree on it"),
-        ("https://llm.example.org/v1", "openrouter", "warn", "agree on it with this provider"),
-        ("http://127.0.0.1:8080/v1", "plain", "ok", "the server is on this machine"),
-    ],
-)
-def test_the_effect_of_zero_data_retention_is_explained(
-    environ: dict[str, str], base_url: str, dialect: str, mark: str, says: str
-) -> None:
-    checks = about_provider(provider(base_url, dialect), MODEL, Settings.from_environ(environ))
-
-    (privacy,) = [check for check in checks if check.name == "privacy"]
-    assert says in ((privacy.warning if mark == "warn" else privacy.detail) or "")

@@ -109,12 +109,10 @@ REFUSALS = [
     Refusal(("user", "add", "TAKEN@example.org", "--account", "demo", *PASSWORD), "already a user"),
     Refusal(USER, "the password must have 10 to 1,000 characters", stdin="short\n"),
     Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
-    # audit, keys, undo, restore, import, export
+    # audit, keys, undo, import, export
     usage("audit", "verify", "--anchor", "/no/such/file", says="No such file or directory"),
     usage("undo", "x", says="'x' is not a valid UUID"),
     Refusal(("undo", SEVENTH), f"there is no session {SEVENTH}"),
-    usage("restore", "9" * 30, says="is not in the range"),
-    Refusal(("restore", "999999999"), "there is no memory #999999999"),
     Refusal(("import", "Nobody", MEM0, "--format", "mem0"), "no agent is called 'Nobody'"),
     usage("import", "Idle", MEM0, "--format", "zep", says="'zep' is not one of 'letta', 'mem0'"),
     usage("import", "Idle", MEM0, "--format", "mem0", "--as", "vow", says="'vow' is not one of"),

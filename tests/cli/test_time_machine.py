@@ -1,4 +1,4 @@
-"""`refine undo` and `refine restore`."""
+"""`refine undo`."""
 
 from datetime import datetime
 
@@ -104,23 +104,6 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
     assert (canary(ledger).discarded, canary(ledger).constitutional) == (False, False)
 
 
-# -- restore --------------------------------------------------------------------------------------
-
-
-def test_restore_brings_a_memory_back(ledger: Agent, session: RefinementSession, run: Run) -> None:
-    id_ = canary(ledger).id
-
-    done = run("restore", id_)
-
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        f"memory #{id_} of Ada is restored\n",
-        "",
-    )
-    assert not canary(ledger).discarded
-    assert factories.records(ledger)[-1].action == "memory_restored"
-
-
 # -- output --------------------------------------------------------------------------------
 
 
@@ -128,18 +111,9 @@ def test_no_command_prints_memory_content(
     ledger: Agent, session: RefinementSession, run: Run
 ) -> None:
     ledger.name = "Ada [/x] [red]"
-    id_ = canary(ledger).id
 
-    said = [
-        run("undo", session.id, "--preview"),
-        run("restore", id_),
-        run("restore", id_),
-        run("undo", session.id),
-        run("undo", session.id, "--and-after"),
-        run("undo", session.id),
-    ]
+    said = [run("undo", session.id, "--preview"), run("undo", session.id), run("undo", session.id)]
 
-    assert [done.returncode for done in said] == [0, 0, 0, 1, 0, 0]
+    assert [done.returncode for done in said] == [0, 0, 0]
     assert not any("canary" in done.stdout + done.stderr for done in said)
     assert "of Ada [/x] [red]" in said[0].stdout
-    assert f"memory #{id_} of Ada [/x] [red] is restored\n" == said[1].stdout

@@ -84,10 +84,12 @@ def test_ids_follow_dates_and_no_memory_is_in_the_future(loaded: Account) -> Non
     assert dates[-1] <= clock.now()
 
 
-def test_records_the_creation_of_the_account(loaded: Account) -> None:
-    records = db.session.scalars(db.select(AuditLog.action)).all()
+def test_only_wren_is_over_its_budget_and_only_loam_is_paused(loaded: Account) -> None:
+    agents = db.session.scalars(db.select(Agent)).all()
 
-    assert records == ["account_created"]
+    assert [agent.name for agent in agents if agent.is_over_budget] == ["Wren"]
+    assert [agent.name for agent in agents if agent.paused] == ["Loam"]
+    assert db.session.scalars(db.select(AuditLog.action)).all() == ["account_created"]
 
 
 def test_loads_nothing_if_there_is_an_account(app: Flask) -> None:
@@ -120,11 +122,27 @@ def test_every_agent_ends_as_intended(loaded: Account, name: str, status: str) -
     assert [chain.problem for chain in verify_all() if chain.problem is not None] == []
 
 
-def test_fathom_completes_without_a_change(loaded: Account) -> None:
-    session = refined("Fathom")
+def test_wren_gets_within_its_budget_by_merging_plain_repeats(loaded: Account) -> None:
+    wren = Agent.named("Wren")
+    before = {memory.id: memory for memory in db.session.scalars(wren.ledger.core())}
 
-    assert session.mutation_count == 0
-    assert session.memories_before == session.memories_after
+    session = refined("Wren")
+
+    kept = {memory.id for memory in db.session.scalars(wren.ledger.core())}
+    gone = [memory for id_, memory in before.items() if id_ not in kept]
+    assert not wren.is_over_budget
+    assert session.stats["consolidated"] > 0
+    assert session.stats["deleted"] == session.stats["updated"] == 0
+    assert not any(memory.is_locked for memory in gone)
+    for opening in ("Mr. Halloran asked about the radio", "Yusuf told me about the orchard"):
+        similar = [id_ for id_, each in before.items() if each.content.startswith(opening)]
+        assert len(similar) == 2
+        assert kept.issuperset(similar)
+
+
+@pytest.mark.parametrize(("name", "changes"), [("Halyard", 2), ("Loam", 2), ("Fathom", 0)])
+def test_others_merge_a_few_repeats_or_nothing(loaded: Account, name: str, changes: int) -> None:
+    assert refined(name).mutation_count == changes
 
 
 def test_trema_is_asked_and_cairn_is_not(loaded: Account) -> None:
