@@ -172,15 +172,6 @@ class TestExport:
         }
         assert rows[-1]["discarded_at"] is not None
 
-    def test_lists_many_memories_once_each(self, run: Run, ledger: Agent) -> None:
-        factories.ledger(ledger, *[1] * 1_030)
-
-        done = run("export", "Ada")
-
-        ids = [json.loads(line)["id"] for line in done.stdout.splitlines()[1:-1]]
-        assert len(set(ids)) == len(ids) == 1_050
-        assert ids == sorted(ids)
-
     def test_holds_a_page_of_memories_at_a_time(self, ledger: Agent) -> None:
         factories.ledger(ledger, *[1] * 2 * PAGE_MEMORIES)
         db.session.commit()

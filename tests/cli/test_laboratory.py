@@ -11,7 +11,6 @@ from refine import cli
 from refine.models import Agent
 from tests.cli.conftest import Run, problem, row_counts
 from tests.forked import refine
-from tests.scripted_model import ScriptedModel
 
 SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
 
@@ -73,23 +72,6 @@ def test_evaluate_as_json_asks_the_configured_provider(app: Flask, run: Run) -> 
     assert found["answered_by"] == url
     assert found["all"]["united"] == found["all"]["duplicates"] > 0
     assert found["agents"][0]["status"] == "completed"
-
-
-def test_evaluate_without_a_provider_says_what_is_missing(app: Flask, run: Run) -> None:
-    message = problem(run("evaluate", "test/model", OPENROUTER_API_KEY=""))
-
-    assert message.startswith("no API key: set OPENROUTER_API_KEY")
-
-
-def test_evaluate_says_that_the_provider_does_not_know_the_model(
-    app: Flask, run: Run, model: ScriptedModel
-) -> None:
-    model.catalogue = [{"id": "test/other"}]
-
-    message = problem(run("evaluate", "test/model", OPENROUTER_BASE_URL=model.base_url))
-
-    assert message.startswith("the provider lists no model 'test/model' (")
-    assert "HTTP 400" in message
 
 
 # -- without the repository -----------------------------------------------------------------------

@@ -13,11 +13,10 @@ import psycopg
 import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
-from sqlalchemy import make_url
 
 from refine.__main__ import main as entry_point
 from refine.extensions import db
-from refine.models import Account, Agent, RefinementSession
+from refine.models import Account, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run, problem, row_counts
 from tests.commands import (
@@ -160,36 +159,6 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(populated: None, r
         assert row_counts() == before, refusal
 
 
-def test_refusals_in_their_own_process(populated: None, environ: dict[str, str]) -> None:
-    before = row_counts()
-    for refusal in (
-        Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
-        Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
-        setting("REFINE_ENCRYPTION_KEYS", OTHER, "does not hold the key"),
-        setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "PostgreSQL does not answer"),
-    ):
-        own = {**environ, **refusal.variables}
-
-        done = refine(*refusal.arguments, environ=own, stdin=refusal.stdin)
-
-        (line,) = done.stderr.splitlines()
-        assert done.returncode == refusal.code, refusal
-        assert line.startswith("refine: ")
-        assert refusal.says in line
-        assert row_counts() == before, refusal
-
-
-def test_without_redis_the_session_waits_and_the_command_is_done(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
-    done = refine("sweep", environ={**environ, "REDIS_URL": f"redis://{NOWHERE}/0"})
-
-    session = RefinementSession.live_of(ledger)
-    assert done.returncode == 0
-    assert session is not None
-    assert session.status == "queued"
-
-
 @pytest.mark.slow
 def test_ctrl_c_prints_interrupted(app: Flask, environ: dict[str, str]) -> None:
     waiting = start("token", "revoke", "-", environ=environ, stdin=subprocess.PIPE)
@@ -201,6 +170,24 @@ def test_ctrl_c_prints_interrupted(app: Flask, environ: dict[str, str]) -> None:
 
     assert waiting.returncode == 1
     assert err.split("\n") == ["", "refine: interrupted", ""]
+
+
+def raise_while_tidying_up() -> None:
+    """Raise what psycopg raises if Ctrl-C comes in the middle of a statement."""
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise psycopg.ProgrammingError("the connection is in use")
+
+
+def test_ctrl_c_behind_a_drivers_error_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Fernet, "generate_key", raise_while_tidying_up)
+
+    done = refine_here("keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+
+    assert (done.returncode, done.stderr) == (1, "refine: interrupted\n")
 
 
 def test_ctrl_c_while_commands_are_loaded_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,38 +259,20 @@ def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
     assert problem(done).startswith("the database reported an error: (UndefinedColumn)")
 
 
-@pytest.fixture
-def no_tables(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment of an empty database."""
-    name = f"empty_{uuid.uuid4().hex}"
-    url = make_url(environ["DATABASE_URL"])
-    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        empty = url.set(database=name).render_as_string(hide_password=False)
-        yield {**environ, "DATABASE_URL": empty}
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_a_database_without_tables_says_what_to_do(no_tables: dict[str, str]) -> None:
+def test_a_database_without_tables_says_what_to_do(no_tables: str, run: Run) -> None:
     for arguments in (
         *(("agent", "list"), ("run", "Ada"), ("sweep",), ("audit", "verify")),
         ("account", "add", "New"),
     ):
-        done = refine(*arguments, environ=no_tables)
+        done = run(*arguments, DATABASE_URL=no_tables)
 
         expected = "refine: the database has no tables yet; run `refine db upgrade`\n"
         assert (done.returncode, done.stderr) == (1, expected), arguments
 
 
 @pytest.mark.slow
-def test_db_upgrade_creates_the_tables_and_can_be_repeated(
-    no_tables: dict[str, str],
-) -> None:
-    first = refine("db", "upgrade", environ=no_tables)
-    second = refine("db", "upgrade", environ=no_tables)
-    listed = refine("agent", "list", environ=no_tables)
+def test_db_upgrade_creates_the_tables_and_can_be_repeated(no_tables: str, run: Run) -> None:
+    upgraded = [run("db", "upgrade", DATABASE_URL=no_tables).stdout for _ in range(2)]
 
-    assert [done.returncode for done in (first, second, listed)] == [0, 0, 0]
-    assert first.stdout == second.stdout == "the database is up to date\n"
-    assert listed.stdout.startswith("no agents;")
+    assert upgraded == ["the database is up to date\n"] * 2
+    assert run("agent", "list", DATABASE_URL=no_tables).stdout.startswith("no agents;")

@@ -69,14 +69,6 @@ class TestImportedMemory:
         assert memory.extra == '{"label": "vows"}'
         assert (report.added, report.added_tokens) == ({"core": 1}, 2)
 
-    def test_has_the_chosen_type_unless_its_row_has_one(self, owner: Agent) -> None:
-        rows = [row("chosen"), row("said", memory_type="core")]
-
-        report = add(owner, *rows, memory_type="journal")
-
-        assert [memory.memory_type for memory in all_of(owner)] == ["journal", "core"]
-        assert report.added == {"journal": 1, "core": 1}
-
     def test_stores_no_plain_text(self, owner: Agent) -> None:
         add(owner, row("the canary sings", source_id="canary song", extra='{"a": "canary"}'))
 
@@ -109,14 +101,6 @@ class TestBatchRecord:
         assert numbers == [500, 500, 1]
         assert verify_agent(owner).problem is None
         assert verify_agent(owner).memories == 1_001
-
-    def test_is_not_written_if_nothing_is_new(self, owner: Agent) -> None:
-        add(owner, row())
-
-        report = add(owner, row())
-
-        assert len(factories.records(owner)) == 1
-        assert (report.added.total(), report.already_present, report.batches) == (0, 1, 0)
 
 
 class TestRepeatedImport:

@@ -39,25 +39,6 @@ class TestLetta:
         assert human.tags == ("relational",)
         assert rows[2] == LeftOut(BLANK)
 
-    def test_keeps_fields_that_refine_has_no_column_for(self) -> None:
-        human, persona = memories(read(fixture("agent-v2.af"), "letta"))
-
-        assert fields(human.extra) == {
-            "id": "block-0",
-            "label": "human",
-            "limit": 5000,
-            "description": "What is known of the person",
-            "metadata": {"reviewed": True},
-            "tags": ["people"],
-            "is_template": False,
-            "preserve_on_migration": False,
-            "read_only": False,
-        }
-        assert (fields(persona.extra)["label"], fields(persona.extra)["read_only"]) == (
-            "persona",
-            True,
-        )
-
     def test_imports_no_secret_of_an_agent_file(self) -> None:
         for name in ("agent-v2.af", "agent-v1.af"):
             assert b"sk-" in fixture(name), name
@@ -162,12 +143,6 @@ class TestMem0:
         assert fields(seat.extra)["metadata"] == {"topic": "travel"}
         assert fields(seat.extra)["user_id"] == "ada"
         assert coffee.created_at == datetime(2025, 11, 2, 15, 15, 30, 123_000, tzinfo=UTC)
-
-    def test_prefers_a_filled_alias_to_an_empty_one(self) -> None:
-        _, coffee = memories(read(fixture("mem0.json"), "mem0"))
-
-        assert coffee.content == "Drinks no coffee after noon"
-        assert fields(coffee.extra)["categories"] == ["health"]
 
     def test_names_bad_rows_and_leaves_blank_ones_out(self) -> None:
         rows = read(fixture("mem0.json"), "mem0")
