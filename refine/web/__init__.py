@@ -9,7 +9,6 @@ from flask import Flask
 from refine.extensions import csrf
 from refine.web import (
     access,
-    accounts,
     agent,
     agent_settings,
     agents,
@@ -28,36 +27,35 @@ from refine.web import (
     signing_in,
     status,
     templating,
-    tokens,
     usage,
 )
 
 _AREAS = [
-    status,
-    signing_in,
-    find,
-    overview,
-    agents,
-    bulk_actions,
-    agent,
-    ledger,
-    agent_settings,
-    sessions,
-    usage,
-    access,
-    audit,
-    schedule,
-    ops,
-    people,
-    accounts,
-    tokens,
+    status.pages,
+    signing_in.pages,
+    find.pages,
+    overview.pages,
+    agents.pages,
+    bulk_actions.pages,
+    agent.pages,
+    ledger.pages,
+    agent_settings.pages,
+    sessions.pages,
+    usage.pages,
+    access.pages,
+    audit.pages,
+    schedule.pages,
+    ops.pages,
+    people.pages,
+    people.accounts,
+    people.tokens,
 ]
 
 # once, at import: a blueprint accepts no hooks once it has been registered
 for _area in _AREAS:
-    signing_in.protect(_area.pages)
-    _area.pages.after_request(granted.redirect_when_access_ends)
-    _area.pages.after_request(in_place.prepare)
+    signing_in.protect(_area)
+    _area.after_request(granted.redirect_when_access_ends)
+    _area.after_request(in_place.prepare)
 
 
 def register(app: Flask) -> None:
@@ -69,4 +67,4 @@ def register(app: Flask) -> None:
     signing_in.register(app)
     granted.register(app)
     for area in _AREAS:
-        app.register_blueprint(area.pages)
+        app.register_blueprint(area)

@@ -1,7 +1,6 @@
 """Access to memories: requests, the agents' answers, and what was read under each grant."""
 
 import uuid
-from dataclasses import dataclass
 from typing import Any
 
 from flask import (
@@ -35,7 +34,7 @@ from refine.rules.quantities import in_hours
 from refine.web import granted, in_place, scope
 from refine.web.forms import shown_again, whole_number
 from refine.web.lists import Chosen, of_agent, one_of, page_of
-from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
+from refine.web.words import ACCESS_ENDS, ACCESS_STATES, MINUTES_OFFERED, first_upper, minute
 
 pages = Blueprint("access", __name__)
 
@@ -157,12 +156,19 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .options(joinedload(AuditLog.user))
         .order_by(AuditLog.sequence.desc())
     )
-    access = AccessView(grant, scope.user())
+    user, state = scope.user(), grant.current_status
+    is_mine, is_open = grant.user_id == user.id, state in ("requested", "granted")
+    refusal = AccessGrant.refusal_reason(grant.agent, user) if is_mine and not is_open else None
     return {
         "grant": grant,
         "agent": grant.agent,
-        "access": access,
-        "refresh_seconds": in_place.WATCHED_SECONDS if access.is_pending else None,
+        "state": state,
+        "outcome": _outcome(grant, is_mine=is_mine),
+        "is_mine": is_mine,
+        "can_read": is_mine and grant.permits_reading,
+        "can_end": state == "granted" and grant.may_be_ended_by(user),
+        "can_ask_again": is_mine and not is_open and refusal is None,
+        "refresh_seconds": in_place.WATCHED_SECONDS if state == "requested" else None,
         "may_see_purpose": granted.may_see_purpose(grant),
         "purpose_text": granted.purpose_of(grant),
         "history": history,
@@ -171,73 +177,30 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class AccessView:
-    grant: AccessGrant
-    user: User
-
-    @property
-    def state(self) -> str:
-        return self.grant.current_status
-
-    @property
-    def is_pending(self) -> bool:
-        return self.state == "requested"
-
-    @property
-    def is_granted(self) -> bool:
-        return self.state == "granted"
-
-    @property
-    def permission(self) -> str:
-        """What the user of a live grant may do; somebody demoted since may not read."""
-        who = "You" if self.is_mine else self.grant.user.email
-        verb = (
-            "may read"
-            if self.grant.permits_reading
-            else "cannot read at the moment, although the grant runs"
-        )
-        return f"{who} {verb} until"
-
-    @property
-    def is_over(self) -> bool:
-        return self.state == "ended"
-
-    @property
-    def is_mine(self) -> bool:
-        return self.grant.user_id == self.user.id
-
-    @property
-    def can_read(self) -> bool:
-        return self.is_mine and self.grant.permits_reading
-
-    @property
-    def can_end(self) -> bool:
-        return self.is_granted and self.grant.may_be_ended_by(self.user)
-
-    @property
-    def can_ask_again(self) -> bool:
-        is_idle = not (self.is_pending or self.is_granted)
-        return (
-            self.is_mine
-            and is_idle
-            and AccessGrant.refusal_reason(self.grant.agent, self.user) is None
-        )
-
-    @property
-    def outcome(self) -> str:
-        """What became of a request that was not granted, or has not been yet."""
-        name, hours = self.grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
-        if self.is_pending and self.grant.started_at is not None:
+def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
+    """Say what became of the request; of a grant, until or since when."""
+    name, hours = grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
+    if grant.error_kind == NO_LONGER_ALLOWED:
+        return "The request was no longer allowed; the history says why. Nothing was shown."
+    match grant.current_status:
+        case "granted":
+            who = "You" if is_mine else grant.user.email
+            # somebody demoted since may not read
+            may = "may read" if grant.permits_reading else "cannot read now; the grant runs"
+            return f"{name} consented. {who} {may} until {minute(grant.expires_at)}."
+        case "ended":
+            by = f" ({grant.ended_by.email})" if grant.ended_by is not None else ""
+            why = ACCESS_ENDS[grant.end_reason or "expired"]
+            return f"{first_upper(why)}{by}, {minute(grant.ended_at or grant.expires_at)}."
+        case "requested" if grant.started_at is not None:
             return f"Asking {name}."
-        if self.grant.error_kind == NO_LONGER_ALLOWED:
-            return "The request was no longer allowed; the history says why. Nothing was shown."
-        return {
-            "requested": f"Waiting for a worker. The request lapses after {hours}.",
-            "declined": f"{name} did not consent. Nothing was shown.",
-            "failed": f"{name} gave no valid answer. Nothing was shown.",
-            "lapsed": f"No worker could ask {name} within {hours}. Nothing was shown.",
-        }[self.state]
+        case "requested":
+            return f"Waiting for a worker. The request lapses after {hours}."
+        case "declined":
+            return f"{name} did not consent. Nothing was shown."
+        case "lapsed":
+            return f"No worker could ask {name} within {hours}. Nothing was shown."
+    return f"{name} gave no valid answer. Nothing was shown."
 
 
 def _actor(record: AuditLog, agent: Agent) -> str:

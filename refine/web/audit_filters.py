@@ -12,12 +12,11 @@ from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
 from refine.rules.ids import id_in
 from refine.web import scope
-from refine.web.formatting import day
 from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.links import here
 from refine.web.lists import Chosen, Filter, of_agent
 from refine.web.presenting import AGENT_OR_SYSTEM
-from refine.web.words import ACTIONS, RECORD_KINDS, action
+from refine.web.words import ACTIONS, RECORD_KINDS, action, day
 
 # Who acts besides users, who are named by their e-mail addresses.
 _OTHER_ACTORS = (AGENT_OR_SYSTEM, "agent", "platform", "command line")

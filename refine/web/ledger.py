@@ -65,24 +65,12 @@ KINDS = {
 class LedgerFilter(NamedTuple):
     kind: str
     tag: str
-    locked: bool
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "LedgerFilter":
         """Read the filter from a URL or form; invalid values are ignored."""
         kind, tag = fields.get("kind", ""), fields.get("tag", "")
-        return cls(
-            kind=kind if kind in KINDS else "core",
-            tag=tag if tag in TAGS else "",
-            locked=bool(fields.get("locked")),
-        )
-
-    @property
-    def is_narrowed(self) -> bool:
-        return bool(self.tag) or self.locked
-
-    def fields(self) -> dict[str, str]:
-        return {"kind": self.kind, "tag": self.tag, "locked": "1" if self.locked else ""}
+        return cls(kind if kind in KINDS else "core", tag if tag in TAGS else "")
 
     def query(self, agent: Agent) -> Select[AgentMemory]:
         query = (
@@ -90,11 +78,7 @@ class LedgerFilter(NamedTuple):
             .where(AgentMemory.agent_id == agent.id, is_of_kind(self.kind, clock.now()))
             .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
         )
-        if self.locked:
-            query = query.where(AgentMemory.is_locked)
-        if self.tag:
-            query = query.where(AgentMemory.tags.contains([self.tag]))
-        return query
+        return query.where(AgentMemory.tags.contains([self.tag])) if self.tag else query
 
 
 def counted_kinds(composition: Composition) -> list[tuple[str, str, int]]:

@@ -27,9 +27,9 @@ from refine.models import MemoryTask, RefinementSession, Verification, WrappedKe
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
-from refine.web.presenting import Badge
 from refine.web.sessions import Kind, latest
 from refine.web.templating import verification_watch
+from refine.web.words import Badge
 
 pages = Blueprint("ops", __name__)
 

@@ -1,12 +1,12 @@
-"""Users of an account, and their invitations."""
+"""Users and their invitations, accounts, and API tokens."""
 
-from flask import Blueprint, abort, flash, redirect, render_template, request
+from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
 from refine.extensions import db
-from refine.models import AccessGrant, Invitation, SignIn, User
+from refine.models import AccessGrant, Account, Agent, ApiToken, Invitation, SignIn, User
 from refine.models.columns import set_fields
 from refine.models.people.user import ROLES
 from refine.web import scope
@@ -83,12 +83,12 @@ def update(user_id: int) -> ResponseReturnValue:
 
 def _page(**shown: object) -> str:
     chosen = Chosen([searched(User.email, label="E-mail")])
-    visible = (
+    page = page_of(
         select(User)
+        .options(joinedload(User.account))
         .where(scope.owns(User.account_id), *chosen.conditions())
         .order_by(func.lower(User.email), User.account_id)
     )
-    page = page_of(visible.options(joinedload(User.account)))
     return render_template(
         "people/page.html",
         page=page,
@@ -110,3 +110,80 @@ def _protect_site_admins(user: User) -> None:
     """Only site admins may change site admins."""
     if user.site_admin and not scope.user().site_admin:
         abort(403, "Only a site admin can change a site admin.")
+
+
+# -- accounts, for site admins ---------------------------------------------------------------------
+
+accounts = Blueprint("accounts", __name__)
+
+
+@accounts.get("/accounts", endpoint="listing")
+@scope.site_admins_only
+def list_accounts() -> str:
+    return _accounts()
+
+
+@accounts.post("/accounts")
+@scope.site_admins_only
+@scope.admins_only
+@shown_again(lambda error: _accounts(error))
+def add() -> ResponseReturnValue:
+    slug = request.form.get("slug", "").strip() or None
+    account = Account.create(request.form.get("name", ""), slug, user=scope.user())
+    db.session.commit()
+    flash(f"{account.name} was added. You can invite its first admin here.")
+    return redirect(url_for("people.listing", account=account.slug), 303)
+
+
+def _accounts(error: Exception | None = None) -> str:
+    agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id).scalar_subquery()
+    chosen = Chosen([searched(Account.name, Account.slug, label="Name or slug")])
+    query = select(Account, agents).where(*chosen.conditions()).order_by(Account.slug)
+    page = page_of(query)
+    return render_template(
+        "accounts/page.html",
+        page=page,
+        accounts=[row[:2] for row in page.rows],
+        chosen=chosen,
+        error=error,
+        form=request.form,
+    )
+
+
+# -- API tokens: created where the keys are, on the server; here they are listed and revoked -------
+
+tokens = Blueprint("tokens", __name__)
+
+
+@tokens.get("/tokens", endpoint="listing")
+def list_tokens() -> str:
+    query = (
+        select(ApiToken)
+        .options(joinedload(ApiToken.agent), joinedload(ApiToken.minted_by))
+        .where(scope.owns(ApiToken.account_id))
+        .order_by(ApiToken.id.desc())
+    )
+    page = page_of(query)
+    return render_template("tokens/page.html", page=page, tokens=[row[0] for row in page.rows])
+
+
+@tokens.get("/tokens/<int:token_id>/revoke")
+@scope.admins_only
+def revoke_form(token_id: int) -> str:
+    """Say what revoking the token would end, and ask."""
+    token = scope.found_or_404(ApiToken, token_id)
+    minted = select(func.count()).where(
+        ApiToken.minted_by_id == token.id, ApiToken.revoked_at.is_(None)
+    )
+    return render_template("tokens/revoke.html", token=token, minted=db.session.scalar(minted))
+
+
+@tokens.post("/tokens/<int:token_id>/revoke")
+@scope.admins_only
+def revoke(token_id: int) -> ResponseReturnValue:
+    token = scope.found_or_404(ApiToken, token_id)
+    token.revoke(scope.user())
+    db.session.commit()
+    also = ", and every token that it created" if token.kind == "platform" else ""
+    flash(f"Token {token.hint}… revoked{also}.")
+    return redirect(url_in_account("tokens.listing"), 303)

@@ -12,17 +12,10 @@ from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
 from refine.models.agent.eligibility import why_unanswered
 from refine.models.runs import WORKER_LOST
+from refine.web.words import Badge
 
 NEARLY_FULL_PERCENT = 80
 AGENT_OR_SYSTEM = "agent or Refine"
-
-
-class Badge(NamedTuple):
-    """A state as a word and a shape, since no state is shown by colour alone."""
-
-    word: str
-    shape: str
-    css_class: str
 
 
 CONSTITUTIONAL = Badge("constitutional", "◆", "ok")

@@ -19,12 +19,11 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.formatting import day, minute, spaced
 from refine.web.forms import attempt, day_of, instant_of, midnight
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of
 from refine.web.record_changes import changed_core_ids
-from refine.web.words import STATUSES, TRIGGERS
+from refine.web.words import STATUSES, TRIGGERS, day, minute, spaced
 
 pages = Blueprint("sessions", __name__)
 

@@ -18,16 +18,15 @@ from refine.models.runs.access import MAX_PURPOSE_CHARACTERS, MIN_PURPOSE_CHARAC
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
-from refine.web import formatting, links, presenting, scope, words
+from refine.web import links, presenting, scope, words
 from refine.web.charts import DAYS_SHOWN
-from refine.web.formatting import as_of
 from refine.web.links import here, url_in_account
 from refine.web.lists import as_cards
 
 
 def register(app: Flask) -> None:
     """Give templates the functions of these modules as filters, the words, and the names."""
-    for module in (quantities, formatting, links, words):
+    for module in (quantities, links, words):
         app.jinja_env.filters.update(_functions(module))
     for other in (as_cards, describe_schedule, masked_id):
         app.add_template_filter(other)
@@ -71,6 +70,6 @@ _NAMES: dict[str, Any] = {
     "DAYS_SHOWN": DAYS_SHOWN,
     "view": presenting,
     "here": here,
-    "as_of": as_of,
+    "as_of": words.as_of,
     "url_in_account": url_in_account,
 }

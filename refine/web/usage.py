@@ -26,11 +26,11 @@ from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, in_days
 from refine.web import scope
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
-from refine.web.formatting import day
-from refine.web.formatting import month as month_in_words
 from refine.web.forms import month_of
 from refine.web.lists import page_of
 from refine.web.presenting import Gauge
+from refine.web.words import day
+from refine.web.words import month as month_in_words
 
 pages = Blueprint("usage", __name__)
 

@@ -3,16 +3,13 @@
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from flask import Flask
 from redis import Redis
 
 from refine.extensions import database_now, db
-from refine.jobs.runs import work_on
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
 from tests.web.conftest import (
@@ -77,28 +74,6 @@ def test_a_request_redirects_to_its_page_and_is_queued(
     page = dashboard.get(f"/access/{grant.id}").text
     assert 'hx-trigger="every 2s"' in page
     assert "Waiting for a worker" in words_of(page)
-
-
-def test_the_preview_is_exactly_what_the_agent_is_asked(
-    redis: Redis, dashboard: Browser, agent: Agent, model: Any, app: Flask, monkeypatch: Any
-) -> None:
-    purpose = 'to see why it declined; "quoted" <b>bold</b>\nand on a second line'
-    terms = {**TERMS, "purpose": purpose}
-
-    answer = dashboard.submit(f"/access/new?agent={agent.id}", {**terms, "preview": "1"})
-
-    assert answer.status_code == 200
-    assert grants() == []
-    shown = re.search(r"<pre[^>]*>(.*?)</pre>", answer.text, re.DOTALL)
-    assert shown is not None
-    settings = replace(app.extensions["refine.settings"], openrouter_base_url=model.base_url)
-    monkeypatch.setitem(app.extensions, "refine.settings", settings)
-    agent.model_id = "test/model"
-    db.session.commit()
-    model.say("NO")
-    dashboard.submit(f"/access/new?agent={agent.id}", terms)
-    work_on(str(grants()[0].id))
-    assert html.unescape(shown[1]) == model.requests[0]["messages"][1]["content"]
 
 
 def test_invalid_requests_are_explained_and_kept_in_the_form(

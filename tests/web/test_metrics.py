@@ -46,9 +46,9 @@ def test_ended_sessions_are_counted_by_status_and_trigger(client: FlaskClient) -
 
     told = figures(client)
 
-    assert told["refine_sessions_total", "completed", "manual"] == 2
-    assert told["refine_sessions_total", "declined", "manual"] == 1
-    assert ("refine_sessions_total", "running", "manual") not in told
+    assert told["refine_runs_total", "session", "completed", "manual"] == 2
+    assert told["refine_runs_total", "session", "declined", "manual"] == 1
+    assert ("refine_runs_total", "session", "running", "manual") not in told
 
 
 def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
@@ -65,10 +65,13 @@ def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
 
     told = figures(client)
 
-    kinds = ("prompt", "cached", "completion", "removed")
-    assert [told["refine_session_tokens_total", kind] for kind in kinds] == [200, 120, 20, 14]
-    assert told["refine_session_cost_usd_total",] == 0.5
-    assert told["refine_session_unpriced_calls_total",] == 6
+    sums = {
+        name: told[f"refine_run_{name}_total", "session"]
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "effect")
+    }
+    assert [*sums.values()] == [200, 120, 20, 14]
+    assert told["refine_run_cost_usd_total", "session"] == 0.5
+    assert told["refine_run_unpriced_calls_total", "session"] == 6
 
 
 def test_queued_and_running_sessions_are_reported(client: FlaskClient) -> None:
@@ -154,9 +157,9 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
 
     told = figures(client)
 
-    assert told["refine_memory_tasks_total", "extraction", "completed"] == 1
-    assert told["refine_memory_task_memories_total", "extraction"] == 1
-    assert told["refine_memory_task_memories_total", "reflection"] == 0
-    assert told["refine_memory_task_cost_usd_total", "extraction"] == 0.25
-    assert told["refine_memory_task_unpriced_calls_total", "extraction"] == 2
-    assert told["refine_memory_task_unpriced_calls_total", "reflection"] == 0
+    assert told["refine_runs_total", "extraction", "completed", "api"] == 1
+    assert told["refine_run_effect_total", "extraction"] == 1
+    assert told["refine_run_effect_total", "reflection"] == 0
+    assert told["refine_run_cost_usd_total", "extraction"] == 0.25
+    assert told["refine_run_unpriced_calls_total", "extraction"] == 2
+    assert told["refine_run_unpriced_calls_total", "reflection"] == 0

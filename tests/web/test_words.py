@@ -8,7 +8,7 @@ from refine.models import User
 from refine.models.audit.kinds import ACTIONS
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.state import ENDED, TRIGGERS
-from refine.web import formatting, words
+from refine.web import words
 from refine.web.charts import OUTCOMES
 from tests.web.conftest import SignedIn
 
@@ -17,7 +17,7 @@ from tests.web.conftest import SignedIn
     ("value", "said"), [(None, "–"), (0, "0"), (1234, "1,234"), (-1234567, "-1,234,567")]
 )
 def test_numbers_have_separators(value: int | None, said: str) -> None:
-    assert formatting.number(value) == said
+    assert words.number(value) == said
 
 
 def test_an_unknown_action_is_shown_as_it_is() -> None:
