@@ -59,7 +59,6 @@ for _area in _AREAS:
 
 
 def register(app: Flask) -> None:
-    """Add every page and what they share; no hook of theirs runs for a request of the API."""
     app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
     links.register(app)

@@ -73,7 +73,7 @@ def listing() -> str:
         select(*_LISTED)
         .join(AccessGrant.agent)
         .join(AccessGrant.user)
-        .where(scope.owns(Agent.account_id), *chosen.conditions())
+        .where(scope.in_scope(Agent.account_id), *chosen.conditions())
         .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
     )
     page = page_of(query)
@@ -213,7 +213,6 @@ def _actor(record: AuditLog, agent: Agent) -> str:
 
 
 def _agent_or_404() -> Agent:
-    """Return the agent that is to be asked, with all that its digest covers."""
     if (agent_id := id_in(request.args.get("agent", ""))) is None:
         abort(404)
     return scope.found_or_404(Agent, agent_id, *_WITH_PROMPTS)

@@ -64,7 +64,6 @@ def configure(agent_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/pause")
 @scope.admins_only
 def pause(agent_id: int) -> ResponseReturnValue:
-    """Pause the agent's automatic sessions, or let them run again."""
     agent = scope.agent_or_404(agent_id)
     is_wanted = request.form.get("paused") == "1"
     configuring.configure(agent, user=scope.user(), paused=is_wanted)
@@ -113,7 +112,6 @@ def _model_id(agent: Agent, model_id: str) -> str:
 
 
 def _stored(agent: Agent) -> dict[str, Any]:
-    """Return the settings that the form is drawn from."""
     return {
         "model_id": agent.model_id,
         "core_token_budget": agent.core_token_budget,

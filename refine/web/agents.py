@@ -33,17 +33,15 @@ _SORTS: dict[str, tuple[Order, str]] = {
 
 
 class BulkAction(NamedTuple):
-    """How the pages call a work: as a choice, in a question, once it is done; and what it does."""
+    """How the pages call a work, before agents; what was done to them; and what it does."""
 
     name: str
-    question: str
     done: str
     effect: str
 
 
 BULK_ACTIONS: dict[Work, BulkAction] = {
     "refine": BulkAction(
-        "Refine now",
         "Refine",
         "asked for a session",
         "Each agent is asked for its consent first. Paused agents are asked too; cool-downs and "
@@ -51,24 +49,20 @@ BULK_ACTIONS: dict[Work, BulkAction] = {
     ),
     "pause": BulkAction(
         "Pause",
-        "Pause",
         "paused",
         "No automatic sessions start until the agents are resumed. Running sessions continue.",
     ),
     "resume": BulkAction(
         "Resume",
-        "Resume",
         "resumed",
         "Automatic sessions start again, at the account's slots and after budget checks.",
     ),
     "budget": BulkAction(
-        "Set budget",
         "Set the budget of",
         "changed",
         "Agents that are over their new budget are asked for a session by the hourly check.",
     ),
     "threshold": BulkAction(
-        "Set threshold",
         "Set the retention threshold of",
         "changed",
         "Applies to sessions that start from now on.",
@@ -83,8 +77,7 @@ FILTERS = [
 
 
 def conditions_of(chosen: Chosen) -> list[ColumnElement[bool]]:
-    """Return the SQL conditions of the page's accounts, and of the active filters."""
-    return [scope.owns(Agent.account_id), *chosen.conditions()]
+    return [scope.in_scope(Agent.account_id), *chosen.conditions()]
 
 
 @pages.get("/agents")

@@ -94,7 +94,7 @@ def _without_key() -> list[Attention]:
     for name, slug, agents, number in db.session.execute(
         select(Account.name, Account.slug, func.count(), asked_in_vain)
         .join(Agent, Agent.account_id == Account.id)
-        .where(scope.owns(Account.id), Agent.active)
+        .where(scope.in_scope(Account.id), Agent.active)
         .group_by(Account.id)
         .order_by(asked_in_vain.desc(), Account.slug)
         .limit(_ACCOUNTS_SHOWN)
@@ -121,7 +121,7 @@ def _installation() -> list[Attention]:
 
 
 def _accounts() -> list[Attention]:
-    at, shown = clock.now(), scope.owns(Account.id)
+    at, shown = clock.now(), scope.in_scope(Account.id)
     late = select(Account).where(shown, Account.has_late_slot(at)).order_by(Account.slug)
     found = [
         Attention("bad", f"{account.name}: a slot was missed", _schedule_of(account))

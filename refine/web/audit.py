@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Blueprint, Response, render_template
 from sqlalchemy import case, cast, select
@@ -72,20 +71,11 @@ def page() -> str:
     )
 
 
-class ChainVerified(NamedTuple):
-    """How far a chain was verified, and when; None if it never was."""
-
-    verified_at: datetime | None
-    verified_sequence: int
-    records_since: int
-
-
-def _chain_of(agent: Agent) -> ChainVerified | None:
-    """Return how far the agent's chain was verified; None if it has no records."""
-    since = ChainHead.sequence - ChainHead.verified_sequence
+def _chain_of(agent: Agent) -> Any:
+    """Return how far the agent's chain was verified, and when; None if it has no records."""
+    since = (ChainHead.sequence - ChainHead.verified_sequence).label("records_since")
     columns = ChainHead.verified_at, ChainHead.verified_sequence, since
-    found = db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent.id))).first()
-    return ChainVerified(*found) if found is not None else None
+    return db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent.id))).first()
 
 
 @pages.get("/audit/<int:record_id>")

@@ -65,8 +65,9 @@ def _actions(chosen: Chosen) -> dict[str, dict[str, str]]:
 
 def _suggested_actors() -> list[str]:
     """Return whom a record may be by, the account's first users among them."""
-    users = select(User.email).where(scope.owns(User.account_id)).order_by(func.lower(User.email))
-    return [*_OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
+    users = select(User.email).where(scope.in_scope(User.account_id))
+    first = users.order_by(func.lower(User.email)).limit(_MAX_SUGGESTED)
+    return [*_OTHER_ACTORS, *db.session.scalars(first)]
 
 
 # A new filter is one more entry: the list, exports and their records follow.
@@ -155,22 +156,14 @@ def visible_records(
 
     The installation's own are for site admins alone.
     """
-    return of.where(scope.owns(AuditLog.account_id), *chosen.conditions(without=without)).order_by(
-        AuditLog.created_at.desc(), AuditLog.id.desc()
-    )
+    return of.where(
+        scope.in_scope(AuditLog.account_id), *chosen.conditions(without=without)
+    ).order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
 
 
-class View(NamedTuple):
-    """A kind of records, and the address of this page with it."""
-
-    name: str
-    url: str
-    is_current: bool
-
-
-def views(chosen: Chosen) -> list[View]:
-    """Return the kinds of records, and all of them, with the other filters as they are."""
+def views(chosen: Chosen) -> list[tuple[str, str, bool]]:
+    """Return the kinds of records, and all of them: name, address, and whether it is chosen."""
     return [
-        View(name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
+        (name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
         for kind, name in [(None, "All"), *RECORD_KINDS.items()]
     ]

@@ -64,11 +64,10 @@ class Agents:
     def conditions(self) -> list[ColumnElement[bool]]:
         if self.ids is None:
             return conditions_of(self.wanted)
-        return [scope.owns(Agent.account_id), Agent.id.in_(self.ids)]
+        return [scope.in_scope(Agent.account_id), Agent.id.in_(self.ids)]
 
     @property
     def fields(self) -> dict[str, str]:
-        """What a form sends to choose the same."""
         same = {"work": self.work, **self.wanted.texts}
         if self.ids is None:
             return {**same, "who": "all"}
@@ -84,7 +83,6 @@ class Agents:
 
     @property
     def touched(self) -> Sequence[int]:
-        """The agents that it touches, by their ids."""
         return self.groups[None].ids if None in self.groups else []
 
     @property
@@ -97,7 +95,6 @@ class Agents:
 
     @property
     def digest(self) -> str:
-        """A digest of the agents that it touches."""
         return digest_of(self.touched)
 
 
@@ -107,7 +104,6 @@ def digest_of(ids: Iterable[int]) -> str:
 
 
 def why_left_out(work: Work) -> ColumnElement[str | None]:
-    """Return the SQL expression of why an agent is left out; NULL if it is not."""
     match work:
         case "refine":
             return why_not_on_request()
@@ -175,5 +171,4 @@ def _page(chosen: Agents, error: str | None = None) -> str:
 
 
 def _list_of(chosen: Agents) -> str:
-    """Return the URL of the list that it was chosen on."""
     return url_in_account("agents.listing", **chosen.wanted.texts)

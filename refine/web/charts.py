@@ -137,7 +137,6 @@ def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -
 
 
 def _stacked(amounts: Mapping[str, int], most: int) -> list[Part]:
-    """Return the parts of a bar, from the bottom up in the order of ``OUTCOMES``."""
     top, parts = 100.0, []
     for name in OUTCOMES:
         if amount := amounts.get(name, 0):

@@ -48,7 +48,6 @@ def _cell(value: object) -> object:
 
 
 def _guarded(value: Any) -> Any:
-    """Guard a text, or every text of an object."""
     if isinstance(value, dict):
         return {_guarded(name): _guarded(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -46,7 +46,6 @@ def month_of(text: str) -> date | None:
 
 
 def uuid_of(text: str) -> UUID | None:
-    """Return the id of a session; None for anything else."""
     try:
         return UUID(text)
     except ValueError:

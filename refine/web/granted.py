@@ -34,7 +34,6 @@ T = TypeVar("T")
 
 
 def register(app: Flask) -> None:
-    """Give every page its access banner."""
     app.context_processor(lambda: {"live_grants": live, "shown_under": g.get("shown_under")})
 
 
@@ -64,7 +63,6 @@ def active_grant_for(agent_id: int | None) -> LiveGrant | None:
 
 
 def memories(agent_id: int, ids: Sequence[int]) -> dict[int, str] | None:
-    """Return the texts of these memories by id."""
     return _opened(agent_id, reading.memories, ids)
 
 

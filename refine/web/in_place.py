@@ -24,7 +24,6 @@ def seconds_while(something_runs: object) -> int | None:
 
 
 def is_asked() -> bool:
-    """Tell whether the answer is to change a page in place."""
     return "HX-Request" in request.headers
 
 

@@ -44,12 +44,10 @@ def here(**changed: object) -> str:
 
 
 def url_in_account(endpoint: str, **values: Any) -> str:
-    """Return the URL of another page for the same account."""
     return url_for(endpoint, account=request.args.get("account") or None, **values)
 
 
 def url_of(id_: Any, page: str) -> str:
-    """Return the URL of one thing's page."""
     build = url_in_account if page in _IN_ACCOUNT else url_for
     return build(page, **{_PAGES_OF_ONE[page]: id_})
 

@@ -75,12 +75,10 @@ class Chosen:
         ]
 
     def as_args(self) -> dict[str, str]:
-        """Return the arguments of a URL that asks for the same."""
         account = request.args.get("account", "")
         return {**self.texts, "account": account} if account else dict(self.texts)
 
     def as_data(self) -> dict[str, Any]:
-        """Return the filters as a record keeps them."""
         kept: dict[str, Any] = {}
         for each in self.filters:
             if (value := self[each.name]) is not None:
@@ -89,7 +87,6 @@ class Chosen:
 
     @property
     def chips(self) -> dict[str, str]:
-        """What each active filter says, by its name."""
         active = (each for each in self.filters if each.name in self.values)
         return {each.name: each.shown(self[each.name]) for each in active}
 
@@ -115,7 +112,6 @@ def contains(text: str, *columns: SQLColumnExpression[str]) -> ColumnElement[boo
 
 
 def one_of(name: str, label: str, words: Mapping[Any, str], **declared: Any) -> Filter:
-    """Return a choice between values with words."""
     return Filter(
         name,
         label,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy import func, literal, select, union_all
@@ -27,28 +27,13 @@ from refine.models import MemoryTask, RefinementSession, Verification, WrappedKe
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
-from refine.web.sessions import Kind, latest
+from refine.web.sessions import latest
 from refine.web.templating import verification_watch
 from refine.web.words import Badge
 
 pages = Blueprint("ops", __name__)
 
 _SHOWN = 20
-
-
-class Failures(NamedTuple):
-    """How many runs ended with one kind of error, and when the last of them did."""
-
-    kind: str
-    sessions: int
-    reflections: int
-    conversations: int
-    last: datetime
-
-    @property
-    def tasks(self) -> int:
-        """How many of them were not sessions."""
-        return self.reflections + self.conversations
 
 
 @pages.get("/ops")
@@ -72,8 +57,9 @@ def page() -> str:
         failures=failures,
         since=since.date(),
         error=error,
-        failed=_failed(RefinementSession, error, sum(each.sessions for each in failures)),
-        failed_tasks=_failed(MemoryTask, error, sum(each.tasks for each in failures)),
+        # nothing to look for if none failed lately
+        failed=latest(RefinementSession, _SHOWN, state="failed", error=error) if failures else (),
+        failed_tasks=latest(MemoryTask, _SHOWN, state="failed", error=error) if failures else (),
     )
 
 
@@ -81,7 +67,6 @@ def page() -> str:
 @scope.site_admins_only
 @scope.admins_only
 def see_verification() -> Response:
-    """Acknowledge the failed verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
     db.session.commit()
     flash("Acknowledged. The alarm ends once a later verification finds nothing wrong.")
@@ -105,17 +90,11 @@ def _checks(found: list[WorkerInfo] | Unreachable, at: datetime) -> list[Check]:
 
 
 def _since() -> datetime:
-    """Return the start of the period in which failures are counted."""
     return midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
 
 
-def _failed(kind: Kind, error: str, count: int) -> Sequence[Any]:
-    """Return the latest runs that failed; there is nothing to look for if none did lately."""
-    return latest(kind, _SHOWN, state="failed", error=error) if count else ()
-
-
-def _failures(since: datetime) -> list[Failures]:
-    """Count the failures since then by kind, the most frequent first."""
+def _failures(since: datetime) -> Sequence[Any]:
+    """Count the failures since then by kind, the most frequent first; when the last one was."""
     account_id = scope.account_id()
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),
@@ -132,12 +111,10 @@ def _failures(since: datetime) -> list[Failures]:
         MemoryTask.created_at >= since,
     )
     each = union_all(of_sessions, of_tasks).subquery()
-    counts = [
-        func.count().filter(each.c.of == of) for of in ("session", "reflection", "extraction")
-    ]
-    counted = select(each.c.kind, *counts, func.max(each.c.at)).group_by(each.c.kind)
-    found = db.session.execute(counted.order_by(func.count().desc(), each.c.kind))
-    return [Failures(*row) for row in found]
+    names = {"session": "sessions", "reflection": "reflections", "extraction": "conversations"}
+    counts = [func.count().filter(each.c.of == of).label(name) for of, name in names.items()]
+    counted = select(each.c.kind, *counts, func.max(each.c.at).label("last")).group_by(each.c.kind)
+    return db.session.execute(counted.order_by(func.count().desc(), each.c.kind)).all()
 
 
 _WORKERS_SHOWN = 50

@@ -33,7 +33,7 @@ _ROWS_SHOWN = 10
 def page() -> str:
     account = None if scope.sees_all_accounts() else scope.account_to_change()
     trend = _trend()
-    counted = select(func.count(Agent.id)).where(scope.owns(Agent.account_id))
+    counted = select(func.count(Agent.id)).where(scope.in_scope(Agent.account_id))
     agents = db.session.scalar(counted) or 0
     running = db.session.scalar(counted.where(is_in("running"))) or 0
     has_sessions = bool(trend["outcomes"])
@@ -59,7 +59,7 @@ def _running() -> Sequence[Any]:
 
 def _next_accounts() -> Sequence[Any]:
     due = select(Account.name, Account.slug, Account.next_due_at).where(
-        scope.owns(Account.id), Account.paused.is_(False), Account.next_due_at.is_not(None)
+        scope.in_scope(Account.id), Account.paused.is_(False), Account.next_due_at.is_not(None)
     )
     return db.session.execute(due.order_by(Account.next_due_at).limit(_NEXT_SLOTS)).all()
 
@@ -106,7 +106,9 @@ def first_steps(*, has_agents: bool) -> list[Step]:
     """Return the steps to the first session, in order; that one is never done yet."""
     slug = scope.account_to_change().slug
     has_token = select(ApiToken.id).where(
-        scope.owns(ApiToken.account_id), ApiToken.kind == "platform", ApiToken.revoked_at.is_(None)
+        scope.in_scope(ApiToken.account_id),
+        ApiToken.kind == "platform",
+        ApiToken.revoked_at.is_(None),
     )
     return [
         Step(

@@ -86,7 +86,7 @@ def _page(**shown: object) -> str:
     page = page_of(
         select(User)
         .options(joinedload(User.account))
-        .where(scope.owns(User.account_id), *chosen.conditions())
+        .where(scope.in_scope(User.account_id), *chosen.conditions())
         .order_by(func.lower(User.email), User.account_id)
     )
     return render_template(
@@ -102,12 +102,10 @@ def _page(**shown: object) -> str:
 
 
 def _stored(user: User) -> dict[str, object]:
-    """Return what the buttons about a user are drawn from."""
     return {"role": user.role, "active": user.active}
 
 
 def _protect_site_admins(user: User) -> None:
-    """Only site admins may change site admins."""
     if user.site_admin and not scope.user().site_admin:
         abort(403, "Only a site admin can change a site admin.")
 
@@ -160,7 +158,7 @@ def list_tokens() -> str:
     query = (
         select(ApiToken)
         .options(joinedload(ApiToken.agent), joinedload(ApiToken.minted_by))
-        .where(scope.owns(ApiToken.account_id))
+        .where(scope.in_scope(ApiToken.account_id))
         .order_by(ApiToken.id.desc())
     )
     page = page_of(query)

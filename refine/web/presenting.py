@@ -67,7 +67,6 @@ class Gauge(NamedTuple):
 
 
 def is_rehearsed(agent: Agent) -> bool:
-    """Tell whether the rehearsal model answers for the agent."""
     return clients.is_rehearsed(agent.model_id, settings.current(), is_demo=agent.account.is_demo)
 
 
@@ -120,7 +119,6 @@ def progress(session: RefinementSession) -> str:
 
 
 def again(session: RefinementSession) -> str:
-    """Say on a button that another session is asked for."""
     return "Retry" if session.status == "failed" else "Refine now"
 
 

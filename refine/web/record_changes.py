@@ -81,18 +81,11 @@ _URLS: dict[str, Callable[[AuditLog], str]] = {
 }
 
 
-class Subject(NamedTuple):
-    """What a record is about; ``url`` is None if no page shows it."""
-
-    name: str
-    url: str | None
-
-
-def subject_of(record: AuditLog) -> Subject | None:
-    """Return what the record is about, if it names something."""
+def subject_of(record: AuditLog) -> tuple[str, str | None] | None:
+    """Return what the record is about, if it names something, and its page, if it has one."""
     kind = record.auditable_type
     if kind is None:
         return None
     url = _URLS[kind](record) if kind in _URLS else None
     number = "#" if str(record.auditable_id).isdigit() else ""
-    return Subject(f"{_NAMES[kind]} {number}{record.auditable_id}", url)
+    return f"{_NAMES[kind]} {number}{record.auditable_id}", url

@@ -67,8 +67,8 @@ def account_id() -> int | None:
     return chosen.id if chosen is not None else user().account_id
 
 
-def owns(of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-    """Return the SQL condition that an account's id is ``account_id``, or any if that is None.
+def in_scope(of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    """Return the SQL condition that a column of account ids is of this page.
 
     Written so that the database can read its rows in order from an index.
     """
@@ -92,7 +92,6 @@ def sees_all_accounts() -> bool:
 
 
 def account_to_change() -> Account:
-    """Return the account that a settings page changes: the URL's, or the user's own."""
     return chosen_account() or user().account
 
 
@@ -108,7 +107,6 @@ def agent_or_404(agent_id: int) -> Agent:
 
 
 def found_or_404(model: type[Scoped], id_: int | uuid.UUID, *options: ORMOption) -> Scoped:
-    """Return the row with that id, if the user may see it."""
     is_it = cast(Any, model).id == id_
     found: Scoped | None = db.session.scalar(select(model).where(is_it).options(*options))
     return _visible(found if found is not None and found.id == id_ else None)
@@ -148,7 +146,6 @@ def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def site_admins_only(view: Callable[P, R]) -> Callable[P, R]:
-    """Refuse everybody but site admins."""
     return _refusing(view, lambda: not user().site_admin)
 
 
@@ -169,7 +166,6 @@ def public(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_public(endpoint: str | None) -> bool:
-    """Tell whether the view requires no sign-in."""
     return getattr(current_app.view_functions.get(endpoint or ""), "is_public", False)
 
 

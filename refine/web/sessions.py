@@ -109,7 +109,7 @@ def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ..
     return (
         select(*_LISTED)
         .join(RefinementSession.agent)
-        .where(scope.owns(Agent.account_id), *conditions)
+        .where(scope.in_scope(Agent.account_id), *conditions)
         .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
     )
 
@@ -119,7 +119,7 @@ def listed_tasks(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[A
     return (
         select(*_LISTED_TASKS)
         .join(MemoryTask.agent)
-        .where(scope.owns(Agent.account_id), *conditions)
+        .where(scope.in_scope(Agent.account_id), *conditions)
         .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
     )
 

@@ -91,7 +91,6 @@ _Figure = tuple[tuple[str, ...], float | int]
 
 class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
-        """Read every family of metrics from the database."""
         yield from _ended(ended_runs())
         yield from _present(clock.now())
         refused: list[_Figure] = [((kind,), count) for kind, count in refusals.totals().items()]

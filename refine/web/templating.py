@@ -36,7 +36,6 @@ def register(app: Flask) -> None:
 
 
 def _functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the public functions that are written in a module."""
     for name, function in getmembers(module, isfunction):
         if function.__module__ == module.__name__ and not name.startswith("_"):
             yield name, function

@@ -103,7 +103,6 @@ class Chosen(NamedTuple):
         return with_total(used).order_by(*in_order)
 
     def as_args(self) -> dict[str, str]:
-        """Return the arguments of a URL that asks for the same."""
         return (
             {"by": self.by} if self.is_by_month else {"by": self.by, "month": f"{self.month:%Y-%m}"}
         )
@@ -164,7 +163,6 @@ class MonthCost:
 
     @property
     def of_cap(self) -> str:
-        """Say, after what was spent, what the cap is."""
         cap = self.so_far.cap_usd
         return "" if cap is None else f"; monthly cost cap: ${cap:,.2f}"
 

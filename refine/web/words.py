@@ -233,7 +233,6 @@ def when_in(at: datetime, zone: str) -> Markup | str:
 
 
 def as_of() -> str:
-    """Return the time of day in the page's time zone."""
     return f"{clock.now().astimezone(scope.zone()):%H:%M:%S}"
 
 
