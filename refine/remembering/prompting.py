@@ -9,7 +9,6 @@ or a role.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from refine import prompts
 from refine.errors import InvalidValue
@@ -21,19 +20,8 @@ from refine.models.runs.task import MAX_KEPT
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.tokens import Room, last_that_fit, packed, tokens_at_most
 
-
-@dataclass(frozen=True)
-class Wording:
-    """The template of a kind of task, and the agent's own prompt that goes into it."""
-
-    template: str
-    own_prompt: str
-
-
-WORDINGS = {
-    "reflection": Wording("reflection", "memory_reflection_prompt"),
-    "extraction": Wording("extraction", "reflection_prompt"),
-}
+# The agent's own prompt that goes into the template of a kind of task.
+_OWN_PROMPTS = {"reflection": "memory_reflection_prompt", "extraction": "reflection_prompt"}
 
 
 def lines_of(task: MemoryTask) -> list[str]:
@@ -59,8 +47,7 @@ def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
 
     Core memories take at most half of the room, and never that of the longest line.
     """
-    wording = prompts.render(WORDINGS[task.kind].template, **_values(task, Layout([], 0, [[]]), 1))
-    own_texts = [task.agent.system_message, wording]
+    own_texts = [message["content"] for message in opening(task, Layout([], 0, [[]]))]
     room_tokens = room.for_content(own_texts)
     kept = db.session.scalars(task.agent.ledger.core())
     memories = [as_line(memory.dated_content()) for memory in kept]
@@ -75,21 +62,15 @@ def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
 
 def opening(task: MemoryTask, layout: Layout, part: int = 1) -> list[Message]:
     """Return the messages with which a part begins; the first is number 1."""
-    values = _values(task, layout, part)
-    return [
-        {"role": "system", "content": task.agent.system_message},
-        user_message(prompts.render(WORDINGS[task.kind].template, **values)),
-    ]
-
-
-def _values(task: MemoryTask, layout: Layout, part: int) -> dict[str, Any]:
-    style, _is_default = task.agent.effective(WORDINGS[task.kind].own_prompt)
-    return {
-        "core": layout.core,
-        "core_memories": layout.core_memories,
-        "lines": layout.parts[part - 1],
-        "part": part,
-        "parts": len(layout.parts),
-        "max_kept": MAX_KEPT[task.kind],
-        "style": as_block(style),
-    }
+    style, _is_default = task.agent.effective(_OWN_PROMPTS[task.kind])
+    shown = prompts.render(
+        task.kind,
+        core=layout.core,
+        core_memories=layout.core_memories,
+        lines=layout.parts[part - 1],
+        part=part,
+        parts=len(layout.parts),
+        max_kept=MAX_KEPT[task.kind],
+        style=as_block(style),
+    )
+    return [{"role": "system", "content": task.agent.system_message}, user_message(shown)]

@@ -4,20 +4,18 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
-_MONTHS_OF_YEAR = 12
-
-
-def first_of_month(day: date, months_later: int = 0) -> date:
-    """Return the first day of a day's month, or of one that many months later (below 0: before)."""
-    years, month = divmod(day.month - 1 + months_later, _MONTHS_OF_YEAR)
-    return date(day.year + years, month + 1, 1)
-
-
+# Seven days have each weekday once, and so the weekly sessions once, wherever the month stands.
+PACE_SPAN = timedelta(days=7)
 # Less tells nothing of a pace.
 _LEAST = timedelta(days=3)
 # Nobody knows what will be later.
 _FORESEEN = timedelta(days=730)
-_WEEK = timedelta(days=7)
+
+
+def first_of_month(day: date, months_later: int = 0) -> date:
+    """Return the first day of a day's month, or of one that many months later (below 0: before)."""
+    years, month = divmod(day.month - 1 + months_later, 12)
+    return date(day.year + years, month + 1, 1)
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,9 @@ class Growth:
         return self.until - self.since >= _LEAST
 
     @property
-    def saved_tokens(self) -> int:
-        """What was added otherwise than by sessions."""
-        return self.tokens - self.tokens_before + self.removed_tokens
-
-    @property
     def saved_a_week(self) -> int:
-        return self._a_week(self.saved_tokens)
+        """What was added otherwise than by sessions."""
+        return self._a_week(self.tokens - self.tokens_before + self.removed_tokens)
 
     @property
     def removed_a_week(self) -> int:
@@ -70,11 +64,7 @@ class Growth:
         return self.until + left if left <= _FORESEEN else None
 
     def _a_week(self, tokens: int) -> int:
-        return round(tokens * (_WEEK / (self.until - self.since)))
-
-
-# Seven days have each weekday once, and so the weekly sessions once, wherever the month stands.
-PACE_SPAN = timedelta(days=7)
+        return round(tokens * (PACE_SPAN / (self.until - self.since)))
 
 
 def month_end_usd(

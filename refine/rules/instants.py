@@ -31,10 +31,7 @@ def instant(value: object, *, now: datetime) -> datetime | None:
 
 
 def has_passed(value: object, *, now: datetime) -> bool:
-    """Tell whether a time, or all of a day, is over; a blank value never is.
-
-    Reads what ``instant`` reads, at any time. Raises InvalidValue for other values.
-    """
+    """Tell whether a time, or all of a day, is over; a blank value never is."""
     at = _read(value)
     is_day = isinstance(value, str) and len(value.strip()) <= len("2026-01-31")
     return at is not None and at <= now - timedelta(days=is_day)
@@ -44,12 +41,10 @@ def _read(value: object) -> datetime | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
-        at = _parse(value)
-    except (ValueError, OverflowError):
-        at = None
-    if at is None:
-        raise InvalidValue("is not a time in ISO 8601 or a number of seconds since 1970")
-    return at
+        return _parse(value)
+    except (ValueError, OverflowError, TypeError):
+        message = "is not a time in ISO 8601 or a number of seconds since 1970"
+        raise InvalidValue(message) from None
 
 
 def from_iso(written: str) -> datetime:
@@ -61,26 +56,18 @@ def from_iso(written: str) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def _parse(value: object) -> datetime | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return _since_epoch(value)
-    if not isinstance(value, str):
-        return None
-    written = value.strip()
-    if written.isascii() and written.isdigit() and len(written) > len("20260131"):
-        return _since_epoch(int(written))
-    return from_iso(written)
-
-
-def _since_epoch(number: float) -> datetime | None:
+def _parse(value: object) -> datetime:
+    written = value.strip() if isinstance(value, str) else value
+    is_number = isinstance(written, str) and written.isascii() and written.isdigit()
+    if isinstance(written, str) and is_number and len(written) > len("20260131"):
+        written = int(written)
+    if isinstance(written, str):
+        return from_iso(written)
+    if isinstance(written, bool) or not isinstance(written, int | float):
+        raise TypeError
     for limit, per_second in _UNITS:
-        if abs(number) < limit:
-            microseconds = (
-                number * 10**6 // per_second
-                if isinstance(number, int)
-                else round(number * 10**6 / per_second)
-            )
-            return _EPOCH + timedelta(microseconds=microseconds)
-    return None
+        if abs(written) < limit:
+            exact = written * 10**6
+            microseconds = exact // per_second if isinstance(exact, int) else exact / per_second
+            return _EPOCH + timedelta(microseconds=round(microseconds))
+    raise ValueError

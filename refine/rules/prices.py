@@ -87,7 +87,9 @@ def listed_price(pricing: object) -> Price | None:
     """
     if not isinstance(pricing, Mapping):
         return None
-    given = [pricing, *_mappings(pricing.get("overrides"))]
+    overrides = pricing.get("overrides")
+    given = [pricing, *(overrides if isinstance(overrides, list) else ())]
+    given = [each for each in given if isinstance(each, Mapping)]
     prompt, completion, cached = (_highest(given, name) for name in _NAMES)
     if prompt is None or completion is None:
         return None
@@ -102,11 +104,12 @@ def parse_price_file(text: str) -> dict[str, Price]:
     entries = strict_json(text, "the price file", max_bytes=_MAX_FILE_BYTES)
     if not isinstance(entries, dict) or not entries:
         raise InvalidValue(f"the price file must be a JSON object: {_EXAMPLE}")
-    prices = {model_id: listed_price(pricing) for model_id, pricing in entries.items()}
-    wrong = [model_id for model_id, price in prices.items() if price is None]
-    if wrong:
-        raise InvalidValue(f"invalid price for {wrong[0][:100]!r}; expected {_EXAMPLE}")
-    return {model_id: price for model_id, price in prices.items() if price is not None}
+    prices = {}
+    for model_id, pricing in entries.items():
+        if (price := listed_price(pricing)) is None:
+            raise InvalidValue(f"invalid price for {model_id[:100]!r}; expected {_EXAMPLE}")
+        prices[model_id] = price
+    return prices
 
 
 _EXAMPLE = '{"author/model": {"prompt": "0.000003", "completion": "0.000015"}}, in USD per token'
@@ -122,19 +125,10 @@ def price_of(model_id: str, prices: Mapping[str, Price]) -> Price | None:
     return next((prices[name] for name in names if name in prices), None)
 
 
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
 def _highest(given: list[Mapping[str, Any]], name: str) -> Decimal | None:
-    return max((usd for each in given if (usd := _usd(each.get(name))) is not None), default=None)
-
-
-def _usd(value: object) -> Decimal | None:
-    usd = _decimal(value)
-    if usd is None or not 0 <= usd <= _MAX_USD_PER_TOKEN:
-        return None
-    return round(usd, _PLACES_OF_PRICE)
+    named = (_decimal(each.get(name)) for each in given)
+    prices = (usd for usd in named if usd is not None and 0 <= usd <= _MAX_USD_PER_TOKEN)
+    return max((round(usd, _PLACES_OF_PRICE) for usd in prices), default=None)
 
 
 def _decimal(value: object) -> Decimal | None:

@@ -30,20 +30,13 @@ def retained_tokens(ceiling_tokens: int, tokens_now: int) -> int:
 def removable_tokens(
     mass: int, *, threshold: Decimal, rolling_floor: Decimal, removed_recently: int
 ) -> int:
-    """Return how many of ``mass`` tokens one session may remove, 0 to ``mass``.
-
-    The smaller of ``removable_under_threshold`` and ``removable_under_floor``, at least 0.
-    """
-    by_session = removable_under_threshold(mass, threshold)
+    """Return how many of ``mass`` tokens one session may remove, 0 to ``mass``."""
     by_floor = removable_under_floor(mass, rolling_floor, removed_recently)
-    return max(0, min(by_session, by_floor))
+    return max(0, min(removable_under_threshold(mass, threshold), by_floor))
 
 
 def removable_under_threshold(mass: int, threshold: Decimal) -> int:
-    """Return how many tokens the threshold allows one session to remove, in decimals, not floats.
-
-    0.9 of 10 is 9, so one may go.
-    """
+    """Return how many tokens the threshold lets go: of 10 at 0.9 one, in decimals, not floats."""
     return mass - _ceil(threshold * mass)
 
 

@@ -23,7 +23,7 @@ _MAX_CHARACTERS = 500
 # Longer than any clock change: how far local time may be ahead of the last slot.
 _WIDEST_CLOCK_CHANGE = timedelta(hours=25)
 
-# Searches the file system, so once for each process.
+# searches the file system
 _time_zones = cache(available_timezones)
 
 
@@ -71,10 +71,13 @@ def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
     text = " ".join(fields)
     if len(text) > _MAX_CHARACTERS:
         raise InvalidValue(f"{field} must have at most {_MAX_CHARACTERS} characters")
-    if len(fields) != 5 or "r" in (each[0].lower() for each in fields) or not _comes_due(text):
+    is_valid = len(fields) == 5 and "r" not in (each[0].lower() for each in fields)
+    try:
+        croniter(text if is_valid else "", datetime(2000, 1, 1, tzinfo=UTC)).get_next()
+    except CroniterError:
         raise InvalidValue(
             f"{field} must be a cron expression of five fields, such as '0 4 * * 1' (Mondays 04:00)"
-        )
+        ) from None
     return text
 
 
@@ -137,14 +140,6 @@ def describe_schedule(schedule: str) -> str:
     if minute.isdigit() and hour.isdigit() and day.isdigit() and others == ["*", "*"]:
         return f"on day {int(day)} of each month at {int(hour):02}:{int(minute):02}"
     return f"on the schedule {schedule}"
-
-
-def _comes_due(schedule: str) -> bool:
-    try:
-        croniter(schedule, datetime(2000, 1, 1, tzinfo=UTC)).get_next()
-    except CroniterError:
-        return False
-    return True
 
 
 def _instant(local: datetime, zone: ZoneInfo) -> datetime:

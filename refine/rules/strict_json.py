@@ -10,9 +10,10 @@ from refine.rules.content import unstorable_reason
 
 MAX_DEPTH = 20
 MAX_DIGITS = 100
+MAX_ARGUMENT_BYTES = 256 * 1024
 
 _TOO_DEEP = f"must not be nested more than {MAX_DEPTH} levels deep"
-_BEYOND_DIGITS = 10**MAX_DIGITS
+_TOO_MANY_DIGITS = f"must not contain a number of more than {MAX_DIGITS} digits"
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
@@ -24,132 +25,107 @@ def strict_json(
     Raises InvalidValue unless ``text`` is exactly one JSON value within the limits, without
     repeated keys, NaN, infinities, NUL characters or lone surrogates.
     """
-    values = strict_json_values(text, subject, max_bytes=max_bytes, max_fields=max_fields)
-    if len(values) != 1:
-        raise InvalidValue(f"{subject} must be valid JSON".strip())
-    return values[0]
+    try:
+        values = strict_json_values(text, max_bytes=max_bytes, max_fields=max_fields)
+        return _only(values)
+    except InvalidValue as error:
+        raise InvalidValue(f"{subject} {error}".strip()) from None
 
 
 def strict_json_values(
-    text: str | bytes, subject: str = "", *, max_bytes: int, max_fields: int | None = None
+    text: str | bytes, *, max_bytes: int, max_fields: int | None = None
 ) -> list[Any]:
     """Return the JSON values in ``text``, which may follow one another without a separator."""
-    try:
-        values = _decode(_bounded(text, max_bytes))
-        for value in values:
-            _check(value, max_fields)
-    except _Refusal as refusal:
-        raise InvalidValue(f"{subject} {refusal}".strip()) from None
+    given = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    if len(given) > max_bytes:
+        raise InvalidValue(f"must not be longer than {max_bytes:,} bytes")
+    values = _decoded(text)
+    for value in values:
+        check_json(value, max_fields=max_fields)
     return values
 
 
 def unchecked_json(text: str | bytes) -> Any:
     """Return the one JSON value in a large document; ``check_json`` then checks its parts."""
-    try:
-        values = _decode(text if isinstance(text, str) else _decoded(text))
-    except _Refusal as refusal:
-        raise InvalidValue(str(refusal)) from None
-    if len(values) != 1:
-        raise InvalidValue("must be valid JSON")
-    return values[0]
+    return _only(_decoded(text))
 
 
-def check_json(value: Any, *, max_fields: int) -> None:
+def check_json(value: Any, *, max_fields: int | None) -> None:
     """Raise InvalidValue if a part of ``unchecked_json`` breaks a limit, or cannot be stored."""
-    try:
-        _check(value, max_fields)
-    except _Refusal as refusal:
-        raise InvalidValue(str(refusal)) from None
-
-
-class _Refusal(Exception):
-    """Says what is wrong, without the subject."""
-
-
-def _bounded(text: str | bytes, max_bytes: int) -> str:
-    given = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    if len(given) > max_bytes:
-        raise _Refusal(f"must not be longer than {max_bytes:,} bytes")
-    return text if isinstance(text, str) else _decoded(text)
-
-
-def _decoded(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise _Refusal("must be valid UTF-8") from None
-
-
-def _decode(text: str) -> list[Any]:
-    values, end = [], 0
-    try:
-        while (start := _NOT_BLANK.search(text, end)) is not None:
-            value, end = _DECODER.raw_decode(text, start.start())
-            values.append(value)
-    except ValueError:  # its message has a position, which helps nobody here
-        raise _Refusal("must be valid JSON") from None
-    except RecursionError:
-        raise _Refusal(_TOO_DEEP) from None
-    return values
-
-
-def _check(value: Any, max_fields: int | None) -> None:
     fields, depth, level = 0, 0, [value]
     texts: list[str] = []  # searched in one go, which is quicker
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _Refusal(_TOO_DEEP)
+            raise InvalidValue(_TOO_DEEP)
         inner: list[Any] = []
         for each in level:
-            kind = type(each)
-            if kind is str:
+            if isinstance(each, str):
                 texts.append(each)
-            elif kind is dict:
+            elif isinstance(each, dict):
                 fields += len(each)
                 texts += each
                 inner += each.values()
-            elif kind is list:
+            elif isinstance(each, list):
                 inner += each
-            elif kind is int or kind is float:
+            else:
                 _check_number(each)
         if max_fields is not None and fields > max_fields:
-            raise _Refusal(f"must not have more than {max_fields:,} fields")
+            raise InvalidValue(f"must not have more than {max_fields:,} fields")
         level = inner
     if (problem := unstorable_reason("".join(texts))) is not None:
-        raise _Refusal(problem)
+        raise InvalidValue(problem)
 
 
-def _check_number(value: float) -> None:
-    if isinstance(value, int) and abs(value) >= _BEYOND_DIGITS:
-        raise _Refusal(f"must not contain a number of more than {MAX_DIGITS} digits")
+def _only(values: list[Any]) -> Any:
+    if len(values) != 1:
+        raise InvalidValue("must be valid JSON")
+    return values[0]
+
+
+def _decoded(text: str | bytes) -> list[Any]:
+    values, end = [], 0
+    try:
+        text = text if isinstance(text, str) else text.decode()
+        while (start := _NOT_BLANK.search(text, end)) is not None:
+            value, end = _DECODER.raw_decode(text, start.start())
+            values.append(value)
+    except UnicodeDecodeError:
+        raise InvalidValue("must be valid UTF-8") from None
+    except json.JSONDecodeError:  # its message has a position, which helps nobody here
+        raise InvalidValue("must be valid JSON") from None
+    except RecursionError:
+        raise InvalidValue(_TOO_DEEP) from None
+    return values
+
+
+def _check_number(value: float | None) -> None:
+    if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
+        raise InvalidValue(_TOO_MANY_DIGITS)
     if isinstance(value, float) and not math.isfinite(value):
-        raise _Refusal("must not contain a number that is too large")
+        raise InvalidValue("must not contain a number that is too large")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise _Refusal("must not repeat a key")
+        raise InvalidValue("must not repeat a key")
     return made
 
 
 def _parse_int(digits: str) -> int:
     if len(digits) > MAX_DIGITS + 1:  # Python refuses to convert very long ones
-        raise _Refusal(f"must not contain a number of more than {MAX_DIGITS} digits")
+        raise InvalidValue(_TOO_MANY_DIGITS)
     return int(digits)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _Refusal(f"must not contain {name}, which is not JSON")
+    raise InvalidValue(f"must not contain {name}, which is not JSON")
 
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique_keys, parse_int=_parse_int, parse_constant=_refuse_constant
 )
-
-
-MAX_ARGUMENT_BYTES = 256 * 1024
 
 
 def parse_arguments(arguments: object) -> dict[str, Any]:

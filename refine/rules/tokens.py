@@ -17,7 +17,7 @@ MIN_CONTENT_TOKENS = 500
 
 # The output takes at most this share of a small context.
 _OUTPUT_DIVISOR = 4
-# ASCII text has some four characters a token; tokenizers split dense JSON and code more finely.
+# Tokenizers split dense JSON and code more finely; any other script has one character a token.
 _ASCII_CHARACTERS_PER_TOKEN = 3
 # Hardly any text has more. Text that is repeated in a message counts at least this much.
 _MOST_CHARACTERS_PER_TOKEN = 20
@@ -31,11 +31,7 @@ def token_estimate(text: str) -> int:
 
 
 def tokens_at_most(text: str) -> int:
-    """Return a token count that hardly any tokenizer exceeds, for what must fit a context.
-
-    Three ASCII characters a token, and one of any other script, where ``token_estimate`` is the
-    average of English.
-    """
+    """Return a token count that hardly any tokenizer exceeds, for what must fit a context."""
     ascii_characters = len(text.encode("ascii", "ignore"))
     return -(-ascii_characters // _ASCII_CHARACTERS_PER_TOKEN) + len(text) - ascii_characters
 
@@ -82,10 +78,9 @@ class Room:
     @classmethod
     def of(cls, context_tokens: int, max_output_tokens: int | None = None) -> "Room":
         """Return the division of a context; ``max_output_tokens`` is the model's own limit."""
-        limits = [MAX_OUTPUT_TOKENS, context_tokens // _OUTPUT_DIVISOR]
-        if max_output_tokens is not None:
-            limits.append(max_output_tokens)
-        return cls(context_tokens, max(1, min(limits)), max_output_tokens)
+        own_limit = MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
+        output_tokens = min(MAX_OUTPUT_TOKENS, context_tokens // _OUTPUT_DIVISOR, own_limit)
+        return cls(context_tokens, max(1, output_tokens), max_output_tokens)
 
     def output(self, times: int = 1) -> int:
         """Return the tokens of one output, or of one with ``times`` the usual room."""
@@ -104,10 +99,7 @@ class Room:
         return max(0, self.context_tokens - self.output_tokens - request_tokens) // 2
 
     def for_content(self, texts: Iterable[str]) -> int:
-        """Return half of the tokens that the output and these texts leave: the turns get the rest.
-
-        ``texts`` are the prompts and the agent's own words.
-        """
+        """Return half of the tokens that the output and these texts leave, for the turns."""
         taken = self.output_tokens + sum(map(tokens_at_most, texts))
         return max(0, self.context_tokens - taken) // 2
 

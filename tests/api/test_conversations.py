@@ -115,7 +115,7 @@ def test_tells_that_a_conversation_was_given_up_and_why(world: World, redis: Red
     failed, blocked, odd = (handed_over(world) for _ in range(3))
     failed.claim()
     failed.give_up("the key has no credit left", "out_of_credit")
-    blocked.put_off(clock.now() + timedelta(hours=1))
+    blocked.due_at = clock.now() + timedelta(hours=1)
     odd.claim()
     odd.give_up("an internal error", "internal")
     assert [status_of(world, each) for each in (failed, blocked, odd)] == [

@@ -158,7 +158,7 @@ def test_conversations_of_an_agent_wait_one_after_another_and_for_their_time(
     db.session.commit()
     assert waiting() == []
     first.finish("completed")
-    second.put_off(clock.now() + timedelta(minutes=5))
+    second.due_at = clock.now() + timedelta(minutes=5)
     db.session.commit()
 
     assert waiting() == []

@@ -3,8 +3,7 @@
 Each verb expects a task that its caller holds (``MemoryTask.held``).
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Select, select, union_all
@@ -36,19 +35,21 @@ def promote(
     Return the promoted ids, and the kept core memories that the other entries repeat, by entry id.
     InvalidValue promotes nothing: an unknown or constitutional entry, or too many.
     """
-    at = at or clock.now()
-    chosen = _entries(task, ids)
-    cores = _cores(task, {entry.content_hash for entry in chosen})
+    at, chosen = at or clock.now(), _entries(task, ids)
+    cores = task.agent.ledger.select_core_with({entry.content_hash for entry in chosen})
+    kept = list(db.session.scalars(cores.order_by(AgentMemory.id)))
     promoted: list[AgentMemory] = []
     repeating: dict[int, int] = {}
     for entry in chosen:
-        same = cores[entry.content_hash]
-        repeated = next((id_ for id_, tags in same if tags.issuperset(entry.tags)), None)
-        if repeated is not None:
+        same = (
+            memory.id
+            for memory in (*kept, *promoted)
+            if memory.content_hash == entry.content_hash and set(memory.tags) >= set(entry.tags)
+        )
+        if (repeated := next(same, None)) is not None:
             repeating[entry.id] = repeated
         else:
             promoted.append(entry)
-            same.append((entry.id, set(entry.tags)))
     _count_or_refuse(task, len(promoted))
     for entry in promoted:
         before = entry.image()
@@ -103,19 +104,6 @@ def _entries(task: MemoryTask, ids: Sequence[int]) -> list[AgentMemory]:
             f"Cannot promote constitutional {_named(locked).lower()}; nothing was done"
         )
     return [by_id[id_] for id_ in ids]
-
-
-def _cores(
-    task: MemoryTask, hashes: Collection[str]
-) -> defaultdict[str, list[tuple[int, set[str]]]]:
-    """The kept core memories with these contents, by content hash: their ids and tags."""
-    core = task.agent.ledger.select_core_with(hashes).order_by(AgentMemory.id)
-    found = defaultdict[str, list[tuple[int, set[str]]]](list)
-    for hashed, id_, tags in db.session.execute(
-        core.with_only_columns(AgentMemory.content_hash, AgentMemory.id, AgentMemory.tags)
-    ):
-        found[hashed].append((id_, set(tags)))
-    return found
 
 
 def _count_or_refuse(task: MemoryTask, more: int) -> None:

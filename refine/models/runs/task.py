@@ -23,6 +23,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from refine import clock
@@ -66,11 +67,7 @@ _END_ACTION = {"reflection": "memory_reflection_ended", "extraction": "memory_ex
 
 
 class ReflectionAlreadyLive(Refused):
-    """The agent has a queued or running reflection; ``task_id`` is that one."""
-
-    def __init__(self, task_id: uuid.UUID) -> None:
-        self.task_id = task_id
-        super().__init__(f"a reflection of this agent is already waiting or running: {task_id}")
+    """The agent has a queued or running reflection."""
 
 
 class MemoryTask(RetriableRun, Base):
@@ -136,7 +133,8 @@ class MemoryTask(RetriableRun, Base):
         for task in db.session.scalars(live.execution_options(populate_existing=True)).all():
             task.end_if_lost(at)
             if task.is_live:
-                raise ReflectionAlreadyLive(task.id)
+                already = f"a reflection of this agent is already waiting or running: {task.id}"
+                raise ReflectionAlreadyLive(already)
         return cls._add(agent, at, kind="reflection", trigger=trigger, due_at=at, slot_at=slot_at)
 
     @classmethod
@@ -170,8 +168,8 @@ class MemoryTask(RetriableRun, Base):
                 f"{MAX_WAITING} conversations of {agent.name} are waiting already",
                 retry_after_seconds=600,
             )
-        kept = json.dumps(messages, ensure_ascii=False)
         fields = {"kind": "extraction", "trigger": "api", "due_at": at, "created_at": created_at}
+        kept = json.dumps(messages, ensure_ascii=False)
         return cls._add(agent, at, conversation=kept, **fields)
 
     @classmethod
@@ -201,18 +199,14 @@ class MemoryTask(RetriableRun, Base):
             if self.kind == "reflection":
                 self.finish("skipped", reason, at=at)
             else:
-                self.put_off(at + _RECHECK_AFTER)
+                self.due_at = at + _RECHECK_AFTER
             return False
         if self.held_of(self.agent):
-            self.put_off(at)
+            self.due_at = at
             return False
         self.end_reason = self.error_kind = None
         self.tool_calls = 0  # their limit is that of one attempt
         return True
-
-    def put_off(self, due_at: datetime) -> None:
-        """Keep the task queued; no worker gets it before ``due_at``."""
-        self.due_at = due_at
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -257,7 +251,9 @@ class MemoryTask(RetriableRun, Base):
         task of ``refine reflect`` is not retried.
         """
         at = at or clock.now()
-        pause = self._pause_before_retry()
+        pause = retry_pause(self.attempt) if self.is_automatic else None
+        if self.kind == "extraction":
+            pause = conversation_pause(self.attempt)
         if self.memories_kept and not self.lines_unread:
             self.finish("incomplete", reason, error_kind=error_kind, at=at)
         elif pause is None:
@@ -266,13 +262,8 @@ class MemoryTask(RetriableRun, Base):
             self.status, self.end_reason, self.error_kind = "queued", reason, error_kind
             self.lease_token = None
             self.attempt += 1
-            self.put_off(at + pause)
+            self.due_at = at + pause
             log_after_commit("memory task put off", self.facts())
-
-    def _pause_before_retry(self) -> timedelta | None:
-        if self.kind == "extraction":
-            return conversation_pause(self.attempt)
-        return retry_pause(self.attempt) if self.is_automatic else None
 
     def end_if_lapsed(self, at: datetime | None = None) -> bool:
         """End a task that waited for longer than it may; tell whether it did."""
@@ -365,27 +356,19 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
 
 
 def due(limit: int, at: datetime) -> Sequence[uuid.UUID]:
-    """Return the ids of the tasks that a worker may begin: the oldest first, one per agent."""
-    other = aliased(MemoryTask)
-    earlier = exists().where(
-        other.agent_id == MemoryTask.agent_id,
-        other.id != MemoryTask.id,
-        or_(
-            other.is_held,
-            and_(
-                other.is_waiting,
-                other.due_at <= at,
-                or_(
-                    other.created_at < MemoryTask.created_at,
-                    (other.created_at == MemoryTask.created_at) & (other.id < MemoryTask.id),
-                ),
-            ),
-        ),
+    """Return the ids of the tasks that a worker may begin: the oldest of each agent."""
+    oldest = (
+        select(MemoryTask.id)
+        .where(MemoryTask.is_waiting, MemoryTask.due_at <= at)
+        .ext(distinct_on(MemoryTask.agent_id))
+        .order_by(MemoryTask.agent_id, MemoryTask.created_at, MemoryTask.id)
     )
+    other = aliased(MemoryTask)
+    is_busy = exists().where(other.agent_id == MemoryTask.agent_id, other.is_held)
     return db.session.scalars(
         MemoryTask.select_waiting(limit)
         .join(Agent, Agent.id == MemoryTask.agent_id)
-        .where(MemoryTask.due_at <= at, eligibility.is_available(automatic=True), ~earlier)
+        .where(MemoryTask.id.in_(oldest), eligibility.is_available(automatic=True), ~is_busy)
     ).all()
 
 

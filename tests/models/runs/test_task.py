@@ -83,10 +83,8 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
     factories.extraction(agent, at=clock.now() - HOUR)
     task = MemoryTask.reflect(agent, "daily")
 
-    with pytest.raises(ReflectionAlreadyLive) as refusal:
+    with pytest.raises(ReflectionAlreadyLive, match=str(task.id)):
         MemoryTask.reflect(agent, "cli")
-
-    assert refusal.value.task_id == task.id
 
 
 def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
@@ -134,7 +132,7 @@ def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> N
 
 def test_a_task_that_was_put_off_cannot_be_claimed(agent: Agent) -> None:
     task = factories.extraction(agent)
-    task.put_off(clock.now() + HOUR)
+    task.due_at = clock.now() + HOUR
 
     assert task.claim() is None
     assert task.status == "queued"
@@ -476,7 +474,7 @@ def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
     assert list(due(9, clock.now())) == [first.id, other.id]
     assert list(due(1, clock.now())) == [first.id]
 
-    first.put_off(clock.now() + HOUR)
+    first.due_at = clock.now() + HOUR
     db.session.flush()
     assert list(due(9, clock.now())) == [second.id, other.id]
 
