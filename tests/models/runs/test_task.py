@@ -74,11 +74,6 @@ def test_at_most_a_hundred_conversations_of_an_agent_wait(agent: Agent) -> None:
     assert refusal.value.retry_after_seconds == 600
 
 
-def test_an_empty_conversation_is_refused(agent: Agent) -> None:
-    with pytest.raises(InvalidValue, match="at least one message"):
-        MemoryTask.extract(agent, [])
-
-
 def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
     factories.extraction(agent, at=clock.now() - HOUR)
     task = MemoryTask.reflect(agent, "daily")
@@ -129,13 +124,9 @@ def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> N
     assert second is None
     assert (task.status, task.model_id) == ("running", "new/model")
 
-
-def test_a_task_that_was_put_off_cannot_be_claimed(agent: Agent) -> None:
-    task = factories.extraction(agent)
-    task.due_at = clock.now() + HOUR
-
-    assert task.claim() is None
-    assert task.status == "queued"
+    later = factories.extraction(factories.agent())
+    later.due_at = clock.now() + HOUR
+    assert (later.claim(), later.status) == (None, "queued")
 
 
 def test_two_tasks_of_an_agent_never_run_at_once(agent: Agent) -> None:
@@ -219,14 +210,10 @@ def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agen
             saving.promote(task, [entry.id, id_])
     with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
         saving.promote(task, [core.id, foreign.id])
+    locked = factories.entry(agent, constitutional=True, recorded_at=task.started_at)
+    with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{locked.id};"):
+        saving.promote(task, [entry.id, locked.id])
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
-
-
-def test_a_constitutional_entry_is_not_promoted(agent: Agent) -> None:
-    entry = factories.entry(agent, constitutional=True)
-
-    with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
-        saving.promote(reflection(agent), [entry.id])
 
 
 def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
@@ -266,19 +253,10 @@ def test_an_exact_duplicate_of_a_shown_memory_is_not_saved(agent: Agent) -> None
     assert task.memories_kept == 1
 
 
-def test_a_conversation_gives_at_most_twenty_memories(agent: Agent) -> None:
-    task = running(factories.extraction(agent))
-    for number in range(20):
-        saving.save(task, f"memory {number}")
-
-    with pytest.raises(InvalidValue, match="At most 20 memories in one extraction; 0 are left"):
-        saving.save(task, "one more")
-
-
 # -- ending ---------------------------------------------------------------------------------------
 
 
-def test_every_end_deletes_the_conversation(agent: Agent, subtests: Any) -> None:
+def test_every_end_is_recorded_and_deletes_the_conversation(agent: Agent, subtests: Any) -> None:
     task = running(factories.extraction(agent, "the canary sings"))
     stored = select(func.count()).where(MemoryTask.sealed_conversation.is_not(None))
     for status in ENDED:
@@ -288,16 +266,8 @@ def test_every_end_deletes_the_conversation(agent: Agent, subtests: Any) -> None
             assert (task.messages(), task.sealed_conversation) == ([], None)
             assert db.session.scalar(stored) == 0
             assert (task.status, task.lease_token) == (status, None)
-
-
-def test_the_end_is_recorded_with_figures(agent: Agent) -> None:
-    task = running(factories.extraction(agent))
-    task.finish("completed")
-
-    record = factories.records(agent)[-1]
-    assert (record.action, record.auditable_id) == ("memory_extraction_ended", str(task.id))
-    assert record.data["kind"] == "extraction"
-    assert record.data["status"] == "completed"
+            record = factories.records(agent)[-1]
+            assert (record.action, record.data["status"]) == ("memory_extraction_ended", status)
 
 
 def test_a_conversation_is_kept_and_tried_again_for_a_week(agent: Agent) -> None:
@@ -343,22 +313,12 @@ def test_a_task_whose_worker_was_lost_is_put_off(agent: Agent) -> None:
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
-def test_a_conversation_lapses_after_a_week(agent: Agent) -> None:
-    task = factories.extraction(agent, at=NIGHT)
-
-    assert not task.end_if_lapsed(NIGHT + 7 * DAY - MOMENT)
-    assert task.claim(NIGHT + 7 * DAY) is None
-
-    assert (task.status, task.end_reason) == ("skipped", "it waited for 7 days")
-    assert task.error_kind == "lapsed"
-    assert task.sealed_conversation is None
-
-
 def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent) -> None:
     task = MemoryTask.reflect(agent, "daily", at=NIGHT)
     task.claim(NIGHT)
     task.give_up("the provider failed", "timeout", at=NIGHT)
 
+    assert not task.end_if_lapsed(NIGHT + DAY - MOMENT)
     assert task.end_if_lapsed(NIGHT + DAY)
     assert not task.end_if_lapsed(NIGHT + DAY)
 
@@ -399,6 +359,8 @@ def due_reflections(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
 
 
 def test_an_agent_that_reflects_daily_is_due_once_for_each_slot(reflecting: Agent) -> None:
+    configuring.author(factories.agent(), "memory_reflection_prompt", "Keep what rhymes.")
+    reflected(factories.agent())
     assert due_reflections() == [reflecting.id]
 
     task = MemoryTask.reflect(reflecting, "daily", slot_at=NIGHT, at=NIGHT)
@@ -419,12 +381,6 @@ def test_entries_that_a_reflection_read_make_no_other_due(reflecting: Agent) -> 
     assert due_reflections(NIGHT + DAY) == [reflecting.id]
 
 
-def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agent) -> None:
-    reflected(factories.agent())
-
-    assert due_reflections() == [reflecting.id]
-
-
 def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: Agent) -> None:
     configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     agent.ledger.add_journal_note("My platform changed my settings: name.")
@@ -434,12 +390,6 @@ def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: 
     own = factories.entry(agent)
     assert due_reflections(tomorrow) == [agent.id]
     assert list(db.session.scalars(saving.journal_entries(reflection(agent)))) == [own]
-
-
-def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
-    configuring.author(factories.agent(), "memory_reflection_prompt", "Keep what rhymes.")
-
-    assert due_reflections() == [reflecting.id]
 
 
 def test_an_agent_without_reflections_or_a_live_one_is_not_due(
@@ -478,14 +428,8 @@ def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
     db.session.flush()
     assert list(due(9, clock.now())) == [second.id, other.id]
 
-
-def test_nothing_is_due_for_an_agent_whose_task_a_worker_has(agent: Agent) -> None:
-    first = factories.extraction(agent, at=NIGHT)
-    factories.extraction(agent, at=NIGHT + MOMENT)
-
-    first.claim(NIGHT)
-
-    assert list(due(9, clock.now())) == []
+    second.claim(NIGHT + MOMENT)
+    assert list(due(9, clock.now())) == [other.id]
 
 
 def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
