@@ -27,7 +27,7 @@ from refine.llm import rehearsal
 from refine.llm.messages import Message, user_message
 from refine.models import Account, Agent, RefinementSession
 from refine.refinement.loop import refine
-from refine.rules.tokens import CHARACTERS_PER_TOKEN, token_estimate
+from refine.rules.content import CHARACTERS_PER_TOKEN, token_estimate
 from refine.settings import Settings
 
 CHANGES = 10

@@ -8,7 +8,7 @@ from typing import Any
 from bench.simulated_models import SIMULATED_MODELS, Conversation, Step
 from bench.simulated_models.models import Play
 from refine.llm import rehearsal
-from refine.rules.tokens import token_estimate
+from refine.rules.content import token_estimate
 
 MODEL_PREFIX = "trial/"
 

@@ -9,7 +9,7 @@ from typing import Any
 from bench.measuring import Benchmark, Figure, Unexpected, plain_connection, timed
 from bench.world import CONTENT, World
 from refine import settings
-from refine.extensions import columns_json, db
+from refine.extensions import canonical_json, db
 from refine.models import Agent, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.sealing import Place
@@ -87,6 +87,6 @@ def _plain_start(agent_id: int) -> None:
 
 def hashable(values: Any) -> str:
     """Return the text of a row that is hashed."""
-    return columns_json(
+    return canonical_json(
         [value.hex() if isinstance(value, bytes) else str(value) for value in values]
     )

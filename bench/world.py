@@ -30,7 +30,7 @@ from refine.models import (
     Verification,
 )
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
-from refine.models.columns import place_of
+from refine.models.keys import place_of
 from refine.models.ledger import Change
 from refine.models.ledger.image import recorded
 from refine.models.runs.access import MIN_MINUTES

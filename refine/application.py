@@ -12,8 +12,14 @@ from werkzeug.routing import IntegerConverter
 
 from refine import api, logs, models, refusals, web
 from refine.api import problems
-from refine.extensions import db, end_reading, migrate, safe_rollback
-from refine.extensions.connections import CONNECT_ARGS, POOLED_CONNECT_ARGS
+from refine.extensions import (
+    CONNECT_ARGS,
+    POOLED_CONNECT_ARGS,
+    db,
+    end_reading,
+    migrate,
+    safe_rollback,
+)
 from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring

@@ -20,7 +20,7 @@ from refine.api.routing import OPERATIONS
 from refine.api.schemas import Resource
 from refine.extensions import Base
 from refine.models import configure
-from refine.models.columns import SealedText
+from refine.models.keys import SealedText
 
 SOURCE = Path(refine.__file__).parent
 TEMPLATES = SOURCE.parent / "templates"
@@ -35,7 +35,7 @@ _THE_AGENTS_OWN = {
     "api/oversight.py": {"sealed", "purpose"},
     "api/sessions.py": {"summary"},
 }
-_OPENING = {"open", "content_under", "sealed_under"}
+_OPENING = {"open", "content_of", "sealed_under"}
 # Reads attributes by the names of a class's fields: see the test of those fields.
 _READS_BY_FIELD = "api/schemas.py"
 _EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
@@ -67,7 +67,8 @@ def opens_a_seal(function: ast.FunctionDef, names: set[str]) -> bool:
     if returned.strip("'\"") in _GIVES_NOTHING_ON:
         return False
     return any(
-        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in names
+        (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in names)
+        or (isinstance(node, ast.Name) and node.id in _OPENING)
         for node in ast.walk(function)
     )
 

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from refine.rules.tokens import token_estimate
+from refine.rules.content import token_estimate
 
 Message = dict[str, Any]
 # The arguments of one call of the tool ``refinement``.

@@ -16,8 +16,9 @@ from refine.models import MAX_MUTATIONS
 from refine.models.agent.agent import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
 from refine.refinement.prompting import first_messages, texts_of_every_session
+from refine.rules.content import token_estimate
 from refine.rules.model_names import in_words
-from refine.rules.tokens import MIN_CONTENT_TOKENS, token_estimate
+from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running.consent_question import answer_to_question, not_open
 from refine.running.model_calls import problem_with
 from refine.settings import Settings

@@ -33,8 +33,7 @@ from itertools import takewhile
 from socketserver import TCPServer
 from typing import Any, Final
 
-from refine.rules.content import IMMUTABLE_TAGS
-from refine.rules.tokens import token_estimate
+from refine.rules.content import IMMUTABLE_TAGS, token_estimate
 
 MAX_MERGES: Final = 10
 

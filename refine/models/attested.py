@@ -38,10 +38,9 @@ from sqlalchemy.orm.base import NO_VALUE
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import UtcDateTime, canonical_json, columns_json, db
-from refine.extensions.copying import copy_rows
-from refine.models.columns import DigestChange, row_id
-from refine.models.keys import WrappedKey
+from refine.extensions import UtcDateTime, canonical_json, copy_rows, db
+from refine.models.columns import DigestChange
+from refine.models.keys import WrappedKey, row_id
 from refine.sealing import DataKey
 
 _log = structlog.get_logger(__name__)
@@ -212,7 +211,7 @@ def row_text(kind: type[Any], values: Mapping[str, Any]) -> str:
         name: values[name] if as_json is None or values[name] is None else as_json(values[name])
         for name, as_json in _signed_as(kind)
     }
-    return columns_json([kind.__tablename__, shown])
+    return canonical_json([kind.__tablename__, shown])
 
 
 def digest_of(kind: type[Attested], values: Mapping[str, Any], key: DataKey) -> str:

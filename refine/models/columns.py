@@ -1,29 +1,24 @@
 """Column types that the models share."""
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overload
+from typing import Annotated, Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Connection,
     Identity,
     LargeBinary,
     Numeric,
-    Select,
-    Sequence,
     SQLColumnExpression,
     Text,
     any_,
     false,
     func,
-    inspect,
     literal,
     literal_column,
-    select,
     text,
     true,
 )
@@ -32,10 +27,6 @@ from sqlalchemy.orm import mapped_column
 
 from refine import clock
 from refine.errors import InvalidValue
-from refine.extensions import db
-from refine.sealing import DataKey, Place
-
-T = TypeVar("T", bound=str | None)
 
 # An account, or (None) all of them.
 AccountId = int | None
@@ -61,35 +52,6 @@ Usd = Annotated[Decimal, mapped_column(Numeric(12, USD_DECIMALS))]
 Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 
 
-class KeyHolder(Protocol):
-    """A row whose texts are sealed under one data key."""
-
-    @property
-    def id(self) -> Any: ...
-    def data_key(self) -> DataKey:
-        """Return the opened key; SealingError where it was destroyed."""
-
-
-def row_id(row: Any, connection: Connection | None = None) -> Any:
-    """Return the id of a row; a new row is given its own now.
-
-    What is sealed, and every digest, is bound to it, so it must be known before the row is written.
-    """
-    if row.id is None:
-        default = inspect(type(row)).attrs["id"].columns[0].default
-        if default is not None and default.is_callable:
-            row.id = default.arg(None)
-        else:
-            ids = Sequence(f"{row.__tablename__}_id_seq")
-            row.id = (connection or db.session.connection()).scalar(select(ids.next_value()))
-    return row.id
-
-
-def next_ids(ids: Sequence, count: int) -> Select[Any]:
-    """Return a query for that many new ids of a sequence, in order; NULL for none."""
-    return select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
-
-
 def constant(name: str) -> ColumnElement[str]:
     """Return a name as a part of a statement, and not as a parameter.
 
@@ -112,51 +74,6 @@ def one_of_ids(ids: Iterable[int]) -> Any:
 def one_of_names(names: Iterable[str]) -> Any:
     """Return what a column is compared with to be one of these hashes, or names without commas."""
     return any_(func.string_to_array(",".join(names), ","))
-
-
-def place_of(row: Any, column: str) -> Place:
-    """Return the place to which what is sealed in this column of the row is bound."""
-    return Place(f"{row.__tablename__}.{column}", row_id(row))
-
-
-class SealedText(Generic[T]):
-    """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
-
-    The column itself must be called like the text: what is sealed is bound to that name.
-
-    ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
-    again keeps the stored bytes.
-    """
-
-    def __init__(self, valid: Callable[[str, object], T]) -> None:
-        self._valid: Callable[[str, object], T] = valid
-
-    def __set_name__(self, owner: Any, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: Any) -> Self: ...
-    @overload
-    def __get__(self, instance: KeyHolder, owner: Any) -> T: ...
-    def __get__(self, instance: KeyHolder | None, owner: Any) -> Self | T:
-        return self if instance is None else cast(T, self._open(instance))
-
-    def __set__(self, instance: KeyHolder, value: object) -> None:
-        text = self._valid(self._name, value)
-        if text != self._open(instance):
-            self._seal(instance, text)
-
-    def _open(self, instance: KeyHolder) -> str | None:
-        sealed = getattr(instance, f"sealed_{self._name}")
-        if sealed is None:
-            return None
-        return instance.data_key().open(sealed, place_of(instance, self._name))
-
-    def _seal(self, instance: KeyHolder, text: str | None) -> None:
-        sealed = None
-        if text is not None:
-            sealed = instance.data_key().seal(text, place_of(instance, self._name))
-        setattr(instance, f"sealed_{self._name}", sealed)
 
 
 # -- changes of settings, as records keep them ---------------------------------------------------

@@ -1,17 +1,21 @@
-"""Data keys, stored wrapped by an encryption key."""
+"""Data keys, stored wrapped by an encryption key, and the texts that they seal."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Literal, NamedTuple, cast
+from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, cast, overload
 
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
+    Connection,
     Index,
+    Select,
+    Sequence,
     Text,
     and_,
     event,
     func,
+    inspect,
     or_,
     select,
     text,
@@ -22,12 +26,13 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
 from refine.models.columns import BigId, Created, Sealed
-from refine.sealing import DataKey, keyring, missing_key
+from refine.sealing import DataKey, Place, keyring, missing_key
 
 _PLATFORM_KEY = "refine.platform_key"
 _PLATFORM = "the platform"
 
 Purpose = Literal["agent", "platform"]
+T = TypeVar("T", bound=str | None)
 
 
 def key_owner_name(agent_id: int) -> str:
@@ -171,3 +176,80 @@ class WrappedKey(Base):
 def _forget_platform_key(session: Session) -> None:
     """The transaction that made the key may be rolled back."""
     session.info.pop(_PLATFORM_KEY, None)
+
+
+# -- what is sealed under a data key, in its place ------------------------------------------------
+
+
+class KeyHolder(Protocol):
+    """A row whose texts are sealed under one data key."""
+
+    @property
+    def id(self) -> Any: ...
+    def data_key(self) -> DataKey:
+        """Return the opened key; SealingError where it was destroyed."""
+
+
+def row_id(row: Any, connection: Connection | None = None) -> Any:
+    """Return the id of a row; a new row is given its own now.
+
+    What is sealed, and every digest, is bound to it, so it must be known before the row is written.
+    """
+    if row.id is None:
+        default = inspect(type(row)).attrs["id"].columns[0].default
+        if default is not None and default.is_callable:
+            row.id = default.arg(None)
+        else:
+            ids = Sequence(f"{row.__tablename__}_id_seq")
+            row.id = (connection or db.session.connection()).scalar(select(ids.next_value()))
+    return row.id
+
+
+def next_ids(ids: Sequence, count: int) -> Select[Any]:
+    """Return a query for that many new ids of a sequence, in order; NULL for none."""
+    return select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
+
+
+def place_of(row: Any, column: str) -> Place:
+    """Return the place to which what is sealed in this column of the row is bound."""
+    return Place(f"{row.__tablename__}.{column}", row_id(row))
+
+
+class SealedText(Generic[T]):
+    """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
+
+    The column itself must be called like the text: what is sealed is bound to that name.
+
+    ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
+    again keeps the stored bytes.
+    """
+
+    def __init__(self, valid: Callable[[str, object], T]) -> None:
+        self._valid: Callable[[str, object], T] = valid
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> Self: ...
+    @overload
+    def __get__(self, instance: KeyHolder, owner: Any) -> T: ...
+    def __get__(self, instance: KeyHolder | None, owner: Any) -> Self | T:
+        return self if instance is None else cast(T, self._open(instance))
+
+    def __set__(self, instance: KeyHolder, value: object) -> None:
+        text = self._valid(self._name, value)
+        if text != self._open(instance):
+            self._seal(instance, text)
+
+    def _open(self, instance: KeyHolder) -> str | None:
+        sealed = getattr(instance, f"sealed_{self._name}")
+        if sealed is None:
+            return None
+        return instance.data_key().open(sealed, place_of(instance, self._name))
+
+    def _seal(self, instance: KeyHolder, text: str | None) -> None:
+        sealed = None
+        if text is not None:
+            sealed = instance.data_key().seal(text, place_of(instance, self._name))
+        setattr(instance, f"sealed_{self._name}", sealed)

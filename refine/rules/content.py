@@ -22,6 +22,9 @@ MAX_STORED_SUMMARY_CHARACTERS = 12_000
 MAX_QUERY_CHARACTERS = 500
 MAX_REPLY_CHARACTERS = 10_000
 
+# The average of English text.
+CHARACTERS_PER_TOKEN = 4
+
 Tag = Literal["audio", "somatic", "voice", "relational"]
 TAGS: tuple[Tag, ...] = get_args(Tag)
 IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
@@ -40,6 +43,11 @@ _EMAIL = re.compile(rf"[a-z0-9._%+-]{{1,64}}@(?:{_LABEL}\.)*{_LABEL}")
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     map(chr, range(0xE0100, 0xE01F0))
 )
+
+
+def token_estimate(text: str) -> int:
+    """Return ``ceil(characters / 4)``."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def storable(text: object, *, field: str) -> str:

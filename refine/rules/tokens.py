@@ -7,9 +7,6 @@ from typing import Any
 
 from refine.errors import InvalidValue
 
-# The average of English text.
-CHARACTERS_PER_TOKEN = 4
-
 MAX_OUTPUT_TOKENS = 8_192
 
 # With less room for its memories, a session cannot work: not even two searches fit.
@@ -23,11 +20,6 @@ _ASCII_CHARACTERS_PER_TOKEN = 3
 _MOST_CHARACTERS_PER_TOKEN = 20
 # What the templates of models write around each message: its role, its beginning and its end.
 _TOKENS_AROUND_MESSAGE = 8
-
-
-def token_estimate(text: str) -> int:
-    """Return ``ceil(characters / 4)``."""
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def tokens_at_most(text: str) -> int:

@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection, Engine, Update, func, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine.extensions import db
-from refine.extensions.connections import is_pooled
+from refine.extensions import db, is_pooled
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 
 INTERVAL_SECONDS = 10.0

@@ -15,8 +15,8 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
 from refine.models.ledger import MEMORY_TYPES, NewMemory
+from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
-from refine.rules.tokens import token_estimate
 from refine.transfer import letta, mcp, mem0, own
 from refine.transfer.recognizing import Piece, Recognizer, pieces_of
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from refine.errors import InvalidValue
-from refine.extensions import columns_json, db
+from refine.extensions import canonical_json, db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger import MEMORY_TYPES, content_hash, is_kept_core
@@ -233,4 +233,4 @@ def _row_id(row: Incoming, key: DataKey) -> str:
 
 
 def _hashed(key: DataKey, *words: str | None) -> str:
-    return key.mac(columns_json(words), "agent_memories.source_id")
+    return key.mac(canonical_json(words), "agent_memories.source_id")

@@ -5,7 +5,7 @@ from typing import Any
 
 from bench.simulated_models import Conversation
 from refine.prompts import as_entry, as_line
-from refine.rules.tokens import token_estimate
+from refine.rules.content import token_estimate
 
 Exchange = tuple[dict[str, Any], dict[str, Any]]
 

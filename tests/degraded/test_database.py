@@ -10,8 +10,7 @@ from flask import Flask
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
-from refine.extensions import db
-from refine.extensions.connections import CONNECT_ARGS
+from refine.extensions import CONNECT_ARGS, db
 from refine.models import Account, Agent, ApiToken, User
 from refine.models.runs import LOST_AFTER
 from refine.running.heartbeat import INTERVAL_SECONDS

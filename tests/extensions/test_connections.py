@@ -188,7 +188,7 @@ def test_a_connection_that_was_just_used_is_not_asked_whether_it_is_there(asked:
 def test_a_connection_that_was_just_made_is_not_asked_either(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("refine.extensions.connections._TRUSTED_SECONDS", 0)
+    monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
 
     backend()
 
@@ -199,7 +199,7 @@ def test_a_connection_that_was_not_used_for_a_while_is_asked(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = backend()
-    monkeypatch.setattr("refine.extensions.connections._TRUSTED_SECONDS", 0)
+    monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
 
     assert backend() == first
     assert asked.statements == [""]

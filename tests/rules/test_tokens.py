@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.tokens import (
-    Room,
-    last_that_fit,
-    packed,
-    request_tokens_at_most,
-    token_estimate,
-    tokens_at_most,
-)
+from refine.rules.content import token_estimate
+from refine.rules.tokens import Room, last_that_fit, packed, request_tokens_at_most, tokens_at_most
 
 
 def test_text_that_must_fit_is_counted_by_script() -> None:

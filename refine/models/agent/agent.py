@@ -41,18 +41,8 @@ from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
-from refine.models.columns import (
-    BigId,
-    BoolFalse,
-    BoolTrue,
-    Created,
-    Name,
-    Sealed,
-    SealedText,
-    Updated,
-    row_id,
-)
-from refine.models.keys import WrappedKey, key_owner_name
+from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Sealed, Updated
+from refine.models.keys import SealedText, WrappedKey, key_owner_name, row_id
 from refine.models.ledger import Ledger
 from refine.models.people import Account
 from refine.prompts import default_prompt, render

@@ -37,8 +37,8 @@ from sqlalchemy.types import UserDefinedType
 from refine.errors import ChangedMeanwhile, RowAltered
 from refine.extensions import Base, db
 from refine.models.attested import DIGEST, Attested, ChainOwner, digest_of
-from refine.models.columns import BigId, next_ids
-from refine.models.keys import WrappedKey
+from refine.models.columns import BigId
+from refine.models.keys import WrappedKey, next_ids
 from refine.sealing import DataKey
 
 _Executor = Connection | scoped_session[Any]

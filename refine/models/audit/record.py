@@ -52,8 +52,8 @@ from refine.models.attested import (
 )
 from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, Client, TransactionId
 from refine.models.audit.kinds import ACTIONS
-from refine.models.columns import DigestChange, place_of
-from refine.models.keys import WrappedKey
+from refine.models.columns import DigestChange
+from refine.models.keys import WrappedKey, place_of
 from refine.sealing import DataKey, Place
 
 Subject = Literal[

@@ -19,8 +19,8 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import Base, canonical_json, db
 from refine.models.clients.api_token import ApiToken
-from refine.models.columns import BigId, Created, Sealed, SealedText
-from refine.models.keys import WrappedKey
+from refine.models.columns import BigId, Created, Sealed
+from refine.models.keys import SealedText, WrappedKey
 from refine.rules.content import storable_or_none
 from refine.rules.keeping import ANSWERS_KEPT_FOR
 from refine.sealing import DataKey

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import ARRAY, Boolean, Column, LargeBinary
 
 from refine import clock
-from refine.extensions import Base, columns_json
+from refine.extensions import Base, canonical_json
 from refine.models.columns import DigestChange
 from refine.sealing import DataKey
 
@@ -85,7 +85,7 @@ class Change:
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
     """Return the keyed digest of the state that an image shows."""
-    return key.mac(columns_json(state_of(image)), "agent_memories.state")
+    return key.mac(canonical_json(state_of(image)), "agent_memories.state")
 
 
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:

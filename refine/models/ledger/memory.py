@@ -34,17 +34,8 @@ from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain, Event
 from refine.models.audit.chain import Actor
-from refine.models.columns import (
-    BoolFalse,
-    Created,
-    Sealed,
-    SealedText,
-    Updated,
-    constant,
-    next_ids,
-    one_of_ids,
-    place_of,
-)
+from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, one_of_ids
+from refine.models.keys import SealedText, next_ids, place_of
 from refine.models.ledger.image import (
     Change,
     Image,
@@ -54,6 +45,7 @@ from refine.models.ledger.image import (
     state_digest,
 )
 from refine.rules.content import (
+    CHARACTERS_PER_TOKEN,
     IMMUTABLE_TAGS,
     MAX_CONTENT_CHARACTERS,
     TAGS,
@@ -61,8 +53,8 @@ from refine.rules.content import (
     known_tags,
     memory_content,
     storable_or_none,
+    token_estimate,
 )
-from refine.rules.tokens import CHARACTERS_PER_TOKEN, token_estimate
 from refine.sealing import DataKey, Place
 
 MemoryType = Literal["core", "journal"]

@@ -20,19 +20,18 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
-    event,
     func,
     select,
     text,
     true,
 )
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Load, Mapped, Session, declared_attr, mapped_column, relationship
+from sqlalchemy.orm import Load, Mapped, declared_attr, mapped_column, relationship
 from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
 from refine.errors import Refused, RowAltered
-from refine.extensions import UtcDateTime, database_now, db
+from refine.extensions import UtcDateTime, after_commit, database_now, db
 from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested
 from refine.models.columns import (
@@ -56,7 +55,6 @@ LOST_AFTER = timedelta(seconds=35)
 WORKER_LOST = "worker_lost"
 
 _log = structlog.get_logger(__name__)
-_PENDING_LINES = "refine.log_lines"
 
 
 class LeaseLost(Refused):
@@ -373,17 +371,4 @@ def _require_genuine(run: Run) -> None:
 
 def log_after_commit(message: str, facts: dict[str, Any]) -> None:
     """Log a run that ended when the current transaction commits; drop it when that rolls back."""
-    db.session().info.setdefault(_PENDING_LINES, []).append((message, facts))
-
-
-@event.listens_for(Session, "after_commit")
-def _log_pending(session: Session) -> None:
-    if session.in_nested_transaction():  # a savepoint: nothing is committed yet
-        return
-    for message, facts in session.info.pop(_PENDING_LINES, []):
-        _log.info(message, **facts)
-
-
-@event.listens_for(Session, "after_soft_rollback")
-def _drop_pending(session: Session, _transaction: Any) -> None:
-    session.info.pop(_PENDING_LINES, None)
+    after_commit(lambda: _log.info(message, **facts))

@@ -30,7 +30,8 @@ from refine import clock
 from refine.errors import Refused, TooMany
 from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.agent import Agent, eligibility
-from refine.models.columns import AccountId, Count, Sealed, SealedText
+from refine.models.columns import AccountId, Count, Sealed
+from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit

@@ -34,7 +34,8 @@ from refine.models.agent.agent import ERASED
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
-from refine.models.columns import Sealed, SealedText, constant
+from refine.models.columns import Sealed, constant
+from refine.models.keys import SealedText
 from refine.models.people import Account, User
 from refine.models.runs.access.asking_rules import (
     MAX_MINUTES,

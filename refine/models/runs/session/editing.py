@@ -37,9 +37,14 @@ from refine.models.runs.session.refusing import (
 )
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.survival import LedgerReading
-from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
+from refine.rules.content import (
+    MAX_SUMMARY_CHARACTERS,
+    bounded_text,
+    known_tags,
+    memory_content,
+    token_estimate,
+)
 from refine.rules.retention import longest_update, retained_tokens
-from refine.rules.tokens import token_estimate
 
 
 class Counted(NamedTuple):

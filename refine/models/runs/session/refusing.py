@@ -12,10 +12,10 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
+from refine.rules.content import token_estimate
 from refine.rules.quantities import abbreviated
 from refine.rules.retention import MAX_MERGED
 from refine.rules.survival import refusal
-from refine.rules.tokens import token_estimate
 
 
 class EditRefused(Refused):

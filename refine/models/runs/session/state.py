@@ -12,7 +12,8 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock, settings
 from refine.models.agent.eligibility import AutomaticTrigger
-from refine.models.columns import Count, Sealed, SealedText
+from refine.models.columns import Count, Sealed
+from refine.models.keys import SealedText
 from refine.models.people import User
 from refine.models.runs.run import RetriableRun
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
