@@ -23,7 +23,7 @@ from refine.models import (
 )
 from refine.models.runs import LIVE, LOST_AFTER
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.session.breaker import LOOP_EDITS
+from refine.models.runs.session import LOOP_EDITS
 from refine.models.runs.task import EndStatus
 from refine.rules.consent import Answer, answer_in
 

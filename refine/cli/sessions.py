@@ -154,7 +154,8 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
             wider = " (--and-after)" if conflict.is_wider_possible else ""
             raise Refused(f"{conflict}{wider}") from conflict
         if planned.is_done:
-            console.print(f"session {session_id} {undone.undo_summary}; nothing was changed")
+            before = f"{undone.undone_at:%Y-%m-%d at %H:%M} UTC by {undone.undone_by_label}"
+            console.print(f"session {session_id} was undone on {before}; nothing was changed")
         else:
             verb = "would undo" if preview else "undid"
             sessions = plural(len(planned.sessions), "session")

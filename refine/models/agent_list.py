@@ -10,8 +10,7 @@ from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.people import Account
 from refine.models.runs.run import LIVE, WORKER_LOST
-from refine.models.runs.session import RefinementSession
-from refine.models.runs.session.state import AttentionStatus
+from refine.models.runs.session import AttentionStatus, RefinementSession
 
 State = Literal[
     "over_budget",

@@ -17,8 +17,7 @@ from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory, is_kept_core, recorded_digests
 from refine.models.ledger.memory import state_digest_of
 from refine.models.runs.session import ENDED, RefinementSession
-from refine.models.runs.session.breaker import MUTATIONS
-from refine.models.runs.session.session import END_ACTION
+from refine.models.runs.session.session import END_ACTION, MUTATIONS
 from refine.sealing import DataKey
 
 _Key = TypeVar("_Key", int, str)

@@ -1,7 +1,7 @@
 """A session from its id to its end: duplicates, snapshot, consent, turns."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -13,8 +13,8 @@ from refine.extensions import safe_rollback
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.agent import eligibility
-from refine.models.runs.session import EndStatus
-from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
+from refine.models.runs.session import CONSENTED_ENDS, EndStatus
+from refine.models.runs.session.duplicates import remove_duplicates
 from refine.outages import may_pass
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -114,18 +114,17 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
     def _deduplicate(self) -> None:
         removed = 0
-        while batches := self._committed(lambda: list(batches_of_copies(self._agent_id))):
-            for copies in batches:
-                removed += self._committed(partial(self._remove_duplicates, copies))
+        while batch := self._committed(self._remove_duplicates):
+            removed += batch
         has_work = self._committed(lambda: eligibility.has_unlocked_core_memory(self._held().agent))
         self._report("duplicates", removed=removed)
         if not has_work:
             raise RunEnded("skipped", "no core memory can be changed by a session")
 
-    def _remove_duplicates(self, copies: Sequence[int]) -> int:
+    def _remove_duplicates(self) -> int:
         session = self._held()
         self._check_may_continue()
-        return remove_duplicates(session, copies=copies)
+        return remove_duplicates(session)
 
     def _take_snapshot(self) -> None:
         excerpt, reason = self._committed(self._snapshot)
@@ -150,7 +149,9 @@ class SessionWorker(ModelWorker[RefinementSession]):
     def _excerpt(self, session: RefinementSession) -> LedgerExcerpt:
         """Return what the agent is shown."""
         agent = session.agent
-        last = RefinementSession.last_consented_of(agent, before=session.created_at)
+        last = RefinementSession.last_ended_of(
+            agent, before=session.created_at, statuses=CONSENTED_ENDS
+        )
         return LedgerExcerpt.of(
             agent,
             room_tokens=room_for_ledger(self._room, agent),

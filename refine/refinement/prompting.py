@@ -20,8 +20,7 @@ from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
-from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.state import CONSENTED_ENDS
+from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.likely_pairs import LikelyPair, likely_pairs
 from refine.rules.quantities import in_percent

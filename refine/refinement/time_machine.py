@@ -18,8 +18,7 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.ledger import Change, change_memories
-from refine.models.runs.session import Channel
-from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session import MUTATIONS, Channel
 from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
 from refine.models.runs.session.survival import LedgerReading
 from refine.refinement.replay import Obstacle, Replay, records_since, without_undos

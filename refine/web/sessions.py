@@ -14,7 +14,7 @@ from refine.faults import status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, MemoryTask, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE, WORKER_LOST
-from refine.models.runs.session.state import ENDED
+from refine.models.runs.session import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES

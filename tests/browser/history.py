@@ -23,8 +23,7 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.session import EndStatus
-from refine.models.runs.session.state import Trigger
+from refine.models.runs.session import EndStatus, Trigger
 from refine.models.runs.task import EndStatus as TaskStatus
 from refine.refinement.time_machine import undo
 from refine.tools import RefinementTool, SaveMemoryTool

@@ -192,7 +192,7 @@ def test_run_exits_with_0_after_any_orderly_end(ledger: Agent, environ: dict[str
     for field, value, outcome in (
         ("refinement_threshold", 1.0, "skipped: nothing may be removed"),
         ("system_prompt", "The agent declines.", "declined: the agent declined"),
-        ("refinement_prompt", "Delete everything.", "rolled_back: it would have removed"),
+        ("refinement_prompt", "Delete everything.", "rolled_back: tried to remove"),
     ):
         usual = getattr(ledger, field)
         setattr(ledger, field, value)

@@ -21,11 +21,15 @@ from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, MemoryTask,
 from refine.models.ledger import Image, changes_in, images_in
 from refine.models.ledger.image import Change, mass_of
 from refine.models.runs import Run
-from refine.models.runs.session.breaker import LOOP_EDITS, MUTATIONS
-from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.notes import closing_note
-from refine.models.runs.session.session import END_ACTION
-from refine.models.runs.session.state import CONSENTED_ENDS, MAX_MUTATIONS
+from refine.models.runs.session import (
+    CONSENTED_ENDS,
+    END_ACTION,
+    LOOP_EDITS,
+    MAX_MUTATIONS,
+    MUTATIONS,
+    SessionEntry,
+)
+from refine.models.runs.session.session import closing_note
 from tests import sql
 from tests.chains import verify_agent
 from tests.factories import EDITS

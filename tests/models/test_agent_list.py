@@ -15,7 +15,7 @@ from refine.models.agent_list import (
     listed_agents,
     totals,
 )
-from refine.models.runs.session.state import ENDED, NEED_ATTENTION
+from refine.models.runs.session import ENDED, NEED_ATTENTION
 from refine.web.lists import contains
 from tests import factories
 

@@ -278,8 +278,7 @@ ENDINGS = [
     Ending(
         trips_the_breaker,
         "rolled_back",
-        "it would have removed 150 of 500 tokens (30%); at most 125 may be removed, because "
-        "refinement_threshold is 0.75",
+        "tried to remove 150 of 500 tokens (30%); the limit was 125, by refinement_threshold 0.75",
     ),
     Ending(talks_instead_of_calling, "incomplete", "the agent made no further tool call"),
     Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),

@@ -574,7 +574,7 @@ def test_the_call_that_goes_too_far_says_that_everything_was_undone(tool, ids, a
     assert tool.stats == result["stats"]
     assert not any(memory(id_).discarded for id_ in ids)
     if action == "delete":
-        assert "removed 150 of 500 tokens (30%); at most 125 may be removed" in result["reason"]
+        assert "remove 150 of 500 tokens (30%); the limit was 125" in result["reason"]
         assert result["stats"] == {**NOTHING, "deleted": 6}
 
 

@@ -7,7 +7,7 @@ import pytest
 from refine.models import User
 from refine.models.audit.kinds import ACTIONS
 from refine.models.runs.run import LIVE
-from refine.models.runs.session.state import ENDED, TRIGGERS
+from refine.models.runs.session import ENDED, TRIGGERS
 from refine.web import words
 from refine.web.charts import OUTCOMES
 from tests.web.conftest import SignedIn

@@ -6,23 +6,18 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from refine import clock
+from refine import settings
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in, images_in
-from refine.models.runs.session.notes import rollback_note, rollback_reason
-from refine.models.runs.session.session import RefinementSession, Reversal
-from refine.rules.quantities import abbreviated
-from refine.rules.retention import trips_breaker
-
-# The edits that the cap counts, and all edits of the loop. Duplicates are removed before the loop,
-# and stay removed after a rollback.
-MUTATIONS = (
-    "memory_refinement_consolidate",
-    "memory_refinement_update",
-    "memory_refinement_delete",
+from refine.models.runs.session.session import (
+    LOOP_EDITS,
+    ROLLING_WINDOW,
+    RefinementSession,
+    Reversal,
 )
-LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
+from refine.rules.quantities import abbreviated, in_days, share_in_percent
+from refine.rules.retention import trips_breaker
 
 
 def trips(session: RefinementSession, removed: int) -> bool:
@@ -32,29 +27,20 @@ def trips(session: RefinementSession, removed: int) -> bool:
     )
 
 
-def check(session: RefinementSession, removed: int, at: datetime | None = None) -> bool:
-    """Roll the session back if it has ``removed`` more tokens than allowed; tell whether it did."""
-    is_too_much = trips(session, removed)
-    if is_too_much:
-        roll_back(session, removed, at or clock.now())
-    else:
-        session.removed_tokens = max(0, removed)
-    return is_too_much
-
-
 def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:
     """Undo every edit of the loop, newest first, and end the session ``rolled_back``.
 
     Field by field: changes that an admin made meanwhile stay, and duplicates stay removed.
     """
     records = _records_since_first_edit(session)
-    edits = [record for record in records if _is_loop_edit(session, record)]
     session.removed_tokens = session.details_lost = 0
-    reason = rollback_reason(session, attempted_tokens)
+    reason = _reason(session, attempted_tokens)
     reversal = Reversal(
         _reversed(session, records, at),
         {"attempted_tokens": attempted_tokens},
-        rollback_note(session, reason, _operations(edits)),
+        f"My refinement session was rolled back entirely: it {reason}. Its operations were: "
+        f"{_operations(session, records)}. All of it was undone; every memory is as it was before "
+        f"them. {_whose_limit(session)}",
     )
     session.finish("rolled_back", reason, reversal=reversal, at=at)
 
@@ -91,9 +77,8 @@ def _reversed(
         for change in changes_in(record.data, record.sealed)
     ]
     edited = {change.memory_id for is_ours, change in changes if is_ours}
-    present: dict[int, Image] = {
-        id_: memory.image() for id_, memory in AgentMemory.lock_rows(session.agent, edited).items()
-    }
+    memories = AgentMemory.lock_rows(session.agent, edited)
+    present: dict[int, Image] = {id_: memory.image() for id_, memory in memories.items()}
     target = dict(present)
     changed_by_others: dict[int, set[str]] = defaultdict(set)
     for is_ours, change in changes:
@@ -109,14 +94,30 @@ def _reversed(
     ]
 
 
-def _operations(edits: Sequence[AuditLog]) -> str:
+def _operations(session: RefinementSession, records: Sequence[AuditLog]) -> str:
     """What the session did, oldest first: "consolidate #1, #2; delete #3"."""
-    operations = [
-        f"{edit.data['operation']} {abbreviated([f'#{id_}' for id_ in _touched(edit)], ', ')}"
-        for edit in reversed(edits)
-    ]
+    operations = []
+    for edit in reversed(records):
+        if _is_loop_edit(session, edit):
+            ids = [f"#{each['id']}" for each in images_in(edit.data) if each["before"] is not None]
+            operations.append(f"{edit.data['operation']} {abbreviated(ids, ', ')}")
     return abbreviated(operations, "; ")
 
 
-def _touched(edit: AuditLog) -> list[int]:
-    return [each["id"] for each in images_in(edit.data) if each["before"] is not None]
+def _reason(session: RefinementSession, attempted_tokens: int) -> str:
+    """Return why the breaker fired: figures, and the setting that was the limit."""
+    share = share_in_percent(attempted_tokens, session.mass_before or 0)
+    limit = f"refinement_threshold {session.threshold.normalize():f}"
+    if session.is_limited_by_floor:
+        floor = settings.current().rolling_floor.normalize()
+        limit = f"REFINE_ROLLING_FLOOR {floor:f} for all sessions of {in_days(ROLLING_WINDOW)}"
+    return (
+        f"tried to remove {attempted_tokens} of {session.mass_before} tokens ({share}); the limit "
+        f"was {session.removable_tokens}, by {limit}"
+    )
+
+
+def _whose_limit(session: RefinementSession) -> str:
+    if session.is_limited_by_floor:
+        return "The limit was an operator's setting; my refinement_threshold would allow more."
+    return "The limit was my refinement_threshold, which I can change with self_authoring."

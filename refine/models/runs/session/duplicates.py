@@ -20,23 +20,14 @@ from refine.rules.content import known_tags
 BATCH = 150
 
 
-def remove_duplicates(
-    session: RefinementSession,
-    at: datetime | None = None,
-    *,
-    copies: Sequence[int] | None = None,
-) -> int:
+def remove_duplicates(session: RefinementSession, at: datetime | None = None) -> int:
     """Discard up to ``BATCH`` exact duplicates of kept core memories; return how many were.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones.
-    ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
-    without a lock.
     """
     at = at or clock.now()
-    if copies is None:
-        copies = next(batches_of_copies(session.agent_id), ())
-    memories = AgentMemory.lock_rows(session.agent, copies)
+    memories = AgentMemory.lock_rows(session.agent, _repeated_ids(session.agent_id))
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
     removals = list(islice(_removals(session, in_order, at), BATCH))
@@ -46,8 +37,8 @@ def remove_duplicates(
     return len(removals)
 
 
-def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
-    """Yield the ids of memories that are there several times, for ``limit`` duplicates each."""
+def _repeated_ids(agent_id: int) -> list[int]:
+    """The ids of memories with the same content, enough for ``BATCH`` duplicates."""
     locked = func.count().filter(AgentMemory.is_locked)
     repeated = (
         select(func.array_agg(AgentMemory.id))
@@ -55,17 +46,38 @@ def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
         .group_by(AgentMemory.content_hash)
         .having(func.count() > func.greatest(locked, 1))
         .order_by(func.min(AgentMemory.id))
+        .limit(BATCH)
     )
-    batch: list[int] = []
-    texts = 0
-    for ids in db.session.scalars(repeated).all():
-        batch += ids
-        texts += 1
-        if len(batch) - texts >= limit:
-            yield batch
-            batch, texts = [], 0
-    if batch:
-        yield batch
+    ids: list[int] = []
+    for texts, group in enumerate(db.session.scalars(repeated), start=1):
+        ids += group
+        if len(ids) - texts >= BATCH:
+            break
+    return ids
+
+
+def _removals(
+    session: RefinementSession, memories: Sequence[AgentMemory], at: datetime
+) -> Iterator[MemoryEdit]:
+    """One removal for each duplicate among memories in the order of their hashes."""
+    for _, same in groupby(memories, key=lambda memory: memory.content_hash):
+        group = list(same)
+        staying = [memory for memory in group if memory.edit_lock] or group[:1]
+        kept: Image = staying[0].image()
+        for duplicate in group:
+            if duplicate not in staying:
+                gone = duplicate.image()
+                changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
+                tags = known_tags([*kept["tags"], *gone["tags"]])
+                if tags != kept["tags"]:
+                    before, kept = kept, {**kept, "tags": tags}
+                    changes.append(Change(kept["id"], before, kept))
+                about = {
+                    "session_id": session.id,
+                    "subject": ("AgentMemory", duplicate.id),
+                    "data": {"operation": "dedup", "duplicate_of": kept["id"]},
+                }
+                yield MemoryEdit("memory_refinement_dedup", changes, about)
 
 
 def duplicates_losing_their_last_copy(
@@ -97,33 +109,3 @@ def duplicates_losing_their_last_copy(
         for place, hashed in removed.items()
         if hashed in copies.values() and hashed not in staying
     }
-
-
-def _removals(
-    session: RefinementSession, memories: Sequence[AgentMemory], at: datetime
-) -> Iterator[MemoryEdit]:
-    """One removal for each duplicate among memories in the order of their hashes."""
-    for _, same in groupby(memories, key=lambda memory: memory.content_hash):
-        group = list(same)
-        staying = [memory for memory in group if memory.edit_lock] or group[:1]
-        survivor = staying[0]
-        kept: Image = survivor.image()
-        for duplicate in group:
-            if duplicate not in staying:
-                changes = _changes(duplicate, kept, at)
-                kept = changes[-1].after if len(changes) > 1 else kept
-                about = {
-                    "session_id": session.id,
-                    "subject": ("AgentMemory", duplicate.id),
-                    "data": {"operation": "dedup", "duplicate_of": survivor.id},
-                }
-                yield MemoryEdit("memory_refinement_dedup", changes, about)
-
-
-def _changes(duplicate: AgentMemory, kept: Image, at: datetime) -> list[Change]:
-    gone = duplicate.image()
-    changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
-    tags = known_tags([*kept["tags"], *gone["tags"]])
-    if tags != kept["tags"]:
-        changes.append(Change(kept["id"], kept, {**kept, "tags": tags}))
-    return changes

@@ -64,11 +64,6 @@ class Edit(NamedTuple):
     counted: Sequence[Counted]
     stat: tuple[str, int]
 
-    @property
-    def action(self) -> str:
-        """The action of its record."""
-        return f"memory_refinement_{self.operation}"
-
 
 def search(
     session: RefinementSession,
@@ -202,7 +197,11 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
     its entries are not what it was measured by.
     """
     summary = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
-    if not breaker.check(session, SessionEntry.removed_tokens(session), at):
+    removed = SessionEntry.removed_tokens(session)
+    if breaker.trips(session, removed):
+        breaker.roll_back(session, removed, at or clock.now())
+    else:
+        session.removed_tokens = removed
         session.finish("completed", "the agent completed it", summary=summary, at=at)
 
 
@@ -304,12 +303,13 @@ def _write(
         if is_kept(states[memory.id]):
             entry.shown_digest = state_digest(states[memory.id], key)
         db.session.add(entry)
-    session.count_edit(edit.operation, *edit.stat)
-    is_too_much = breaker.trips(session, removed)
-    if not is_too_much:
+    stat, amount = edit.stat
+    session.stats = {**session.stats, stat: session.stats[stat] + amount}
+    session.mutation_count += edit.operation != "protect"
+    if not (is_too_much := breaker.trips(session, removed)):
         session.removed_tokens = max(0, removed)
     record = change_memories(
-        edit.action,
+        f"memory_refinement_{edit.operation}",
         edit.changes,
         agent=session.agent,
         locked={memory.id: memory for memory, _, _ in edit.counted},

@@ -13,7 +13,7 @@ from refine.models.attested import Attested, copy_signed
 from refine.models.columns import one_of_ids
 from refine.models.ledger import AgentMemory
 from refine.models.ledger.memory import state_digest_of
-from refine.models.runs.session.state import SessionState
+from refine.models.runs.run import Run
 from refine.sealing import DataKey
 
 
@@ -31,6 +31,8 @@ class SessionEntry(Attested, Base):
     __table_args__ = (
         CheckConstraint("counting_tokens BETWEEN 0 AND ceiling_tokens", name="counting_tokens"),
     )
+    # without a version: whoever writes an entry holds its session, and one statement writes several
+    __mapper_args__: Any = {}
 
     session_id: Mapped[uuid.UUID] = mapped_column(
         ForeignKey("refinement_sessions.id"), primary_key=True
@@ -43,7 +45,7 @@ class SessionEntry(Attested, Base):
     shown_digest: Mapped[str | None] = mapped_column(Text)
 
     # by name: the session is defined in terms of its entries
-    session: Mapped[SessionState] = relationship("RefinementSession")
+    session: Mapped[Run] = relationship("RefinementSession")
 
     def signing_key(self) -> DataKey:
         """Return the agent's key."""
@@ -56,32 +58,27 @@ class SessionEntry(Attested, Base):
 
     @classmethod
     def add_all(
-        cls, session: SessionState, memories: Iterable[AgentMemory], shown: Collection[int] | None
+        cls,
+        session: Run,
+        memories: Iterable[AgentMemory],
+        shown: Collection[int] | None,
     ) -> list["SessionEntry"]:
         """Add the entries of a ledger; ``shown``: the memories that the agent is shown, None: all.
 
         Return the entries, which are not part of the database's session.
         """
-        key = session.data_key()
-        entries = [
-            cls(
-                session_id=session.id,
-                memory_id=memory.id,
-                ceiling_tokens=memory.token_estimate,
-                counting_tokens=memory.token_estimate,
-                shown_digest=state_digest_of(memory, key)
-                if shown is None or memory.id in shown
-                else None,
-            )
-            for memory in memories
-        ]
+        key, entries = session.data_key(), []
+        for memory in memories:
+            is_shown = shown is None or memory.id in shown
+            entry = cls(session_id=session.id, memory_id=memory.id)
+            entry.ceiling_tokens = entry.counting_tokens = memory.token_estimate
+            entry.shown_digest = state_digest_of(memory, key) if is_shown else None
+            entries.append(entry)
         copy_signed(cls, entries, key)
         return entries
 
     @classmethod
-    def of(
-        cls, session: SessionState, ids: Collection[int] | None = None
-    ) -> "dict[int, SessionEntry]":
+    def of(cls, session: Run, ids: Collection[int] | None = None) -> "dict[int, SessionEntry]":
         """Return the entries of these memories, or of all, by the memory's id.
 
         RowAltered if one was changed outside the application.
@@ -95,10 +92,10 @@ class SessionEntry(Attested, Base):
         return {entry.memory_id: entry for entry in found}
 
     @classmethod
-    def removed_tokens(cls, session: SessionState) -> int:
+    def removed_tokens(cls, session: Any) -> int:
         """Return how many tokens of the snapshot no longer count.
 
-        RowAltered if that is less than the session's edits removed.
+        RowAltered if the entries are not what the session's edits were measured by.
         """
         counting: Any = func.coalesce(func.sum(cls.counting_tokens), 0)
         counted = db.session.scalar(select(counting).where(cls.session_id == session.id))
@@ -108,7 +105,7 @@ class SessionEntry(Attested, Base):
         return removed
 
     @classmethod
-    def show(cls, session: SessionState, memories: Iterable[AgentMemory]) -> None:
+    def show(cls, session: Any, memories: Iterable[AgentMemory]) -> None:
         """Note that the agent has seen these memories in their present state.
 
         RowAltered if the entries are not what the session was measured by.

@@ -9,8 +9,7 @@ from refine import settings
 from refine.errors import Refused
 from refine.models.ledger import LOCKS, AgentMemory
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.session import RefinementSession
-from refine.models.runs.session.state import MAX_MUTATIONS
+from refine.models.runs.session.session import MAX_MUTATIONS, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import token_estimate
 from refine.rules.quantities import abbreviated

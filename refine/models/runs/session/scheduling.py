@@ -17,8 +17,12 @@ from refine.models.columns import one_of_constants, one_of_ids
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
-from refine.models.runs.session.session import RefinementSession, SessionRequest
-from refine.models.runs.session.state import ANSWERED, ROLLING_WINDOW
+from refine.models.runs.session.session import (
+    ANSWERED,
+    ROLLING_WINDOW,
+    RefinementSession,
+    SessionRequest,
+)
 from refine.models.runs.spending import CostCaps
 from refine.rules.pacing import (
     MAX_DOUBLINGS,

@@ -1,73 +1,111 @@
 """Refinement sessions: supervised runs in which an agent edits its own core memories."""
 
+import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, cast
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     ColumnElement,
+    ForeignKey,
     Index,
     Numeric,
+    Text,
     UniqueConstraint,
     and_,
     delete,
     func,
     literal,
+    or_,
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.models.agent import Agent, eligibility
+from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.attested import Attested, ChainOwner
-from refine.models.audit import AuditLog
-from refine.models.audit.record import Event
-from refine.models.columns import one_of_ids
+from refine.models.audit import AuditLog, Event
+from refine.models.columns import Count, Sealed, one_of_ids
+from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
-from refine.models.runs.run import LIVE, errors_index, log_after_commit
+from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.notes import closing_note
-from refine.models.runs.session.state import (
-    CONSENTED_ENDS,
-    ENDED,
-    MAX_MUTATIONS,
-    ROLLING_WINDOW,
-    TRIGGERS,
-    EndStatus,
-    SessionState,
-    Trigger,
+from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
+from refine.rules.pacing import retry_pause
+from refine.rules.prices import Usage
+from refine.rules.quantities import in_days, plural
+from refine.rules.retention import (
+    THRESHOLD_DECIMALS,
+    removable_tokens,
+    removable_under_floor,
+    removable_under_threshold,
+    threshold_check,
 )
-from refine.rules.quantities import in_days
-from refine.rules.retention import removable_tokens, removable_under_floor, threshold_check
 
-# Why the floor against slow erosion allows no session.
-ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
+TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
+# Sessions that obey pauses and the cost cap.
+AUTOMATIC_TRIGGERS: tuple[AutomaticTrigger, ...] = get_args(AutomaticTrigger)
 
-
+EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
+ENDED: tuple[EndStatus, ...] = get_args(EndStatus)
 END_ACTION = {
     "completed": "memory_refinement_complete",
+    **{status: f"memory_refinement_{status}" for status in ("incomplete", "declined", "failed")},
     "rolled_back": "memory_refinement_rollback",
-    "incomplete": "memory_refinement_incomplete",
-    "declined": "memory_refinement_declined",
     "skipped": "memory_refinement_skipped",
-    "failed": "memory_refinement_failed",
 }
+# Ends that only a session has whose agent consented (though it can also end ``failed``).
+CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
+# The ends of a session whose agent answered the consent question.
+ANSWERED = (*CONSENTED_ENDS, "declined")
+# The ends that a person should look at; ``models/agent_list.py`` finds the agents.
+AttentionStatus = Literal["failed", "rolled_back", "declined"]
+NEED_ATTENTION: tuple[AttentionStatus, ...] = get_args(AttentionStatus)
+
+# How an undo was requested.
+Channel = Literal["dashboard", "command line", "agent"]
+
+# How many mutations a session may make; protecting a memory does not count.
+MAX_MUTATIONS = 10
+# The actions of the edits that count, and of all edits of the loop. Duplicates are removed before
+# the loop, and stay removed after a rollback.
+MUTATIONS = (
+    "memory_refinement_consolidate",
+    "memory_refinement_update",
+    "memory_refinement_delete",
+)
+LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
+
+# The period that the floor against slow erosion looks back over.
+ROLLING_WINDOW = timedelta(days=30)
+ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+
+_MEASURED = (
+    *("status", "trigger", "mass_before", "mass_after", "memories_before", "memories_after"),
+    *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
+    "details_lost",
+)
+_NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
 
 
 class Reversal(NamedTuple):
     """What a rollback undoes, what its record adds to the figures, and what the agent is told."""
 
-    changes: Sequence[Change]
-    data: Mapping[str, Any]
-    note: str | None
-
-
-NO_REVERSAL = Reversal((), {}, None)
+    changes: Sequence[Change] = ()
+    data: Mapping[str, Any] = {}
+    note: str | None = None
 
 
 class SessionAlreadyLive(Refused):
@@ -91,12 +129,44 @@ class SessionRequest(NamedTuple):
     skip_reason: str | None = None
 
 
-class RefinementSession(SessionState, Attested, Base):
+def _summary(field: str, value: object) -> str:
+    return bounded_text(value, field=field, limit=MAX_STORED_SUMMARY_CHARACTERS)
+
+
+def _sealed(name: str) -> Any:
+    return mapped_column(name, deferred=True, deferred_group="sealed")
+
+
+def closing_note(session: "RefinementSession", rollback_note: str | None = None) -> str | None:
+    """Return the journal note of a session that has just ended; None if there is nothing to tell.
+
+    An agent that consented is told the outcome, and any agent is told of the exact duplicates that
+    were removed, however the session ended.
+    """
+    why = session.end_reason
+    outcomes = {
+        "completed": session.summary,
+        "incomplete": f"{session.summary} It ended early: {why}. What was done stays.",
+        "declined": "I declined a refinement session.",
+        "skipped": f"A refinement session was skipped: {why}.",
+    }
+    failed = f"A refinement session failed: {why}."
+    outcome = rollback_note or outcomes.get(session.status, failed)
+    if session.duplicates_removed:
+        return (
+            f"{outcome} Exact duplicates among my core memories, removed unread at the start of "
+            f"the session: {session.duplicates_removed}. One copy of each stays."
+        )
+    return outcome if session.status in CONSENTED_ENDS else None
+
+
+class RefinementSession(RetriableRun, Attested, Base):
     """One session: queued, claimed, measured, ended.
 
     What happens in between is in ``duplicates``, ``editing`` and ``breaker``.
     """
 
+    __tablename__ = "refinement_sessions"
     __table_args__ = (
         CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
         CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
@@ -119,11 +189,54 @@ class RefinementSession(SessionState, Attested, Base):
         errors_index("refinement_sessions"),
     )
 
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    threshold: Mapped[Decimal] = mapped_column(Numeric(THRESHOLD_DECIMALS + 1, THRESHOLD_DECIMALS))
+    mass_before: Mapped[int | None]
+    mass_after: Mapped[int | None]
+    memories_before: Mapped[int | None]
+    memories_after: Mapped[int | None]
+    # how many of them the agent was shown; NULL before the snapshot
+    shown_memories: Mapped[int | None]
+    duplicates_removed: Mapped[Count]
+    removable_tokens: Mapped[Count]
+    removed_tokens: Mapped[Count]
+    mutation_count: Mapped[Count]
+    details_lost: Mapped[Count]
+    stats: Mapped[dict[str, int]] = mapped_column(
+        JSONB,
+        default=lambda: dict(_NOTHING_DONE),
+        server_default=text(f"'{json.dumps(_NOTHING_DONE)}'"),
+    )
+
+    turns: Mapped[Count]
+    stop_requested_at: Mapped[datetime | None]
+    stop_requested_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    consented_at: Mapped[datetime | None]
+    batch_through_id: Mapped[int | None] = mapped_column(BigInteger)
+    sealed_summary: Mapped[Sealed | None] = _sealed("summary")
+    sealed_consent_reply: Mapped[Sealed | None] = _sealed("consent_reply")
+
+    undone_at: Mapped[datetime | None]
+    undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    undone_through: Mapped[str | None] = mapped_column(Text)
+
+    # who acknowledged how it ended
+    seen_at: Mapped[datetime | None]
+    seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+
+    user: Mapped[User | None] = relationship(foreign_keys=user_id)
+    stop_requested_by: Mapped[User | None] = relationship(foreign_keys=stop_requested_by_id)
+    undone_by: Mapped[User | None] = relationship(foreign_keys=undone_by_id)
+    seen_by: Mapped[User | None] = relationship(foreign_keys=seen_by_id)
+
+    summary = SealedText(_summary)
+    consent_reply = SealedText(reply_text)
+
     # its figures decide what it may still remove and, once it has ended, what later sessions may
-    unsigned: ClassVar[Mapping[str, str]] = {
-        "sealed_summary": "sealed: nobody can write it without the agent's key",
-        "sealed_consent_reply": "sealed: nobody can write it without the agent's key",
-    }
+    unsigned: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("sealed_summary", "sealed_consent_reply"),
+        "sealed: nobody can write it without the agent's key",
+    )
     # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
 
@@ -189,19 +302,21 @@ class RefinementSession(SessionState, Attested, Base):
         return cls._new(agent, at, user_id=user_id, threshold=agent.threshold, **fields)
 
     def _first_events(self, user: User | None) -> list[Event]:
-        about: dict[str, Any] = {"subject": ("RefinementSession", self.id), "user": user}
-        data = {"trigger": self.trigger}
-        queued = Event("refinement_queued", session_id=self.id, data=data, **about)
+        about = self._about(user)
+        queued = Event("refinement_queued", data={"trigger": self.trigger}, **about)
         if self.is_live:
             return [queued]
         log_after_commit("session ended", self.facts())
-        return [queued, self._end_event(user, data=self.measured())]
+        return [queued, Event(END_ACTION[self.status], data=self.measured(), **about)]
+
+    def _about(self, user: User | None) -> dict[str, Any]:
+        """What each record of the session itself tells."""
+        return {"session_id": self.id, "subject": ("RefinementSession", self.id), "user": user}
 
     def next_attempt(self) -> SessionRequest:
         """Return the next attempt after this failed session."""
-        return SessionRequest(
-            self.agent, cast(Trigger, self.trigger), slot_at=self.slot_at, attempt=self.attempt + 1
-        )
+        trigger = cast(Trigger, self.trigger)
+        return SessionRequest(self.agent, trigger, self.slot_at, self.attempt + 1)
 
     @classmethod
     def start(
@@ -220,11 +335,6 @@ class RefinementSession(SessionState, Attested, Base):
         if (reason := self.skip_reason(at)) is not None:
             self.finish("skipped", reason, at=at)
         return reason is None
-
-    def count_edit(self, operation: str, stat: str, amount: int) -> None:
-        """Count an edit, and how many memories it was about; the cap does not count protection."""
-        self.stats = {**self.stats, stat: self.stats[stat] + amount}
-        self.mutation_count += operation != "protect"
 
     # -- what it is measured against -------------------------------------------------------------
 
@@ -296,9 +406,8 @@ class RefinementSession(SessionState, Attested, Base):
         if removed_recently is None:
             removed_recently = cls.removed_recently(agent)
         floor = settings.current().rolling_floor
-        if removable_under_floor(agent.core_token_usage, floor, removed_recently) > 0:
-            return None
-        return ERODED
+        left = removable_under_floor(agent.core_token_usage, floor, removed_recently)
+        return None if left > 0 else ERODED
 
     @classmethod
     def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
@@ -336,7 +445,7 @@ class RefinementSession(SessionState, Attested, Base):
         *,
         error_kind: str | None = None,
         summary: str | None = None,
-        reversal: Reversal = NO_REVERSAL,
+        reversal: Reversal = Reversal(),  # noqa: B008
         user: User | None = None,
         at: datetime | None = None,
     ) -> None:
@@ -350,26 +459,19 @@ class RefinementSession(SessionState, Attested, Base):
         db.session.flush()
         self.require_genuine()
         edited = [change.memory_id for change in reversal.changes]
-        memories = AgentMemory.lock_rows(self.agent, edited)
+        locked = AgentMemory.lock_rows(self.agent, edited)
         self._measure_end(reversal.changes)
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
-        told = self._tell(summary, reversal.note)
-        data = {**self.measured(), **reversal.data}
+        action, about = END_ACTION[status], self._about(user)
         if self.agent.is_unusable:
-            event = self._end_event(user, data=data)
+            event = Event(action, data=self.measured(), **about)
             AuditLog.record_all([(self.agent.chain, [event])], at=at)
         else:
-            change_memories(
-                END_ACTION[status],
-                [*reversal.changes, *([told] if told is not None else [])],
-                agent=self.agent,
-                locked=memories,
-                at=at,
-                data=data,
-                sealed={"summary": self.summary, "consent_reply": self.consent_reply},
-                **self._about_end(user),
-            )
+            changes = [*reversal.changes, *self._tell(summary, reversal.note, at)]
+            about["data"] = {**self.measured(), **reversal.data}
+            about["sealed"] = {"summary": self.summary, "consent_reply": self.consent_reply}
+            change_memories(action, changes, agent=self.agent, locked=locked, at=at, **about)
         if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at
         db.session.execute(delete(SessionEntry).where(SessionEntry.session_id == self.id))
@@ -382,21 +484,12 @@ class RefinementSession(SessionState, Attested, Base):
         self.memories_after = count + sum(change.count_difference for change in changes)
         self.mass_after = mass + sum(change.mass_difference for change in changes)
 
-    def _tell(self, summary: str | None, rollback_note: str | None) -> Change | None:
+    def _tell(self, summary: str | None, rollback_note: str | None, at: datetime) -> list[Change]:
         """Set the summary, and add a note to the agent's journal if there is anything to tell."""
-        if self.agent.is_unusable:
-            return None
         if self.status in CONSENTED_ENDS:
             self.summary = f"{self.summary_line()} {summary or ''}".strip()
-        note, at = closing_note(self, rollback_note), self.ended_at or clock.now()
-        return self.agent.ledger.add_session_note(self.id, note, at) if note is not None else None
-
-    def _end_event(self, user: User | None, data: Mapping[str, Any]) -> Event:
-        """Return what the record of the end tells."""
-        return Event(END_ACTION[self.status], data=data, **self._about_end(user))
-
-    def _about_end(self, user: User | None) -> dict[str, Any]:
-        return {"session_id": self.id, "subject": ("RefinementSession", self.id), "user": user}
+        note = closing_note(self, rollback_note)
+        return [self.agent.ledger.add_session_note(self.id, note, at)] if note is not None else []
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
         """Ask the session to stop before its next step; a queued one ends ``skipped`` at once.
@@ -420,13 +513,176 @@ class RefinementSession(SessionState, Attested, Base):
         if not self.needs_attention:
             raise Refused("this session needs no acknowledgement, or was already acknowledged")
         self.seen_at, self.seen_by_id = at, user.id
-        self.agent.record(
-            "refinement_seen",
-            session_id=self.id,
-            subject=("RefinementSession", self.id),
-            user=user,
-            at=at,
+        self.agent.record("refinement_seen", at=at, **self._about(user))
+
+    # -- its state -------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker has the session."""
+        return self.status == "running"
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long a session that has ended took; None if it never started."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether somebody asked the session to stop."""
+        return self.stop_requested_at is not None
+
+    @property
+    def stop_reason(self) -> str:
+        """What the end of a session says that somebody asked to stop."""
+        by_user = self.stop_requested_by_id is not None
+        return "stopped on request" if by_user else "stopped on the command line"
+
+    @property
+    def stopped_status(self) -> EndStatus:
+        """How a session ends that somebody asked to stop."""
+        return "skipped" if self.consented_at is None else "incomplete"
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether a stop can still be requested."""
+        return self.is_live and not self.is_stop_requested
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether the session has ended with changes that are not undone yet."""
+        return self.has_changes and not self.is_live and self.undone_at is None
+
+    @hybrid_property
+    def has_changes(self) -> bool:
+        """Whether the session left changes: exact duplicates removed, edits, protection.
+
+        The edits of a session that was rolled back are gone.
+        """
+        edits = self.mutation_count + self.stats["protected"]
+        return self.duplicates_removed > 0 or (self.status != "rolled_back" and edits > 0)
+
+    @has_changes.inplace.expression
+    @classmethod
+    def _has_changes(cls) -> ColumnElement[bool]:
+        edits: ColumnElement[int] = cls.mutation_count + cls.stats["protected"].as_integer()
+        return or_(cls.duplicates_removed > 0, and_(cls.status != "rolled_back", edits > 0))
+
+    @hybrid_property
+    def is_automatic(self) -> bool:
+        """Whether the clock or a sweep queued it, so that it obeys pauses and the cost cap."""
+        return self.trigger in AUTOMATIC_TRIGGERS
+
+    @is_automatic.inplace.expression
+    @classmethod
+    def _is_automatic(cls) -> ColumnElement[bool]:
+        return cls.trigger.in_(AUTOMATIC_TRIGGERS)
+
+    @hybrid_property
+    def may_be_retried(self) -> bool:
+        """Whether this is a failed automatic session, which may be retried."""
+        return self.status == "failed" and self.is_automatic
+
+    @may_be_retried.inplace.expression
+    @classmethod
+    def _may_be_retried(cls) -> ColumnElement[bool]:
+        return and_(cls.status == "failed", cls.is_automatic)
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """When a failed session may be tried again, at the earliest; None if it may not."""
+        pause = retry_pause(self.attempt) if self.may_be_retried else None
+        return self.ended_at + pause if self.ended_at is not None and pause is not None else None
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it ended so that a person should look, and nobody has acknowledged it."""
+        return self.status in NEED_ATTENTION and self.seen_at is None
+
+    @property
+    def had_effect(self) -> bool:
+        """Whether the agent agreed and something was removed, exact duplicates included."""
+        return self.status != "declined" and self.removed_tokens + self.duplicates_removed > 0
+
+    @property
+    def is_limited_by_floor(self) -> bool:
+        """Whether the rolling floor, not the threshold, limits what the session may remove."""
+        by_threshold = removable_under_threshold(self.mass_before or 0, self.threshold)
+        return self.removable_tokens < by_threshold
+
+    @property
+    def part_shown(self) -> str | None:
+        """Which part of its ledger the agent was shown, why, and what to do; None for all of it."""
+        if self.batch_through_id is None or self.status == "skipped":
+            return None
+        return (
+            f"Of {self.memories_before:,} memories, only {self.shown_memories:,} were shown, "
+            "because the model's context is too small for all of them; the next session goes on "
+            "where this one ended. To show more at once, give the agent a model with a larger "
+            "context or, if the provider's list names none for its model, raise "
+            f"`REFINE_CONTEXT_TOKENS` (now {settings.current().context_tokens:,})."
         )
+
+    @property
+    def undone_by_label(self) -> str:
+        """Who undid the session: a user's e-mail address, or the channel."""
+        return self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
+
+    # -- its figures -----------------------------------------------------------------------------
+
+    @property
+    def tokens_left(self) -> int:
+        """How many tokens the session may still remove."""
+        return self.removable_tokens - self.removed_tokens
+
+    @property
+    def operations_left(self) -> int:
+        """How many mutations the session may still make."""
+        return MAX_MUTATIONS - self.mutation_count
+
+    def count_call(self, usage: Usage) -> None:
+        """Add what one call of the model cost; calls after the consent are turns."""
+        super().count_call(usage)
+        self.turns += self.consented_at is not None
+
+    def summary_line(self) -> str:
+        """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
+        saved = (self.mass_before or 0) - (self.mass_after or 0)
+        facts = [f"{count} {verb}" for verb, count in self.stats.items() if count]
+        if self.details_lost:
+            facts.append(f"{plural(self.details_lost, 'detail')} lost")
+        if self.status == "rolled_back":
+            facts.append("all undone")
+        return (
+            f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
+            f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} "
+            f"({', '.join(facts) or 'no changes'})."
+        )
+
+    def measured(self) -> dict[str, Any]:
+        """Return the figures that the record of the session's end keeps."""
+        return {
+            **{name: getattr(self, name) for name in _MEASURED},
+            "reason": self.end_reason,
+            "threshold": f"{self.threshold:.{THRESHOLD_DECIMALS}f}",
+            "stats": dict(self.stats),
+            **self.usage(),
+            "started_at": clock.iso(self.started_at),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the log line of the ended session says: ids and figures."""
+        names = ("agent_id", "model_id", "attempt", "error_kind", "tool_calls")
+        lasted = self.duration or timedelta(0)
+        return {
+            "session_id": str(self.id),
+            "account_id": self.agent.account_id,
+            **{name: getattr(self, name) for name in names},
+            "seconds": round(lasted.total_seconds(), 3),
+            **self.measured(),
+        }
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -445,22 +701,13 @@ class RefinementSession(SessionState, Attested, Base):
         )
 
     @classmethod
-    def last_consented_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
-        """Return the last of ``last_ended_of`` that the agent consented to."""
-        return cls._last_of(agent, before, CONSENTED_ENDS)
-
-    @classmethod
-    def last_ended_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
-        """Return the agent's last session before that time that has ended.
+    def last_ended_of(
+        cls, agent: Agent, *, before: datetime, statuses: Collection[str] = ENDED
+    ) -> "RefinementSession | None":
+        """Return the agent's last session before that time that has ended so.
 
         RowAltered if that was changed outside the application.
         """
-        return cls._last_of(agent, before, ENDED)
-
-    @classmethod
-    def _last_of(
-        cls, agent: Agent, before: datetime, statuses: Collection[str]
-    ) -> "RefinementSession | None":
         those = select(cls).where(
             cls.agent_id == agent.id, cls.status.in_(statuses), cls.created_at < before
         )

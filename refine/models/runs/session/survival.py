@@ -18,7 +18,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
-from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.session import MUTATIONS
 from refine.rules.details import Reading, read
 from refine.rules.survival import Loss, Original, Repeatable, losses
 

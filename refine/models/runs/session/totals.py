@@ -8,8 +8,7 @@ from sqlalchemy import ColumnElement, Date, case, cast, func, select
 
 from refine.extensions import db
 from refine.models.runs.run import WORKER_LOST
-from refine.models.runs.session.session import RefinementSession
-from refine.models.runs.session.state import CONSENTED_ENDS
+from refine.models.runs.session.session import CONSENTED_ENDS, RefinementSession
 
 _Session = RefinementSession
 # The most of an agent's sessions that are listed.

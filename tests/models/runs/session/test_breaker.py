@@ -149,7 +149,7 @@ def test_a_session_of_an_empty_ledger_is_never_rolled_back(app):
     session, _ = begin()
     factories.ledger(session.agent, 10)
 
-    assert not breaker.check(session, 0)
+    assert not breaker.trips(session, 0)
     editing.complete(session, "Nothing to do.")
 
     assert session.status == "completed"
@@ -402,16 +402,10 @@ def test_record_and_note_name_the_share_and_the_threshold_that_was_the_limit(led
     trip(session, ids[1:])
 
     (told,) = factories.journal(session.agent)
-    said = (
-        "it would have removed 40 of 100 tokens (40%); at most 25 may be removed, because "
-        "refinement_threshold is 0.75"
-    )
+    said = "tried to remove 40 of 100 tokens (40%); the limit was 25, by refinement_threshold 0.75"
     assert session.end_reason == factories.records(session.agent)[-1].data["reason"] == said
-    assert told.content.startswith(f"My refinement session was rolled back entirely: {said}. ")
-    assert told.content.endswith(
-        "At least 75% of the tokens must remain after each session: that is my "
-        "refinement_threshold, which I can change with self_authoring."
-    )
+    assert told.content.startswith(f"My refinement session was rolled back entirely: it {said}. ")
+    assert told.content.endswith("my refinement_threshold, which I can change with self_authoring.")
 
 
 def test_record_and_note_name_the_rolling_floor_if_that_was_the_narrower_limit(app):
@@ -426,16 +420,12 @@ def test_record_and_note_name_the_rolling_floor_if_that_was_the_narrower_limit(a
 
     told = factories.journal(agent)[-1].content
     said = (
-        "it would have removed 10 of 100 tokens (10%); at most 5 may be removed, because "
-        "REFINE_ROLLING_FLOOR is 0.5 for all sessions of 30 days together"
+        "tried to remove 10 of 100 tokens (10%); the limit was 5, by REFINE_ROLLING_FLOOR 0.5 for "
+        "all sessions of 30 days"
     )
     assert session.end_reason == factories.records(agent)[-1].data["reason"] == said
     assert said in told
-    assert told.endswith(
-        "At least 50% of the tokens must remain after all sessions of 30 days together: that is "
-        "REFINE_ROLLING_FLOOR, an operator's setting. My own refinement_threshold (0.75) would "
-        "have allowed more."
-    )
+    assert told.endswith("an operator's setting; my refinement_threshold would allow more.")
 
 
 def test_after_a_rollback_nothing_counts_as_removed(ledger):

@@ -5,7 +5,7 @@ import pytest
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
+from refine.models.runs.session.duplicates import BATCH, remove_duplicates
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -123,19 +123,15 @@ def test_an_agent_that_was_erased_or_altered_is_told_of_no_removal(app, subtests
             assert factories.journal(agent) == []
 
 
-def test_copies_are_found_all_at_once_and_removed_in_batches(agent):
-    for text in ("one", "two", "three", "one", "two", "three", "three", "another"):
-        factories.memory(agent, text)
+def test_many_copies_are_removed_in_batches(app):
+    agent = factories.agent(*["one", "two"] * 78, "three")
     session = RefinementSession.queue(agent, "manual")
 
-    batches = list(batches_of_copies(agent.id, limit=2))
-    removed = [remove_duplicates(session, NOW, copies=copies) for copies in batches]
+    removed = [remove_duplicates(session, NOW) for _ in range(3)]
     db.session.commit()
 
-    assert [len(copies) for copies in batches] == [4, 3]
-    assert removed == [2, 2]
-    assert list(batches_of_copies(agent.id)) == []
-    assert len(dedup_records(agent)) == session.duplicates_removed == 4
+    assert removed == [BATCH, 4, 0]
+    assert len(dedup_records(agent)) == session.duplicates_removed == BATCH + 4
 
 
 def test_two_codes_that_differ_only_in_case_both_stay(agent):

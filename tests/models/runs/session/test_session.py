@@ -19,7 +19,7 @@ from refine.models import (
     SessionEntry,
 )
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import SessionRequest, totals
+from refine.models.runs.session import CONSENTED_ENDS, ENDED, SessionRequest, totals
 from tests import editing, factories, sql
 from tests.models.cases import case, set_fields
 
@@ -289,13 +289,6 @@ def test_a_session_that_showed_a_part_of_the_ledger_says_so(app):
     assert "`REFINE_CONTEXT_TOKENS` (now 128,000)" in said
 
 
-def test_a_session_of_an_earlier_version_does_not_know_how_many_it_showed(app):
-    session = factories.session(factories.agent("one", "two", "three"))
-    session.batch_through_id, session.shown_memories = 17, None
-
-    assert session.part_shown.startswith("Of 3 memories, only some were shown, ")
-
-
 def test_a_session_that_was_skipped_showed_nothing(app):
     session = factories.session(factories.agent("one", "two", "three"))
     session.batch_through_id, session.shown_memories = 17, 2
@@ -395,12 +388,14 @@ def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
         ended(agent, status, created_at=NOW - timedelta(days=days))
     ended(factories.agent(), created_at=NOW)
 
-    last = RefinementSession.last_consented_of(agent, before=NOW)
-    earlier = RefinementSession.last_consented_of(agent, before=last.created_at)
+    def last(before, statuses=CONSENTED_ENDS):
+        return RefinementSession.last_ended_of(agent, before=before, statuses=statuses)
 
-    assert RefinementSession.last_ended_of(agent, before=NOW).status == "failed"
-    assert (last.status, earlier.status) == ("incomplete", "completed")
-    assert RefinementSession.last_consented_of(agent, before=earlier.created_at) is None
+    assert last(NOW, ENDED).status == "failed"
+    worked = last(NOW)
+    earlier = last(worked.created_at)
+    assert (worked.status, earlier.status) == ("incomplete", "completed")
+    assert last(earlier.created_at) is None
 
 
 def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
