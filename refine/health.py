@@ -1,8 +1,9 @@
 """Health checks of the services that Refine depends on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -10,9 +11,9 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
-from refine.errors import ClocksDiffer, Unreachable, WrongKey
+from refine.errors import ClocksDiffer, RefineError, Unreachable, WrongKey
 from refine.extensions import database_now, db, require_agreement
-from refine.jobs.queue import WorkerInfo, known_workers, redis_connection
+from refine.jobs.queue import require_redis
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
 from refine.models.runs.workload import Workload
@@ -29,9 +30,8 @@ TASKS_ARE_LATE_AFTER = timedelta(days=1)
 SECRET_KEY_BYTES = 32
 
 
-# Pages do not wait longer for a slow Redis.
-_PATIENCE_SECONDS = 2
-_CHECK_SECONDS = 60
+# Workers look for runs every few seconds.
+_WORKER_IS_LATE_AFTER = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -52,27 +52,20 @@ class Check:
         return self.problem is None
 
 
-def checks(
-    found: list[WorkerInfo] | Unreachable | None = None,
-    by_older_key: Mapping[str, int] | None = None,
-) -> list[Check]:
+def checks(by_older_key: Mapping[str, int] | None = None) -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok.
 
-    If the caller has already asked for them: ``found``, the workers, and ``by_older_key``, how many
-    data keys older encryption keys wrapped.
+    ``by_older_key``: how many data keys older encryption keys wrapped, if the caller has asked.
     """
-    found = look_for_workers() if found is None else found  # first: no transaction waits for it
+    redis = _problem_of(require_redis, Unreachable)  # first: no transaction waits for it
     away = _database()
     schema = away or schema_version.problem()
+    keys = schema or _problem_of(partial(WrappedKey.check_keyring, by_older_key), WrongKey)
     return [
         Check("database", away, "PostgreSQL answers"),
         Check("migrations", schema, "up to date"),
-        Check(
-            "keys",
-            schema or _keys(by_older_key),
-            "REFINE_ENCRYPTION_KEYS holds every key in use",
-        ),
-        Check("redis", str(found) if isinstance(found, Unreachable) else None, "Redis answers"),
+        Check("keys", keys, "REFINE_ENCRYPTION_KEYS holds every key in use"),
+        Check("redis", redis, "Redis answers"),
     ]
 
 
@@ -94,11 +87,8 @@ def clock_check() -> Check:
 def time_check() -> Check:
     """Check that this machine's clock and the database's agree; otherwise nobody may read."""
     before = datetime.now(UTC)
-    try:
-        require_agreement(database_now(), before)
-    except ClocksDiffer as differing:
-        return Check("time", str(differing))
-    return Check("time", None, "the database's clock agrees with this machine's")
+    problem = _problem_of(lambda: require_agreement(database_now(), before), ClocksDiffer)
+    return Check("time", problem, "the database's clock agrees with this machine's")
 
 
 def schedule_check(at: datetime | None = None) -> Check:
@@ -116,27 +106,18 @@ def schedule_check(at: datetime | None = None) -> Check:
     return Check("schedule", None, f"the next slot is {ago(since_due)}")
 
 
-def queue_check(
-    account_id: int | None = None,
-    found: list[WorkerInfo] | Unreachable | None = None,
-    at: datetime | None = None,
-) -> Check:
-    """Count workers, and what waits for them (in this account), and check for how long.
-
-    ``found``: the workers, if the caller has already asked Redis. ``at``: when, if not now.
-    """
-    found = look_for_workers() if found is None else found
-    if isinstance(found, Unreachable):
-        return Check("queue", str(found))
+def queue_check(account_id: int | None = None, at: datetime | None = None) -> Check:
+    """Count what waits for workers (in this account), and check that they work."""
     now = at or clock.now()
     load = Workload.at(now, account_id)
     counts = [plural(load.sessions, "session")]
     counts += [plural(load.reflections, "reflection")] if load.reflections else []
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
-    workers = sum(each.serves_runs for each in found)
-    said = f"{plural(workers, 'worker')}, {', '.join(counts)} waiting"
-    if not workers and (load.sessions or load.tasks_since is not None):
-        return Check("queue", f"{said}: start `refine worker`")
+    said = f"{', '.join(counts)} waiting"
+    seen = ClockMark.age("worker", now)
+    is_working = seen is not None and seen < _WORKER_IS_LATE_AFTER
+    if not is_working and (load.sessions or load.tasks_since is not None):
+        return Check("queue", f"no worker, and {said}: start `refine worker`")
     for oldest, late_after in (
         (load.sessions_since, QUEUE_IS_LATE_AFTER),
         (load.tasks_since, TASKS_ARE_LATE_AFTER),
@@ -145,16 +126,6 @@ def queue_check(
             waited = rough_span(now - oldest)
             return Check("queue", f"{said}, the oldest for {waited}: start more workers")
     return Check("queue", None, said)
-
-
-def look_for_workers() -> list[WorkerInfo] | Unreachable:
-    """Return the workers; or that Redis cannot be used."""
-    try:
-        with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
-            connection.set("refine:check", "1", ex=_CHECK_SECONDS)  # a full one can still be read
-            return known_workers(connection)
-    except Unreachable as error:
-        return error
 
 
 def older_keys_check(by_older_key: Mapping[str, int] | None = None) -> Check:
@@ -223,10 +194,11 @@ def _database() -> str | None:
         return NO_ANSWER
 
 
-def _keys(by_older_key: Mapping[str, int] | None) -> str | None:
+def _problem_of(check: Callable[[], object], kind: type[RefineError]) -> str | None:
+    """Return what an error of this kind says; None if the check raises none."""
     try:
-        WrappedKey.check_keyring(by_older_key)
-    except WrongKey as error:
+        check()
+    except kind as error:
         return str(error)
     return None
 

@@ -4,8 +4,6 @@ import zlib
 
 from redis import Redis
 
-from refine.jobs.queue import known_workers
-
 
 def everything_in(redis: Redis) -> bytes:
     """Every key and value, and what is compressed among the values in clear as well."""
@@ -23,8 +21,3 @@ def everything_in(redis: Redis) -> bytes:
         found += [key, *values]
         found += [zlib.decompress(value) for value in values if value.startswith(b"\x78\x9c")]
     return b"\n".join(found)
-
-
-def is_ready(redis: Redis, count: int = 1) -> bool:
-    """Whether so many workers and clocks have begun."""
-    return len(known_workers(redis)) == count

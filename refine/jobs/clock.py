@@ -17,7 +17,7 @@ from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.queue import TICKS, JsonJob, Presence, redis_connection, take
+from refine.jobs.queue import TICKS, JsonJob, redis_connection, require_redis, take
 from refine.jobs.tick import INTERVAL, run_tick
 
 TICK = "refine.jobs.tick.run_tick"
@@ -36,12 +36,10 @@ def run_clock() -> None:
     Call it within an application context. Several clocks do no harm. Without Redis it ticks by
     itself.
     """
-    presence = Presence(serves_runs=False)
-    presence.announce()
+    require_redis()
     poll_at, ticked_at = 0.0, _tick()
     with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
         while not stopping.stop_requested():
-            presence.announce_if_due()
             try:
                 if time.monotonic() >= poll_at:
                     poll_at = time.monotonic() + POLL_SECONDS
@@ -53,7 +51,6 @@ def run_clock() -> None:
                 is_due = time.monotonic() - ticked_at >= INTERVAL.total_seconds()
             if is_due:
                 ticked_at = _tick()
-    presence.withdraw()
 
 
 def _tick() -> float:

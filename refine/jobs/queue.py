@@ -1,23 +1,18 @@
-"""What Redis carries: ids of waiting runs, which wake the workers, and the workers' heartbeats.
+"""The queues in Redis: they carry only ids, and wake the workers.
 
 PostgreSQL alone knows what waits, so nothing that Redis holds, loses or is made to hold matters: a
 worker that takes an id from it asks the database what to do.
 """
 
-import json
-import os
-import secrets
-import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from datetime import datetime
 from functools import cache
 from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple
 
-import structlog
 from redis import ConnectionPool, Redis
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from rq import Queue
@@ -26,7 +21,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.utils import as_text
 
-from refine import clock, settings
+from refine import settings
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.models import AccessGrant, MemoryTask, RefinementSession
@@ -53,16 +48,6 @@ _silent_until: dict[str, float] = {}
 # The tick adds no more ids than this to what Redis holds.
 _MOST_WAITING = 1_000
 
-# One hash holds the heartbeats of all workers and clocks, by name.
-WORKERS_KEY = "refine:workers"
-HEARTBEAT_SECONDS = 15.0
-SILENT_AFTER_SECONDS = 60
-_LONGEST_NAME = 100
-# No page shows more runs of one worker.
-_MOST_RUNS = 100
-
-_log = structlog.get_logger(__name__)
-
 
 class JsonJob(Job):
     """RQ's job with a payload in JSON: rq-scheduler takes the class, but no serializer."""
@@ -82,6 +67,12 @@ def redis_connection(*, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[
         yield Redis(connection_pool=pool)
     except (RedisError, OSError) as error:
         raise Unreachable(_trouble(error)) from None
+
+
+def require_redis() -> None:
+    """Raise Unreachable if Redis does not answer, or takes nothing."""
+    with redis_connection(patience_seconds=_SHORT_PATIENCE_SECONDS) as connection:
+        connection.set("refine:check", "1", ex=60)  # a full one can still be read
 
 
 @cache
@@ -214,87 +205,3 @@ def take(names: Sequence[str], seconds: int | None) -> str | None:
         if by_key[key] != TICKS:  # rq-scheduler keeps its own
             connection.delete(Job.key_for(id_))
         return by_key[key]
-
-
-# -- who works -------------------------------------------------------------------------------------
-
-
-class WorkerInfo(NamedTuple):
-    """A process that sent a heartbeat just now; ``run_ids`` are the runs that it has in hand."""
-
-    name: str
-    host: str
-    pid: str
-    serves_runs: bool
-    since: datetime
-    run_ids: Sequence[uuid.UUID]
-
-
-class Presence:
-    """The heartbeats of this process in Redis; it ``serves_runs``, or only ticks."""
-
-    def __init__(self, *, serves_runs: bool, name: str | None = None) -> None:
-        self._name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-        self._serves_runs = serves_runs
-        self._since = clock.now().timestamp()
-        self._next_at = 0.0
-
-    def announce(self, run_ids: Iterable[uuid.UUID] = ()) -> None:
-        """Send a heartbeat with the runs in hand; raises Unreachable."""
-        about = {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "since": self._since,
-            "serves_runs": self._serves_runs,
-            "runs": [str(id_) for id_ in run_ids],
-        }
-        with redis_connection() as connection:
-            # by the clock of Redis alone: those of the hosts may differ
-            about["seen_at"] = connection.time()[0]
-            connection.hset(WORKERS_KEY, self._name, json.dumps(about))
-        self._next_at = time.monotonic() + HEARTBEAT_SECONDS
-
-    def announce_if_due(self, run_ids: Iterable[uuid.UUID] = ()) -> None:
-        """Send the next heartbeat if it is time; not while Redis is away."""
-        if time.monotonic() < self._next_at:
-            return
-        try:
-            self.announce(run_ids)
-        except Unreachable as fault:
-            self._next_at = time.monotonic() + HEARTBEAT_SECONDS
-            _log.warning("no heartbeat in Redis", fault=str(fault))
-
-    def withdraw(self) -> None:
-        """Take the process off the list, when it ends."""
-        with suppress(Unreachable), redis_connection() as connection:
-            connection.hdel(WORKERS_KEY, self._name)
-
-
-def known_workers(connection: Redis) -> list[WorkerInfo]:
-    """Return the processes that sent a heartbeat lately; forget the others."""
-    with connection.pipeline(transaction=False) as pipeline:
-        pipeline.time()
-        pipeline.hgetall(WORKERS_KEY)
-        (seconds, _), stored = pipeline.execute()
-    found = {name: _read(name, about, seconds) for name, about in stored.items()}
-    if gone := [name for name, info in found.items() if info is None]:
-        connection.hdel(WORKERS_KEY, *gone)
-    return sorted(filter(None, found.values()))
-
-
-def _read(name: bytes, stored: bytes, redis_seconds: int) -> WorkerInfo | None:
-    """Return a process; None if it is silent, or what anybody may have written cannot be read."""
-    try:
-        about: Any = json.loads(stored)
-        if redis_seconds - int(about["seen_at"]) >= SILENT_AFTER_SECONDS:
-            return None
-        return WorkerInfo(
-            name.decode(errors="replace")[:_LONGEST_NAME],
-            str(about["host"])[:_LONGEST_NAME],
-            str(int(about["pid"])),
-            about["serves_runs"] is True,
-            datetime.fromtimestamp(float(about["since"]), UTC),
-            sorted(uuid.UUID(id_) for id_ in about["runs"][:_MOST_RUNS]),
-        )
-    except (ValueError, TypeError, KeyError, OverflowError, AttributeError, OSError):
-        return None

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 import structlog
 from flask import Flask, current_app
@@ -21,11 +21,10 @@ from refine import clock, settings
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
-from refine.jobs.queue import QUEUES, TICKS, Presence, Waiting, take, waiting_runs
+from refine.jobs.queue import QUEUES, TICKS, Waiting, require_redis, take, waiting_runs
 from refine.jobs.runs import work_on_run
 from refine.jobs.tick import run_tick
-from refine.models import schema_version
-from refine.running.run_worker import OVERDUE_SECONDS
+from refine.models import ClockMark, schema_version
 
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3)
 _MALLOC = {-8: 1, -3: 128 * 1024, -1: 128 * 1024}
@@ -35,8 +34,6 @@ STOP_SECONDS = 8.0
 # How often it looks for runs that Redis did not announce.
 LOOK_SECONDS = 5.0
 _WAIT_SECONDS = 1
-# A run that takes so much longer than it may gets no heartbeats; then its thread is stuck.
-_STUCK_SECONDS = OVERDUE_SECONDS + 60
 
 _log = structlog.get_logger(__name__)
 
@@ -44,27 +41,21 @@ _log = structlog.get_logger(__name__)
 def work(*, burst: bool = False) -> None:
     """Work on all queues until asked to stop; with ``burst``, until nothing waits.
 
-    Call it within an application context. Raises Unreachable if Redis is down at the start, and
-    RefineError once only threads are left that are stuck: another process should take over.
+    Call it within an application context. Raises Unreachable if Redis is down at the start.
     """
     _return_large_blocks()
-    presence = Presence(serves_runs=True)
-    presence.announce()
+    require_redis()
     runner = ConcurrentRunner(settings.current().concurrency)
     with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
         try:
-            _serve(runner, presence, burst=burst)
+            _serve(runner, burst=burst)
         finally:
             runner.stop()
-            presence.withdraw()
 
 
-def _serve(runner: "ConcurrentRunner", presence: Presence, *, burst: bool) -> None:
+def _serve(runner: "ConcurrentRunner", *, burst: bool) -> None:
     look_at = 0.0
     while not stopping.stop_requested():
-        presence.announce_if_due(runner.run_ids())
-        if runner.is_stuck():
-            raise RefineError("all runs of this worker hang")
         if time.monotonic() >= look_at:
             runner.begin_waiting()
             look_at = time.monotonic() + LOOK_SECONDS
@@ -88,14 +79,6 @@ def _take(*, wait: bool) -> str | None:
         return None
 
 
-class _Held(NamedTuple):
-    """A run in hand, the lease with which it is claimed, and when its thread counts as stuck."""
-
-    run: Waiting
-    lease_token: uuid.UUID
-    until: float
-
-
 class ConcurrentRunner:
     """Works on up to so many runs at once, each in a thread."""
 
@@ -105,7 +88,8 @@ class ConcurrentRunner:
         self._app = cast(Flask, current_app._get_current_object())  # type: ignore[attr-defined]
         self._threads = threads
         self._work_on = work_on
-        self._held: dict[uuid.UUID, _Held] = {}
+        # the runs in hand by their ids, with the leases with which they are claimed
+        self._held: dict[uuid.UUID, tuple[Waiting, uuid.UUID]] = {}
         self._ended: queues.SimpleQueue[uuid.UUID] = queues.SimpleQueue()
 
     @property
@@ -117,16 +101,13 @@ class ConcurrentRunner:
     def is_idle(self) -> bool:
         return not self._held
 
-    def run_ids(self) -> list[uuid.UUID]:
-        """Return the runs in hand."""
-        return list(self._held)
-
     def begin_waiting(self) -> None:
         """Begin the runs that wait; one thread stays free for those that somebody asked for."""
-        if not self.free:
-            return
         try:
-            found = [] if schema_version.must_wait() else self._waiting()
+            found = []
+            if not schema_version.must_wait():
+                found = self._waiting()
+                ClockMark.note("worker", clock.now())
             db.session.commit()
         except SQLAlchemyError as fault:
             safe_rollback()
@@ -147,18 +128,20 @@ class ConcurrentRunner:
         return asked + others[: max(0, self.free - len(asked) - kept_free)]
 
     def _begin(self, run: Waiting) -> None:
-        until = time.monotonic() + settings.current().max_seconds + _STUCK_SECONDS
-        held = self._held[run.id] = _Held(run, uuid.uuid4(), until)
-        threading.Thread(target=self._run, args=(held,), name="refine-run", daemon=True).start()
+        lease_token = uuid.uuid4()
+        self._held[run.id] = run, lease_token
+        threading.Thread(
+            target=self._run, args=(run, lease_token), name="refine-run", daemon=True
+        ).start()
 
-    def _run(self, held: _Held) -> None:
+    def _run(self, run: Waiting, lease_token: uuid.UUID) -> None:
         try:
             with self._app.app_context():
-                self._work_on(held.run, held.lease_token)
+                self._work_on(run, lease_token)
         except Exception as fault:  # the run itself has ended, or waits; a message may quote it
-            _log.warning("a run failed", run_id=str(held.run.id), fault=type(fault).__name__)
+            _log.warning("a run failed", run_id=str(run.id), fault=type(fault).__name__)
         finally:
-            self._ended.put(held.run.id)
+            self._ended.put(run.id)
 
     def await_end(self, seconds: float) -> bool:
         """Wait for a run to end; tell whether one did."""
@@ -169,26 +152,21 @@ class ConcurrentRunner:
         del self._held[ended]
         return True
 
-    def is_stuck(self) -> bool:
-        """Tell whether all runs in hand hang."""
-        at = time.monotonic()
-        return bool(self._held) and all(at > held.until for held in self._held.values())
-
     def stop(self) -> None:
         """Wait for the runs, which know that they are to stop; give up those that do not end."""
         deadline = time.monotonic() + STOP_SECONDS
         while self._held and (left := deadline - time.monotonic()) > 0:
             self.await_end(left)
-        for held in self._held.values():
-            _give_up(held)
+        for run, lease_token in self._held.values():
+            _give_up(run, lease_token)
 
 
-def _give_up(held: _Held) -> None:
+def _give_up(waiting: Waiting, lease_token: uuid.UUID) -> None:
     """End the run, unless another worker has claimed it since, with its own lease."""
     try:
-        run = db.session.get(held.run.kind, held.run.id)
+        run = db.session.get(waiting.kind, waiting.id)
         if run is not None:
-            run.end_if_killed(held.lease_token)
+            run.end_if_killed(lease_token)
         db.session.commit()
     except (SQLAlchemyError, RefineError) as fault:  # the tick ends it a little later
         _log.warning("could not end a run that did not stop", fault=type(fault).__name__)

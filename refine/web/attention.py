@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from refine import clock, settings
 from refine.extensions import db
-from refine.health import clock_check, look_for_workers, queue_check
+from refine.health import clock_check, queue_check
 from refine.models import Account, Agent
 from refine.models.agent.eligibility import NO_KEY, unanswered
 from refine.models.agent_list import Case, Kind, cases
@@ -111,8 +111,7 @@ def _without_key() -> list[Attention]:
 
 
 def _installation() -> list[Attention]:
-    workers, at = look_for_workers(), clock.now()
-    checks = clock_check(), queue_check(scope.account_id(), workers, at)
+    checks = clock_check(), queue_check(scope.account_id())
     return [
         Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
         for check in checks

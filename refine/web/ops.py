@@ -1,4 +1,4 @@
-"""Operations: health checks, workers, running work, and failures by kind of error."""
+"""Operations: health checks, running work, and failures by kind of error."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,27 +9,23 @@ from sqlalchemy import func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
-from refine.errors import Unreachable
 from refine.extensions import db
 from refine.health import (
     Check,
     checks,
     clock_check,
-    look_for_workers,
     older_keys_check,
     queue_check,
     schedule_check,
     time_check,
     verification_check,
 )
-from refine.jobs.queue import WorkerInfo
 from refine.models import MemoryTask, RefinementSession, Verification, WrappedKey
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
 from refine.web.sessions import latest
 from refine.web.templating import verification_watch
-from refine.web.words import Badge
 
 pages = Blueprint("ops", __name__)
 
@@ -39,18 +35,13 @@ _SHOWN = 20
 @pages.get("/ops")
 def page() -> str:
     """Show health, running work and failures; what is the installation's only to site admins."""
-    is_of_site = scope.user().site_admin
-    found, at = look_for_workers(), clock.now()
     error, since = request.args.get("error", "").strip(), _since()
     live = latest(RefinementSession, _SHOWN, state="live")
     live_tasks = latest(MemoryTask, _SHOWN, state="live")
     failures = _failures(since)
     return render_template(
         "ops/page.html",
-        checks=_checks(found, at),
-        workers=[(worker, _state(worker)) for worker in found[:_WORKERS_SHOWN]]
-        if is_of_site and not isinstance(found, Unreachable)
-        else None,
+        checks=_checks(),
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
@@ -73,13 +64,14 @@ def see_verification() -> Response:
     return redirect(url_for("ops.page"), 303)
 
 
-def _checks(found: list[WorkerInfo] | Unreachable, at: datetime) -> list[Check]:
-    queue = queue_check(scope.account_id(), found, at)
+def _checks() -> list[Check]:
+    at = clock.now()
+    queue = queue_check(scope.account_id(), at)
     if not scope.user().site_admin:
         return [queue, clock_check()]
     by_older_key = WrappedKey.by_older_key()
     return [
-        *checks(found, by_older_key),
+        *checks(by_older_key),
         older_keys_check(by_older_key),
         verification_check(verification_watch()),
         schedule_check(at),
@@ -115,12 +107,3 @@ def _failures(since: datetime) -> Sequence[Any]:
     counts = [func.count().filter(each.c.of == of).label(name) for of, name in names.items()]
     counted = select(each.c.kind, *counts, func.max(each.c.at).label("last")).group_by(each.c.kind)
     return db.session.execute(counted.order_by(func.count().desc(), each.c.kind)).all()
-
-
-_WORKERS_SHOWN = 50
-
-
-def _state(worker: WorkerInfo) -> Badge:
-    if not worker.serves_runs:
-        return Badge("clock", "◷", "ok")
-    return Badge("working", "▶", "live") if worker.run_ids else Badge("idle", "✓", "ok")

@@ -13,9 +13,8 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, refusals, settings
-from refine.errors import Unreachable
 from refine.extensions import db
-from refine.health import Check, checks, clock_check, look_for_workers, verification_check
+from refine.health import Check, checks, clock_check, verification_check
 from refine.models import ClockMark, Verification
 from refine.models.runs.task import KINDS
 from refine.models.runs.workload import EndedRuns, Workload, ended_runs
@@ -129,9 +128,9 @@ def _present(at: datetime) -> Iterator[Metric]:
     if last is not None and last.ended_at is not None:
         age = (at - last.ended_at).total_seconds()
         figures.append(("verification_age_seconds", "Since the last verification ended", age))
-    if not isinstance(found := look_for_workers(), Unreachable):
-        workers = sum(each.serves_runs for each in found)
-        figures.append(("workers", "Workers that sent a heartbeat just now", workers))
+    if (seen := ClockMark.age("worker")) is not None:
+        said = "Since a worker last looked for runs"
+        figures.append(("worker_age_seconds", said, seen.total_seconds()))
     if (since := ClockMark.age("tick")) is not None:
         figures.append(("tick_age_seconds", "Since the last tick", since.total_seconds()))
     for name, text, figure in figures:

@@ -14,7 +14,6 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import Presence
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run
@@ -117,7 +116,8 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
 
 
 def register_worker() -> None:
-    Presence(serves_runs=True).announce()
+    ClockMark.note("worker", clock.now())
+    db.session.commit()
 
 
 def never_ticked(_agent: Agent) -> None:
@@ -157,11 +157,11 @@ def session_waits_for_long(agent: Agent) -> None:
         (ticked_long_ago, "clock", "the last tick was 6 minutes ago; start `refine clock`"),
         (ticked_in_the_future, "clock", "the last tick is in the future; check that the machines'"),
         (slot_was_missed, "schedule", "1 account with a missed slot; check the clock"),
-        (session_waits_in_vain, "queue", "0 workers, 1 session waiting: start `refine worker`"),
+        (session_waits_in_vain, "queue", "no worker, and 1 session waiting: start `refine"),
         (
             session_waits_for_long,
             "queue",
-            "1 worker, 1 session waiting, the oldest for 2 hours: start more workers",
+            "1 session waiting, the oldest for 2 hours: start more workers",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -179,15 +179,14 @@ def test_doctor_reports_what_does_not_run(
     assert found(done)[name][1].startswith(says)
 
 
-def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis, run: Run) -> None:
+def test_doctor_counts_waiting_sessions(healthy: Agent, run: Run) -> None:
     register_worker()
-    Presence(serves_runs=False).announce()
     for agent in (healthy, factories.agent("a memory", account=healthy.account)):
         session_waits(agent, seconds=1)
 
     done = run("doctor")
 
-    assert found(done)["queue"] == ("ok", "1 worker, 2 sessions waiting")
+    assert found(done)["queue"] == ("ok", "2 sessions waiting")
 
 
 def test_doctor_finds_nothing_to_fix(healthy: Agent, run: Run) -> None:

@@ -25,7 +25,6 @@ from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, eventually
 from tests.forked import Service, services
-from tests.in_redis import is_ready
 from tests.scripted_model import ScriptedModel
 
 ENTRIES = Scheduler.scheduled_jobs_key
@@ -163,7 +162,7 @@ def test_two_clocks_and_three_ticks_at_once_make_one_session_for_each_agent(
     for _ in range(2):
         begin("clock")
     codes = [tick.wait() for tick in [begin("tick") for _ in range(3)]]
-    eventually(lambda: is_ready(redis, 2) and has_ticked())
+    eventually(has_ticked)
     last = tick_now(redis)
     eventually(lambda: has_ticked(after=last))
 
@@ -210,12 +209,11 @@ def test_without_redis_a_clock_says_at_the_start_what_is_missing(begin: Begin) -
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_clock_asked_to_end_ends_soon(redis: Redis, begin: Begin, number: signal.Signals) -> None:
     process = begin("clock")
-    eventually(lambda: is_ready(redis) and redis.exists(ENTRIES))
+    eventually(lambda: redis.exists(ENTRIES) and has_ticked())
 
     process.signal(number)
 
     assert process.wait(SOON_SECONDS) == 0
-    assert is_ready(redis, 0)
     assert not redis.exists(Scheduler.scheduler_lock_key)
     assert process.said == ""
     assert ClockMark.age("tick") is not None

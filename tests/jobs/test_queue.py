@@ -1,9 +1,6 @@
 """Redis holds ids and nothing else; the database says what waits, and in which order."""
 
 import json
-import os
-import socket
-import uuid
 import zlib
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,12 +16,8 @@ from refine.jobs.queue import (
     MEMORY_TASKS,
     QUEUES,
     REQUESTED,
-    SILENT_AFTER_SECONDS,
     TICKS,
-    WORKERS_KEY,
-    Presence,
     announce_waiting,
-    known_workers,
     queue,
     take,
     waiting_runs,
@@ -171,53 +164,3 @@ def test_taking_an_id_leaves_nothing_of_its_job(redis: Redis, agent: Agent) -> N
 
     assert [take(QUEUES, None) for _ in range(4)] == [REQUESTED, TICKS, TICKS, None]
     assert redis.keys("rq:job:*") == [b"rq:job:tick"]
-
-
-# -- who works -------------------------------------------------------------------------------------
-
-
-def begun(*run_ids: uuid.UUID, serves_runs: bool = True) -> Presence:
-    presence = Presence(serves_runs=serves_runs)
-    presence.announce(run_ids)
-    return presence
-
-
-def test_a_worker_tells_its_name_host_process_and_runs_until_it_ends(
-    app: Flask, redis: Redis
-) -> None:
-    run_id = uuid.uuid4()
-
-    presence = begun(run_id)
-
-    (seen,) = known_workers(redis)
-    assert seen.name.startswith(f"{socket.gethostname()}-{os.getpid()}-")
-    assert (seen.host, seen.pid) == (socket.gethostname(), str(os.getpid()))
-    assert (seen.serves_runs, seen.run_ids) == (True, [run_id])
-    presence.withdraw()
-    assert known_workers(redis) == []
-
-
-def test_a_worker_without_a_heartbeat_is_forgotten_until_the_next_one(
-    app: Flask, redis: Redis
-) -> None:
-    presence = begun()
-    ((name, stored),) = redis.hgetall(WORKERS_KEY).items()
-    seen_at = redis.time()[0] - SILENT_AFTER_SECONDS
-    redis.hset(WORKERS_KEY, name, json.dumps({**json.loads(stored), "seen_at": seen_at}))
-
-    assert (known_workers(redis), redis.hgetall(WORKERS_KEY)) == ([], {})
-    presence.announce_if_due()
-    assert known_workers(redis) == []
-    presence.announce()
-    assert len(known_workers(redis)) == 1
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [b"\xff", b"[]", b"{}", b'{"seen_at": "soon"}', json.dumps({"seen_at": 1e400}).encode()],
-)
-def test_what_cannot_be_read_counts_as_missing(app: Flask, redis: Redis, planted: bytes) -> None:
-    redis.hset(WORKERS_KEY, "planted", planted)
-    begun()
-
-    assert len(known_workers(redis)) == 1

@@ -11,7 +11,6 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import Presence
 from refine.models import Account, ClockMark, RefinementSession, User
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, browser_of, person, words_of
@@ -54,7 +53,7 @@ def test_a_site_admin_sees_all_health_checks(site_admins: Browser) -> None:
         "redis ✓ Redis answers",
         "rotation ✓ every data key is wrapped with the first key",
         "schedule ✓ no upcoming slots",
-        "queue ✓ 0 workers, 0 sessions waiting",
+        "queue ✓ 0 sessions waiting",
         "clock ✓ the last tick was",
     ):
         assert line in words
@@ -63,7 +62,7 @@ def test_a_site_admin_sees_all_health_checks(site_admins: Browser) -> None:
 def test_an_admin_sees_only_queue_and_clock(dashboard: Browser) -> None:
     words = said(dashboard)
 
-    assert "queue ✓ 0 workers, 0 sessions waiting" in words
+    assert "queue ✓ 0 sessions waiting" in words
     assert "clock ✓" in words
     assert "database" not in words
     assert "keys" not in words
@@ -85,7 +84,7 @@ def test_sessions_waiting_without_a_worker_are_reported(
 
     words = said(dashboard)
 
-    assert "queue ✗ 0 workers, 1 session waiting: start refine worker" in words
+    assert "queue ✗ no worker, and 1 session waiting: start refine worker" in words
     assert "Running and waiting" in words
     assert "Ada ◔ queued" in words
     assert "Eve" not in words
@@ -103,39 +102,6 @@ def test_recent_failures_are_counted_by_reason(dashboard: Browser, account: Acco
     assert "worker lost 1 0 0" in words
     assert "✗ failed it was the worker_lost" in words
     assert "◑ incomplete it was the timeout" in words
-
-
-# -- workers and clock -----------------------------------------------------------------------------
-
-
-def row_of(page: str, name: str) -> str:
-    return words_of(page.partition(f">{name}<")[2].partition("</tr>")[0])
-
-
-def test_a_site_admin_sees_the_workers_by_name(
-    site_admins: Browser, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "gethostname", lambda: "<b>host</b>")
-    Presence(serves_runs=True, name="ada-1").announce()
-    Presence(serves_runs=False, name="clock-1").announce()
-
-    page = site_admins.get("/ops").text
-
-    assert "✓ idle" in row_of(page, "ada-1")
-    assert "◷ clock" in row_of(page, "clock-1")
-    assert "&lt;b&gt;host&lt;/b&gt;" in page
-    assert "queue ✓ 1 worker, 0 sessions waiting" in words_of(page)
-
-
-def test_workers_are_the_installations_and_no_admins_to_see(
-    dashboard: Browser, redis: Redis
-) -> None:
-    Presence(serves_runs=True, name="ada-1").announce()
-
-    page = dashboard.get("/ops").text
-
-    assert "ada-1" not in page
-    assert "queue ✓ 1 worker" in words_of(page)
 
 
 def test_the_page_does_not_wait_for_a_redis_that_accepts_and_is_silent(

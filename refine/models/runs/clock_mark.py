@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.extensions import Base, db
 
-Event = Literal["tick", "budget_check", "pruning"]
+Event = Literal["tick", "budget_check", "pruning", "worker"]
 
 
 class ClockMark(Base):
