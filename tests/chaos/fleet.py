@@ -13,7 +13,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from refine.embedded import postgres, redis_url, valkey
-from tests.commands import children_of, environment
+from tests.commands import environment
 from tests.servers import Server
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
@@ -68,23 +68,14 @@ class Fleet:
         """Whether the process lives, frozen or not."""
         return name in self._processes and self._processes[name].poll() is None
 
-    def send(self, name: str, number: signal.Signals, *, to_children: bool = False) -> None:
-        """Send a signal to the process, and to all that it forked if so wished."""
-        pid = self._processes[name].pid
-        children = children_of(pid) if to_children else []
-        for each in (pid, *children):
-            with suppress(ProcessLookupError):
-                os.kill(each, number)
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the process, and to all that it forked."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._processes[name].pid, number)
 
     def kill(self, name: str) -> None:
-        self.send(name, signal.SIGKILL, to_children=True)
+        self.send(name, signal.SIGKILL)
         self._processes[name].wait()
-
-    def kill_children(self, name: str) -> None:
-        """Kill those in which a worker's runs are."""
-        for child in children_of(self._processes[name].pid):
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
 
     def flush(self) -> None:
         """Empty Valkey, if it answers."""
@@ -95,7 +86,7 @@ class Fleet:
         """Wake and stop all processes, and kill what does not stop."""
         running = [name for name in self._processes if self.is_running(name)]
         for name in running:
-            self.send(name, signal.SIGCONT, to_children=True)
+            self.send(name, signal.SIGCONT)
             self.send(name, signal.SIGTERM)
         deadline = time.monotonic() + _ENDING_SECONDS
         for name in running:

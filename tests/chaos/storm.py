@@ -37,8 +37,7 @@ class Fault:
 # Each kind of fault, on what, for how long at most (a lease outlives twelve seconds without
 # PostgreSQL), and how often it comes in one deck.
 _DECK = (
-    ("kill", WORKERS, 4.0, 4),
-    ("kill children", WORKERS, 0.0, 4),
+    ("kill", WORKERS, 4.0, 6),
     ("terminate", WORKERS, 4.0, 3),
     ("freeze", WORKERS, 50.0, 3),
     ("kill", (CLOCK,), 4.0, 1),
@@ -135,15 +134,9 @@ class Storm:
     def _strike_process(self, fault: Fault) -> None:
         fleet, name = self._fleet, fault.target
         match fault.kind:
-            case "kill children":
-                fleet.kill_children(name)
             case "freeze":
-                fleet.send(name, signal.SIGSTOP, to_children=True)
-                self._later(
-                    name,
-                    fault.seconds,
-                    lambda: fleet.send(name, signal.SIGCONT, to_children=True),
-                )
+                fleet.send(name, signal.SIGSTOP)
+                self._later(name, fault.seconds, lambda: fleet.send(name, signal.SIGCONT))
             case "terminate":
                 fleet.send(name, signal.SIGTERM)
             case _:

@@ -9,10 +9,9 @@ import pytest
 from tests.chaos.run import Options, run
 from tests.chaos.storm import Fault, plan
 
-# What a session survives, or what ends it at once: those of a worker that is killed would be
-# ended by the clock, one or two minutes later.
+# What a session survives: those of a worker that is killed would be ended by the clock, one or two
+# minutes later.
 FAULTS = (
-    Fault(2.0, "kill children", "worker-1"),
     Fault(3.0, "stop fast", "postgres", 2.0),
     Fault(6.0, "terminate", "worker-2"),
     Fault(7.0, "slow", "model", 2.0),

@@ -71,7 +71,7 @@ def test_a_locked_row_is_reported_as_busy_and_nothing_is_changed(
     before = row_counts()
     page = desk.submit(f"/agents/{agent.id}/sessions")
     answer = program.post("/memories", json=NEW)
-    done = refine("agent", "pause", "Ada", environ=environ)
+    done = refine("agent", "set", "Ada", "--paused", environ=environ)
 
     assert (page.status_code, answer.status_code, done.returncode) == (503, 503, 1)
     assert "Refine is busy Another request is changing the same rows" in words_of(page.text)

@@ -4,12 +4,15 @@ import json
 import zlib
 from collections.abc import Iterator
 from datetime import timedelta
+from ssl import SSLCertVerificationError
 
 import pytest
 from flask import Flask
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from refine import clock, create_app
+from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import (
     AUTOMATIC,
@@ -19,6 +22,7 @@ from refine.jobs.queue import (
     TICKS,
     announce_waiting,
     queue,
+    redis_connection,
     take,
     waiting_runs,
 )
@@ -164,3 +168,16 @@ def test_taking_an_id_leaves_nothing_of_its_job(redis: Redis, agent: Agent) -> N
 
     assert [take(QUEUES, None) for _ in range(4)] == [REQUESTED, TICKS, TICKS, None]
     assert redis.keys("rq:job:*") == [b"rq:job:tick"]
+
+
+def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app: Flask) -> None:
+    distrust = SSLCertVerificationError(1, "rediss://:canary@h")
+    distrust.verify_message = "self-signed certificate, for 'h'"
+    fault = RedisConnectionError("Error 1 connecting to h:6380")
+    fault.__context__ = distrust
+
+    said = "not trusted .self-signed certificate.; add"
+    with pytest.raises(Unreachable, match=said) as refusal, redis_connection():
+        raise fault
+
+    assert "canary" not in str(refusal.value)
