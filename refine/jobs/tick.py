@@ -186,9 +186,7 @@ class _Tick:
 
     def serve_accounts(self) -> None:
         """Queue the sessions that are due for each account's slot and sweep."""
-        self._guarded(partial(Account.set_first_slots, self.at))
-        for schedule, time_zone in Account.schedules():
-            self._guarded(partial(Account.reschedule, schedule, time_zone, self.at))
+        self._guarded(partial(Account.set_slots, self.at))
         for account in Account.due(self.at):
             account_id = account.id
             if account.next_due_at is not None and account.next_due_at <= self.at:

@@ -264,7 +264,6 @@ class Agent(Attested, Base):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The agent itself."""
         return ChainOwner(agent_id=self.id)
 
     @property
@@ -274,7 +273,6 @@ class Agent(Attested, Base):
 
     @property
     def chain(self) -> Chain:
-        """The agent's audit chain."""
         key = None if self.is_unusable else self.data_key()
         return Chain(account_id=self.account_id, agent_id=self.id, key=key)
 
@@ -310,7 +308,6 @@ class Agent(Attested, Base):
 
     @property
     def ledger(self) -> Ledger:
-        """The agent's memories."""
         return Ledger(self)
 
     def memory_context(self, at: datetime | None = None) -> str | None:
@@ -324,7 +321,6 @@ class Agent(Attested, Base):
 
     @property
     def is_over_budget(self) -> bool:
-        """Whether the token mass exceeds the budget."""
         return self.core_token_usage > self.core_token_budget
 
     @hybrid_property

@@ -20,7 +20,7 @@ from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Actor
 from refine.models.audit.record import Event
-from refine.models.columns import Changes, require_allowed, set_fields
+from refine.models.columns import require_allowed, set_fields
 
 # The question that asks for access lists the changes by others in this time.
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
@@ -47,21 +47,16 @@ def author(agent: Agent, field: str, value: object, at: datetime | None = None) 
     setattr(agent, field, value)
     after = getattr(agent, field)
     if field == "name" and after != before:
-        _refuse_quotation(agent, before)
+        with db.session.no_autoflush:  # the name is not written yet
+            if agent.ledger.is_quoted_by(after, before):
+                agent.name = before
+                raise InvalidValue(_QUOTING_NAME)
     data: dict[str, Any] = {"by": "agent"}
     if field == "memory_reflection_prompt":
         agent.reflects_daily = after is not None
         data["reflects_daily"] = agent.reflects_daily
     if after != before or agent.reflects_daily != reflected:
         _record_sealed(agent, field, before, after, data, at=at)
-
-
-def _refuse_quotation(agent: Agent, before: str) -> None:
-    """Raise InvalidValue if the new name quotes a memory; the name is then as before."""
-    with db.session.no_autoflush:  # the name is not written yet
-        if agent.ledger.is_quoted_by(agent.name, before):
-            agent.name = before
-            raise InvalidValue(_QUOTING_NAME)
 
 
 def configure(
@@ -105,17 +100,14 @@ def configure_all(
     require_allowed(fields, MANY_FIELDS)
     changes_of = {agent: set_fields(agent, fields) for agent in agents}
     changed = [agent for agent, changes in changes_of.items() if changes]
-    events_of = [
-        (agent.chain, [_settings_event(agent, changes_of[agent], user)]) for agent in changed
-    ]
+    events_of = []
+    for agent in changed:
+        data = {"changes": changes_of[agent], "by": "user"}
+        event = Event(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
+        events_of.append((agent.chain, [event]))
     if events_of:
         AuditLog.record_all(events_of, at=at)
     return changed
-
-
-def _settings_event(agent: Agent, changes: Changes, user: Actor) -> Event:
-    data = {"changes": changes, "by": "user"}
-    return Event(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
 
 
 def _set_prompts(agent: Agent, prompts: Mapping[str, Any], actor: Mapping[str, Any]) -> list[str]:
@@ -126,23 +118,19 @@ def _set_prompts(agent: Agent, prompts: Mapping[str, Any], actor: Mapping[str, A
     Removing the ``memory_reflection_prompt`` ends the daily reflection; only the agent itself
     can turn it on.
     """
-    before = {field: getattr(agent, field) for field in prompts}
-    last = _last_prompt_records(agent)
-    unknown = {field for field in prompts if field not in last or last[field].by != "platform"}
+    last, changed = _last_prompt_records(agent), []
     for field, value in prompts.items():
-        if field in unknown:
+        before = getattr(agent, field)
+        is_known = field in last and last[field].by == "platform"
+        if not is_known:
             setattr(agent, field, None)  # so that equal words are sealed again
         setattr(agent, field, value)
-    after = {field: getattr(agent, field) for field in prompts}
-    if after.get("memory_reflection_prompt", "") is None:
-        agent.reflects_daily = False
-    changed = [
-        field
-        for field, value in after.items()
-        if value != before[field] or (value is not None and field in unknown)
-    ]
-    for field in changed:
-        _record_sealed(agent, field, before[field], after[field], actor)
+        after = getattr(agent, field)
+        if after != before or (after is not None and not is_known):
+            if field == "memory_reflection_prompt" and after is None:
+                agent.reflects_daily = False
+            _record_sealed(agent, field, before, after, actor)
+            changed.append(field)
     return changed
 
 

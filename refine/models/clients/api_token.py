@@ -59,7 +59,6 @@ class ApiToken(Attested, Base):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The agent that the token acts as, or the account."""
         return ChainOwner(agent_id=self.agent_id) if self.agent_id else ChainOwner(self.account_id)
 
     @classmethod

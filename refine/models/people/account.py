@@ -83,12 +83,10 @@ class Account(Attested, Base):
 
     @property
     def chain(self) -> Chain:
-        """The chain of the account's own records."""
         return Chain(account_id=self.id)
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The account itself."""
         return ChainOwner(account_id=self.id)
 
     @property
@@ -162,35 +160,19 @@ class Account(Attested, Base):
             self.record("sweep_requested", user=user, at=at)
 
     @classmethod
-    def schedules(cls) -> Sequence[tuple[str, str]]:
-        """Return every combination of schedule and time zone in use."""
-        effective = func.coalesce(cls.schedule, settings.current().schedule)
-        pairs = db.session.execute(select(effective, cls.time_zone).distinct())
-        return [(schedule, time_zone) for schedule, time_zone in pairs]
+    def set_slots(cls, at: datetime) -> None:
+        """Set each account's next slot by its schedule; one that is already due stays as it is.
 
-    @classmethod
-    def set_first_slots(cls, at: datetime) -> None:
-        """Set the slot of new accounts to the first after their creation."""
+        A new account's is the first after its creation.
+        """
         for account in db.session.scalars(select(cls).where(cls.next_due_at.is_(None))):
             account.next_due_at = account.next_slot(min(account.created_at, at))
-
-    @classmethod
-    def reschedule(cls, schedule: str, time_zone: str, at: datetime) -> None:
-        """Set the next slot of the accounts with this schedule and zone.
-
-        A slot that is already due stays as it is.
-        """
-        following = next_slot(schedule, time_zone, at)
-        db.session.execute(
-            update(cls)
-            .where(
-                func.coalesce(cls.schedule, settings.current().schedule) == schedule,
-                cls.time_zone == time_zone,
-                cls.next_due_at > at,
-                cls.next_due_at != following,
-            )
-            .values(next_due_at=following)
-        )
+        schedule = func.coalesce(cls.schedule, settings.current().schedule)
+        for each, time_zone in db.session.execute(select(schedule, cls.time_zone).distinct()):
+            following = next_slot(each, time_zone, at)
+            theirs = schedule == each, cls.time_zone == time_zone
+            moved = update(cls).where(*theirs, cls.next_due_at > at, cls.next_due_at != following)
+            db.session.execute(moved.values(next_due_at=following))
 
     @classmethod
     def has_late_slot(cls, at: Instant) -> ColumnElement[bool]:
@@ -206,7 +188,6 @@ class Account(Attested, Base):
 
     @property
     def effective_schedule(self) -> str:
-        """The account's own schedule, or the platform's."""
         return self.schedule or settings.current().schedule
 
     def slot_to_serve(self, at: datetime) -> datetime:
@@ -228,12 +209,9 @@ class Account(Attested, Base):
         return visible_name(name, field="name")
 
     @validates("slug")
-    def _valid_slug(self, _key: str, slug: Any) -> str:
-        if (
-            not isinstance(slug, str)
-            or not _SLUG.fullmatch(slug)
-            or len(slug) > MAX_SLUG_CHARACTERS
-        ):
+    def _valid_slug(self, _key: str, slug: Any) -> Any:
+        is_valid = isinstance(slug, str) and _SLUG.fullmatch(slug)
+        if not is_valid or len(slug) > MAX_SLUG_CHARACTERS:
             raise InvalidValue("slug must be lower-case letters, digits and single hyphens")
         return slug
 

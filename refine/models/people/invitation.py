@@ -33,7 +33,6 @@ class Invitation(Attested, Base):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The user's account."""
         return self.user.chain_owner
 
     @classmethod

@@ -50,7 +50,6 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
     @property
     def chain_owner(self) -> ChainOwner | None:
-        """The user's account, which is told of the end."""
         return self.user.chain_owner if self.ended_at is not None else None
 
     @classmethod
@@ -113,7 +112,6 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
                 each.end(at)
 
     def is_confirmed(self, at: datetime | None = None) -> bool:
-        """Tell whether the password was entered recently; sensitive actions require that."""
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
 
     def end(self, at: datetime | None = None) -> None:

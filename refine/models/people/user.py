@@ -14,7 +14,6 @@ from sqlalchemy import (
     Index,
     Text,
     exists,
-    false,
     func,
     or_,
     select,
@@ -88,7 +87,6 @@ class User(Attested, Base):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The user's account."""
         return ChainOwner(account_id=self.account_id)
 
     @classmethod
@@ -117,13 +115,14 @@ class User(Attested, Base):
     def _has_email(cls, email: str) -> ColumnElement[bool]:
         return func.lower(cls.email) == email.strip().lower()
 
-    @classmethod
-    def _refuse_used_address(cls, user: "User", *, elsewhere: bool) -> None:
-        """Refuse an address that the account has, or (``elsewhere``) somebody signs in with."""
-        has_joined = cls.password_hash.is_not(None) if elsewhere else false()
-        is_used = cls._has_email(user.email), or_(cls.account_id == user.account.id, has_joined)
-        if db.session.scalar(select(exists().where(*is_used))):
-            raise Refused(f"{user.email} is already a user")
+    def _add(self, *, elsewhere: bool) -> None:
+        """Add the user; Refused if the account, or ``elsewhere`` who joined, has the address."""
+        mine = User.account_id == self.account.id
+        is_used = db.session.scalar(select(exists().where(User._has_email(self.email), mine)))
+        if is_used or (elsewhere and not self.may_join()):
+            raise Refused(f"{self.email} is already a user")
+        db.session.add(self)
+        db.session.flush()
 
     @classmethod
     def register(
@@ -141,10 +140,8 @@ class User(Attested, Base):
         Refused if the address is in use, InvalidValue for a bad one.
         """
         user = cls(account=account, email=email, role=role, site_admin=site_admin)
-        cls._refuse_used_address(user, elsewhere=True)
         user.set_password(password)
-        db.session.add(user)
-        db.session.flush()
+        user._add(elsewhere=True)
         user.record("user_created", data={"role": role, "site_admin": site_admin, "by": by})
         return user
 
@@ -156,14 +153,11 @@ class User(Attested, Base):
         learns whether another account has it; for others, the invitation cannot be accepted.
         """
         user = cls(account=account, email=email, role=role)
-        cls._refuse_used_address(user, elsewhere=by.site_admin)
-        db.session.add(user)
-        db.session.flush()
+        user._add(elsewhere=by.site_admin)
         user.record("user_invited", by=by, data={"role": user.role})
         return user
 
     def record(self, action: str, *, by: "User | None" = None, **about: Any) -> AuditLog:
-        """Append a record about this user to the account's chain."""
         return self.account.record(action, user=by, subject=("User", self.id), **about)
 
     @classmethod
@@ -210,18 +204,15 @@ class User(Attested, Base):
         return not db.session.scalar(select(exists().where(*others)))
 
     def has_password(self, password: str) -> bool:
-        """Tell whether this is the user's password."""
         return _matches(self.password_hash or "", password)
 
     # -- what they may do ------------------------------------------------------------------------
 
     @property
     def may_act(self) -> bool:
-        """Whether the user may act, and not only look."""
         return self.role == "admin"
 
     def may_see(self, account_id: int | None) -> bool:
-        """Tell whether the user may see what belongs to this account."""
         return self.site_admin or self.account_id == account_id
 
     def inability_reason(self, account_id: int) -> str | None:
@@ -236,7 +227,6 @@ class User(Attested, Base):
 
     @property
     def other_role(self) -> str:
-        """The role that the user can be switched to."""
         return "viewer" if self.may_act else "admin"
 
     @validates("email")

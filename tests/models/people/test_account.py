@@ -111,9 +111,7 @@ def made(at=MONDAY - timedelta(seconds=1), **fields):
 
 
 def rescheduled(account, at):
-    Account.set_first_slots(at)
-    for schedule, time_zone in Account.schedules():
-        Account.reschedule(schedule, time_zone, at)
+    Account.set_slots(at)
     db.session.flush()
     db.session.refresh(account)
     return account.next_due_at

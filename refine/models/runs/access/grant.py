@@ -148,7 +148,6 @@ class AccessGrant(Run, Attested, Base):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The agent."""
         return ChainOwner(agent_id=self.agent_id)
 
     def __init__(self, *, agent: Agent, **fields: Any) -> None:
