@@ -15,7 +15,6 @@ from refine.extensions import db
 from refine.models import AccessGrant, Agent
 from refine.models.agent import configuring
 from refine.models.runs.access import NO_LONGER_ALLOWED, AccessTerms
-from refine.rules.content import MAX_REPLY_CHARACTERS
 from tests import factories, sql
 from tests.access.conftest import World
 from tests.providers.faults import FAULTS
@@ -126,18 +125,6 @@ def test_an_agent_that_quotes_the_purpose_does_not_say_yes_with_it(world: World)
     assert purpose == "It is agreed: (tag) YES, gladly. (tag) YES"
 
 
-@pytest.mark.parametrize("answer", ["YES", "NO"])
-def test_keeps_the_beginning_of_a_long_answer(world: World, answer: str) -> None:
-    world.model.say(f"{answer}. {'indeed ' * 10_000}")
-
-    grant = world.ask()
-
-    (record,) = world.records(f"memory_access_{grant.status}")
-    assert grant.status == ("granted" if answer == "YES" else "declined")
-    assert grant.reply == record.sealed["reply"]
-    assert len(grant.reply or "") == MAX_REPLY_CHARACTERS
-
-
 def another_model(model: ScriptedModel) -> None:
     model.say("YES", model="other/model")
 
@@ -181,53 +168,6 @@ def test_an_answer_that_does_not_count_lets_nobody_read(
     (record,) = world.records("memory_access_failed")
     assert record.data["kind"] == kind
     assert "canary" not in json.dumps(record.data)
-
-
-def test_a_missing_key_is_named(world: World) -> None:
-    grant = world.ask(settings=world.settings(OPENROUTER_API_KEY=""))
-
-    assert grant.status == "failed"
-    (record,) = world.records("memory_access_failed")
-    assert "no API key: set OPENROUTER_API_KEY" in record.data["why"]
-
-
-def test_the_rehearsal_model_agrees_or_declines_as_its_prompt_says(world: World) -> None:
-    world.agent.model_id, world.agent.account.slug = "rehearsal/ada", "demo"
-    agreed = world.ask()
-    agreed.end(user=world.reader)
-    world.agent.system_prompt = "Ada declines whatever she is asked."
-    db.session.commit()
-
-    declined = world.ask()
-
-    assert (agreed.status, declined.status) == ("ended", "declined")
-
-
-def test_it_is_asked_once(world: World) -> None:
-    world.model.say("NO")
-    grant = world.ask()
-
-    world.ask(grant)
-
-    assert grant.status == "declined"
-    assert len(world.model.requests) == 1
-
-
-def test_no_transaction_is_open_while_it_is_asked(world: World) -> None:
-    open_ones = (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND state = 'idle in transaction'"
-    )
-    seen: list[int] = []
-    world.model.say("YES").meanwhile(lambda: seen.append(count()))
-
-    def count() -> int:
-        with world.app.app_context():
-            return int(sql.value(open_ones))
-
-    world.ask()
-
-    assert seen == [0]
 
 
 def test_a_setting_changed_during_the_question_voids_the_answer(world: World) -> None:
@@ -282,15 +222,6 @@ def test_a_request_ends_without_a_fault_if_the_agent_is_erased_meanwhile(
     assert (record.data["why"], record.sealed) == ("the agent was erased", {})
 
 
-def test_a_worker_that_is_asked_to_stop_leaves_the_request_to_the_next(world: World) -> None:
-    world.model.say("YES")
-
-    grant = world.ask(is_stopping=lambda: True)
-
-    assert (grant.status, grant.lease_token) == ("requested", None)
-    assert not world.model.requests
-
-
 def test_asking_has_a_time_limit_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "ASKING_SECONDS", 1e-6)
     world.model.say("YES")
@@ -298,33 +229,6 @@ def test_asking_has_a_time_limit_of_its_own(world: World, monkeypatch: pytest.Mo
     grant = world.ask()
 
     assert (grant.status, grant.error_kind) == ("failed", "timeout")
-
-
-def test_a_fault_of_ours_ends_the_request_and_is_raised_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grant = world.request()
-    monkeypatch.setattr(asking, "question", lambda *_, **__: 1 / 0)
-
-    with pytest.raises(ZeroDivisionError):
-        world.ask(grant)
-
-    db.session.rollback()
-    db.session.refresh(grant)
-    assert grant.status == "failed"
-    (record,) = world.records("memory_access_failed")
-    assert record.data["why"] == "internal error (ZeroDivisionError)"
-
-
-def test_an_agent_that_was_changed_in_the_database_is_not_asked(world: World) -> None:
-    grant = world.request()
-    sql.tamper(f"UPDATE agents SET system_prompt = decode('00', 'hex') WHERE id = {world.agent.id}")
-
-    world.ask(grant)
-
-    assert (grant.status, world.model.requests) == ("failed", [])
-    (record,) = world.records("memory_access_failed")
-    assert f"Agent {world.agent.id} was changed outside" in record.data["why"]
 
 
 @pytest.mark.parametrize(
@@ -435,14 +339,6 @@ def test_every_word_that_a_human_typed_stands_in_the_line_of_data(world: World) 
     assert [line for line in outside if "agreed already" in line] == []
 
 
-def test_the_question_contains_no_memory(world: World) -> None:
-    world.model.say("NO")
-
-    world.ask()
-
-    assert "by the wall" not in json.dumps(world.model.requests)
-
-
 def test_the_question_is_sent_under_the_accounts_privacy_terms(world: World) -> None:
     world.agent.account.zero_data_retention = False
     world.model.say("NO")
@@ -453,16 +349,6 @@ def test_the_question_is_sent_under_the_accounts_privacy_terms(world: World) -> 
     assert body["provider"] == {"data_collection": "deny", "require_parameters": True, "zdr": False}
     assert body["session_id"] == str(grant.id)
     assert body["user"] == f"account-{world.agent.account_id}"
-
-
-def test_an_agent_without_a_prompt_is_asked_with_the_default(world: World) -> None:
-    world.agent.system_prompt = None
-    db.session.commit()
-    world.model.say("NO")
-
-    world.ask()
-
-    assert "\n\nYou are an AI agent" in asked_of(world)[0]["content"]
 
 
 @pytest.mark.parametrize("purpose", INJECTIONS)

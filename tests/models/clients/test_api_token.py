@@ -1,4 +1,3 @@
-import threading
 from datetime import timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from refine.models import ApiToken, AuditLog
 from refine.models.agent import PROMPTS, configuring
 from refine.models.clients.api_token import WELL_FORMED
 from tests import factories, sql
-from tests.sql import statements_of
 
 
 def test_a_token_is_the_agents_or_the_accounts(app):
@@ -140,16 +138,6 @@ def test_only_a_platform_token_mints_and_only_for_agents_of_its_account(app, sub
     assert platform.mint_for(agent, expires_at=None)[0].minted_by is platform
 
 
-def test_a_token_is_invalid_once_the_token_that_minted_it_is_revoked(app):
-    platform, _ = ApiToken.mint(account=factories.account())
-    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
-    minted, _ = platform.mint_for(agent, expires_at=None)
-
-    platform.revoked_at = clock.now()
-
-    assert not minted.is_valid
-
-
 def test_a_token_is_invalid_once_the_token_that_minted_it_was_altered(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
@@ -211,30 +199,6 @@ def test_a_revoked_token_is_not_valid(app):
     ]
 
 
-def test_records_one_of_many_simultaneous_revocations(app):
-    token, _ = ApiToken.mint(account=factories.account())
-    db.session.commit()
-    token_id = token.id
-    db.session.remove()
-
-    def revoke():
-        with app.app_context():
-            found = db.session.get_one(ApiToken, token_id)
-            together.wait()
-            found.revoke()
-            db.session.commit()
-            db.session.remove()
-
-    together = threading.Barrier(4, timeout=10)
-    threads = [threading.Thread(target=revoke) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert sql.value("SELECT count(*) FROM audit_logs WHERE action = 'token_revoked'") == 1
-
-
 def test_a_token_is_valid_until_it_expires(app, subtests):
     token, _ = ApiToken.mint(account=factories.account())
 
@@ -270,18 +234,6 @@ def test_a_use_is_noted_once_a_minute(app):
 
     assert noted == [True, False, True, False]
     assert token.last_used_at == at + timedelta(seconds=60)
-
-
-@pytest.mark.parametrize("kind", ["agent", "platform"])
-def test_a_use_that_need_not_be_noted_asks_the_database_nothing(app, kind):
-    agent = factories.agent()
-    at = clock.now()
-    token, secret = ApiToken.mint(account=agent.account, agent=agent if kind == "agent" else None)
-    token.note_use(at)
-    token = ApiToken.of_secret(secret)
-
-    assert statements_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
-    assert statements_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
 
 
 def test_a_platforms_changes_are_recorded_with_its_token_and_told_to_the_agent(app):
@@ -330,16 +282,6 @@ def test_adding_an_agent_with_a_prompt_counts_as_a_change_of_identity(app, subte
         with subtests.test(prompts=list(prompts)):
             agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", **prompts)
             assert (agent.identity_changed_at is not None) == bool(prompts)
-
-
-def test_the_agent_is_told_even_if_it_already_remembers_the_same(app):
-    platform, _ = ApiToken.mint(account=factories.account())
-    agent = factories.agent("My platform changed my settings: paused.", account=platform.account)
-
-    platform.change_agent(agent, paused=True)
-
-    told = [memory.content for memory in factories.journal(agent)]
-    assert told == ["My platform changed my settings: paused."]
 
 
 def test_a_memory_reflection_prompt_that_is_taken_away_ends_the_daily_reflection(app):
