@@ -5,13 +5,11 @@ First every test is run once, to learn which lines it reaches (kept in build/mut
 """
 
 import argparse
-import json
 import random
 import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,7 +21,6 @@ from tests.mutation.runner import MutantRunner
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "mutants"
-RESULTS = BUILD / "results.jsonl"
 TARGETS = (
     *("refine/rules", "refine/sealing.py", "refine/models", "refine/running", "refine/refinement"),
     *("refine/remembering", "refine/access", "refine/tools"),
@@ -34,21 +31,19 @@ CHOSEN_TESTS = ("-m", "not no_cover", "--hypothesis-profile=quick", "-p", "no:ca
 def main() -> int:
     """Run what the command line asks for; return 1 if fewer than 90 % were killed."""
     options = _options()
-    if options.shard:
-        return _run_shard(options)
     if options.fresh:
         shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True, exist_ok=True)
     if not (BUILD / "coverage").exists():
-        _learn_reach(options.tests)
-    RESULTS.write_text("")
-    command = [sys.executable, "-m", "tests.mutation", *sys.argv[1:], "--shard"]
-    shards = [f"{number}/{options.processes}" for number in range(options.processes)]
-    running = [subprocess.Popen([*command, shard], cwd=ROOT) for shard in shards]  # noqa: S603
-    if sum(process.wait() for process in running):
-        print("a shard failed")
+        _learn_reach()
+    reach, seconds = _reach(), _seconds()
+    plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in _chosen(options)]
+    runner = MutantRunner(plan)
+    # a fork leaves its parent's connections open, which is no fault of a test
+    forked = ("-q", "--no-cov", "-n", "0", "-p", "no:unraisableexception")
+    if pytest.main([*forked, *CHOSEN_TESTS, "tests"], plugins=[runner]) not in (0, 5):
         return 2
-    return _report()
+    return _report(runner.outcomes)
 
 
 def _options() -> argparse.Namespace:
@@ -56,32 +51,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("targets", nargs="*", help="files or folders; default: the core")
     parser.add_argument("--sample", type=int, help="try that many, chosen at random")
     parser.add_argument("--seed", type=int, default=1, help="of the random choice")
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="learn again what tests reach")
-    parser.add_argument("--seconds", type=float, default=45.0, help="for one mutant's tests")
-    parser.add_argument("--tests", default="tests", help="the tests to use")
-    parser.add_argument("--shard", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _learn_reach(tests: str) -> None:
+def _learn_reach() -> None:
     """Run the tests of the gate whose coverage is measured, with a context each."""
     measuring = ("--cov=refine", "--cov-context=test", "--cov-report=")
     times = f"--junitxml={BUILD / 'times.xml'}"
     command = (sys.executable, "-m", "pytest", "-q", "-n", "auto", *CHOSEN_TESTS, *measuring, times)
-    subprocess.run([*command, *tests.split()], cwd=ROOT, check=False)  # noqa: S603
+    subprocess.run([*command, "tests"], cwd=ROOT, check=False)  # noqa: S603
     (ROOT / ".coverage").rename(BUILD / "coverage")
-
-
-def _run_shard(options: argparse.Namespace) -> int:
-    reach, seconds = _reach(), _seconds()
-    plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in _chosen(options)]
-    number, count = map(int, options.shard.split("/"))
-    runner = MutantRunner(plan[number::count], RESULTS, options.shard, seconds_each=options.seconds)
-    # a fork leaves its parent's connections open, which is no fault of a test
-    forked = ("-q", "--no-cov", "-p", "no:unraisableexception")
-    arguments = [*forked, *CHOSEN_TESTS, *options.tests.split()]
-    return 0 if pytest.main(arguments, plugins=[runner]) in (0, 5) else 1
 
 
 def _chosen(options: argparse.Namespace) -> list[Mutant]:
@@ -116,28 +96,20 @@ def _seconds() -> dict[str, float]:
 def _tests_of(
     mutant: Mutant, reach: dict[str, dict[int, list[str]]], seconds: dict[str, float]
 ) -> list[str]:
-    """Return the tests that reach the mutant; first those whose names or words are like it."""
+    """Return the tests that reach the mutant; first those in a place like its own, then quick."""
     lines = reach.get(mutant.path, {})
     reaching = (lines.get(line, ()) for line in range(mutant.line, mutant.last_line + 1))
     tests = {context.partition("|")[0] for contexts in reaching for context in contexts if context}
     parts = Path(mutant.path).with_suffix("").parts[1:]
 
     def rank(test: str) -> tuple[int, float]:
-        words = _text_of(test.partition("::")[0])
         likeness = sum(part in test for part in parts)
-        likeness += sum(name in words for name in mutant.function.split("."))
         return -likeness, seconds.get(test.rpartition("::")[2], 1.0)
 
     return sorted(tests, key=rank)
 
 
-@cache
-def _text_of(file: str) -> str:
-    return (ROOT / file).read_text(encoding="utf-8")
-
-
-def _report() -> int:
-    outcomes = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+def _report(outcomes: list[tuple[str, str, int]]) -> int:
     counts = Counter(outcome for _, outcome, _ in outcomes)
     for name, outcome, tests in sorted(outcomes):
         if outcome != "killed":

@@ -50,19 +50,15 @@ class Mutant:
 def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
     """Yield every mutant of a module; faults outside functions are not made."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for function, qualified_name in _functions(tree):
-        for statement in _statements(function):
+    for function, name in _functions(tree):
+        for statement in ast.walk(function):
+            if not isinstance(statement, ast.stmt) or statement is function:
+                continue
+            lines = statement.lineno, _last_line(statement)
             for node, replacement, description in _faults(statement):
                 code = _compiled(tree, function, node, replacement, str(path))
                 if code is not None:
-                    yield Mutant(
-                        shown,
-                        statement.lineno,
-                        _last_line(statement),
-                        qualified_name,
-                        description,
-                        code,
-                    )
+                    yield Mutant(shown, *lines, name, description, code)
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, str]]:
@@ -75,12 +71,6 @@ def _functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, str]]:
                     yield each, f"{node.name}.{each.name}"
 
 
-def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.stmt) and node is not function:
-            yield node
-
-
 def _last_line(statement: ast.stmt) -> int:
     """The last line of the statement's own expression, without the block that it heads."""
     body = getattr(statement, "body", None)
@@ -91,11 +81,7 @@ def _last_line(statement: ast.stmt) -> int:
 
 def _faults(statement: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST | None, str]]:
     """Yield (node, replacement or None to remove the statement, description)."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        yield statement, None, f"without {_short(statement)}"
-    if isinstance(statement, ast.Assign | ast.AugAssign) and _changes_state(statement):
-        yield statement, None, f"without {_short(statement)}"
-    if isinstance(statement, ast.Raise):
+    if _changes_state(statement):
         yield statement, None, f"without {_short(statement)}"
     if isinstance(statement, ast.If | ast.While) and isinstance(
         statement.test, ast.Name | ast.Attribute | ast.Call | ast.NamedExpr
@@ -106,11 +92,14 @@ def _faults(statement: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST | None, str]
         yield from _faults_of(node)
 
 
-def _changes_state(statement: ast.Assign | ast.AugAssign) -> bool:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return isinstance(statement, ast.AugAssign) or all(
-        isinstance(target, ast.Attribute | ast.Subscript) for target in targets
-    )
+def _changes_state(statement: ast.stmt) -> bool:
+    """Tell whether the statement can be left out without a name going undefined."""
+    match statement:
+        case ast.Expr(ast.Call()) | ast.AugAssign() | ast.Raise():
+            return True
+        case ast.Assign(targets):
+            return all(isinstance(target, ast.Attribute | ast.Subscript) for target in targets)
+    return False
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -118,11 +107,9 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
     pending: list[ast.AST] = [statement]
     while pending:
         for child in ast.iter_child_nodes(pending.pop()):
-            if isinstance(child, ast.stmt):
-                continue
-            if isinstance(child, ast.keyword) and child.arg == "strict":  # zip of equal lengths
-                continue
-            if isinstance(child, ast.JoinedStr):  # words of a message
+            is_strict = isinstance(child, ast.keyword) and child.arg == "strict"  # of zip
+            # joined texts are the words of messages
+            if isinstance(child, ast.stmt | ast.JoinedStr) or is_strict:
                 continue
             if isinstance(child, ast.expr):
                 yield child
@@ -147,8 +134,9 @@ def _faults_of(node: ast.expr) -> Iterator[tuple[ast.AST, ast.AST, str]]:
         yield node, node.orelse, f"always {_short(node.orelse)}"
     elif isinstance(node, ast.BinOp):
         yield from _faults_of_operation(node)
-    elif isinstance(node, ast.Constant):
-        yield from _faults_of_constant(node)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        other = not node.value if isinstance(node.value, bool) else node.value + 1
+        yield node, ast.Constant(other), f"{node.value} -> {other}"
     elif isinstance(node, ast.Call):
         yield from _faults_of_call(node)
 
@@ -170,18 +158,11 @@ def _is_text(node: ast.BinOp) -> bool:
     )
 
 
-def _faults_of_constant(node: ast.Constant) -> Iterator[tuple[ast.AST, ast.AST, str]]:
-    if isinstance(node.value, bool):
-        yield node, ast.Constant(not node.value), f"{node.value} -> {not node.value}"
-    elif isinstance(node.value, int):
-        yield node, ast.Constant(node.value + 1), f"{node.value} -> {node.value + 1}"
-
-
 def _faults_of_call(node: ast.Call) -> Iterator[tuple[ast.AST, ast.AST, str]]:
     attribute = node.func.attr if isinstance(node.func, ast.Attribute) else None
     name = attribute or (node.func.id if isinstance(node.func, ast.Name) else None)
     if attribute in _QUERY_STEPS and isinstance(node.func, ast.Attribute):
-        yield node, node.func.value, f"without .{attribute}({_short_arguments(node)})"
+        yield node, node.func.value, f"without .{attribute} in {_short(node)}"
     if name in _CONDITIONS and len(node.args) > 1:
         for position in range(len(node.args)):
             changed = copy.deepcopy(node)
@@ -240,7 +221,3 @@ def _find_code(code: CodeType, name: str, first_line: int) -> CodeType | None:
 def _short(node: ast.AST) -> str:
     text = " ".join(ast.unparse(node).split())
     return text if len(text) <= 70 else f"{text[:67]}..."
-
-
-def _short_arguments(node: ast.Call) -> str:
-    return ", ".join(_short(each) for each in node.args)[:60]

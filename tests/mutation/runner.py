@@ -1,13 +1,11 @@
 """Runs the tests that reach a mutant's line, each mutant in a fork of one prepared process."""
 
 import gc
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -15,6 +13,8 @@ import pytest
 from refine.extensions import db
 from tests.mutation.mutants import Mutant
 
+# The tests of one mutant stop after this long.
+SECONDS_EACH = 45.0
 # A fork that takes this much longer than its tests may hangs, which a test would notice.
 HANGS_AFTER_SECONDS = 60.0
 
@@ -24,18 +24,9 @@ _KILLED, _SURVIVED, _FAULTY, _OUT_OF_TIME = 1, 0, 3, 4
 class MutantRunner:
     """A pytest plugin: instead of running the tests, it runs them against each mutant."""
 
-    def __init__(
-        self,
-        mutants: Sequence[tuple[Mutant, list[str]]],
-        results: Path,
-        shard: str,
-        *,
-        seconds_each: float,
-    ) -> None:
+    def __init__(self, mutants: Sequence[tuple[Mutant, list[str]]]) -> None:
+        self.outcomes: list[tuple[str, str, int]] = []
         self._mutants = mutants
-        self._results = results
-        self._shard = shard
-        self._seconds_each = seconds_each
         self._has_failed = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -43,13 +34,10 @@ class MutantRunner:
         items = {item.nodeid: item for item in session.items}
         self._prepare(session)
         self._check_control(session.items[:: max(1, len(session.items) // 40)])
-        with self._results.open("a", encoding="utf-8") as results:
-            for number, (mutant, tests) in enumerate(self._mutants, 1):
-                outcome = self._try(mutant, [items[test] for test in tests if test in items])
-                results.write(json.dumps([mutant.name, outcome, len(tests)]) + "\n")
-                results.flush()
-                if number % 25 == 0 or number == len(self._mutants):
-                    print(f"shard {self._shard}: {number} of {len(self._mutants)}", flush=True)
+        for number, (mutant, tests) in enumerate(self._mutants, 1):
+            outcome = self._try(mutant, [items[test] for test in tests if test in items])
+            self.outcomes.append((mutant.name, outcome, len(tests)))
+            print(f"{number} of {len(self._mutants)}: {outcome}: {mutant.name}", flush=True)
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -86,7 +74,7 @@ class MutantRunner:
             if mutant is not None and not _apply(mutant):
                 return _FAULTY
             self._has_failed = False
-            deadline = time.monotonic() + self._seconds_each
+            deadline = time.monotonic() + SECONDS_EACH
             for item, following in zip(items, [*items[1:], None], strict=True):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following or item)
                 if self._has_failed:
@@ -98,7 +86,7 @@ class MutantRunner:
         return _SURVIVED
 
     def _outcome(self, pid: int) -> str:
-        deadline = time.monotonic() + self._seconds_each + HANGS_AFTER_SECONDS
+        deadline = time.monotonic() + SECONDS_EACH + HANGS_AFTER_SECONDS
         while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)

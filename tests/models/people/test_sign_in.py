@@ -34,10 +34,6 @@ def test_a_sign_in_is_found_by_its_secret(begun, user):
     assert found.get_id() == begun.secret
 
 
-def test_two_sign_ins_of_a_user_have_secrets_of_their_own(begun, user):
-    assert SignIn.begin(user, AT).secret != begun.secret
-
-
 def test_an_unknown_secret_finds_no_sign_in(begun):
     assert SignIn.find_valid(begun.secret + "x", AT) is None
     assert SignIn.find_valid(begun.secret_hash, AT) is None
