@@ -11,8 +11,7 @@ import pytest
 import requests
 
 from refine.llm import rehearsal
-from tests.commands import eventually, refine_anew
-from tests.running import Up
+from tests.commands import Up, eventually, refine_anew
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
 

@@ -25,9 +25,9 @@ from tests import factories
 from tests.chaos.fleet import PROCESSES, WEB, Fleet, servers_of
 from tests.chaos.load import Load, Promise, Tenant
 from tests.chaos.storm import Fault, Storm
+from tests.commands import refine
 from tests.conftest import environ_of, migrated
 from tests.faults.invariants import Before, breaches
-from tests.forked import refine
 from tests.interleaving.model import PlayedModel
 
 _STARTING_SECONDS = 60

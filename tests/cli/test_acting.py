@@ -7,7 +7,7 @@ from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, RefinementSession
 from tests import factories
 from tests.cli.conftest import problem
-from tests.forked import refine
+from tests.commands import refine
 from tests.scripted_model import ScriptedModel
 
 

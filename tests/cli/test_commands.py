@@ -18,8 +18,7 @@ from refine.models import Account, Agent, AuditLog, RefinementSession, User
 from refine.models.clients.api_token import WELL_FORMED, ApiToken
 from tests import factories
 from tests.cli.conftest import Run
-from tests.commands import eventually, start
-from tests.forked import refine
+from tests.commands import eventually, refine, start
 from tests.scripted_model import ScriptedModel
 
 PASSWORD = "correct horse battery"

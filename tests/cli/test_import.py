@@ -15,8 +15,7 @@ from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import verify_agent
 from tests.cli.conftest import Run
-from tests.commands import eventually, start
-from tests.forked import refine
+from tests.commands import eventually, refine, start
 from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 

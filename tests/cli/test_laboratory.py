@@ -10,7 +10,7 @@ from bench.playing import serving
 from refine import cli
 from refine.models import Agent
 from tests.cli.conftest import Run, problem, row_counts
-from tests.forked import refine
+from tests.commands import refine
 
 SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
 

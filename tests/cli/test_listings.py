@@ -15,7 +15,7 @@ from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, RefinementSession
 from tests import factories
 from tests.cli.conftest import Run
-from tests.forked import refine
+from tests.commands import refine
 
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -22,12 +22,12 @@ from tests.cli.conftest import Run, problem, row_counts
 from tests.commands import (
     UNUSED_PORT,
     eventually,
+    refine,
     refine_anew,
     refine_here,
     start,
     waits_for_input,
 )
-from tests.forked import refine
 from tests.transfer.files import FIXTURES
 
 OTHER = "A" * 43 + "="

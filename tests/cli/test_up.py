@@ -12,10 +12,8 @@ import requests
 
 from refine import application, create_app
 from refine.settings import Settings
-from tests.commands import children_of, eventually, is_alive
+from tests.commands import Up, children_of, eventually, is_alive, refine
 from tests.embedded.processes import processes_of
-from tests.forked import refine
-from tests.running import Up
 
 PROCESSES = ("web", "worker", "clock")
 

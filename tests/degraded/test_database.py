@@ -17,8 +17,7 @@ from refine.running.heartbeat import INTERVAL_SECONDS
 from tests import factories
 from tests.api.conftest import Program, bearing, refusing_memories
 from tests.cli.conftest import row_counts
-from tests.commands import UNUSED_PORT
-from tests.forked import refine
+from tests.commands import UNUSED_PORT, refine
 from tests.web.conftest import Browser, signed_in_browser, words_of
 
 NEW = {"content": "a new memory", "memory_type": "core"}

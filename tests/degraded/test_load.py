@@ -15,7 +15,7 @@ from refine.jobs.tick import run_tick
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs import LIVE
 from tests import factories
-from tests.forked import refine
+from tests.commands import refine
 
 
 def sessions() -> Sequence[Row[Any]]:

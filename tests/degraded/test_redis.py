@@ -24,8 +24,8 @@ from refine.models import (
 )
 from tests import factories
 from tests.api.conftest import bearing
+from tests.commands import refine
 from tests.degraded.breaking import FAULTS, BreakableRedis, Fault
-from tests.forked import refine
 from tests.web.conftest import Browser, words_of
 
 Mend = Callable[[], None]

@@ -23,8 +23,7 @@ from refine.jobs.clock import TICK, TICK_ID, schedule
 from refine.jobs.queue import TICKS, JsonJob, queue
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
-from tests.commands import UNUSED_PORT, eventually
-from tests.forked import Service, services
+from tests.commands import UNUSED_PORT, Service, eventually, services
 from tests.scripted_model import ScriptedModel
 
 ENTRIES = Scheduler.scheduled_jobs_key

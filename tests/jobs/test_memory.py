@@ -20,8 +20,7 @@ from refine.models import Agent, MemoryTask
 from refine.models.agent import configuring
 from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
-from tests.commands import eventually
-from tests.forked import Service, services
+from tests.commands import Service, eventually, services
 from tests.in_redis import everything_in
 from tests.scripted_model import ScriptedModel
 

@@ -27,8 +27,7 @@ from refine.models import Agent, ClockMark, RefinementSession
 from refine.models.runs.run import LOST_AFTER
 from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import UNUSED_PORT, eventually, start
-from tests.forked import Service, services
+from tests.commands import UNUSED_PORT, Service, eventually, services, start
 from tests.in_redis import everything_in
 from tests.scripted_model import ScriptedModel
 

@@ -18,8 +18,7 @@ from refine.jobs import tick
 from refine.models import ApiToken, ClockMark, schema_version
 from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import eventually
-from tests.forked import refine, services
+from tests.commands import eventually, refine, services
 from tests.web.conftest import browser_of, person, signed_in_browser, words_of
 
 ROOT = Path(__file__).parent.parent.parent

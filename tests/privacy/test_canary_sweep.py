@@ -30,8 +30,7 @@ from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import children_of, eventually
-from tests.forked import refine
+from tests.commands import Up, children_of, eventually, refine
 from tests.privacy import traces
 from tests.privacy.programs import (
     PROMPTS,
@@ -42,7 +41,6 @@ from tests.privacy.programs import (
     send_refused,
 )
 from tests.privacy.traces import Traces
-from tests.running import Up
 from tests.scripted_model import ScriptedModel, send
 from tests.web.crawling import CANARY, crawl
 

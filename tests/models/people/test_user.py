@@ -1,4 +1,3 @@
-
 import pytest
 from argon2 import PasswordHasher
 
