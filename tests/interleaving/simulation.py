@@ -248,5 +248,4 @@ def _nothing_is_timed() -> Iterator[None]:
         patch.setattr(tick, "LONGEST_STEP_SECONDS", math.inf)
         # verification accepts what is dated before the clock was put forward
         patch.setattr(chain_verification, "MAX_STEP_BACK", timedelta.max)
-        patch.setattr(schema_version, "_BELIEVED_SECONDS", math.inf)
         yield

@@ -213,16 +213,6 @@ def test_a_command_says_what_to_do_first(ours: Flask, fresh: dict[str, str]) -> 
         assert (done.returncode, done.stderr) == (1, f"refine: {OTHER}\n")
 
 
-def test_the_current_migration_is_printed_whatever_version_it_is_of(
-    ours: Flask, fresh: dict[str, str]
-) -> None:
-    newest = refine("db", "current", environ=fresh)
-    make_another()
-    other = refine("db", "current", environ=fresh)
-
-    assert [done.stdout for done in (newest, other)] == [f"{HEAD} (head)\n", "9001\n"]
-
-
 def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ: dict[str, str]) -> None:
     away = create_app(Settings.from_environ({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}))
     with away.app_context():
