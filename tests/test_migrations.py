@@ -77,7 +77,13 @@ def test_the_migrations_make_what_the_models_say(empty_app):
 def test_autogenerate_finds_nothing_to_do(app):
     with db.engine.connect() as connection:
         context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True}
+            connection,
+            opts={
+                "compare_type": True,
+                "compare_server_default": True,
+                # rows that tests begin with are kept in tables of their own
+                "include_object": lambda _table, name, *_: not str(name).startswith("kept_"),
+            },
         )
         differences = compare_metadata(context, db.metadata)
 

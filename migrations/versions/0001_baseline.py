@@ -133,7 +133,6 @@ CREATE TABLE access_grants (
   generation_id text,
   granted_at timestamptz,
   expires_at timestamptz,
-  asking_allowed_at timestamptz,
   end_reason text,
   ended_by_id bigint CONSTRAINT fk_access_grants_ended_by_id_users REFERENCES users,
   error_kind text,

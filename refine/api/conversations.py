@@ -61,14 +61,7 @@ class Conversation(Resource):
     ended_at: Time | None
 
 
-@operation(
-    "POST",
-    "/conversations",
-    bearer="agent",
-    max_bytes=_MAX_BYTES,
-    status=202,
-    conflict="Extraction is not possible for this agent.",
-)
+@operation("POST", "/conversations", bearer="agent", max_bytes=_MAX_BYTES, status=202)
 def hand_over(agent: Agent, body: NewConversation) -> Conversation:
     """Send a finished conversation, from which the agent's model saves journal memories.
 

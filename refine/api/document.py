@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json
 from pydantic_core import core_schema
 
 from refine import __version__
-from refine.api.problems import MEDIA_TYPE, ProblemDetails
+from refine.api.problems import KINDS, MEDIA_TYPE, ProblemDetails
 from refine.api.routing import (
     JSON,
     KEY_HEADER,
@@ -31,21 +31,6 @@ from refine.rules.quantities import in_hours
 _SCHEMES = {
     "agent": "The agent itself: `Authorization: Bearer refine_agent_…`.",
     "platform": "The platform that hosts agents: `Authorization: Bearer refine_platform_…`.",
-}
-
-# Answers that do not depend on the operation.
-_ALWAYS = {
-    401: "The token is missing or invalid.",
-    403: "The wrong kind of token, or an agent that is not active or was erased.",
-    422: "A field is missing, unknown or invalid; see `errors`.",
-    429: "Too many requests with this token.",
-    500: "Internal error.",
-    503: "The database cannot be reached.",
-}
-_WITH_JSON = {400: "The body is not JSON.", 415: "The body is not application/json."}
-_WITH_KEY = {
-    400: f"The body is not JSON, or the {KEY_HEADER} is malformed.",
-    409: f"The {KEY_HEADER} is in use, or the request conflicts with the current state.",
 }
 
 _TEXT = {"type": "string"}
@@ -175,7 +160,11 @@ def _responses(each: Operation) -> dict[int, Any]:
     if each.bearer is None:
         content = {JSON: {"schema": {"type": "object"}}}
         return {200: {"description": "The document.", "content": content}}
-    answers = {status: _problem(said) for status, said in _problems(each).items()}
+    content = {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}
+    answers: dict[int, Any] = {
+        status: {"description": f"{KINDS[status][1]}.", "content": content}
+        for status in _problems(each)
+    }
     answers[each.status] = _answer(each, (inspect.getdoc(each.returns) or "Done.").split("\n")[0])
     if each.other is not None:
         answers[each.other[0]] = _answer(each, each.other[1])
@@ -184,23 +173,18 @@ def _responses(each: Operation) -> dict[int, Any]:
     return answers
 
 
-def _problems(each: Operation) -> dict[int, str]:
-    described = dict(_ALWAYS)
+def _problems(each: Operation) -> list[int]:
+    """Return the statuses of the problems that the operation may have."""
+    statuses = [401, 403, 422, 429, 500, 503]
+    if each.method != "GET":
+        statuses.append(409)
+    if each.method == "POST":  # the Idempotency-Key may be malformed
+        statuses.append(400)
     if each.body is not None:
-        described[413] = f"The body is longer than {each.max_bytes:,} bytes."
-        described |= _WITH_JSON if issubclass(each.body, Body) else {}
-    if each.method == "POST":
-        described |= _WITH_KEY
+        statuses += [400, 413, 415] if issubclass(each.body, Body) else [413]
     if "<" in each.rule:
-        described[404] = "Not found."
-    if each.conflict is not None:
-        described[409] = each.conflict
-    return described
-
-
-def _problem(description: str) -> dict[str, Any]:
-    content = {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}
-    return {"description": description, "content": content}
+        statuses.append(404)
+    return statuses
 
 
 def _answer(each: Operation, description: str) -> dict[str, Any]:

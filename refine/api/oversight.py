@@ -11,7 +11,7 @@ from sqlalchemy.orm import joinedload, undefer
 from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, found_page, page_of, rows_of_agent
-from refine.api.schemas import EmptyBody, Resource, Time
+from refine.api.schemas import Resource, Time
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.audit.record import CLIENT_KEY
 from refine.models.ledger import contents_in
@@ -145,13 +145,7 @@ def grants(agent: Agent, query: PageQuery) -> Grants:
     return page_of(Grants, rows, query, _grant)
 
 
-@operation(
-    "DELETE",
-    "/grants/<uuid:grant_id>",
-    bearer="agent",
-    status=204,
-    conflict="The request has not been answered yet.",
-)
+@operation("DELETE", "/grants/<uuid:grant_id>", bearer="agent", status=204)
 def revoke(agent: Agent, grant_id: uuid.UUID) -> None:
     """Revoke a grant immediately; pages that show content close within seconds."""
     grant = agent_row_or_404(agent, AccessGrant, grant_id, "grant")
@@ -160,18 +154,6 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> None:
         raise Problem(
             409, "You have not been asked yet, so there is nothing to revoke. Answer no instead."
         )
-
-
-@operation(
-    "POST",
-    "/grants/<uuid:grant_id>/allow-asking",
-    bearer="agent",
-    status=204,
-    conflict="The agent has not declined this request.",
-)
-def allow_asking(agent: Agent, grant_id: uuid.UUID, body: EmptyBody) -> None:
-    """Let the user of a declined request ask again without waiting."""
-    agent_row_or_404(agent, AccessGrant, grant_id, "request").allow_asking_again()
 
 
 def _grant(grant: AccessGrant, times_viewed: int) -> Grant:

@@ -123,12 +123,7 @@ def agent(token: ApiToken, agent_id: int) -> AgentSummary:
     return _summary(account_row_or_404(token, Agent, agent_id, "agent"))
 
 
-@operation(
-    "PATCH",
-    "/agents/<int:agent_id>",
-    bearer="platform",
-    conflict="The agent's content was permanently erased.",
-)
+@operation("PATCH", "/agents/<int:agent_id>", bearer="platform")
 def change(token: ApiToken, agent_id: int, body: AgentChanges) -> AgentSummary:
     """Change an agent. Each change is recorded, and the agent is told in its journal.
 

@@ -20,7 +20,7 @@ from refine.refinement.time_machine import UndoConflict
 MEDIA_TYPE = "application/problem+json"
 
 # By status: the last part of the type, the title, and the default detail.
-_KINDS = {
+KINDS = {
     400: ("unreadable", "The body cannot be read", "Send one JSON object, in UTF-8."),
     401: ("unauthenticated", "A valid token is required", "Send it as `Authorization: Bearer …`."),
     403: ("forbidden", "Not allowed with this token", "Use a token of the other kind."),
@@ -98,7 +98,7 @@ class Problem(Exception):
         return cls(422, f"{detail}." if is_named else as_sentence(detail), errors=errors)
 
     def response(self) -> Response:
-        usual, title, advice = _KINDS.get(self.status, _KINDS[400 if self.status < 500 else 500])
+        usual, title, advice = KINDS.get(self.status, KINDS[400 if self.status < 500 else 500])
         body = ProblemDetails(
             type=f"urn:refine:problem:{self.kind or usual}",
             title=title,

@@ -48,7 +48,7 @@ class Operation:
     """One method of one path.
 
     ``returns`` is the class of the answer, None for an answer without a body. ``status`` is what it
-    usually has, ``other`` and ``conflict`` say when it has another one. ``media_type`` is a second
+    usually has, ``other`` says when it has another one. ``media_type`` is a second
     one to choose by Accept, with an ETag. The field ``shown_once`` of an answer is null when it is
     repeated for the same idempotency key.
     """
@@ -62,7 +62,6 @@ class Operation:
     returns: type[BaseModel] | None
     status: int = 200
     other: tuple[int, str] | None = None
-    conflict: str | None = None
     media_type: str | None = None
     max_bytes: int = MAX_BODY_BYTES
     shown_once: str | None = None

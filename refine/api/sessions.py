@@ -92,13 +92,7 @@ def sessions(agent: Agent, query: SessionQuery) -> Sessions:
     return page_of(Sessions, rows, query, Session.of)
 
 
-@operation(
-    "POST",
-    "/sessions",
-    bearer="agent",
-    status=202,
-    conflict="A session is already live (`session_id`), or none may run.",
-)
+@operation("POST", "/sessions", bearer="agent", status=202)
 def ask(agent: Agent, body: EmptyBody) -> Session:
     """Request a session; the agent will be asked for its consent."""
     return Session.of(refine_later(agent, "api"))
@@ -110,12 +104,7 @@ def session(agent: Agent, session_id: uuid.UUID) -> Session:
     return Session.of(_own(agent, session_id))
 
 
-@operation(
-    "POST",
-    "/sessions/<uuid:session_id>/undo",
-    bearer="agent",
-    conflict="It is not the agent's last session, or its memories were changed since.",
-)
+@operation("POST", "/sessions/<uuid:session_id>/undo", bearer="agent")
 def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Undone:
     """Undo the agent's last session, including the removal of duplicates."""
     session = _own(agent, session_id)

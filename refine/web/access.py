@@ -205,8 +205,7 @@ def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
 
 def _actor(record: AuditLog, agent: Agent) -> str:
     """Name who took a step of an access: its user, the agent, or the system."""
-    answers = ("granted", "declined", "asking_allowed")
-    is_answer = record.action.removeprefix("memory_access_") in answers
+    is_answer = record.action in ("memory_access_granted", "memory_access_declined")
     if is_answer or record.data.get("end_reason") == "revoked_by_agent":
         return agent.name
     return str(record.user.email) if record.user is not None else "system"

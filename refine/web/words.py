@@ -109,7 +109,6 @@ ACTIONS = {
     "memory_access_requested": "access requested",
     "memory_access_granted": "access granted",
     "memory_access_declined": "access declined",
-    "memory_access_asking_allowed": "new request allowed",
     "memory_access_failed": "access request failed",
     "memory_access_lapsed": "access request lapsed",
     "memory_access_viewed": "content read",

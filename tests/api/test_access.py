@@ -113,26 +113,6 @@ def test_a_page_of_records_with_much_content_has_fewer_of_them(
     assert [each["sequence"] for each in second["records"]] == [2]
 
 
-def test_lets_a_declined_user_ask_again(world: World, reader: User) -> None:
-    grant = factories.grant(world.agent, user_id=reader.id)
-    db.session.commit()
-    path = f"/grants/{grant.id}/allow-asking"
-    too_early = world.own.post(path)
-    grant.settle("NO", agreed=False, generation_id=None)
-    db.session.commit()
-    barred = AccessGrant.refusal_reason(world.agent, reader)
-
-    answers = [world.sibling.post(path), world.own.post(path), world.own.post(path)]
-
-    assert too_early.status_code == 409
-    assert barred is not None
-    assert [answer.status_code for answer in answers] == [404, 204, 204]
-    db.session.rollback()
-    assert AccessGrant.refusal_reason(world.agent, reader) is None
-    told = world.own.get("/audit?action=memory_access_asking_allowed").json["records"]
-    assert [each["subject_id"] for each in told] == [str(grant.id)]
-
-
 def test_records_hide_the_words_of_readers(world: World, reader: User, grant: AccessGrant) -> None:
     reader.client = {"address": "192.0.2.7", "browser": "Bent/1.0"}
     grant.record("viewed", user=reader, what="search", ids=[], sealed={"search": "roses"})

@@ -51,18 +51,6 @@ def test_describes_every_operation_with_its_token_and_its_problems(each: Operati
     assert ("Idempotency-Key" in headers) == (each.method == "POST")
 
 
-def test_says_how_long_a_body_may_be() -> None:
-    paths = document()["paths"]
-
-    said = {path: paths[path]["post"]["responses"]["413"]["description"]
-            for path in ("/conversations", "/memories")}  # fmt: skip
-
-    assert said == {
-        "/conversations": "The body is longer than 4,000,000 bytes.",
-        "/memories": "The body is longer than 262,144 bytes.",
-    }
-
-
 def test_describes_nothing_else() -> None:
     paths, schemas = document()["paths"], document()["components"]["schemas"]
 

@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from refine.api.routing import OPERATIONS, Operation
 from refine.extensions import db
-from refine.models import AccessGrant, Agent, ApiToken
+from refine.models import ApiToken
 from tests import factories
 from tests.api.conftest import Program, World, bearing, files_called, token_of
 from tests.web.conftest import Browser, browser_of, ended_session, person
@@ -46,7 +46,7 @@ def path_of(each: Operation, world: World) -> str:
         "<uuid:session_id>": lambda: (
             ended_session(agent, factories.ledger(agent, *[25] * 20)[0]).id
         ),
-        "<uuid:grant_id>": lambda: grant_for(each, agent).id,
+        "<uuid:grant_id>": lambda: factories.live_grant(agent, person(account=agent.account)).id,
         "<uuid:conversation_id>": lambda: factories.extraction(agent).id,
     }
     path = each.rule
@@ -55,13 +55,6 @@ def path_of(each: Operation, world: World) -> str:
             path = path.replace(placeholder, str(thing()))
     db.session.commit()
     return path
-
-
-def grant_for(each: Operation, agent: Agent) -> AccessGrant:
-    """A grant that this operation can do something with."""
-    was_declined = each.view.__name__ == "allow_asking"
-    make = factories.declined_grant if was_declined else factories.live_grant
-    return make(agent, person(account=agent.account))
 
 
 def ask(each: Operation, by: Program | Browser, path: str) -> TestResponse:
@@ -130,7 +123,7 @@ def test_rejects_everything_but_a_valid_token_of_the_right_kind(
 
     assert {answer.status_code for answer in answers.values()} == {401}
     said = {why: answer.json["detail"] for why, answer in answers.items()}
-    assert said["cut off"] == said["mistyped"] != said["never minted"] != said["expired"]
+    assert said["cut off"] != said["mistyped"] == said["never minted"] != said["expired"]
     for answer in answers.values():
         assert is_problem(answer)
         assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="refine"')

@@ -25,8 +25,8 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.settings import Settings
 from tests import factories
-from tests.api.test_every_operation import SENT, grant_for, name_of
-from tests.web.conftest import ended_session
+from tests.api.test_every_operation import SENT, name_of
+from tests.web.conftest import ended_session, person
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
@@ -75,7 +75,7 @@ def test_answers_conform_to_the_document(
 ) -> None:
     agent = factories.agent()
     session = ended_session(agent, factories.ledger(agent, *[25] * 20)[0])
-    grant = grant_for(each, agent)
+    grant = factories.live_grant(agent, person(account=agent.account))
     token, own = ApiToken.mint(account=agent.account, agent=agent)
     _, platform = ApiToken.mint(account=agent.account)
     things = {

@@ -130,7 +130,6 @@ NEEDS_AGENT = {
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
     "AccessGrant.end_all_of": lambda w: AccessGrant.end_all_of(w.user, by=None),
-    "AccessGrant.allow_asking_again": lambda w: w.failed_grant.allow_asking_again(),
     "Agent.erase": lambda w: w.agent.erase(),
 }
 

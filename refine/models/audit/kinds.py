@@ -11,7 +11,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "memory_access_requested",
         "memory_access_granted",
         "memory_access_declined",
-        "memory_access_asking_allowed",
         "memory_access_ended",
         "memory_access_revoked",
         "audit_exported",

@@ -69,7 +69,6 @@ class Decline(Protocol):
     """A request that the agent declined."""
 
     user_id: int
-    asking_allowed_at: datetime | None
     ended_at: datetime | None
 
 
@@ -109,13 +108,13 @@ def why_not_after_declines(
         until = _end_of(decline.ended_at, DECLINE_WAIT)
         is_theirs = decline.user_id == user.id
         is_barred = is_theirs or joined_at > until - DECLINE_WAIT
-        if until > now and is_barred and decline.asking_allowed_at is None:
+        if until > now and is_barred:
             what = f"a request of {user.email}"
             if not is_theirs:
                 what = f"somebody else before {user.email} joined or got a password through a link"
             return (
                 f"{agent.name} has declined {what}; they can ask again at "
-                f"{until:%Y-%m-%d %H:%M} UTC, or as soon as the agent allows it"
+                f"{until:%Y-%m-%d %H:%M} UTC"
             )
     lately = [decline for decline in declines if _end_of(decline.ended_at, _DAY) > now]
     if len(lately) >= MAX_DECLINES_A_DAY:

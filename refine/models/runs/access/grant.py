@@ -127,7 +127,6 @@ class AccessGrant(Run, Attested, Base):
     granted_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None] = mapped_column()
     # when the agent allowed the user of a declined request to ask again
-    asking_allowed_at: Mapped[datetime | None]
     end_reason: Mapped[str | None] = mapped_column(Text)
     ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
 
@@ -203,15 +202,6 @@ class AccessGrant(Run, Attested, Base):
             sealed={"purpose": terms.purpose},
         )
         return requested
-
-    def allow_asking_again(self) -> None:
-        """Let the user of this declined request ask again, on the agent's behalf. Recorded once."""
-        self.lock()
-        if self.status != "declined":
-            raise Refused("this request was not declined, so there is nothing to allow")
-        if self.asking_allowed_at is None:
-            self.asking_allowed_at = database_now()
-            self.record("asking_allowed", at=self.asking_allowed_at)
 
     @classmethod
     def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":

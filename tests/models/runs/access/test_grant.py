@@ -241,14 +241,12 @@ def test_a_user_who_joined_after_a_decline_may_not_ask_for_seven_days(
     agent: Agent, reader: User
 ) -> None:
     colleague = factories.user(account=agent.account)
-    grant = declined(agent, reader)
+    declined(agent, reader)
     puppet = User.invite(agent.account, "puppet@example.org", role="admin", by=reader)
 
     with pytest.raises(Refused, match="declined somebody else before puppet@example.org joined"):
         request(agent, puppet)
     assert request(agent, colleague).status == "requested"
-    grant.allow_asking_again()
-    assert request(agent, puppet).status == "requested"
 
 
 def test_a_password_that_was_set_through_a_link_after_a_decline_counts_as_joining_then(
@@ -287,24 +285,13 @@ def test_a_request_that_was_changed_in_the_database_bars_everybody(
         request(agent, reader)
 
 
-def test_the_agent_may_let_a_user_ask_again(agent: Agent, reader: User) -> None:
+def test_requests_that_failed_or_were_granted_bar_nobody_from_asking_again(
+    agent: Agent, reader: User
+) -> None:
     request(agent, reader).give_up("the provider is away", "timeout")
-    granted = factories.live_grant(agent, reader)
-    granted.end(user=reader)
-    with pytest.raises(Refused, match="was not declined"):
-        granted.allow_asking_again()
-    grant = declined(agent, reader)
-    other = factories.user(account=agent.account)
-    declined(agent, other)
+    factories.live_grant(agent, reader).end(user=reader)
 
-    grant.allow_asking_again()
-    grant.allow_asking_again()
-
-    assert actions(agent).count("memory_access_asking_allowed") == 1
-    declined(agent, reader)
-    for user in (reader, other):
-        with pytest.raises(Refused, match="has declined a request"):
-            request(agent, user)
+    assert request(agent, reader).status == "requested"
 
 
 def test_requests_are_counted_by_agent_and_user(agent: Agent, reader: User) -> None:
