@@ -39,61 +39,62 @@ from tests.sql import statements_of
 from tests.web.conftest import Browser, ended_session, person, signed_in_browser
 
 MANY = 30
-MOST_OF_A_PAGE, MOST_OF_AN_OPERATION, MOST_OF_A_CALL = 25, 34, 19
+MOST_OF_AN_OPERATION, MOST_OF_A_CALL = 34, 19
 
-# By rule, and what the URL asks for: of an admin who may read a memory, or a site admin.
-PAGES = (
-    "/",
-    "/?account=own",
-    "/access",
-    "/access/<uuid:grant_id>",
-    "/access/new?agent=<int:agent_id>",
-    "/accounts",
-    "/agents",
-    "/agents?sort=share",
-    "/agents?q=agent&state=never",
-    "/agents/many?work=refine&agent=<int:agent_id>",
-    "/agents/<int:agent_id>",
-    "/agents/<int:agent_id>/ledger",
-    "/agents/<int:agent_id>/ledger?kind=discarded",
-    "/agents/<int:agent_id>/memories/<int:memory_id>",
-    "/agents/<int:agent_id>/settings",
-    "/agents/<int:agent_id>/tasks",
-    "/audit",
-    "/audit?agent=<int:agent_id>",
-    "/audit?kind=read&who=user@example.org",
-    "/audit?memory=<int:memory_id>",
-    "/audit?session=<uuid:session_id>",
-    "/audit/<int:record_id>",
-    "/audit/export.csv",
-    "/audit/export.jsonl",
-    "/find?q=1",
-    "/healthz",
-    "/invitations/<secret>",
-    "/metrics",
-    "/ops",
-    "/profile",
-    "/profile/confirm",
-    "/readyz",
-    "/schedule?account=own",
-    "/schedule/run?account=own",
-    "/sessions",
-    "/sessions?agent=<int:agent_id>",
-    "/sessions?error=timeout",
-    "/sessions/<uuid:session_id>",
-    "/sessions/<uuid:session_id>/undo",
-    "/sessions/<uuid:session_id>/undo?and_after=1",
-    "/sign-in",
-    "/static/<path:filename>",
-    "/tokens",
-    "/tokens/<int:token_id>/revoke",
-    "/usage",
-    "/usage?account=own",
-    "/usage?by=model",
-    "/usage?by=month",
-    "/usage/export.csv",
-    "/users",
-)
+# How many each page sends, by rule and what the URL asks for: as measured, for the one of two
+# people who needs more, an admin who may read a memory and a site admin.
+PAGES = {
+    "/": 23,
+    "/?account=own": 22,
+    "/access": 6,
+    "/access/<uuid:grant_id>": 9,
+    "/access/new?agent=<int:agent_id>": 10,
+    "/accounts": 8,
+    "/agents": 8,
+    "/agents?sort=share": 8,
+    "/agents?q=agent&state=never": 8,
+    "/agents/many?work=refine&agent=<int:agent_id>": 7,
+    "/agents/<int:agent_id>": 17,
+    "/agents/<int:agent_id>/ledger": 17,
+    "/agents/<int:agent_id>/ledger?kind=discarded": 17,
+    "/agents/<int:agent_id>/memories/<int:memory_id>": 17,
+    "/agents/<int:agent_id>/settings": 15,
+    "/agents/<int:agent_id>/tasks": 7,
+    "/audit": 7,
+    "/audit?agent=<int:agent_id>": 9,
+    "/audit?kind=read&who=user@example.org": 8,
+    "/audit?memory=<int:memory_id>": 8,
+    "/audit?session=<uuid:session_id>": 7,
+    "/audit/<int:record_id>": 15,
+    "/audit/export.csv": 6,
+    "/audit/export.jsonl": 6,
+    "/find?q=1": 10,
+    "/healthz": 0,
+    "/invitations/<secret>": 9,
+    "/metrics": 6,
+    "/ops": 17,
+    "/profile": 5,
+    "/profile/confirm": 5,
+    "/readyz": 6,
+    "/schedule?account=own": 9,
+    "/schedule/run?account=own": 9,
+    "/sessions": 6,
+    "/sessions?agent=<int:agent_id>": 7,
+    "/sessions?error=timeout": 6,
+    "/sessions/<uuid:session_id>": 16,
+    "/sessions/<uuid:session_id>/undo": 12,
+    "/sessions/<uuid:session_id>/undo?and_after=1": 12,
+    "/sign-in": 2,
+    "/static/<path:filename>": 0,
+    "/tokens": 6,
+    "/tokens/<int:token_id>/revoke": 7,
+    "/usage": 7,
+    "/usage?account=own": 8,
+    "/usage?by=model": 7,
+    "/usage?by=month": 7,
+    "/usage/export.csv": 3,
+    "/users": 6,
+}
 
 
 def filled(account: Account, owner: Agent, session: RefinementSession) -> None:
@@ -182,7 +183,7 @@ def test_pages_keep_to_the_budget(app: Flask) -> None:
             page: max(seen(browser, url) for browser in browsers) for page, url in pages.items()
         }
 
-    assert {page: count for page, count in counted.items() if count > MOST_OF_A_PAGE} == {}
+    assert {page: count for page, count in counted.items() if count > PAGES[page]} == {}
 
 
 @pytest.mark.slow
