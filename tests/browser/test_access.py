@@ -132,19 +132,6 @@ def test_an_open_page_redirects_without_javascript(
     expect(page.get_by_text(CANARY)).to_have_count(0)
 
 
-def test_an_open_page_redirects_when_access_is_revoked(
-    desk: Page, agent: Agent, grant: AccessGrant
-) -> None:
-    reading(desk, agent)
-
-    grant.end(user=None)
-    db.session.commit()
-
-    expect(state(desk, "ended")).to_be_visible()
-    expect(desk.get_by_text("revoked by the agent").first).to_be_visible()
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
-
-
 def test_ending_access_in_one_tab_redirects_the_others(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
@@ -186,33 +173,6 @@ def test_the_back_forward_cache_holds_no_content(
     assert CANARY not in desk.content()
 
 
-def test_a_page_restored_from_the_cache_is_reloaded(
-    desk: Page, agent: Agent, grant: AccessGrant
-) -> None:
-    reading(desk, agent)
-    grant.end(user=None)
-    db.session.commit()
-
-    desk.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
-
-    expect(desk.get_by_text("Contents are sealed")).to_be_visible()
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
-
-
-def test_the_back_button_leads_to_the_sign_in_form_after_signing_out(
-    desk: Page, agent: Agent, grant: AccessGrant
-) -> None:
-    reading(desk, agent)
-    button(desk, "Sign out").click()
-    expect(heading(desk, "Sign in to Refine")).to_be_visible()
-
-    desk.go_back()
-    desk.wait_for_load_state()
-
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
-    expect(heading(desk, "Sign in to Refine")).to_be_visible()
-
-
 def test_the_browser_stores_no_content_after_access_ended(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
@@ -225,3 +185,16 @@ def test_the_browser_stores_no_content_after_access_ended(
     assert CANARY not in kept
     from_cache = "async (path) => (await fetch(path, {cache: 'force-cache'})).text()"
     assert CANARY not in desk.evaluate(from_cache, f"/agents/{agent.id}/ledger")
+
+
+def test_an_open_page_redirects_when_access_is_revoked(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+
+    grant.end(user=None)
+    db.session.commit()
+
+    expect(state(desk, "ended")).to_be_visible()
+    expect(desk.get_by_text("revoked by the agent").first).to_be_visible()
+    expect(desk.get_by_text(CANARY)).to_have_count(0)

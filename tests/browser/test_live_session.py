@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from refine.extensions import db
-from refine.models import RefinementSession, SignIn, User
+from refine.models import RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories, sql
-from tests.browser.visiting import button, heading, rows, state
+from tests.browser.visiting import button, rows, state
 
 A_MINUTE_MS = 60_000
 
@@ -129,18 +129,6 @@ def test_updates_can_be_paused_and_resumed(desk: Page, watched: Watched) -> None
     expect(button(desk, "Pause updates")).to_be_visible()
 
 
-def test_a_hidden_tab_does_not_poll(desk: Page, watched: Watched) -> None:
-    hide = "(is) => Object.defineProperty(document, 'hidden', {value: is, configurable: true})"
-    desk.evaluate(hide, True)
-    watched.delete_one()
-
-    looked = watched.looks_within_a_minute()
-    desk.evaluate(hide, False)
-
-    assert looked == 0
-    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
-
-
 def test_a_failed_refresh_keeps_the_data_and_tells_its_age(
     desk: Page, watched: Watched, database_away: Callable[[], None]
 ) -> None:
@@ -156,33 +144,3 @@ def test_a_failed_refresh_keeps_the_data_and_tells_its_age(
 
     expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
     expect(alert).to_be_hidden()
-
-
-def test_polling_resumes_after_a_lost_connection(desk: Page, watched: Watched) -> None:
-    alert = desk.get_by_role("alert")
-    desk.context.set_offline(True)
-
-    expect(alert).to_contain_text("Could not refresh (no connection). Showing data from ")
-    expect(state(desk, "running")).to_be_visible()
-
-    watched.delete_one()
-    desk.context.set_offline(False)
-
-    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
-    expect(alert).to_be_hidden()
-
-
-def test_signing_in_again_returns_to_the_live_page(
-    desk: Page, watched: Watched, admin: User
-) -> None:
-    SignIn.end_all_of(admin)
-    db.session.commit()
-
-    expect(heading(desk, "Sign in to Refine")).to_be_visible()
-
-    desk.get_by_label("E-mail").fill(admin.email)
-    desk.get_by_label("Password").fill(factories.PASSWORD)
-    button(desk, "Sign in").click()
-
-    expect(state(desk, "running")).to_be_visible()
-    assert desk.evaluate("location.pathname") == watched.path

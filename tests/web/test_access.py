@@ -102,12 +102,6 @@ def test_invalid_requests_are_explained_and_kept_in_the_form(
     assert grants() == []
 
 
-def test_a_request_without_a_valid_agent_is_not_found(dashboard: Browser) -> None:
-    for query in ("", "?agent=", "?agent=x", "?agent=٣", f"?agent={10**30}"):
-        assert dashboard.get(f"/access/new{query}").status_code == 404, query
-        assert dashboard.submit(f"/access/new{query}", TERMS).status_code == 404, query
-
-
 def test_a_second_request_is_refused_with_a_link_to_the_first(
     redis: Redis, dashboard: Browser, agent: Agent
 ) -> None:
@@ -122,14 +116,6 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(
 
 
 # -- the list and the page of a grant -------------------------------------------------------------
-
-
-def test_grants_are_listed_with_user_agent_and_state(
-    dashboard: Browser, grant: AccessGrant
-) -> None:
-    said = words_of(dashboard.get("/access").text)
-
-    assert f"{grant.user.email} Ada the agent asked for it 30 ◉ granted" in said
 
 
 def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
@@ -311,22 +297,7 @@ def test_a_page_with_content_is_not_cached_and_redirects_in_time(
     assert "/static/open.js" in answer.text
 
 
-def test_a_page_without_content_does_not_redirect(dashboard: Browser, grant: AccessGrant) -> None:
-    answer = dashboard.get("/agents")
-
-    assert "Refresh" not in answer.headers
-    assert "/static/open.js" not in answer.text
-
-
 # -- the banner and the end -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", ["/", "/agents", "/audit", "/profile", "/nowhere", "/access"])
-def test_every_page_shows_a_live_grant(dashboard: Browser, grant: AccessGrant, path: str) -> None:
-    page = dashboard.get(path).text
-
-    assert f"<q>{PURPOSE}</q>" in page
-    assert f'action="/access/{grant.id}/end"' in page
 
 
 @pytest.mark.parametrize(

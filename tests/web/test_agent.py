@@ -89,16 +89,6 @@ def test_the_page_says_that_a_session_may_change_nothing(dashboard: Browser, adm
         assert "The first session runs" not in said
 
 
-def test_an_inactive_agent_is_offered_no_session(dashboard: Browser, agent: Agent) -> None:
-    agent.active = False
-    db.session.commit()
-
-    page = page_of(dashboard, agent)
-
-    assert "not active" in words_of(page)
-    assert f"/agents/{agent.id}/sessions" not in actions_of(page)
-
-
 def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
     first = db.session.scalars(agent.ledger.core()).first()
     assert first is not None
@@ -110,14 +100,6 @@ def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
     assert f'<a href="/sessions/{session.id}" aria-label="{said_of_mark()}' in page
     assert "Removed in the last 30 days 12%" in said
     assert "Removed in the last 90 days 12%" in said
-
-
-def grown(agent: Agent, days: int, tokens: int) -> None:
-    """So many tokens, saved so many days ago."""
-    at = clock.now() - timedelta(days=days)
-    agent.created_at = min(agent.created_at, at)
-    agent.ledger.remember(factories.text_of(tokens), "core", at=at)
-    db.session.commit()
 
 
 def said_of_mark() -> str:
@@ -442,17 +424,6 @@ def test_a_model_that_is_unknown_or_without_tools_is_set_with_a_warning(
         assert agent.model_id == wanted
 
 
-def test_prompts_show_their_length_and_last_change(dashboard: Browser, agent: Agent) -> None:
-    configuring.author(agent, "refinement_prompt", "x" * 1234)
-    db.session.commit()
-
-    said = words_of(page_of(dashboard, agent, "/settings"))
-
-    today = clock.now()
-    assert f"Refinement prompt 1,234 {today.day} {today:%b %Y}" in said
-    assert "System prompt default –" in said
-
-
 def test_clearing_the_refinement_prompt_is_recorded(
     dashboard: Browser, admin: User, agent: Agent
 ) -> None:
@@ -500,14 +471,3 @@ def test_no_page_or_export_shows_an_id_that_looks_personal(
     assert kept.status_code == 303
     db.session.expire_all()
     assert (agent.model_id, agent.core_token_budget) == ("ada@example.net", 777)
-
-
-def test_an_agent_is_paused_and_resumed_from_its_page(dashboard: Browser, agent: Agent) -> None:
-    page = f"/agents/{agent.id}"
-
-    paused = dashboard.submit(f"{page}/pause", {"paused": "1"}, follow_redirects=True)
-    resumed = dashboard.submit(f"{page}/pause", {"paused": "0"}, follow_redirects=True)
-
-    assert "Paused: only manual sessions run." in words_of(paused.text)
-    assert "Resumed: automatic sessions run again." in words_of(resumed.text)
-    assert len(records("agent_settings_update")) == 2

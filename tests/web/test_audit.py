@@ -13,7 +13,7 @@ import time_machine
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import Agent, AuditLog, RefinementSession, User, Verification
+from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
@@ -178,15 +178,6 @@ def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(
     assert [record.data["filter"] for record in exported] == [{}, {}]
 
 
-def test_an_export_of_all_accounts_is_a_record_of_the_installation(signed_in: SignedIn) -> None:
-    signed_in(person(site_admin=True)).get("/audit/export.csv?who=platform")
-
-    (record,) = db.session.scalars(db.select(AuditLog).filter_by(action="audit_exported"))
-
-    assert (record.account_id, record.agent_id, record.auditable_type) == (None, None, None)
-    assert record.data["filter"] == {"who": "platform"}
-
-
 def test_an_export_that_cannot_be_recorded_sends_nothing(
     dashboard: Browser, records: list[AuditLog]
 ) -> None:
@@ -281,18 +272,6 @@ def test_only_admins_see_from_where_somebody_acted(
     assert "192.0.2.7 Bent/1.0" in words_of(dashboard.get(paths[1]).text)
 
 
-def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent) -> None:
-    starts = "=+-@\t\r\n＝＋－＠"
-    for start in starts:
-        agent.record("memory_saved", subject=("AgentMemory", f"{start}1+1"))
-    db.session.commit()
-
-    exported = dashboard.get("/audit/export.csv?action=memory_saved").text
-
-    rows = csv.DictReader(io.StringIO(exported, newline=""))
-    assert [row["subject_id"] for row in rows] == [f"'{start}1+1" for start in reversed(starts)]
-
-
 def test_a_long_export_is_complete(dashboard: Browser, agent: Agent) -> None:
     for _ in range(510):
         agent.record("memory_saved")
@@ -319,19 +298,6 @@ def test_a_filter_that_is_declared_narrows_list_and_exports(
     exported = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc())).first()
     assert exported is not None
     assert exported.data["filter"] == {"number": str(chosen.id)}
-
-
-def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in: SignedIn) -> None:
-    admin.account.time_zone = "Asia/Tokyo"
-    late = agent.record("memory_saved", at=datetime(2026, 3, 9, 15, tzinfo=UTC))
-    early = agent.record("memory_saved", at=late.created_at - timedelta(seconds=1))
-    browser = signed_in(admin)
-
-    tenth = listed(browser, "?since=2026-03-10&until=2026-03-10&action=memory_saved")
-    ninth = listed(browser, "?since=2026-03-09&until=2026-03-09&action=memory_saved")
-
-    assert (ninth, tenth) == ({early.id}, {late.id})
-    assert "10 Mar 2026, 00:00" in words_of(browser.get("/audit").text)
 
 
 def test_records_are_filtered_by_who_acted(
@@ -423,6 +389,60 @@ def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agen
     assert record.hash in said
 
 
+# -- the chain -------------------------------------------------------------------------------------
+
+
+def verified() -> None:
+    found = list(verify_all())
+    assert [each.problem for each in found if each.problem] == []
+    note_verified(found, NOW)
+    db.session.commit()
+
+
+def test_an_agents_chain_shows_how_far_it_was_verified(dashboard: Browser, agent: Agent) -> None:
+    for _ in range(5):
+        agent.record("memory_saved")
+    verified()
+    whole = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
+    agent.record("memory_saved")
+    db.session.commit()
+
+    later = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
+
+    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ." in whole
+    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record added since." in later
+
+
+# -- whose -----------------------------------------------------------------------------------------
+
+
+def test_only_site_admins_see_the_platforms_records(
+    records: list[AuditLog], signed_in: SignedIn
+) -> None:
+    platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
+    browser = signed_in(person(site_admin=True))
+
+    everything, one = listed(browser), listed(browser, "?account=own")
+
+    assert platforms.id in everything
+    assert platforms.id not in one
+    assert {record.id for record in records} <= one
+    assert browser.get(f"/audit/{platforms.id}").status_code == 200
+
+
+def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in: SignedIn) -> None:
+    admin.account.time_zone = "Asia/Tokyo"
+    late = agent.record("memory_saved", at=datetime(2026, 3, 9, 15, tzinfo=UTC))
+    early = agent.record("memory_saved", at=late.created_at - timedelta(seconds=1))
+    browser = signed_in(admin)
+
+    tenth = listed(browser, "?since=2026-03-10&until=2026-03-10&action=memory_saved")
+    ninth = listed(browser, "?since=2026-03-09&until=2026-03-09&action=memory_saved")
+
+    assert (ninth, tenth) == ({early.id}, {late.id})
+    assert "10 Mar 2026, 00:00" in words_of(browser.get("/audit").text)
+
+
 def test_an_import_record_counts_memories_without_their_content(
     dashboard: Browser, agent: Agent
 ) -> None:
@@ -443,61 +463,3 @@ def test_an_import_record_counts_memories_without_their_content(
         assert "memory_imported" in page or "Memories imported" in page
         assert "canary" not in page
         assert "already" not in page
-
-
-# -- the chain -------------------------------------------------------------------------------------
-
-
-def verified() -> None:
-    found = list(verify_all())
-    assert [each.problem for each in found if each.problem] == []
-    note_verified(found, NOW)
-    db.session.commit()
-
-
-def test_an_unverified_chain_is_reported(dashboard: Browser, records: list[AuditLog]) -> None:
-    assert "! Never verified : run refine audit verify ." in words_of(dashboard.get("/audit").text)
-
-
-def test_an_agents_chain_shows_how_far_it_was_verified(dashboard: Browser, agent: Agent) -> None:
-    for _ in range(5):
-        agent.record("memory_saved")
-    verified()
-    whole = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
-    agent.record("memory_saved")
-    db.session.commit()
-
-    later = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
-
-    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ." in whole
-    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record added since." in later
-
-
-@pytest.mark.parametrize(
-    ("problems", "words"),
-    [(0, "✓ All chains verified"), (1, "✗ The last verification found problems")],
-)
-def test_the_last_verification_is_shown(dashboard: Browser, problems: int, words: str) -> None:
-    verification = Verification.begin("command", NOW)
-    verification.problems = problems
-    verification.end(NOW)
-    db.session.commit()
-
-    assert f"{words} , 20 Mar 2026, 12:00 ." in words_of(dashboard.get("/audit").text)
-
-
-# -- whose -----------------------------------------------------------------------------------------
-
-
-def test_only_site_admins_see_the_platforms_records(
-    records: list[AuditLog], signed_in: SignedIn
-) -> None:
-    platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
-    browser = signed_in(person(site_admin=True))
-
-    everything, one = listed(browser), listed(browser, "?account=own")
-
-    assert platforms.id in everything
-    assert platforms.id not in one
-    assert {record.id for record in records} <= one
-    assert browser.get(f"/audit/{platforms.id}").status_code == 200

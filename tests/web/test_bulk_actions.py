@@ -14,7 +14,7 @@ from refine.jobs import batches
 from refine.jobs.batches import Work
 from refine.models import Account, Agent, RefinementSession, User
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, person, records, words_of
+from tests.web.conftest import Browser, records, words_of
 
 
 @pytest.fixture
@@ -80,22 +80,6 @@ def test_the_question_says_whom_it_touches_and_who_is_left_out(
     assert "Already paused 1 Cy" in said
 
 
-def test_refining_leaves_out_who_cannot_be_refined(dashboard: Browser, account: Account) -> None:
-    empty = factories.agent(account=account, name="Empty")
-    inactive = factories.agent("a memory", account=account, name="Inactive", active=False)
-    live = factories.agent("a memory", account=account, name="Live")
-    RefinementSession.queue(live, "manual")
-    paused = factories.agent("a memory", account=account, name="Paused", paused=True)
-    db.session.commit()
-
-    said = asked(dashboard, "refine", empty, inactive, live, paused)
-
-    assert "Refine 1 agent? Paused" in said
-    assert "No core memory that a session may change 1 Empty" in said
-    assert "The agent is not active 1 Inactive" in said
-    assert "A session is waiting or running 1 Live" in said
-
-
 def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Agent]) -> None:
     for usd in ("1", "3"):
         session = RefinementSession.queue(agents[0], "manual", at=clock.now() - timedelta(days=1))
@@ -129,15 +113,6 @@ def test_many_are_paused_and_resumed_with_a_record_each(
     assert "3 agents resumed." in said
     db.session.rollback()
     assert [agent.paused for agent in agents] == [False] * 3
-
-
-def test_many_are_refined_by_hand_and_paused_ones_too(
-    dashboard: Browser, agents: list[Agent]
-) -> None:
-    said = done(dashboard, "refine", *agents)
-
-    assert "3 agents asked for a session." in said
-    assert sessions_of(*agents) == ["manual"] * 3
 
 
 def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> None:
@@ -206,10 +181,10 @@ def test_all_of_a_filter_are_chosen(
     assert [agent.paused for agent in agents] == [True] * 3
 
 
-def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(
-    agents: list[Agent], signed_in: SignedIn
+def test_many_are_refined_by_hand_and_paused_ones_too(
+    dashboard: Browser, agents: list[Agent]
 ) -> None:
-    other = factories.agent("a memory")
-    browser = signed_in(person(site_admin=True))
+    said = done(dashboard, "refine", *agents)
 
-    assert "2 agents paused." in done(browser, "pause", agents[0], other)
+    assert "3 agents asked for a session." in said
+    assert sessions_of(*agents) == ["manual"] * 3

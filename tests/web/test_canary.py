@@ -74,12 +74,6 @@ def test_no_record_or_session_page_shows_content(agent: Agent, dashboard: Browse
     assert not [answer.request.path for answer in answers if CANARY in answer.text.lower()]
 
 
-def test_a_search_finds_no_content(agent: Agent, dashboard: Browser) -> None:
-    answer = dashboard.get("/agents", query_string={"q": "canary"})
-
-    assert "No agents match." in answer.text
-
-
 def test_no_answer_to_an_action_shows_content(agent: Agent, dashboard: Browser) -> None:
     memory = db.session.scalars(agent.ledger.core()).first()
     assert memory is not None
@@ -116,15 +110,6 @@ def test_a_conflicting_undo_shows_no_content(agent: Agent, dashboard: Browser) -
     assert not [answer.text for answer in answers if CANARY in answer.text.lower()]
 
 
-def test_no_error_page_shows_content(dashboard: Browser) -> None:
-    expected = {"/canary": 404, "/sign-out": 405, "/audit?page=nonsense": 400}
-
-    answers = {path: dashboard.get(path) for path in expected}
-
-    assert {path: answer.status_code for path, answer in answers.items()} == expected
-    assert not [path for path, answer in answers.items() if CANARY in answer.text.lower()]
-
-
 def test_an_internal_error_hides_its_message(
     agent: Agent, dashboard: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -139,16 +124,6 @@ def test_an_internal_error_hides_its_message(
     assert "Internal error" in answer.text
     assert "'fault': 'ValueError'" in caplog.text
     assert CANARY not in f"{answer.headers}{answer.text}{caplog.text}".lower()
-
-
-def test_a_changed_row_is_reported_without_content(agent: Agent, dashboard: Browser) -> None:
-    sql.tamper(f"UPDATE agents SET system_prompt = decode('00ff', 'hex') WHERE id = {agent.id}")
-
-    answer = dashboard.get(f"/agents/{agent.id}/settings")
-
-    assert answer.status_code == 409
-    assert f"Agent {agent.id} was changed outside the application" in answer.text
-    assert CANARY not in answer.text.lower()
 
 
 def test_no_page_shows_content_without_the_database(

@@ -34,12 +34,6 @@ def test_the_axes_have_round_figures_and_midnights() -> None:
     assert [tick.place for tick in plot.days] == [15, 35, 55, 75, 95]
 
 
-def test_marks_lie_on_the_line() -> None:
-    plot = step_plot([at(0, 100), at(5, 50, "session"), at(10, 50)], 100, END, floor=60)
-
-    assert [(x, y, moment.mark) for x, y, moment in plot.marks] == [(50.0, 58.33, "session")]
-
-
 @pytest.mark.parametrize("tokens", [0, 1, 9, 10, 99, 100, 4_999, 5_000, 123_456, 10**9])
 def test_the_plot_stays_within_its_square(tokens: int) -> None:
     plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END, floor=tokens)
@@ -51,14 +45,6 @@ def test_the_plot_stays_within_its_square(tokens: int) -> None:
 
 
 TODAY = date(2026, 3, 10)
-
-
-def test_every_day_has_a_bar() -> None:
-    bars = day_bars({TODAY: {"failed": 1}}, TODAY, 30)
-
-    assert len(bars) == 30
-    assert (bars[0].day, bars[-1].day) == (date(2026, 2, 9), TODAY)
-    assert [len(bar.parts) for bar in bars] == [0] * 29 + [1]
 
 
 def test_a_bar_stacks_its_outcomes_worst_on_top() -> None:

@@ -59,14 +59,6 @@ def test_a_found_user_leads_to_their_row(dashboard: Browser, admin: User) -> Non
     assert "No users match." in words_of(dashboard.get("/users?q=nobody").text)
 
 
-def test_accounts_are_found_by_site_admins(dashboard: Browser, signed_in: SignedIn) -> None:
-    factories.account(name="Harbour Lights", slug="harbour-lights")
-    of_all = signed_in(person(site_admin=True))
-
-    assert "/?account=harbour-lights" in found(of_all, "lights")
-    assert "/?account=harbour-lights" not in found(dashboard, "lights")
-
-
 def test_nothing_of_another_account_is_found(dashboard: Browser, signed_in: SignedIn) -> None:
     other = things(person())
 

@@ -131,18 +131,6 @@ def test_nothing_but_files_is_kept_by_a_browser_or_a_proxy(dashboard: Browser) -
     assert sent == dict.fromkeys(ANSWERS, "no-store") | {"/static/refine.css": "no-cache"}
 
 
-def test_signing_out_clears_what_the_browser_kept(dashboard: Browser) -> None:
-    answer = dashboard.submit("/sign-out")
-
-    assert answer.headers["Clear-Site-Data"] == '"cache"'
-
-
-def test_no_other_answer_clears_it(dashboard: Browser) -> None:
-    clearing = [each for each in answers_to(dashboard).values() if "Clear-" in str(each.headers)]
-
-    assert clearing == []
-
-
 # -- other sites -----------------------------------------------------------------------------------
 
 

@@ -74,20 +74,6 @@ def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
     assert told["refine_run_unpriced_calls_total", "session"] == 6
 
 
-def test_queued_and_running_sessions_are_reported(client: FlaskClient) -> None:
-    factories.session()
-    for minutes in (5, 2):
-        at = clock.now() - timedelta(minutes=minutes)
-        RefinementSession.queue(factories.agent("a memory"), "manual", at=at)
-    db.session.commit()
-
-    told = figures(client)
-
-    assert told["refine_running_sessions",] == 1
-    assert told["refine_queued_sessions",] == 2
-    assert 300 <= told["refine_queue_age_seconds",] < 330
-
-
 def test_no_names_or_content_are_reported(client: FlaskClient) -> None:
     owner = factories.agent(*["the canary sings"] * 2, name="Canary", model_id="canary/model")
     RefinementSession.start(owner).finish("completed", "the canary sang")
@@ -163,3 +149,17 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
     assert told["refine_run_cost_usd_total", "extraction"] == 0.25
     assert told["refine_run_unpriced_calls_total", "extraction"] == 2
     assert told["refine_run_unpriced_calls_total", "reflection"] == 0
+
+
+def test_queued_and_running_sessions_are_reported(client: FlaskClient) -> None:
+    factories.session()
+    for minutes in (5, 2):
+        at = clock.now() - timedelta(minutes=minutes)
+        RefinementSession.queue(factories.agent("a memory"), "manual", at=at)
+    db.session.commit()
+
+    told = figures(client)
+
+    assert told["refine_running_sessions",] == 1
+    assert told["refine_queued_sessions",] == 2
+    assert 300 <= told["refine_queue_age_seconds",] < 330

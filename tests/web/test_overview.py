@@ -1,7 +1,7 @@
 """The front page: what needs attention first, then how things go."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -72,42 +72,6 @@ def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
     assert "Open an agent and choose “Refine now”" in words
     assert "No sessions are running." in words
     assert "None planned: the clock has not run yet" in words
-
-
-def test_the_overview_says_when_automatic_sessions_start(
-    account: Account, admin: User, signed_in: SignedIn
-) -> None:
-    account.time_zone = "Asia/Tokyo"
-    account.next_due_at = datetime(2026, 12, 31, 20, tzinfo=UTC)
-
-    words = said(signed_in(admin))
-
-    assert "The next automatic sessions start 1 Jan 2027, 05:00 ." in words
-    assert "Own account : 1 Jan 2027, 05:00" in words
-    assert "Times are in Asia/Tokyo." in words
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "state"),
-    [
-        ("failed", "1 agent whose last session failed", "failed"),
-        ("declined", "1 agent that declined the last session", "declined"),
-    ],
-)
-def test_an_agent_with_a_bad_last_session_needs_attention(
-    dashboard: Browser, account: Account, status: str, words: str, state: str
-) -> None:
-    ended(factories.agent("one", account=account, name="Ada"), status)
-    ended(factories.agent("one", account=account, name="Ok"), "completed")
-    ended(factories.agent("one", name="Eve"), status)
-    db.session.commit()
-
-    assert words in attention(dashboard)
-    (link,) = [link for link in links_of(dashboard.get("/").text) if f"state={state}" in link]
-    listed = said(dashboard, link)
-    assert "Ada" in listed
-    assert "Ok" not in listed
-    assert "Eve" not in listed
 
 
 def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Account) -> None:
@@ -193,14 +157,6 @@ def test_without_a_key_the_first_thing_said_is_that_nobody_can_be_asked(
     first = "✗ No agent of Own account can be asked: no API key is set. Set OPENROUTER_API_KEY"
     assert attention(browser).startswith(first)
     assert '<li class="bad">' in browser.get("/").text
-
-
-def test_an_account_hears_nothing_about_another_without_a_key(
-    account: Account, without_key: Callable[..., Browser]
-) -> None:
-    factories.agent("one")
-
-    assert attention(without_key()) == "✓ Nothing needs attention."
 
 
 # -- the last months -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, ApiToken, RefinementSession, User
+from refine.models import Agent, ApiToken, RefinementSession, User
 from refine.web.lists import PAGE_ROWS
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person
@@ -124,40 +124,6 @@ def test_agents_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> 
         rows = [each for page in forwards for each in page]
         assert len(set(rows)) == len(rows) == ROWS
         assert backwards[::-1] == forwards
-
-
-def test_a_new_row_shifts_no_page(dashboard: Browser, admin: User) -> None:
-    url, row = audit(admin)
-    db.session.commit()
-    first = dashboard.get(url).text
-    admin.account.record("account_created")
-    db.session.commit()
-
-    older = re.search(r'rel="next" href="([^"]+)"', first)
-    assert older is not None
-    second = dashboard.get(unescape(older[1])).text
-
-    seen, following = re.findall(row, first), re.findall(row, second)
-    assert int(following[0]) == int(seen[-1]) - 1
-
-
-def test_pages_keep_the_filter(dashboard: Browser, admin: User) -> None:
-    agent = factories.agent(account=admin.account)
-    for number in range(ROWS):
-        factories.memory(agent, tags=["voice"] if number % 2 else [])
-    db.session.commit()
-
-    *pages, (last,) = walked(
-        dashboard,
-        f"/agents/{agent.id}/ledger?tag=voice",
-        r'scope="row"><a [^>]*>#(\d+)<',
-        "next",
-    )
-
-    listed = {int(row) for page in pages for row in page}
-    voiced = db.select(AgentMemory.id).where(AgentMemory.tags.contains(["voice"]))
-    assert listed == set(db.session.scalars(voiced))
-    assert "tag=voice" in last
 
 
 def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:

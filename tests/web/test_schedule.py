@@ -133,17 +133,6 @@ def test_picked_days_and_a_time_become_a_cron_expression(
     assert 'name="schedule" value="30 2 * * 1,4"' in answer.text
 
 
-def test_a_slot_that_the_clocks_move_is_shown_as_it_is(
-    in_march: None, account: Account, admin: User, signed_in: SignedIn
-) -> None:
-    account.schedule, account.time_zone = "30 2 * * 0", "Europe/Berlin"
-
-    words = said(signed_in(admin))
-
-    assert "Sun 22 Mar 2026, 02:30 (in 5 days) Sun 29 Mar 2026, 03:00" in words
-    assert words.count("later than usual: the clocks change") == 1
-
-
 def test_past_runs_are_told_with_their_outcomes(
     in_march: None, dashboard: Browser, account: Account
 ) -> None:

@@ -12,11 +12,9 @@ from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.web.conftest import (
     Browser,
-    SignedIn,
     actions_of,
     ended_session,
     links_of,
-    person,
     records,
     words_of,
 )
@@ -56,16 +54,6 @@ def shown(browser: Browser, session: RefinementSession, part: str = "") -> str:
 # -- while it lives --------------------------------------------------------------------------------
 
 
-def test_a_queued_session_waits_for_a_worker(dashboard: Browser, agent: Agent) -> None:
-    session = RefinementSession.queue(agent, "manual")
-    db.session.commit()
-
-    page = shown(dashboard, session)
-
-    assert "Waiting for a worker." in words_of(page)
-    assert actions_of(page) == [f"/sessions/{session.id}/stop"]
-
-
 def test_a_running_session_shows_its_changes_and_allowance(
     dashboard: Browser, running: RefinementSession
 ) -> None:
@@ -77,15 +65,6 @@ def test_a_running_session_shows_its_changes_and_allowance(
     assert "Changes 1 of 10" in said
     assert "memory discarded #" in said
     assert "-25" in said
-
-
-def test_only_a_live_session_page_polls(dashboard: Browser, running: RefinementSession) -> None:
-    live = shown(dashboard, running)
-    RefinementTool(running).execute(action="complete", summary="done")
-    over = shown(dashboard, running)
-
-    assert f'hx-get="/sessions/{running.id}" hx-trigger="every 2s"' in live
-    assert "hx-get" not in over
 
 
 # -- stop ------------------------------------------------------------------------------------------
@@ -158,21 +137,6 @@ def test_a_ledger_that_was_shown_in_part_is_a_warning(
     assert "were shown" not in in_full
 
 
-def test_a_session_that_another_model_answered_names_it_and_leads_to_the_settings(
-    dashboard: Browser, admin: User, agent: Agent, signed_in: SignedIn
-) -> None:
-    session = RefinementSession.queue(agent, "manual")
-    session.answered_model_id = "test/other"
-    session.finish("failed", "another model answered")
-    db.session.commit()
-    viewer = signed_in(person(account=admin.account, role="viewer"))
-
-    page, seen_by_viewer = (words_of(shown(each, session)) for each in (dashboard, viewer))
-
-    assert "test/other answered. If that is the model you mean, set it in the settings" in page
-    assert "set it" not in seen_by_viewer
-
-
 # -- undo ------------------------------------------------------------------------------------------
 
 
@@ -202,20 +166,6 @@ def test_an_undo_restores_everything_and_shows_the_result(
     assert not memories[0].discarded
     (record,) = records("memory_refinement_rollback")
     assert (record.user_id, record.data["by"]) == (admin.id, "dashboard")
-
-
-def test_a_second_undo_changes_nothing_and_names_the_first(
-    dashboard: Browser, admin: User, ended: RefinementSession
-) -> None:
-    dashboard.submit(f"/sessions/{ended.id}/undo")
-    page = shown(dashboard, ended, "/undo")
-
-    answer = dashboard.submit(f"/sessions/{ended.id}/undo", follow_redirects=True)
-
-    assert "Nothing to undo: this session was undone on" in words_of(page)
-    assert actions_of(page) == []
-    assert f"Nothing was changed: {admin.email} already undid this session" in words_of(answer.text)
-    assert len(records("memory_refinement_rollback")) == 1
 
 
 @pytest.fixture

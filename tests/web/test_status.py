@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 
 import psycopg
 import pytest
@@ -70,18 +69,6 @@ def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
         "clock": "ok",
         "verification": "ok",
     }
-
-
-def test_a_stopped_clock_is_degraded_but_ready(client: FlaskClient) -> None:
-    ClockMark.note("tick", clock.now() - timedelta(minutes=6))
-    db.session.commit()
-
-    answer = client.get("/readyz")
-
-    assert answer.status_code == 200
-    assert answer.json is not None
-    assert answer.json["status"] == "degraded"
-    assert answer.json["clock"] == "the last tick was 6 minutes ago; start `refine clock`"
 
 
 def test_an_installation_without_redis_is_not_ready(app: Flask, environ: dict[str, str]) -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from html import unescape
 from typing import Any
 
@@ -62,28 +61,6 @@ def test_settings_saved_in_another_tab_are_not_overwritten(
     assert saved.status_code == 303
     db.session.refresh(agent)
     assert (agent.core_token_budget, agent.paused) == (700, False)
-
-
-def test_a_schedule_and_cap_saved_in_another_tab_are_not_overwritten(
-    dashboard: Browser, admin: User
-) -> None:
-    account = admin.account
-    drawn_from = drawn(dashboard.get("/schedule").text, "/schedule")
-    account.configure(user=admin, schedule="0 5 * * 2", monthly_cost_cap_usd=Decimal(20))
-    db.session.commit()
-    sent = {"kind": "default", "time_zone": "UTC", "monthly_cost_cap_usd": "50"}
-
-    refused = dashboard.submit("/schedule", {**sent, **drawn_from})
-
-    assert refused.status_code == 409
-    assert "Stored now: schedule 0 5 * * 2; monthly cost cap 20.00." in words_of(refused.text)
-    assert 'name="monthly_cost_cap_usd" value="50"' in refused.text
-    assert records("account_settings_update")[1:] == []
-
-    dashboard.submit("/schedule", {**sent, **drawn(refused.text, "/schedule")})
-
-    db.session.refresh(account)
-    assert (account.schedule, account.monthly_cost_cap_usd) == (None, 50)
 
 
 def test_a_role_changed_in_another_tab_is_not_changed_again(

@@ -229,18 +229,3 @@ def test_the_month_so_far_is_compared_with_the_cap(
     capped(cap, before, lately)
 
     assert said(dashboard).partition("March 2026 so far ")[2].startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("cap", "words"),
-    [
-        ("5", "Spent: unknown ; monthly cost cap: $5.00 The monthly cost cap of $5.00 cannot be"),
-        (None, "Spent: unknown The cost of some runs is unknown: set prices in REFINE_PRICES for"),
-    ],
-)
-def test_an_unknown_cost_is_neither_forecast_nor_compared(
-    dashboard: Browser, capped: Callable[..., None], cap: str | None, words: str
-) -> None:
-    capped(cap, "0", "0", unpriced_calls=1)
-
-    assert said(dashboard).partition("March 2026 so far ")[2].startswith(words)

@@ -9,7 +9,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.jobs.verifying import verify_slice
-from refine.models import Agent, ApiToken, WrappedKey
+from refine.models import Agent, WrappedKey
 from tests import factories, sql
 from tests.browser.visiting import button, kept, rows, state
 from tests.browser.walks.visitor import Visitor
@@ -60,21 +60,6 @@ def test_a_session_is_stopped_and_the_agent_paused(
 
     assert kept(wren) == [second, *others]
     assert wren.paused
-
-
-def test_a_leaked_token_is_revoked(at_work: Visitor, wren: Agent) -> None:
-    token, secret = ApiToken.mint(account=wren.account, agent=wren)
-    db.session.commit()
-
-    at_work.menu("Tokens")
-    at_work.follow(f"Revoke {token.hint}…")
-    at_work.sees("will be refused")
-    at_work.press("Revoke")
-    at_work.arrives_at("Tokens")
-    at_work.sees("revoked")
-
-    db.session.rollback()
-    assert not ApiToken.of_secret(secret).is_valid
 
 
 @pytest.mark.slow

@@ -13,22 +13,6 @@ from tests.browser.walks.visitor import Visitor
 from tests.scripted_model import ScriptedModel
 
 
-def test_an_agent_is_found_among_many(at_work: Visitor, wren: Agent) -> None:
-    for number in range(60):
-        factories.agent(account=wren.account, name=f"Dunlin {number:02}")
-    db.session.commit()
-
-    at_work.menu("Agents")
-    at_work.follow("Next →")
-    at_work.sees("Wren")
-    at_work.fill("Name or model", "wren")
-    at_work.press("Apply")
-    at_work.does_not_see("Dunlin 55")
-    at_work.follow("Wren")
-
-    at_work.arrives_at("Wren")
-
-
 def test_a_memory_is_made_constitutional_and_its_record_read(at_work: Visitor, wren: Agent) -> None:
     first = kept(wren)[0]
 
