@@ -130,6 +130,10 @@ class Case(NamedTuple):
     session: RefinementSession | None
 
     @property
+    def is_about_budget(self) -> bool:
+        return self.kind == "over_budget"
+
+    @property
     def can_be_asked(self) -> bool:
         """Whether a session of the agent could run."""
         reason = eligibility.unavailable_reason(self.agent, automatic=False)

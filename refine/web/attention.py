@@ -14,7 +14,7 @@ from refine.models.agent.eligibility import NO_KEY, unanswered
 from refine.models.agent_list import Case, Kind, cases
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
 from refine.models.runs.task import conversations_given_up
-from refine.rules.quantities import in_hours, plural
+from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.links import url_in_account
 
@@ -24,9 +24,9 @@ _ACCOUNTS_SHOWN = 10
 # What agents need attention for, worst first: its level and its words.
 _CASES: dict[Kind, tuple[str, str]] = {
     "failed": ("bad", "whose last session failed"),
-    "rolled_back": ("warn", "whose last session was rolled back"),
+    "rolled_back": ("warn", "rolled back"),
     "over_budget": ("warn", "over budget"),
-    "declined": ("calm", "that declined the last session"),
+    "declined": ("calm", "declined"),
 }
 _SET_ONE = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
 _REHEARSING = (
@@ -79,8 +79,7 @@ def _conversations() -> list[Attention]:
     lost = db.session.scalar(given_up) or 0
     if not lost:
         return []
-    when = f"in the last {in_hours(_LOST_WITHIN)}"
-    text = f"{plural(lost, 'conversation')} given up {when}, before the end was read"
+    text = f"{plural(lost, 'conversation')} could not be read to the end"
     return [Attention("bad", text, url_in_account("ops.page"))]
 
 

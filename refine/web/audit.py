@@ -108,7 +108,10 @@ def _data(record: AuditLog) -> dict[str, Any]:
 
 def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the open data that the page shows nowhere else, settings as "before → after"."""
-    shown = {k: v for k, v in data.items() if k not in ("memories", "image_version", CLIENT_KEY)}
+    left_out = ("memories", "image_version", "operation", CLIENT_KEY)
+    shown = {name: value for name, value in data.items() if name not in left_out}
+    if "mass_after" in shown:
+        shown["core memory afterwards"] = shown.pop("mass_after")
     if "cost_usd" in shown:
         unpriced = shown.get("unpriced_calls", 0)
         shown["cost"] = cost_in_words(Decimal(shown.pop("cost_usd")), unpriced)

@@ -85,10 +85,6 @@ class Agents:
     def touched(self) -> Sequence[int]:
         return self.groups[None].ids if None in self.groups else []
 
-    @property
-    def is_threshold(self) -> bool:
-        return self.work == "threshold"
-
     def estimate(self) -> Estimate | None:
         """Return what a session of each of them may cost; None for what leads to none."""
         return None if self.work in ("pause", "threshold") else estimate(clock.now(), self.touched)
@@ -158,6 +154,7 @@ def _page(chosen: Agents, error: str | None = None) -> str:
     return render_template(
         "agents/bulk_action.html",
         chosen=chosen,
+        is_threshold=chosen.work == "threshold",
         bulk_action=BULK_ACTIONS[chosen.work],
         field=VALUES.get(chosen.work),
         touched=groups.get(None),

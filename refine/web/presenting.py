@@ -12,7 +12,8 @@ from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
 from refine.models.agent.eligibility import why_unanswered
 from refine.models.runs import WORKER_LOST
-from refine.web.words import Badge
+from refine.rules.quantities import plural
+from refine.web.words import Badge, first_upper
 
 NEARLY_FULL_PERCENT = 80
 AGENT_OR_SYSTEM = "agent or Refine"
@@ -122,17 +123,38 @@ def again(session: RefinementSession) -> str:
     return "Retry" if session.status == "failed" else "Refine now"
 
 
-def outcome_note(session: RefinementSession) -> str:
-    """Say what an ended session left behind, where its reason alone does not."""
-    if session.status == "incomplete":
-        return "Changes made so far are kept; each was checked and recorded."
-    if session.status == "declined":
-        except_for = ", except that exact duplicates were removed"
-        return f"Nothing was changed{except_for if session.duplicates_removed else ''}."
-    if session.status == "failed":
-        is_lost = session.error_kind == WORKER_LOST
-        return f"The agent changed nothing{'; its worker stopped responding' if is_lost else ''}."
-    return ""
+def outcome(session: RefinementSession) -> str:
+    """Say how a session ended, and what it left behind."""
+    name, reason = session.agent.name, f"{first_upper(session.end_reason or '')}."
+    duplicates = session.duplicates_removed
+    match session.status:
+        case "completed":
+            return f"{name} finished. {_effect(session)}"
+        case "declined":
+            removed = plural(duplicates, "exact duplicate")
+            but = f" but {removed}, removed before it was asked" if duplicates else ""
+            return f"{name} declined. Nothing was touched{but}."
+        case "incomplete":
+            return f"{reason} Changes made so far are kept; each was checked. {_effect(session)}"
+        case "rolled_back":
+            return f"{reason} All of it was undone."
+        case "failed":
+            lost = "; its worker stopped responding" if session.error_kind == WORKER_LOST else ""
+            return f"{reason} {name} changed nothing{lost}."
+    return reason
+
+
+def _effect(session: RefinementSession) -> str:
+    if session.mass_before is None or session.mass_after is None:
+        return ""
+    before, after = session.mass_before, session.mass_after
+    less = f" ({percent(before - after, before)}% less)" if after < before else ""
+    counts = {"exact duplicates removed": session.duplicates_removed, **session.stats}
+    done = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return (
+        f"{session.memories_before} → {session.memories_after} memories, "
+        f"{before:,} → {after:,} tokens in every prompt{less}: {done or 'no changes'}."
+    )
 
 
 # -- audit records ---------------------------------------------------------------------------------

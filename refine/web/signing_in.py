@@ -78,12 +78,18 @@ def form() -> ResponseReturnValue:
 def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
-    guess = PasswordGuess(email, _address(), browsers.known_device(User.by_email(email)))
+    guess = PasswordGuess(
+        email, request.remote_addr or "?", browsers.known_device(User.by_email(email))
+    )
     _count_and_commit(guess)
     user = User.with_password(email, password)
     if user is None:
         refusals.count("password")
-        _record_failure(email)
+        # with the same work whether or not the user exists
+        if (known := User.by_email(email)) is not None:
+            known.record("user_sign_in_failed", client=refusals.client())
+        else:
+            AuditLog.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
         db.session.commit()
         raise InvalidValue("incorrect e-mail or password")
     guess.uncount()
@@ -232,7 +238,9 @@ def _continue(user: User) -> None:
 def _check_current_password() -> None:
     """Raise InvalidValue for a wrong password, which counts as a failed sign-in; or TooMany."""
     user = scope.user()
-    guess = PasswordGuess(user.email, _address(), browsers.known_device(user), scope.sign_in().id)
+    guess = PasswordGuess(
+        user.email, request.remote_addr or "?", browsers.known_device(user), scope.sign_in().id
+    )
     _count_and_commit(guess)
     if not user.has_password(request.form.get("current_password", "")):
         refusals.count("password", user=user)
@@ -254,19 +262,6 @@ def _count_and_commit(guess: PasswordGuess) -> None:
         db.session.commit()
         raise
     db.session.commit()
-
-
-def _address() -> str:
-    return request.remote_addr or "?"
-
-
-def _record_failure(email: str) -> None:
-    """Record a failed sign-in, with the same work whether or not the user exists."""
-    known = User.by_email(email)
-    if known is not None:
-        known.record("user_sign_in_failed", client=refusals.client())
-    else:
-        AuditLog.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
 
 
 def _new_password() -> str:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.visiting import button, heading, rows, sign_in, state
 from tests.cli.test_up import Up
 
-OUTCOME = re.compile(r"Refinement session: \d+ → \d+ memories, \d+ tokens saved \(.+\)\.")
+OUTCOME = re.compile(r"Halyard finished. \d+ → \d+ memories, .+ tokens in every prompt")
 
 
 @pytest.fixture(scope="module")

@@ -103,16 +103,16 @@ def test_an_ended_session_shows_its_outcome_and_figures(
 ) -> None:
     said = words_of(shown(dashboard, ended))
 
-    assert "completed The agent completed it." in said
-    assert "Refinement session: 20 → 19 memories, 25 tokens saved (1 deleted)." in said
+    outcome = "20 → 19 memories, 500 → 475 tokens in every prompt (5% less): 1 deleted."
+    assert f"completed Ada finished. {outcome}" in said
     assert "Memories 20 → 19 Tokens 500 → 475" in said
 
 
 def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
     notes = {
-        "declined": "It was so. Nothing was changed.",
-        "failed": "It was so. The agent changed nothing.",
-        "incomplete": "Changes made so far are kept; each was checked and recorded.",
+        "declined": "Ada declined. Nothing was touched.",
+        "failed": "It was so. Ada changed nothing.",
+        "incomplete": "It was so. Changes made so far are kept; each was checked.",
         "skipped": "It was so.",
     }
 
