@@ -18,7 +18,7 @@ from bench.lives import Life
 from bench.playing import MODEL_PREFIX, reply
 from bench.simulated_models import Conversation, Step
 from bench.simulated_models.careful import in_groups, united, united_text
-from bench.simulated_models.conversation import Entry
+from bench.simulated_models.conversation import Entry, consolidation, update
 from bench.simulated_models.understanding import meaning
 from bench.temporary import settings_for, temporary_database, temporary_folder
 from refine.cli.output import console, table
@@ -249,14 +249,7 @@ def tidying(conversation: Conversation) -> list[Step]:
 def _changes(ledger: list[Entry]) -> list[Step]:
     """Return all changes of a session; fewer than ten if the ledger holds too few duplicates."""
     groups = in_groups(ledger)
-    merges: list[Step] = [
-        {
-            "action": "consolidate",
-            "ids": [entry.id for entry in group],
-            "content": united_text(group),
-        }
-        for group in groups[:_MERGES]
-    ]
+    merges = [consolidation(group, united_text(group)) for group in groups[:_MERGES]]
     deletions = chain.from_iterable(map(united, groups[_MERGES:]))
     grouped = {entry.id for group in groups for entry in group}
     updates = _updates(entry for entry in ledger if entry.id not in grouped)
@@ -266,7 +259,7 @@ def _changes(ledger: list[Entry]) -> list[Step]:
 def _updates(entries: Iterator[Entry]) -> Iterator[Step]:
     for entry in entries:
         if (shorter := _tightened(entry.content)) is not None:
-            yield {"action": "update", "id": entry.id, "content": shorter}
+            yield update(entry, shorter)
 
 
 def _tightened(text: str) -> str | None:

@@ -1,14 +1,11 @@
 """A model judged by figures: one session for each of a few agents with planted duplicates."""
 
 import json
-import re
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import click
@@ -22,11 +19,8 @@ from refine.cli.output import console, table
 from refine.errors import ProviderError
 from refine.extensions import db
 from refine.llm.clients import client_for, is_rehearsed, warning_about
-from refine.llm.messages import ToolCall
-from refine.models import Account, Agent, RefinementSession
-from refine.refinement.loop import SessionWorker
+from refine.models import Account
 from refine.rules.quantities import cost_in_words
-from refine.running import work_on
 from refine.settings import Settings
 
 MEMORIES = 32
@@ -38,13 +32,17 @@ _THRESHOLD = 0.5
 _OF_MODEL = ("no_answer", "refused_calls")
 
 
+CHANGES = ("consolidate", "update", "delete")
+
+
 @dataclass(frozen=True)
 class Score:
     """What a model did with the memories of one agent.
 
     ``duplicates`` are planted near duplicates (exact ones go before the model is asked),
     ``united`` those that it merged or deleted. ``wrong_merges`` are memories that it merged with
-    one that says something else, ``lost`` those without any copy left.
+    one that says something else, ``lost`` those without any copy left. ``refused`` are changes,
+    ``malformed`` calls without an action of the tool.
     """
 
     status: str
@@ -60,7 +58,6 @@ class Score:
     malformed: int
     changes: int
     refused: int
-    losing: int
     llm_calls: int
     prompt_tokens: int
     completion_tokens: int
@@ -87,9 +84,7 @@ def evaluate(model_id: str, agents: int, seed: int, settings: Settings) -> Itera
 
 def _score(life: Life, settings: Settings) -> Score:
     began = time.monotonic()
-    agent = db.session.get_one(Agent, life.agent_id)
-    session = RefinementSession.queue(agent, "cli")
-    seen = watched(session.id, settings)
+    session = life.run_session(settings)
     if session.status == "failed" and session.error_kind not in _OF_MODEL:
         raise ProviderError(f"{session.end_reason}", kind=session.error_kind or "failed")
     life.note(session)
@@ -105,7 +100,7 @@ def _score(life: Life, settings: Settings) -> Score:
         cost_usd=session.cost_usd,
         unpriced_calls=session.unpriced_calls,
         seconds=time.monotonic() - began,
-        **{name: seen[name] for name in ("calls", "malformed", "changes", "refused", "losing")},
+        **_called(life),
         **_kept(life),
     )
     db.session.commit()
@@ -128,59 +123,19 @@ def _kept(life: Life) -> Counter[str]:
     return figures
 
 
-# -- a session whose tool calls are counted by outcome --------------------------------------------
-
-
-_CHANGES = ("consolidate", "update", "delete")
-# The words of errors: of calls that cannot be carried out, and of edits that would lose something.
-_MALFORMED = re.compile(r"unknown parameter|unknown tool|is required|must be")
-_LOSES = re.compile(r"would be lost|would remain")
-
-
-def watched(session_id: uuid.UUID, settings: Settings) -> Counter[str]:
-    """Run a queued session to its end; return how many calls were what.
-
-    ``calls`` are all; ``malformed`` ones could not be carried out as they were written; ``changes``
-    are those that consolidate, update or delete; ``refused`` counts the refused ones among them,
-    and ``losing`` those refused because details or words would have been lost.
-    """
-    seen: Counter[str] = Counter()
-    make_worker = partial(_WatchedWorker, settings=settings, seen=seen)
-    work_on(RefinementSession, session_id, make_worker, _never)
-    return seen
-
-
-def _never() -> bool:
-    return False
-
-
-class _WatchedWorker(SessionWorker):
-    """Works as ever, and counts."""
-
-    def __init__(
-        self,
-        session: RefinementSession,
-        lease_token: uuid.UUID,
-        settings: Settings,
-        seen: Counter[str],
-    ) -> None:
-        super().__init__(session, lease_token, settings, is_stopping=_never)
-        self._seen = seen
-
-    def _carry_out(self, call: ToolCall) -> dict[str, Any]:
-        result = super()._carry_out(call)
-        is_refused = result["type"] == "error"
-        is_change = call.arguments.get("action") in _CHANGES
-        self._seen["calls"] += 1
-        self._seen["malformed"] += call.problem is not None or _is_malformed(result)
-        self._seen["changes"] += is_change
-        self._seen["refused"] += is_change and is_refused
-        self._seen["losing"] += is_change and bool(_LOSES.search(result.get("error", "")))
-        return result
-
-
-def _is_malformed(result: dict[str, Any]) -> bool:
-    return "allowed_actions" in result or bool(_MALFORMED.search(result.get("error", "")))
+def _called(life: Life) -> dict[str, int]:
+    """Return how many calls the model made, of which kinds."""
+    by_action: Counter[str] = Counter()
+    refused = 0
+    for (action, result), count in life.calls.items():
+        by_action[action] += count
+        refused += count * (action in CHANGES and result == "error")
+    return {
+        "calls": by_action.total(),
+        "malformed": by_action["unreadable call"],
+        "changes": sum(by_action[action] for action in CHANGES),
+        "refused": refused,
+    }
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -188,7 +143,7 @@ def _is_malformed(result: dict[str, Any]) -> bool:
 
 _COLUMNS = (
     *("agent", "outcome", "duplicates united", "wrong merges", "lost", "changes"),
-    *("refused", "for details", "malformed calls", "tokens before", "after"),
+    *("refused", "malformed calls", "tokens before", "after"),
     *("prompt tokens", "completion tokens", "cost", "seconds"),
 )
 
@@ -215,8 +170,7 @@ def evaluate_model(model_id: str, agents: int, seed: int, as_json: bool) -> None
 
     Each agent has 32 memories in several languages. Compare models by: duplicates united (near
     duplicates that the model merged or deleted; more is better); wrong merges and lost memories
-    (fewer is better; a good model has none); changes that were refused because a detail would have
-    been lost; malformed calls; cost; time.
+    (fewer is better; a good model has none); refused changes; malformed calls; cost; time.
 
     \b
     Examples:
@@ -269,7 +223,7 @@ def _rows(scores: Sequence[Score]) -> Iterator[tuple[str, ...]]:
 
 
 def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
-    counts = ("wrong_merges", "lost", "changes", "refused", "losing", "malformed")
+    counts = ("wrong_merges", "lost", "changes", "refused", "malformed")
     tokens = ("tokens_before", "tokens_after", "prompt_tokens", "completion_tokens")
     return (
         f"{figures['united']:,} of {figures['duplicates']:,}",

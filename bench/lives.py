@@ -1,24 +1,107 @@
-"""The life of one agent, week by week: it saves memories, and a session tidies them."""
+"""The life of one agent, week by week, and how much of its memories is still kept."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlalchemy import select
 
 from bench.corpus import Corpus, Planted
-from bench.standing import Remains
+from bench.language import Fact
 from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.ledger import images_in
 from refine.refinement.loop import Event, refine
+from refine.rules.details import Reading, carries, likeness, read
 from refine.settings import Settings
 from refine.tools import SaveMemoryTool
 
 # Sessions on days 0, 7, 14, 21 and 28: as many weekly ones as thirty days hold.
 SESSIONS_IN_A_MONTH = 5
+
+
+HALF = 0.5
+
+# A letter or digit; those of scripts without spaces bound no word.
+_OF_WORD = "[^\\W_\u3040-\u30ff\u3400-\u9fff]"
+
+reading = lru_cache(maxsize=200_000)(read)
+
+
+class Standing:
+    """Whether one thing that was said still stands; asked again week by week.
+
+    ``stands_in`` tells it of one text. Texts that were there before are not asked twice.
+    """
+
+    def __init__(self, stands_in: Callable[[str], bool], text: str) -> None:
+        self._stands_in = stands_in
+        self._carrier: str | None = text
+
+    def look(self, kept: Collection[str], added: Collection[str]) -> bool:
+        """Tell whether it stands in one of ``kept``; ``added`` are the new ones among them."""
+        if self._carrier in kept:
+            return True
+        candidates = added if self._carrier is None else kept
+        self._carrier = next(filter(self._stands_in, candidates), None)
+        return self._carrier is not None
+
+
+class Remains:
+    """The details, facts and words of one planted memory.
+
+    Details are what the rules protect, by their own judgement. Facts are what the corpus knows to
+    have put in, so they also measure what the rules overlook: each must stand beside another fact
+    of the same memory. A memory is ``whole`` where one text states all of its facts.
+    """
+
+    def __init__(self, memory: Planted) -> None:
+        text = memory.text.strip()
+        original = reading(text)
+        self.memory = memory
+        self.details = [
+            Standing(partial(_carries, original, key), text) for key in original.details
+        ]
+        self.facts = [Standing(partial(_states, fact, memory.facts), text) for fact in memory.facts]
+        self.whole = Standing(partial(_states_all, memory.facts), text)
+        self.words = Standing(partial(_resembles, original), text)
+
+
+def _carries(original: Reading, key: str, text: str) -> bool:
+    return carries(reading(text), key, original)
+
+
+def _resembles(original: Reading, text: str) -> bool:
+    return likeness(original, reading(text)) >= HALF
+
+
+def _states(fact: Fact, facts: tuple[Fact, ...], text: str) -> bool:
+    others = [each for each in facts if each != fact]
+    return _names(text, fact) and (not others or any(_names(text, each) for each in others))
+
+
+def _states_all(facts: tuple[Fact, ...], text: str) -> bool:
+    return bool(facts) and all(_names(text, fact) for fact in facts)
+
+
+def _names(text: str, fact: Fact) -> bool:
+    return any(_occurs(writing, text) for writing in fact)
+
+
+def _occurs(writing: str, text: str) -> bool:
+    return _whole(writing).search(text) is not None
+
+
+@lru_cache(maxsize=10_000)
+def _whole(writing: str) -> re.Pattern[str]:
+    """Return a pattern for a writing that is not part of a longer number or word."""
+    start = rf"(?<!{_OF_WORD})" if re.match(_OF_WORD, writing[0]) else ""
+    end = rf"(?!{_OF_WORD})" if re.match(_OF_WORD, writing[-1]) else ""
+    return re.compile(f"{start}{re.escape(writing)}{end}", re.IGNORECASE)
 
 
 class Life:
@@ -52,11 +135,15 @@ class Life:
             self._plant(memory, self._save(agent, memory.text))
         for text in own:
             self._save(agent, text)
-        session = RefinementSession.queue(agent, "weekly")
-        refine(session.id, settings, observe=self._observe)
-        self.note(session)
+        self.note(self.run_session(settings))
         db.session.commit()
         db.session.expunge_all()
+
+    def run_session(self, settings: Settings) -> RefinementSession:
+        """Let a session run to its end, and count its calls."""
+        session = RefinementSession.queue(db.session.get_one(Agent, self.agent_id), "weekly")
+        refine(session.id, settings, observe=self._observe)
+        return session
 
     def note(self, session: RefinementSession) -> None:
         """Count a session that has ended, and read what the agent keeps."""

@@ -65,7 +65,6 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("its tasks", f"/agents/{agent_id}/tasks")
     yield Page("sessions", "/sessions")
     yield Page("a session", f"/sessions/{session_id}")
-    yield Page("sessions compared", f"/sessions/compare?b={session_id}")
     yield Page("its undo", f"/sessions/{session_id}/undo")
     yield Page("usage", "/usage")
     yield Page("usage by month", "/usage?by=month")

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.simulated_models import SIMULATED_MODELS, Conversation, Step
-from bench.simulated_models.models import Play
+from bench.simulated_models import SIMULATED_MODELS, Conversation, Play, Step
 from refine.llm import rehearsal
 from refine.rules.content import token_estimate
 

@@ -3,12 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict
-from multiprocessing import get_context
-from pathlib import Path
-from queue import Empty, Queue
 from typing import IO, Any
 
 import click
@@ -18,7 +13,6 @@ from bench.playing import serving
 from bench.simulated_models import SIMULATED_MODELS
 from bench.survival import Scale, Week, broken_promises, simulate
 from bench.temporary import settings_for, temporary_database, temporary_folder
-from refine.cli.context import in_context
 from refine.cli.output import console, table
 
 _EVERYTHING = ",".join(SIMULATED_MODELS)
@@ -51,7 +45,6 @@ def _number(name: str, least: int, most: int, default: int, text: str) -> Callab
 @_number("--memories", 2, 1_000, Scale.memories, "Memories that an agent starts with.")
 @_number("--saved-weekly", 0, 100, Scale.saved_weekly, "Memories that it saves each week.")
 @click.option("--seed", type=int, default=Scale.seed, show_default=True, help="Random seed.")
-@_number("--jobs", 1, 64, 1, "Number of models to simulate at once, one process each.")
 @click.option("--json", "file", type=click.File("w"), help="Also write all weeks to this file.")
 def bench_survival(
     agents: int,
@@ -60,7 +53,6 @@ def bench_survival(
     memories: int,
     saved_weekly: int,
     seed: int,
-    jobs: int,
     file: IO[str] | None,
 ) -> int:
     """Simulate a year of weekly sessions with models that try to lose memories, and report what
@@ -81,12 +73,12 @@ def bench_survival(
     Examples:
       refine bench survival --agents 3 --weeks 8
       refine bench survival --models careful,terse --weeks 52
-      refine bench survival --jobs 2 --json survival.json     the whole year, 1 to 2 hours
+      refine bench survival --json survival.json     the whole year, 2 to 3 hours
     """
     scale = Scale(agents, weeks, memories, saved_weekly, seed)
     lived: dict[str, list[Week]] = defaultdict(list)
     with Console(stderr=True).status("starting") as status:
-        for week in all_weeks(models, scale, jobs):
+        for week in all_weeks(models, scale):
             lived[week.model].append(week)
             status.update(f"{week.model}, week {week.week} of {weeks}")
     broken = {
@@ -95,64 +87,22 @@ def bench_survival(
     }
     print_summary([lived[model][-1] for model in models], broken)
     if file is not None:
-        json.dump(_as_json(scale, lived, broken), file, indent=1)
+        written = {
+            model: {"broken_promises": broken[model], "weeks": [asdict(week) for week in weeks]}
+            for model, weeks in lived.items()
+        }
+        json.dump({"scale": asdict(scale), "models": written}, file, indent=1)
     return 1 if any(broken.values()) else 0
 
 
-def _as_json(
-    scale: Scale, lived: Mapping[str, list[Week]], broken: Mapping[str, list[str]]
-) -> dict[str, Any]:
-    models = {
-        model: {"broken_promises": broken[model], "weeks": [asdict(week) for week in weeks]}
-        for model, weeks in lived.items()
-    }
-    return {"scale": asdict(scale), "models": models}
-
-
-# -- simulating ------------------------------------------------------------------------------------
-
-
-_POLL_SECONDS = 0.5
-
-
-def all_weeks(models: Sequence[str], scale: Scale, jobs: int) -> Iterator[Week]:
-    """Yield the weeks of all models, from as many processes as there are jobs."""
+def all_weeks(models: Sequence[str], scale: Scale) -> Iterator[Week]:
+    """Yield the weeks of all models, one model after another."""
     with temporary_folder() as folder, serving() as url:
-        settings = settings_for(folder, **_provider(url))
+        provider = {"OPENROUTER_API_KEY": "trials", "OPENROUTER_BASE_URL": url}
+        settings = settings_for(folder, **provider)
         with temporary_database(settings, durable=False):
-            if jobs > 1:
-                yield from _in_processes(models, scale, jobs, folder)
-                return
             for model in models:
                 yield from simulate(model, scale, settings)
-
-
-def _in_processes(models: Sequence[str], scale: Scale, jobs: int, folder: Path) -> Iterator[Week]:
-    context = get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        weeks = manager.Queue()
-        lives = [pool.submit(_live, model, scale, folder, weeks) for model in models]
-        try:
-            while not (all(life.done() for life in lives) and weeks.empty()):
-                with suppress(Empty):
-                    yield weeks.get(timeout=_POLL_SECONDS)
-            for life in lives:
-                life.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _live(model: str, scale: Scale, folder: Path, weeks: Queue[Week]) -> None:
-    """Simulate one model in a process of its own, on the database of the parent's."""
-    with serving() as url:
-        settings = settings_for(folder, **_provider(url))
-        with in_context(settings):
-            for week in simulate(model, scale, settings):
-                weeks.put(week)
-
-
-def _provider(url: str) -> dict[str, str]:
-    return {"OPENROUTER_API_KEY": "trials", "OPENROUTER_BASE_URL": url}
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from bench.simulated_models.conversation import Conversation, Entry, Step
+from bench.simulated_models.conversation import Conversation, Entry, Step, consolidation, deletion
 from bench.simulated_models.understanding import meaning, sentences
 
 MAX_SOURCES = 8
@@ -13,8 +13,6 @@ _SHORTEST_STATEMENT = 4
 
 def careful(conversation: Conversation) -> list[Step]:
     """Return all steps of a session; none after it."""
-    if conversation.rounds:
-        return []
     steps = [step for group in in_groups(conversation.ledger) for step in united(group)]
     return steps[: conversation.operations_left]
 
@@ -33,9 +31,9 @@ def united(group: list[Entry]) -> Iterator[Step]:
     text = united_text(group)
     same = [entry for entry in group if entry.content == text]
     if same:
-        yield from ({"action": "delete", "id": entry.id} for entry in group if entry is not same[0])
+        yield from (deletion(entry) for entry in group if entry is not same[0])
     else:
-        yield {"action": "consolidate", "ids": [entry.id for entry in group], "content": text}
+        yield consolidation(group, text)
 
 
 def united_text(group: list[Entry]) -> str:

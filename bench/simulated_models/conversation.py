@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -32,6 +32,18 @@ class Entry:
     is_locked: bool
 
 
+def deletion(entry: Entry) -> Step:
+    return {"action": "delete", "id": entry.id}
+
+
+def update(entry: Entry, content: str) -> Step:
+    return {"action": "update", "id": entry.id, "content": content}
+
+
+def consolidation(entries: Iterable[Entry], content: str) -> Step:
+    return {"action": "consolidate", "ids": [entry.id for entry in entries], "content": content}
+
+
 @dataclass(frozen=True)
 class Call:
     """One call that was made in this session, with its result."""
@@ -43,11 +55,6 @@ class Call:
     def is_refused(self) -> bool:
         """Whether it changed nothing."""
         return self.result.get("type") == "error"
-
-    @property
-    def refusal(self) -> str:
-        """Why it was refused; empty if it was not."""
-        return str(self.result.get("error", ""))
 
 
 class Conversation:

@@ -1,11 +1,10 @@
 """How hostile models write: they know the rules and keep as little as these allow."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 
-from bench.simulated_models.conversation import Entry, Step
 from refine.rules.details import carries, likeness, read
 
 _FILLER = ("mist", "river", "gentle", "slowly", "amber", "hollow", "drift", "velvet", "murmur")
@@ -44,16 +43,6 @@ def trimmed(text: str) -> str:
         ):
             pieces = shorter
     return " ".join("".join(pieces).split())
-
-
-def trims(entries: Iterable[Entry]) -> list[Step]:
-    """Return the updates that trim these memories as far as the rules let them."""
-    shorter = ((entry, trimmed(entry.content)) for entry in entries)
-    return [
-        {"action": "update", "id": entry.id, "content": text}
-        for entry, text in shorter
-        if text != entry.content
-    ]
 
 
 def joined(texts: Sequence[str], characters: int) -> str:

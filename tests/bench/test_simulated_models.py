@@ -4,7 +4,7 @@ import pytest
 
 from bench.corpus import POISON
 from bench.simulated_models import SIMULATED_MODELS
-from bench.simulated_models.obeying import obedient
+from bench.simulated_models.hostile import obedient
 from tests.bench.conversations import conversation
 
 OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")

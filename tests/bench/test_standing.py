@@ -3,7 +3,7 @@
 import pytest
 
 from bench.corpus import Planted
-from bench.standing import Remains, Standing
+from bench.lives import Remains, Standing
 
 FACTS = (("Anna",), ("3 March 2026", "2026-03-03"), ("17", "seventeen"))
 MEMORY = Planted("Anna counted 17 geese on 3 March 2026.", "original", FACTS)

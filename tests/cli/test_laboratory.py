@@ -10,7 +10,6 @@ from bench.playing import serving
 from refine import cli
 from refine.models import Agent
 from tests.cli.conftest import Run, problem, row_counts
-from tests.commands import refine
 
 SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
 
@@ -34,18 +33,6 @@ def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
     assert [week["week"] for week in written["models"]["careful"]["weeks"]] == [1, 2]
     assert written["models"]["careful"]["broken_promises"] == []
     assert row_counts() == before
-
-
-@pytest.mark.slow
-def test_survival_runs_models_side_by_side(environ: dict[str, str], app: Flask) -> None:
-    models = "careful,halving"
-
-    done = refine(
-        "bench", "survival", *SMALL, "--models", models, "--jobs", "2", environ=environ, seconds=90
-    )
-
-    *_, careful, halving = done.stdout.splitlines()
-    assert [careful.split()[0], halving.split()[0]] == models.split(",")
 
 
 # -- refine evaluate ------------------------------------------------------------------------------
