@@ -8,7 +8,6 @@ from typing import Protocol
 from refine.errors import InvalidValue
 from refine.models.agent import Agent, eligibility
 from refine.models.people import User
-from refine.rules import quantities
 from refine.rules.content import bounded_text
 from refine.rules.model_names import is_rehearsal_model
 
@@ -30,10 +29,7 @@ MAX_MINUTES = 240
 IDENTITY_CHANGE_WAIT = timedelta(hours=24)
 # Nor may a user whose password was set through a link: its issuer could be using the account.
 PASSWORD_LINK_WAIT = timedelta(hours=24)
-# A model that is asked again and again eventually says yes.
-MAX_DECLINES_A_DAY = 10
-_DAY = timedelta(days=1)
-# After a decline, the user may not ask it again for this long, unless the agent allows it.
+# A model that is asked again and again eventually says yes: after a decline, the user waits.
 DECLINE_WAIT = timedelta(days=7)
 
 
@@ -107,8 +103,7 @@ def why_not_after_declines(
     for decline in declines:
         until = _end_of(decline.ended_at, DECLINE_WAIT)
         is_theirs = decline.user_id == user.id
-        is_barred = is_theirs or joined_at > until - DECLINE_WAIT
-        if until > now and is_barred:
+        if until > now and (is_theirs or joined_at > until - DECLINE_WAIT):
             what = f"a request of {user.email}"
             if not is_theirs:
                 what = f"somebody else before {user.email} joined or got a password through a link"
@@ -116,12 +111,6 @@ def why_not_after_declines(
                 f"{agent.name} has declined {what}; they can ask again at "
                 f"{until:%Y-%m-%d %H:%M} UTC"
             )
-    lately = [decline for decline in declines if _end_of(decline.ended_at, _DAY) > now]
-    if len(lately) >= MAX_DECLINES_A_DAY:
-        return (
-            f"{agent.name} has declined {MAX_DECLINES_A_DAY} times in "
-            f"{quantities.in_hours(_DAY)} and cannot be asked again yet"
-        )
     return None
 
 

@@ -126,7 +126,6 @@ class AccessGrant(Run, Attested, Base):
     generation_id: Mapped[str | None] = mapped_column(Text)
     granted_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None] = mapped_column()
-    # when the agent allowed the user of a declined request to ask again
     end_reason: Mapped[str | None] = mapped_column(Text)
     ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
 

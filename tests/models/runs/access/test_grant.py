@@ -189,29 +189,6 @@ def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
             assert "memory_access_requested" not in actions(agent)
 
 
-def decline(agent: Agent, times: int) -> list[AccessGrant]:
-    grants = []
-    for _ in range(times):
-        grants.append(request(agent, factories.user(account=agent.account)))
-        grants[-1].claim()
-        grants[-1].settle("No.", agreed=False, generation_id=None)
-    return grants
-
-
-def test_an_agent_that_declined_ten_times_is_left_alone_for_a_day(
-    agent: Agent, reader: User
-) -> None:
-    grants = decline(agent, 9)
-    request(agent, factories.user(account=agent.account))
-    grants += decline(agent, 1)
-
-    with pytest.raises(Refused, match="Ada has declined 10 times in 24 hours and cannot be asked"):
-        request(agent, reader)
-    assert grants[0].ended_at is not None
-    grants[0].ended_at -= timedelta(hours=25)
-    assert request(agent, reader).status == "requested"
-
-
 def declined(agent: Agent, reader: User, days_ago: float = 0) -> AccessGrant:
     grant = request(agent, reader)
     grant.claim()
