@@ -66,10 +66,8 @@ def test_an_answer_in_words_is_a_reply() -> None:
     )
     for blank in (b"\n\n\n", b" \r\n\t", b"\n" * 10_000):  # keeps connections alive
         assert parse_reply(blank + body() + blank).text == "YES"
-    assert (parsed(model=None).model, parsed().model) == (None, None)
     for odd in (7, ["test/model"], {"id": "test/model"}, {}, False):
-        reply = parsed(model=odd, id=odd)
-        assert (reply.model, reply.generation_id) == ("", None), odd
+        assert parsed(model=odd).model == "", odd
 
 
 # -- unusable answers -----------------------------------------------------------------------------
@@ -201,12 +199,6 @@ def test_a_call_without_a_function_name_has_a_problem() -> None:
         assert (tool_call.id, bool(tool_call.problem)) == ("call00000", True), malformed
 
 
-def test_an_unknown_tool_is_not_a_problem_here() -> None:
-    written = call(function={"name": "web_search", "arguments": "{}"})
-
-    assert parsed_call(written) == ToolCall("call-7", "web_search", {})
-
-
 def test_a_call_without_an_id_is_given_a_free_one() -> None:
     for missing in (None, "", 7, ["call-7"], {}):
         calls = parsed({"tool_calls": [call(id="call-7"), call(id=missing)]}).tool_calls
@@ -312,13 +304,6 @@ def test_history_has_what_the_dialect_wants() -> None:
     del message["reasoning_content"]
     assert kept("deepseek")["reasoning_content"] == ""
     assert kept("openai") == {"role": "assistant", "content": None, "tool_calls": [call()]}
-    assert kept("llama-cpp")["content"] == ""
-
-
-def test_history_keeps_the_signature_of_a_thought_beside_a_call_that_is_mended() -> None:
-    signed = {"extra_content": {"google": {"thought_signature": "s=="}}}
-
-    assert repeated_call(call('{"id": 7', **signed)) == call("{}", **signed)
 
 
 def test_history_holds_only_valid_calls() -> None:
@@ -333,6 +318,8 @@ def test_history_holds_only_valid_calls() -> None:
     for malformed in (None, "refinement", 7):
         expected = {"id": "call00000", "type": "function", "function": unknown}
         assert repeated_call(malformed) == expected, malformed
+    signed = {"extra_content": {"google": {"thought_signature": "s=="}}}
+    assert repeated_call(call('{"id": 7', **signed)) == call("{}", **signed)
     arguments = '{ "action":"search" }'
     assert repeated_call(call(arguments, id=None)) == call(arguments, id="call00000")
 
@@ -394,12 +381,8 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
     for usage in (None, [], "much", 7, {}, {"prompt_tokens_details": None}):
         assert parsed(usage=usage).usage == Usage(), usage
     for count in (None, "100", 100.5, -1, True, 10_000_001, [1], {}):
-        details = {"cached_tokens": count}
-        usage = {"prompt_tokens": count, "completion_tokens": count}
-        assert parsed(usage={**usage, "prompt_tokens_details": details}).usage == Usage(), count
-    for malformed in (None, [], "many", 7, {}):
-        usage = {"prompt_tokens": 7, "prompt_tokens_details": malformed}
-        assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
+        usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": count}
+        assert parsed(usage=usage).usage == Usage(), count
 
 
 def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known() -> None:
@@ -443,18 +426,8 @@ def test_the_cost_is_exact_to_six_places_or_unknown() -> None:
     ):
         assert parsed(usage={"cost": cost}).usage.cost_usd == Decimal(cost_usd), cost
     for cost in (
-        None,
-        "",
-        "free",
-        "NaN",
-        "-1",
-        -0.1,
-        *(101, "100.01", 10**5, "1e9999999", "1" * 5_000, "1e99999999999999999999"),
-        "Infinity",
-        True,
-        [],
-        {},
-        float("nan"),
+        *(None, "", "free", "NaN", "-1", -0.1, 101, "100.01", 10**5, "Infinity", float("nan")),
+        *("1e9999999", "1" * 5_000, "1e99999999999999999999", True, [], {}),
     ):
         assert parsed(usage={"cost": cost}).usage.cost_usd is None, cost
 
@@ -486,13 +459,6 @@ def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost() -> No
         expected = None if cost_usd is None else Decimal(cost_usd)
         assert parsed(usage=usage).usage.cost_usd == expected, (is_byok, upstream)
     assert parsed(usage={"cost": 0, "is_byok": True}).usage.cost_usd is None
-
-
-def test_a_cost_in_ticks_of_a_dollar_is_read() -> None:
-    usage = {"cost_in_usd_ticks": 37_756_000}
-
-    assert parsed(usage=usage).usage.cost_usd == Decimal("0.003776")
-    assert parsed(usage={"cost_in_usd_ticks": "1e9999999"}).usage.cost_usd is None
 
 
 def test_cached_tokens_are_found_wherever_a_provider_counts_them() -> None:
