@@ -6,14 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import MaxRetryError
 
 from refine.llm.dialects import Dialect
@@ -205,7 +202,7 @@ def _usage_if_sent(fault: requests.RequestException) -> Usage | None:
 
 
 class _Wire:
-    """The sockets that a thread opened for its exchange; the waiting caller can cut them.
+    """The sockets of an exchange, which the waiting caller can cut.
 
     A server that drips bytes, or repeats HTTP 100, keeps a thread reading for ever, whatever the
     timeouts of its socket. Cutting the socket ends the thread.
@@ -217,13 +214,12 @@ class _Wire:
         self._sockets: list[socket.socket] = []
 
     def session(self) -> requests.Session:
-        """Return a session for the calling thread, all of whose sockets belong to this wire."""
-        _wire_of_thread.set(self)
+        """Return a session all of whose sockets belong to this wire."""
         http = _Session()
         # a .netrc would replace the bearer token, a proxy would see the ledger
         http.trust_env = False
         for scheme in ("http://", "https://"):
-            http.mount(scheme, _Adapter())
+            http.mount(scheme, _Adapter(self))
         return http
 
     def cut(self) -> None:
@@ -247,31 +243,19 @@ class _Wire:
         return opened
 
 
-_wire_of_thread: ContextVar[_Wire] = ContextVar("_wire_of_thread")
-
-
-class _Connection(HTTPConnection):
-    def _new_conn(self) -> socket.socket:
-        return _wire_of_thread.get().keep(super()._new_conn())
-
-
-class _SecureConnection(HTTPSConnection):
-    def _new_conn(self) -> socket.socket:
-        return _wire_of_thread.get().keep(super()._new_conn())
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
-
-
 class _Adapter(HTTPAdapter):
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+    """Lets its connections open sockets of a wire."""
+
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+        super().__init__()
+
+    def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*arguments, **options)
+        open_socket, keep = pool.ConnectionCls._new_conn, self._wire.keep
+        kept = {"_new_conn": lambda connection: keep(open_socket(connection))}
+        pool.ConnectionCls = type("Connection", (pool.ConnectionCls,), kept)
+        return pool
 
 
 class _Session(requests.Session):

@@ -5,6 +5,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -17,7 +18,7 @@ from refine.extensions import db
 from refine.health import Check, checks, clock_check, verification_check
 from refine.models import ClockMark, Verification
 from refine.models.runs.task import KINDS
-from refine.models.runs.workload import EndedRuns, Workload, ended_runs
+from refine.models.runs.workload import Workload, ended_runs
 from refine.web.scope import public
 
 pages = Blueprint("status", __name__)
@@ -96,7 +97,7 @@ class _Figures(Collector):
         yield _counters("refusals", "Refused requests and wrong passwords", ["kind"], refused)
 
 
-def _ended(sums: Sequence[EndedRuns]) -> Iterator[Metric]:
+def _ended(sums: Sequence[Any]) -> Iterator[Metric]:
     ended, faults = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for each in sums:
         ended[each.kind, each.status, each.trigger] += each.runs

@@ -42,7 +42,7 @@ from refine.rules.model_names import VARIANT
 from refine.rules.prices import ANY_MODEL, Price
 
 _KINDS = {"sessions": "session", "reflections": "reflection", "conversations": "extraction"}
-_SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
+SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
 # No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
 # No clock is further from UTC, so other runs need not be read.
@@ -300,7 +300,7 @@ def _summed(runs: Subquery, *keys: SQLColumnExpression[Any]) -> _Rows:
         select(
             *keys,
             *(_counted(runs, kind).label(name) for name, kind in _KINDS.items()),
-            *(func.sum(runs.c[name]).label(name) for name in _SUMMED),
+            *(func.sum(runs.c[name]).label(name) for name in SUMMED),
         )
         .select_from(runs)
         .join(Agent, Agent.id == runs.c.agent_id)
@@ -331,7 +331,7 @@ def all_runs() -> Subquery:
         Base.metadata.tables[name].c
         for name in ("refinement_sessions", "memory_tasks", "access_grants")
     )
-    names = ("agent_id", "created_at", "model_id", *_SUMMED)
+    names = ("agent_id", "created_at", "model_id", *SUMMED)
     return union_all(
         select(literal_column("'session'", Text).label("kind"), *(sessions[n] for n in names)),
         select(tasks.kind, *(tasks[n] for n in names)),

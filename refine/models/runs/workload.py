@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, func, literal_column, select, true, union_all
+from sqlalchemy import Row, Select, and_, func, literal_column, select, true, union_all
 
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.columns import AccountId
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import RefinementSession
+from refine.models.runs.spending import SUMMED
 from refine.models.runs.task import MemoryTask
 
 
@@ -60,42 +60,28 @@ def _tasks(at: datetime, account_id: AccountId) -> Select[*tuple[Any, ...]]:
     )
 
 
-class EndedRuns(NamedTuple):
-    """The ended runs of one kind, status, trigger and kind of error, added up.
+def ended_runs() -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return all ended sessions and memory tasks, added up.
 
-    ``effect``: the tokens that sessions removed, or the memories that tasks added.
+    How many ``runs`` there are of a ``kind``, ``status``, ``trigger`` and ``error_kind``, their
+    tokens and cost, and their ``effect``: the tokens that sessions removed, or the memories that
+    tasks added.
     """
-
-    kind: str
-    status: str
-    trigger: str
-    error_kind: str | None
-    runs: int
-    effect: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: Decimal
-    unpriced_calls: int
-
-
-def ended_runs() -> Sequence[EndedRuns]:
-    """Return all ended sessions and memory tasks, added up."""
     sessions = _ended(RefinementSession, literal_column("'session'"), "removed_tokens")
     tasks = _ended(MemoryTask, MemoryTask.kind, "memories_kept")
-    return [EndedRuns(*row) for row in db.session.execute(union_all(sessions, tasks))]
+    return db.session.execute(union_all(sessions, tasks)).all()
 
 
 def _ended(run: Any, kind: Any, effect: str) -> Select[*tuple[Any, ...]]:
-    summed = [getattr(run, name) for name in (effect, *EndedRuns._fields[6:])]
+    summed = {"effect": effect, **{name: name for name in SUMMED}}
     return (
         select(
             kind.label("kind"),
             run.status,
             run.trigger,
             run.error_kind,
-            func.count(),
-            *(func.sum(column) for column in summed),
+            func.count().label("runs"),
+            *(func.sum(getattr(run, column)).label(name) for name, column in summed.items()),
         )
         .where(run.ended_at.is_not(None))
         .group_by("kind", run.status, run.trigger, run.error_kind)
