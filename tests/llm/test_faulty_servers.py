@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from refine.errors import ProviderError
-from refine.llm import provider
+from refine.llm import exchange, provider
 from refine.llm.dialects import PLAIN
 from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, user_message
@@ -129,6 +129,16 @@ def test_a_handshake_that_drips_ends_with_the_deadline() -> None:
 
         assert fault.value.kind == "timeout"
         eventually(lambda: not waiting(), seconds=20)
+
+
+def test_a_server_that_says_nothing_when_it_is_called_is_given_up_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "_CONNECT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Provider(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "key", PLAIN)
+        with pytest.raises(ProviderError, match="server did not answer in time"):
+            client.generate("a/model", MESSAGES, [], PRIVACY, deadline=time.monotonic() + 30)
 
 
 def drip_a_handshake(listener: socket.socket) -> None:

@@ -287,6 +287,11 @@ _TOO_MUCH = (
         "too_large",
         is_retried=False,
     ),
+    Fault(
+        "hangs up in a refusal",
+        raw(b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\n{"),
+        "provider_error",
+    ),
     Fault("a refusal without end", flood(b"HTTP/1.1 503 No\r\n\r\n", _BLOCK), "provider_error"),
     Fault(
         "a refusal as a gzip bomb",
