@@ -130,7 +130,6 @@ class RunOperation(Operation):
         self.agent = factories.agent("twice said", "Twice said ", system_prompt="You are Ada.")
         self.memories = factories.ledger(self.agent, *[25] * 14)
         self.locked = factories.memory(self.agent, factories.text_of(25), constitutional=True)
-        self.entries = [factories.entry(self.agent, f"it was day {n}") for n in range(3)]
         self.agents = [self.agent]
         self.agent_id = self.agent.id
         self.model.forget()
@@ -143,9 +142,18 @@ class RunOperation(Operation):
     def ask(self) -> uuid.UUID:
         """Ask for the run, as in a request; return its id."""
 
-    @abstractmethod
     def work_on(self, run_id: uuid.UUID) -> None:
         """Work on it as a worker does."""
+        runs.work_on(str(run_id))
+
+    def again(self) -> Iterator[str]:
+        self.model.forget()
+        self.script()
+        sql.run("DELETE FROM tallies")
+        with self.app.app_context():
+            self.work_on(self.ask())
+        if (status := self.runs()[-1].status) != self.done:
+            yield f"the next one ended {status}"
 
     def work(self) -> None:
         run_id = self.ask()
@@ -218,9 +226,6 @@ class Session(RunOperation):
         agent = db.session.get_one(Agent, self.agent_id)
         return runs.refine_later(agent, "manual").id
 
-    def work_on(self, run_id: uuid.UUID) -> None:
-        runs.work_on(str(run_id))
-
     def outcome(self, kind: Kind) -> Iterator[str]:
         yield from super().outcome(kind)
         for session in self.runs():
@@ -263,29 +268,12 @@ class Breaker(Session):
             self.model.call("delete", id=memory.id)
 
 
-class Task(RunOperation):
-    """A memory task."""
+class Extraction(RunOperation):
+    """A memory task: memories of a conversation."""
 
+    name = "extraction"
     model_kind = MemoryTask
     done = "completed"
-
-    def work_on(self, run_id: uuid.UUID) -> None:
-        runs.work_on(str(run_id))
-
-    def make_due(self) -> None:
-        sql.run("UPDATE memory_tasks SET due_at = due_at - interval '1 day'")
-
-    def again(self) -> Iterator[str]:
-        self.model.forget()
-        self.model.say("Nothing more.")
-        with self.app.app_context():
-            self.work_on(self.ask())
-        if (status := self.runs()[-1].status) != "completed":
-            yield f"the next task ended {status}"
-
-
-class Extraction(Task):
-    name = "extraction"
 
     def script(self) -> None:
         self.model.tool = "save_memory"
@@ -296,20 +284,8 @@ class Extraction(Task):
         said = [{"role": "user", "content": "hello, what is the time?"}]
         return runs.extract_later(db.session.get_one(Agent, self.agent_id), said).id
 
-
-class Reflection(Task):
-    name = "reflection"
-
-    def script(self) -> None:
-        ids = [entry.id for entry in self.entries]
-        self.model.tool = "promote"
-        self.model.calls({"ids": ids[:1]}, {"ids": ids[1:2]})
-        self.model.say("That is all.")
-
-    def ask(self) -> uuid.UUID:
-        task = MemoryTask.reflect(db.session.get_one(Agent, self.agent_id), "daily")
-        db.session.commit()
-        return task.id
+    def make_due(self) -> None:
+        sql.run("UPDATE memory_tasks SET due_at = due_at - interval '1 day'")
 
 
 class Access(RunOperation):
@@ -334,7 +310,7 @@ class Access(RunOperation):
         return runs.request_access_later(agent, db.session.get_one(User, self.reader_id), terms).id
 
     def work_on(self, run_id: uuid.UUID) -> None:
-        runs.work_on(str(run_id))
+        super().work_on(run_id)
         with self.app.app_context():
             grant = db.session.get_one(AccessGrant, run_id)
             grant.end(user=db.session.get_one(User, self.reader_id))
@@ -352,15 +328,6 @@ class Access(RunOperation):
         record = db.session.scalars(select(AuditLog).where(failed)).one()
         return str(record.data["why"])
 
-    def again(self) -> Iterator[str]:
-        self.model.forget()
-        self.script()
-        sql.run("DELETE FROM tallies")
-        with self.app.app_context():
-            self.work_on(self.ask())
-        if (status := self.runs()[-1].status) != "ended":
-            yield f"the next request ended {status}"
-
 
 # -- what people do -------------------------------------------------------------------------------
 
@@ -369,7 +336,6 @@ class Undo(Operation):
     """An undo of one session, as the command does it."""
 
     name = "undo"
-    and_after = False
 
     def prepare(self) -> None:
         self.agent = factories.agent("twice said", "Twice said ")
@@ -394,7 +360,7 @@ class Undo(Operation):
 
     def work(self) -> None:
         session = db.session.get_one(RefinementSession, self.session_id)
-        time_machine.undo(session, through="command line", and_after=self.and_after)
+        time_machine.undo(session, through="command line")
         db.session.commit()
 
     def is_done(self) -> bool:
@@ -415,22 +381,6 @@ class Undo(Operation):
         db.session.rollback()
         if not self.is_done():
             yield "once more, and it is not done"
-
-
-class UndoAndAfter(Undo):
-    """An undo of a session and of all that came after it."""
-
-    name = "undo and after"
-    and_after = True
-
-    def prepare(self) -> None:
-        super().prepare()
-        later = RefinementSession.start(self.agent)
-        editing.delete(later, self.memories[4].id)
-        editing.complete(later, "one more")
-        self.memories[5].set_constitutional(True)
-        db.session.commit()
-        self.refined = self.images()
 
 
 class Import(Operation):
@@ -625,6 +575,6 @@ class Tick(Operation):
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    *(Session, Breaker, Extraction, Reflection, Access),
-    *(Undo, UndoAndAfter, Import, Erasure, Rotation, Tick),
+    *(Session, Breaker, Extraction, Access),
+    *(Undo, Import, Erasure, Rotation, Tick),
 )

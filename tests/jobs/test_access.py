@@ -76,20 +76,6 @@ def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: Us
     assert db.session.get_one(AccessGrant, grant_id).status == "granted"
 
 
-def test_a_tick_of_a_later_time_ends_what_will_have_expired(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
-    grant = factories.live_grant(agent, reader)
-    db.session.commit()
-    assert grant.expires_at is not None
-
-    run_tick(grant.expires_at - timedelta(seconds=30))
-    before = grant.status
-    run_tick(grant.expires_at + timedelta(seconds=1))
-
-    assert (before, grant.status, grant.end_reason) == ("granted", "ended", "expired")
-
-
 def test_the_tick_ends_grants_and_requests_in_time(
     redis: Redis, agent: Agent, reader: User
 ) -> None:

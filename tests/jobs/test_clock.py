@@ -142,10 +142,6 @@ def test_a_clock_whose_lock_another_holds_leaves_it_alone(app: Flask, redis: Red
     assert not redis.exists(ENTRIES)
 
 
-def test_redis_is_asked_every_few_seconds() -> None:
-    assert 1 <= clock.POLL_SECONDS <= 10
-
-
 # -- as a process ----------------------------------------------------------------------------------
 
 

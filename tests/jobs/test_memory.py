@@ -273,29 +273,3 @@ def test_a_lost_workers_conversation_stays_sealed_and_is_read_once_by_another(
     assert (refreshed(task).status, task.sealed_conversation) == ("completed", None)
     assert journal(task.agent) == ["heard"]
     assert len(model.requests) == 3
-
-
-def test_a_worker_that_lost_its_task_saves_nothing(
-    model: ScriptedModel,
-    start: Callable[..., Service],
-    working: tuple[Service, MemoryTask],
-    held_back: threading.Event,
-) -> None:
-    worker, task = working
-    worker.signal(signal.SIGSTOP)
-    grow_silent(task)
-    run_tick()
-    model.calls({"content": "heard"}).say("Nothing more.")
-    end_the_pause()
-    other = start("worker", "--burst")
-    other.wait()
-    completed = refreshed(task).status
-
-    held_back.set()
-    worker.signal(signal.SIGCONT)
-    worker.signal(signal.SIGTERM)
-    worker.wait()
-
-    assert (completed, refreshed(task).status) == ("completed", "completed")
-    assert (task.memories_kept, journal(task.agent)) == (1, ["heard"])
-    assert len(model.requests) == 3

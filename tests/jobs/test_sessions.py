@@ -21,20 +21,6 @@ def agent(app: Flask) -> Agent:
     return owner
 
 
-def test_the_job_runs_its_session_once(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-    work_on(str(session.id))
-    db.session.refresh(session)
-    ended_at = session.ended_at
-    assert session.status == "completed"
-
-    work_on(str(session.id))
-
-    db.session.refresh(session)
-    assert session.ended_at == ended_at
-    assert len(factories.journal(agent)) == 1
-
-
 def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(
     redis: Redis, agent: Agent
 ) -> None:

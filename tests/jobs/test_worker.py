@@ -147,18 +147,6 @@ def test_what_somebody_plants_in_redis_is_not_run_and_holds_up_nothing(
     assert not Path("x").exists()
 
 
-def test_a_session_that_was_stopped_while_it_waited_asks_nothing(
-    answered: None, agent: Agent, model: ScriptedModel
-) -> None:
-    session = refine_later(agent, "cli")
-    session.request_stop()
-    db.session.commit()
-
-    work(burst=True)
-
-    assert model.requests == []
-
-
 def test_a_worker_ticks_if_a_tick_is_queued(answered: None, redis: Redis) -> None:
     queue(TICKS, redis).enqueue_call(TICK)
 
