@@ -19,24 +19,6 @@ from refine.extensions import db
 
 _LONGEST_NAME_BYTES = 63
 
-_USUAL = "SELECT, INSERT, UPDATE"
-_UNUSUAL = {
-    "alembic_version": "SELECT",
-    "audit_logs": "SELECT, INSERT",
-    # all that the application ever deletes
-    "idempotency_keys": f"{_USUAL}, DELETE",
-    "invitations": f"{_USUAL}, DELETE",
-    "session_entries": f"{_USUAL}, DELETE",
-    "sign_ins": f"{_USUAL}, DELETE",
-    "tallies": f"{_USUAL}, DELETE",
-}
-_SEQUENCES = """
-SELECT relname FROM pg_class
-WHERE relkind = 'S' AND relnamespace = current_schema()::regnamespace
-  AND relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_logs'::regclass)
-ORDER BY relname
-"""
-
 # How a role could bypass the guards.
 _POWERS = """
 SELECT CASE
@@ -73,10 +55,14 @@ REVOKE ALL ON SCHEMA {schema} FROM {role};
 GRANT USAGE ON SCHEMA {schema} TO {role};
 REVOKE ALL ON DATABASE {database} FROM {role};
 GRANT CONNECT ON DATABASE {database} TO {role};
-REVOKE ALL ON TABLE {tables} FROM PUBLIC, {role};
-REVOKE ALL ON SEQUENCE {sequences} FROM PUBLIC, {role};
-GRANT USAGE ON SEQUENCE {sequences} TO {role};
-ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT {usual} ON TABLES TO {role};
+REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM PUBLIC, {role};
+GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {role};
+REVOKE UPDATE ON audit_logs FROM {role};
+REVOKE INSERT, UPDATE ON alembic_version FROM {role};
+GRANT DELETE ON idempotency_keys, invitations, session_entries, sign_ins, tallies TO {role};
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA {schema} FROM PUBLIC, {role};
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
+ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE ON TABLES TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
 """
 
@@ -93,8 +79,11 @@ def grant(role: str, password: str | None = None) -> None:
         exists = SQL("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = {})").format(role)
         if not _value(connection, exists):
             connection.execute(SQL(_CREATE).format(role=Identifier(role)))
-        for statement in _grants(role, connection):
-            connection.execute(statement)
+        schema = _value(connection, "SELECT current_schema()")
+        database = _value(connection, "SELECT current_database()")
+        names = {"role": role, "schema": schema, "database": database}
+        granted = {name: Identifier(value) for name, value in names.items()}
+        connection.execute(SQL(_GRANT).format(**granted))
         if password is not None:
             connection.execute(_set_password(role, password, connection))
         if (powers := _powers(role, connection)) is not None:
@@ -113,23 +102,6 @@ def own_powers() -> str | None:
     """Return how the role of this connection could bypass the guards; None if it could not."""
     with _transaction() as connection:
         return _powers(_value(connection, "SELECT current_user"), connection)
-
-
-def _grants(role: str, connection: "Connection[Any]") -> Iterator[Composed]:
-    tables = sorted({*db.metadata.tables, *_UNUSUAL})
-    sequences = [name for (name,) in connection.execute(_SEQUENCES)]
-    names = {
-        "role": Identifier(role),
-        "schema": Identifier(_value(connection, "SELECT current_schema()")),
-        "database": Identifier(_value(connection, "SELECT current_database()")),
-        "tables": SQL(", ").join(map(Identifier, tables)),
-        "sequences": SQL(", ").join(map(Identifier, sequences)),
-        "usual": SQL(_USUAL),
-    }
-    yield SQL(_GRANT).format(**names)
-    for table in tables:
-        privileges = SQL(_UNUSUAL.get(table, _USUAL))
-        yield SQL("GRANT {} ON {} TO {role}").format(privileges, Identifier(table), **names)
 
 
 def _set_password(role: str, password: str, connection: "Connection[Any]") -> Composed:
