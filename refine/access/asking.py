@@ -4,9 +4,7 @@ Nothing but the model's own YES grants anything; docs/architecture.md lists what
 """
 
 import uuid
-from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 
 from sqlalchemy import func, or_, select
 
@@ -19,9 +17,8 @@ from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
 from refine.rules.consent import REASONING_TAG
 from refine.rules.quantities import in_days
-from refine.running import ModelWorker, RunEnded, work_on
+from refine.running import ModelWorker, RunEnded
 from refine.running.consent_question import answer_to_question
-from refine.settings import Settings
 
 ASKING_SECONDS = 240
 
@@ -84,25 +81,11 @@ def _without_tags(typed: str) -> str:
     return REASONING_TAG.sub("(tag)", typed)
 
 
-def run_access_request(
-    grant_id: uuid.UUID,
-    settings: Settings,
-    *,
-    is_stopping: Callable[[], bool] = lambda: False,
-    lease_token: uuid.UUID | None = None,
-) -> AccessGrant | None:
-    """Ask the agent of a waiting request and keep its answer; None if it cannot be claimed.
-
-    Whatever goes wrong ends the request ``failed`` and grants nothing. See ``running.work_on``.
-    """
-    make_worker = partial(
-        AccessWorker, settings=settings, is_stopping=is_stopping, max_seconds=ASKING_SECONDS
-    )
-    return work_on(AccessGrant, grant_id, make_worker, is_stopping, lease_token)
-
-
 class AccessWorker(ModelWorker[AccessGrant]):
-    """One worker's work on one request."""
+    """One worker's work on one request; whatever goes wrong ends it, and grants nothing."""
+
+    _kind = AccessGrant
+    _own_max_seconds = ASKING_SECONDS
 
     def _work(self) -> None:
         with self._connected():
@@ -126,3 +109,6 @@ def _opening(grant: AccessGrant) -> list[Message]:
         {"role": "system", "content": agent.system_message},
         user_message(question(agent, grant.user, terms, request_id=grant.id)),
     ]
+
+
+run_access_request = AccessWorker.work_on

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -23,7 +22,7 @@ from refine.refinement.prompting import (
     room_for_ledger,
 )
 from refine.rules.tokens import MIN_CONTENT_TOKENS
-from refine.running import ModelWorker, RunEnded, work_on
+from refine.running import ModelWorker, RunEnded
 from refine.running.consent_question import answer_to_question
 from refine.settings import Settings
 from refine.tools import RefinementTool
@@ -52,34 +51,14 @@ def _ignore(_event: Event) -> None:
     """Observe nothing."""
 
 
-def refine(
-    session_id: uuid.UUID,
-    settings: Settings,
-    *,
-    observe: Observer = _ignore,
-    is_stopping: Callable[[], bool] = lambda: False,
-    by_hand: bool = False,
-    lease_token: uuid.UUID | None = None,
-) -> RefinementSession | None:
-    """Run a queued session to its end; None if it is no longer queued.
-
-    ``is_stopping`` tells that this process was asked to stop: the session then ends at its next
-    step, or stays queued if it has not begun. See ``running.work_on``. If it runs ``by_hand``, that
-    is an orderly end: somebody watches it, and stops it. A worker that is stopped fails it.
-    """
-    make_worker = partial(
-        SessionWorker,
-        settings=settings,
-        is_stopping=is_stopping,
-        by_hand=by_hand,
-        observe=observe,
-    )
-    return work_on(RefinementSession, session_id, make_worker, is_stopping, lease_token)
-
-
 class SessionWorker(ModelWorker[RefinementSession]):
-    """One worker's work on one session."""
+    """One worker's work on one session.
 
+    If it runs ``by_hand``, being stopped is an orderly end: somebody watches it, and stops it. A
+    worker that is stopped fails it.
+    """
+
+    _kind = RefinementSession
     _definition = DEFINITION
 
     def __init__(
@@ -264,3 +243,6 @@ def _shown_action(call: ToolCall) -> str:
     """The action of a call if it is one of the tool's; other words of a model are not shown."""
     action = call.arguments.get("action")
     return action if isinstance(action, str) and action in ACTIONS else "unreadable call"
+
+
+refine = SessionWorker.work_on

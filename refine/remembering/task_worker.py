@@ -1,7 +1,5 @@
 """A memory task from its id to its end: its parts are read one after the other."""
 
-import uuid
-from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -9,8 +7,7 @@ from refine import prompts
 from refine.models import MemoryTask
 from refine.models.runs.task import EndStatus
 from refine.remembering.prompting import Layout, layout_of, lines_of, opening
-from refine.running import ModelWorker, RunEnded, work_on
-from refine.settings import Settings
+from refine.running import ModelWorker, RunEnded
 from refine.tools import PromoteTool, SaveToJournalTool
 
 _TOOLS: dict[str, type[PromoteTool | SaveToJournalTool]] = {
@@ -21,24 +18,10 @@ _NOTHING_TO_READ = "nothing was written in its journal of the last week"
 _TOO_LARGE = "a single entry is too large for the context of the agent's model"
 
 
-def run_task(
-    task_id: uuid.UUID,
-    settings: Settings,
-    *,
-    is_stopping: Callable[[], bool] = lambda: False,
-    lease_token: uuid.UUID | None = None,
-) -> MemoryTask | None:
-    """Work on a queued task to its end; None if it cannot be claimed.
-
-    ``is_stopping`` tells that this process was asked to stop: the task is then given up at its next
-    step, and retried later if nothing was kept yet. See ``running.work_on``.
-    """
-    make_worker = partial(TaskWorker, settings=settings, is_stopping=is_stopping)
-    return work_on(MemoryTask, task_id, make_worker, is_stopping, lease_token)
-
-
 class TaskWorker(ModelWorker[MemoryTask]):
-    """One worker's work on one task."""
+    """One worker's work on one task, which is retried later if it is given up and kept nothing."""
+
+    _kind = MemoryTask
 
     def _work(self) -> None:
         """Read part after part."""
@@ -99,3 +82,6 @@ class TaskWorker(ModelWorker[MemoryTask]):
         task = self._held()
         if task.kind == "extraction" and task.memories_kept > kept_before:
             task.lines_unread = unread_after
+
+
+run_task = TaskWorker.work_on

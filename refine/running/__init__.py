@@ -5,6 +5,6 @@ model, carrying out tool calls, and writing the end whatever happens.
 """
 
 from refine.running.model_calls import ModelWorker
-from refine.running.run_worker import RunEnded, work_on
+from refine.running.run_worker import RunEnded
 
-__all__ = ["ModelWorker", "RunEnded", "work_on"]
+__all__ = ["ModelWorker", "RunEnded"]

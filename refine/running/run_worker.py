@@ -9,7 +9,7 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
@@ -48,41 +48,46 @@ class RunEnded(Exception):
         super().__init__(reason)
 
 
-def work_on(
-    kind: type[AnyRun],
-    run_id: uuid.UUID,
-    make_worker: "Callable[[AnyRun, uuid.UUID], RunWorker[AnyRun]]",
-    is_stopping: Callable[[], bool],
-    lease_token: uuid.UUID | None = None,
-) -> AnyRun | None:
-    """Claim the waiting run and work on it to its end; None if it cannot be claimed.
-
-    Leaves it waiting if this process was already asked to stop. Commits at every step. An
-    unexpected exception also ends the run, and is re-raised. ``lease_token`` is that of the claim,
-    if the caller has one made.
-    """
-    if is_stopping():
-        db.session.rollback()
-        return None
-    own = lease_token or uuid.uuid4()
-
-    def claimed() -> "tuple[AnyRun, RunWorker[AnyRun] | None]":
-        run = db.session.get_one(kind, run_id)
-        # ours already: the answer to the commit was lost
-        is_ours = run.lease_token == own or run.claim(lease_token=own) is not None
-        # made before the commit, from the row that the claim checked
-        return run, make_worker(run, own) if is_ours else None
-
-    retry = RetryPolicy(time.monotonic() + LOST_AFTER.total_seconds(), is_stopping)
-    run, worker = commit_once(claimed, retry)
-    if worker is None:
-        return None
-    worker.run()
-    return run
-
-
 class RunWorker(Generic[AnyRun]):
     """Works on one run under its lease; each kind defines ``_work``."""
+
+    _kind: Any
+    _own_max_seconds: int | None = None
+
+    @classmethod
+    def work_on(
+        cls,
+        run_id: uuid.UUID,
+        settings: Settings,
+        *,
+        is_stopping: Callable[[], bool] = lambda: False,
+        lease_token: uuid.UUID | None = None,
+        **options: Any,
+    ) -> AnyRun | None:
+        """Claim the waiting run and work on it to its end; None if it cannot be claimed.
+
+        ``is_stopping`` tells that this process was asked to stop: the run then ends at its next
+        step, or stays waiting. Commits at every step. An unexpected exception also ends the run,
+        and is re-raised. ``lease_token`` is that of the claim, if the caller has one made.
+        """
+        if is_stopping():
+            db.session.rollback()
+            return None
+        own = lease_token or uuid.uuid4()
+
+        def claimed() -> "tuple[AnyRun, RunWorker[AnyRun] | None]":
+            run = db.session.get_one(cls._kind, run_id)
+            # ours already: the answer to the commit was lost
+            is_ours = run.lease_token == own or run.claim(lease_token=own) is not None
+            # made before the commit, from the row that the claim checked
+            return run, cls(run, own, settings, is_stopping, **options) if is_ours else None
+
+        retry = RetryPolicy(time.monotonic() + LOST_AFTER.total_seconds(), is_stopping)
+        run, worker = commit_once(claimed, retry)
+        if worker is None:
+            return None
+        worker.run()
+        return run
 
     def __init__(
         self,
@@ -90,7 +95,6 @@ class RunWorker(Generic[AnyRun]):
         lease_token: uuid.UUID,
         settings: Settings,
         is_stopping: Callable[[], bool],
-        max_seconds: int | None = None,
     ) -> None:
         # reloaded after every commit
         self._run: AnyRun = run
@@ -99,7 +103,7 @@ class RunWorker(Generic[AnyRun]):
         self._lease_token = lease_token
         self._settings = settings
         self._is_stopping = is_stopping
-        self._max_seconds = max_seconds or settings.max_seconds
+        self._max_seconds = self._own_max_seconds or settings.max_seconds
         self._deadline = time.monotonic() + self._max_seconds
         self._until = self._deadline + OVERDUE_SECONDS
         self._retry = RetryPolicy(self._until, is_stopping)

@@ -223,7 +223,7 @@ def test_a_request_ends_without_a_fault_if_the_agent_is_erased_meanwhile(
 
 
 def test_asking_has_a_time_limit_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ASKING_SECONDS", 1e-6)
+    monkeypatch.setattr(asking.AccessWorker, "_own_max_seconds", 1e-6)
     world.model.say("YES")
 
     grant = world.ask()
