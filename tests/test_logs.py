@@ -68,19 +68,6 @@ def test_a_rolled_back_end_is_not_logged(lines: Lines) -> None:
     assert lines == []
 
 
-def test_a_lost_session_is_logged_like_any_other(lines: Lines) -> None:
-    session = factories.session(factories.agent("the canary sings"))
-    factories.fall_silent(session)
-    db.session.commit()
-
-    run_tick()
-
-    (line,) = [line for line in lines if line["event"] == "session ended"]
-    assert (line["session_id"], line["status"]) == (str(session.id), "failed")
-    assert (line["error_kind"], line["reason"]) == ("worker_lost", "the worker was lost")
-    assert "canary" not in json.dumps(lines)
-
-
 def test_only_a_tick_that_did_something_is_logged(redis: Redis, lines: Lines) -> None:
     RefinementSession.queue(factories.agent("a memory"), "cli")
     db.session.commit()

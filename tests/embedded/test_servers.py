@@ -16,9 +16,7 @@ from refine.embedded import (
     as_root,
     database_url,
     owned_servers,
-    processes,
     redis_url,
-    servers_available,
     socket_dir,
 )
 from refine.embedded.processes import wheel_folder
@@ -206,23 +204,6 @@ class TestSharing:
         assert sorted(first_words) == ["AlreadyRunning:"] * 3 + ["ready"]
         assert sorted(owner.end()[0] for owner in owners) == [0, 1, 1, 1]
 
-    def test_a_command_uses_running_servers(self, script: Start, data_dir: Path) -> None:
-        script("hold", data_dir, "up", "valkey").said("ready")
-        before = pid_of_valkey(data_dir)
-
-        with servers_available(data_dir, postgres=False, valkey=True, holder="command"):
-            assert pid_of_valkey(data_dir) == before
-            assert answers(data_dir)
-
-        assert answers(data_dir)
-
-    def test_a_command_starts_servers_if_none_run(self, data_dir: Path) -> None:
-        with servers_available(data_dir, postgres=True, valkey=True, holder="command"):
-            write(data_dir)
-            assert_kept(data_dir)
-
-        assert not processes_of(data_dir)
-
     def test_an_owner_waits_for_the_users_of_its_servers(
         self, script: Start, data_dir: Path
     ) -> None:
@@ -306,16 +287,6 @@ class TestFailures:
 
         with owned_servers(data_dir):
             assert sql(data_dir, "SELECT 1") == [(1,)]
-
-    def test_a_server_that_is_not_ready_in_time_is_stopped(
-        self, used_dir: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(processes, "READY_SECONDS", 0)
-
-        with pytest.raises(EmbeddedError, match="not ready after 0 s"):
-            owned_servers(used_dir, valkey=False).__enter__()
-
-        assert not processes_of(used_dir)
 
 
 NOT_ROOT = "not root: what root gives up for PostgreSQL, an ordinary user never had"

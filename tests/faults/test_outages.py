@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from flask import Flask
-from flask_migrate import upgrade
 
-from refine import create_app
 from refine.embedded import database_url
 from refine.extensions import db
 from refine.jobs.tick import run_tick
@@ -20,7 +18,7 @@ from refine.refinement.loop import refine
 from refine.settings import Settings
 from tests import factories
 from tests.chains import verify_agent
-from tests.conftest import emptied
+from tests.conftest import emptied, migrated
 from tests.scripted_model import ScriptedModel
 from tests.servers import Server
 
@@ -41,12 +39,8 @@ def installation(
     server = Server(folder)
     server.start()
     own = {**environ, "DATABASE_URL": database_url(folder), "REFINE_DATA_DIR": str(folder)}
-    app = create_app(Settings.from_environ(own))
-    with app.app_context():
-        upgrade()
-    yield server, app, own
-    with app.app_context():
-        db.engine.dispose()
+    with migrated(own) as app:
+        yield server, app, own
     server.stop()
 
 

@@ -11,14 +11,10 @@ from sqlalchemy.orm import undefer
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
-from refine.models.ledger import Image, changes_in, is_kept, state_of
+from refine.models.ledger import Image, changes_in, state_of
 from tests.factories import EDITS
 from tests.faults.invariants import Before
 
-# What writes a text that no other kept core memory may have.
-_WRITES = ("memory_saved", "memory_refinement_update", "memory_refinement_consolidate")
-# After which an undo may take the memory back.
-_REWRITES_OR_RESTORES = ("memory_refinement_update", "memory_restored")
 _TOLD_EDITS = ("updated", "deleted", "consolidated")
 
 
@@ -32,7 +28,7 @@ def history_breaches(before: Before, told: Mapping[uuid.UUID, Sequence[str]]) ->
         .options(undefer(AuditLog.sealed_text))
     ).all()
     states = list(_states(before, records))
-    found = [*_copies(records, states), *_inexact_undos(before, records, states)]
+    found = list(_inexact_undos(before, records, states))
     sessions = select(RefinementSession).where(RefinementSession.agent_id == before.agent_id)
     for session in db.session.scalars(sessions):
         found += _told_otherwise(session, told.get(session.id))
@@ -50,29 +46,6 @@ def _states(before: Before, records: Sequence[AuditLog]) -> Iterator[dict[int, I
 
 def _changes(record: AuditLog) -> list:
     return changes_in(record.data, record.sealed)
-
-
-def _copies(records: Sequence[AuditLog], states: Sequence[dict[int, Image]]) -> Iterator[str]:
-    """A text is not saved, nor written by a session, while a kept core memory has it.
-
-    It may be saved if only a memory has it that a session wrote, or that was restored: an undo
-    might take that back.
-    """
-    passing_ids = set[int]()
-    for record, state in zip(records, states, strict=True):
-        passing = passing_ids if record.action == "memory_saved" else set[int]()
-        for change in _changes(record):
-            others = {
-                image["content"]
-                for id_, image in state.items()
-                if is_kept(image) and id_ != change.memory_id and id_ not in passing
-            }
-            is_written = record.action in _WRITES and is_kept(change.after)
-            if is_written and change.after["content"] in others:
-                yield f"record {record.sequence} ({record.action}) wrote a copy"
-            is_new = change.before is None and record.session_id is not None
-            if is_new or record.action in _REWRITES_OR_RESTORES:
-                passing_ids.add(change.memory_id)
 
 
 def _inexact_undos(
