@@ -255,7 +255,7 @@ def _note_clock() -> None:
 def _add_records(agent_id: int, count: int) -> None:
     """Append genuine records: first one for each memory, then others."""
     agent = db.session.get_one(Agent, agent_id)
-    head = ChainHead.locked(agent.chain_owner)
+    head = ChainHead.all_locked([agent.chain_owner])[0][agent.chain_owner]
     key = agent.data_key()
     ids = db.session.scalars(
         select(_RECORD_IDS.next_value()).select_from(func.generate_series(1, count))

@@ -28,7 +28,6 @@ from sqlalchemy import (
     func,
     select,
     text,
-    type_coerce,
 )
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
@@ -71,12 +70,6 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value is not None else None
 
 
-def read_plainly(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a column to be read in bulk: instants stay in the time zone of the connection."""
-    is_instant = isinstance(column.type, UtcDateTime)
-    return type_coerce(column, DateTime(timezone=True)) if is_instant else column
-
-
 # An instant, or a column of instants.
 Instant = datetime | ColumnElement[datetime]
 
@@ -103,13 +96,18 @@ _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PA
 
 
 def canonical_json(value: Any) -> str:
-    """Return the canonical text of a JSON value, to store and hash: sorted keys, no NaN."""
+    """Return the canonical text of a JSON value, to hash or send; NaN becomes null."""
     try:
         return orjson.dumps(value, option=_SORTED).decode()
     except orjson.JSONEncodeError:  # half a character, a large number, or a class of our own
-        return json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
+        return stored_json(value)
+
+
+def stored_json(value: Any) -> str:
+    """Return the same text, to store: ValueError for NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 class _Session(Session):
@@ -129,7 +127,7 @@ db = SQLAlchemy(
         "hide_parameters": True,
         # the same few connections, which have prepared what is asked often
         "pool_use_lifo": True,
-        "json_serializer": canonical_json,
+        "json_serializer": stored_json,
         "connect_args": CONNECT_ARGS,
     },
 )

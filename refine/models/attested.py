@@ -120,7 +120,9 @@ class Attested:
         return bool(state.modified) and is_whole and self._matches(state.dict)
 
     def _matches(self, values: Mapping[str, Any]) -> bool:
-        return _are_equal(values[DIGEST], digest_of(type(self), values, self.signing_key()))
+        kept = values[DIGEST]
+        expected = digest_of(type(self), values, self.signing_key())
+        return kept is not None and compare_digest(kept.encode(), expected.encode())
 
     def require_genuine(self, **values: object) -> None:
         """Raise RowAltered if the row was changed outside the application, or lacks these values.
@@ -152,11 +154,6 @@ class Attested:
         """Lock and reload this row until the transaction ends."""
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
-
-    def digest_of_row(self) -> str:
-        """Return the digest that the row must carry with its present values."""
-        values = {name: getattr(self, name) for name in signed_columns(type(self))}
-        return digest_of(type(self), values, self.signing_key())
 
 
 def new_secret() -> str:
@@ -259,11 +256,6 @@ def _rounded(value: Any, scale: int) -> str:
     # PostgreSQL rounds halves away from zero
     exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
     return format(exact, "f")
-
-
-def _are_equal(kept: str | None, expected: str) -> bool:
-    """Compare in constant time."""
-    return kept is not None and compare_digest(kept.encode(), expected.encode())
 
 
 # -- what every flush does -----------------------------------------------------------------------

@@ -94,7 +94,7 @@ class ChainVerification:
                     self._take_over(self._row_digests, name, change, name)
             if record.session_id is not None:
                 self._count_for_session(record)
-            if record.action in _ENDING_ACTIONS:
+            if record.action in _ENDING_ACTIONS and record.auditable_type in _ENDED_AT:
                 self._ended_rows.add(f"{record.auditable_type} {record.auditable_id}")
             self._was_erased |= record.action == "agent_erased"
 

@@ -163,7 +163,7 @@ NEEDS_ROW = {
     "Invitation.open": ("invitation", lambda w: Invitation.by_secret(w.secret)),
     "Invitation.open, user": ("user", lambda w: Invitation.by_secret(w.secret)),
     "Invitation.issue": ("user", lambda w: Invitation.issue(w.user)),
-    "ChainHead.locked": ("head", lambda w: ChainHead.locked(w.agent.chain_owner)),
+    "ChainHead.all_locked": ("head", lambda w: ChainHead.all_locked([w.agent.chain_owner])),
     # a preview changes nothing, but locks as an undo does
     "time_machine.preview, session": ("edited", lambda w: time_machine.preview(w.edited)),
     "time_machine.preview, memories": ("protected", lambda w: time_machine.preview(w.edited)),

@@ -17,7 +17,9 @@ from refine import clock
 from refine.errors import RowAltered, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, WrappedKey, integrity
+from refine.models.attested import digest_of, signed_columns
 from refine.models.audit import PLATFORM
+from refine.models.audit.record import link_hash
 from refine.models.integrity import note_verified, verify_all
 from refine.refinement import time_machine
 from refine.sealing import DataKey
@@ -276,11 +278,15 @@ def test_a_chain_is_not_continued_from_a_forged_head(agent: Agent) -> None:
         agent.ledger.remember("a new memory", "core")
 
 
+def values_of(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in signed_columns(type(row))}
+
+
 def rewritten(agent: Agent, key: Any) -> Iterator[str]:
     """What links every record of the chain anew under this key, and sets its head to the last."""
     link = "0" * 64
     for record in factories.records(agent):
-        link = record.link(link, key)
+        link = link_hash(link, values_of(record), key)
         yield f"UPDATE audit_logs SET hash = '{link}' WHERE id = {record.id}"
     yield f"UPDATE chain_heads SET hash = '{link}' WHERE agent_id = {agent.id}"
 
@@ -303,7 +309,7 @@ def test_a_chain_rewritten_under_another_key_is_found_at_its_first_record(agent:
 def test_a_chain_rewritten_under_the_right_key_verifies(agent: Agent) -> None:
     sql.tamper(*rewritten(agent, WrappedKey.platform_key()))
     head = db.session.scalars(select(ChainHead).where(ChainHead.agent_id == agent.id)).one()
-    head.row_digest = head.digest_of_row()
+    head.row_digest = digest_of(ChainHead, values_of(head), WrappedKey.platform_key())
     db.session.commit()
 
     assert problems() == []

@@ -17,13 +17,11 @@ from sqlalchemy import (
     Sequence,
     Text,
     and_,
-    bindparam,
     func,
     literal_column,
     select,
     text,
     tuple_,
-    update,
 )
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import (
@@ -31,12 +29,11 @@ from sqlalchemy.orm import (
     mapped_column,
     scoped_session,
 )
-from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.types import UserDefinedType
 
-from refine.errors import ChangedMeanwhile, RowAltered
+from refine.errors import RowAltered
 from refine.extensions import Base, db
-from refine.models.attested import DIGEST, Attested, ChainOwner, digest_of
+from refine.models.attested import Attested, ChainOwner, digest_of
 from refine.models.columns import BigId
 from refine.models.keys import WrappedKey, next_ids
 from refine.sealing import DataKey
@@ -145,11 +142,6 @@ class ChainHead(Attested, Base):
             raise RowAltered("the audit chain of platform")
 
     @classmethod
-    def locked(cls, owner: ChainOwner) -> "ChainHead":
-        """Return the head of a chain, locked; RowAltered if it was changed or is gone."""
-        return cls.all_locked([owner])[0][owner]
-
-    @classmethod
     def all_locked(
         cls, owners: Collection[ChainOwner], records: int = 0
     ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
@@ -181,31 +173,6 @@ class ChainHead(Attested, Base):
         rows = db.session.execute(heads).all()
         found = {ChainOwner(head.account_id, head.agent_id): head for head, _ in rows}
         return found, (rows[0][1] if rows else None) or ()
-
-    def move_on(self, hash_: str) -> None:
-        """Let the chain end with one more record, of this hash; ``store_all`` writes that."""
-        set_committed_value(self, "sequence", self.sequence + 1)
-        set_committed_value(self, "hash", hash_)
-
-    @classmethod
-    def store_all(cls, heads: Iterable["ChainHead"]) -> None:
-        """Sign and write locked heads that moved on: a flush would take a statement for each."""
-        signed = [(head, head.digest_of_row()) for head in heads]
-        columns = cls.__table__.c
-        statement = (
-            update(cls.__table__)
-            .where(columns.id == bindparam("head"), columns[DIGEST] == bindparam("before"))
-            .values(sequence=bindparam("at"), hash=bindparam("last"), row_digest=bindparam("after"))
-        )
-        names = ("head", "before", "at", "last", "after")
-        ends = [
-            (head.id, head.row_digest, head.sequence, head.hash, digest) for head, digest in signed
-        ]
-        values = [dict(zip(names, end, strict=True)) for end in ends]
-        if db.session.connection().execute(statement, values).rowcount != len(values):
-            raise ChangedMeanwhile
-        for head, digest in signed:
-            set_committed_value(head, DIGEST, digest)
 
     @classmethod
     def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:

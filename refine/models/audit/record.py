@@ -43,7 +43,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.types import TypeEngine
 
 from refine import clock
-from refine.extensions import Base, canonical_json, db, read_plainly
+from refine.extensions import Base, canonical_json, db
 from refine.models.attested import (
     changed_rows,
     row_text,
@@ -267,7 +267,6 @@ class AuditLog(Base):
                 head = heads[chain.chain_owner]
                 records.append(cls._next(head, next(ids), event_, chain, rows, at or clock.now()))
                 rows = None
-        ChainHead.store_all(heads.values())
         db.session.add_all(records)
         db.session.flush()
         return records
@@ -289,7 +288,7 @@ class AuditLog(Base):
             **event_.attributes(),
         )
         record.hash = record.link(head.hash)
-        head.move_on(record.hash)
+        head.sequence, head.hash = record.sequence, record.hash
         return record
 
     @property
@@ -306,10 +305,10 @@ class AuditLog(Base):
         contents: dict[str, Any] = json.loads(opened)
         return contents
 
-    def link(self, previous_hash: str, platform: DataKey | None = None) -> str:
+    def link(self, previous_hash: str) -> str:
         """Return the hash that this record must carry after ``previous_hash``."""
         values = {name: getattr(self, name) for name in signed_columns(AuditLog)}
-        return link_hash(previous_hash, values, platform or WrappedKey.platform_key())
+        return link_hash(previous_hash, values, WrappedKey.platform_key())
 
 
 def link_hash(previous_hash: str, values: Mapping[str, Any], platform: DataKey) -> str:
@@ -325,9 +324,7 @@ def plain_records() -> Select[*tuple[Any, ...]]:
     columns = {**signed_columns(AuditLog), "hash": AuditLog.__table__.c.hash}
     return select(
         *(
-            (cast(column, Text) if isinstance(column.type, JSON) else read_plainly(column)).label(
-                name
-            )
+            (cast(column, Text) if isinstance(column.type, JSON) else column).label(name)
             for name, column in columns.items()
         )
     )

@@ -26,7 +26,7 @@ def is_right(memory: AgentMemory) -> bool:
         memory.token_estimate == -(-len(memory.content) // 4)
         and memory.content_hash
         == key.mac(comparable(memory.content), "agent_memories.content_hash")
-        and memory.row_digest == memory.digest_of_row()
+        and memory.is_genuine
     )
 
 

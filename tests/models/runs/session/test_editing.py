@@ -100,7 +100,7 @@ def test_an_update_keeps_everything_but_the_content(app):
 
     assert updated.content.startswith("rewritten")
     assert (updated.id, updated.tags, updated.created_at) == (old.id, ["relational"], NOW)
-    assert updated.row_digest == updated.digest_of_row()
+    assert updated.is_genuine
 
 
 def test_protecting_a_protected_memory_records_nothing(app):
