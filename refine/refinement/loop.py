@@ -47,10 +47,6 @@ class Event:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def _ignore(_event: Event) -> None:
-    """Observe nothing."""
-
-
 class SessionWorker(ModelWorker[RefinementSession]):
     """One worker's work on one session.
 
@@ -68,7 +64,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
         settings: Settings,
         is_stopping: Callable[[], bool],
         by_hand: bool = False,
-        observe: Observer = _ignore,
+        observe: Observer = lambda _: None,
     ) -> None:
         super().__init__(session, lease_token, settings, is_stopping)
         self._by_hand = by_hand
@@ -118,32 +114,24 @@ class SessionWorker(ModelWorker[RefinementSession]):
     def _snapshot(self) -> tuple[LedgerExcerpt, str | None]:
         """Take the snapshot; return what the agent is shown, and why it need not be asked."""
         session = self._held()
-        excerpt = self._excerpt(session)
-        if session.memories_before is None:  # otherwise the answer to the commit was lost
-            session.take_snapshot(excerpt.shown_ids)
-            session.batch_through_id = excerpt.through_id
-            session.prompt_version = prompts.version()
-        return excerpt, self._reason_to_skip(session)
-
-    def _excerpt(self, session: RefinementSession) -> LedgerExcerpt:
-        """Return what the agent is shown."""
-        agent = session.agent
+        agent, reason = session.agent, None
         last = RefinementSession.last_ended_of(
             agent, before=session.created_at, statuses=CONSENTED_ENDS
         )
-        return LedgerExcerpt.of(
+        excerpt = LedgerExcerpt.of(
             agent,
             room_tokens=room_for_ledger(self._room, agent),
             after_id=last.batch_through_id if last is not None else None,
         )
-
-    def _reason_to_skip(self, session: RefinementSession) -> str | None:
-        if session.removable_tokens != 0:
-            return None
-        by_threshold = (
-            f"the threshold of {session.threshold} leaves no room in a ledger of this size"
-        )
-        return RefinementSession.erosion_reason(session.agent) or by_threshold
+        if session.memories_before is None:  # otherwise the answer to the commit was lost
+            session.take_snapshot(excerpt.shown_ids)
+            session.batch_through_id = excerpt.through_id
+            session.prompt_version = prompts.version()
+        if session.removable_tokens == 0:
+            reason = RefinementSession.erosion_reason(agent) or (
+                f"the threshold of {session.threshold} leaves no room in a ledger of this size"
+            )
+        return excerpt, reason
 
     def _ask_for_consent(self) -> None:
         reply, agreed = answer_to_question(self._ask_model, self._messages)
@@ -160,7 +148,9 @@ class SessionWorker(ModelWorker[RefinementSession]):
             session.consented_at = clock.now()
 
     def _loop(self) -> None:
-        self._tool = self._committed(self._new_tool)
+        self._tool = self._committed(
+            lambda: RefinementTool(self._run, self._lease_token, self._room_for_result, self._retry)
+        )
         self._execute = self._tool.execute
         is_reminded = False
         while True:
@@ -174,9 +164,6 @@ class SessionWorker(ModelWorker[RefinementSession]):
             else:
                 self._messages.append(user_message(prompts.render("reminder")))
                 is_reminded = True
-
-    def _new_tool(self) -> RefinementTool:
-        return RefinementTool(self._run, self._lease_token, self._room_for_result, self._retry)
 
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
         """Carry out the calls of one reply in order; tell whether one ended the session."""
@@ -213,10 +200,8 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
     def _out_of_time(self) -> RunEnded:
         """Before consent a failure; after it an orderly end."""
-        failure = super()._out_of_time()
-        if self._run.consented_at is None:
-            return failure
-        return RunEnded("incomplete", failure.reason)
+        late = super()._out_of_time()
+        return late if self._run.consented_at is None else RunEnded("incomplete", late.reason)
 
     def _too_large(self) -> RunEnded:
         """Before consent a failure; after it an orderly end."""
@@ -235,7 +220,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
             _log.warning(
                 "an observer failed", session_id=str(self._run_id), fault=type(fault).__name__
             )
-            self._observe = _ignore
+            self._observe = lambda _: None
         self._committed(lambda: None)
 
 

@@ -9,11 +9,10 @@
 Each request repeats the one before, word for word, so that providers' prompt caches serve it.
 """
 
+import bisect
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from refine import clock, prompts, settings
@@ -27,8 +26,6 @@ from refine.rules.quantities import in_percent
 from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.rules.tokens import Room, tokens_at_most
 from refine.tools.refinement import DEFINITION
-
-_WORDINGS = ("ledger", "consent", "session")
 
 
 @dataclass(frozen=True)
@@ -57,16 +54,18 @@ class LedgerExcerpt:
         """
         key = agent.data_key()
         lines = {each.id: as_entry(each.ledger_entry(key)) for each in agent.ledger.each_core()}
-        excerpt = partial(cls, all_memories=len(lines), room_tokens=room_tokens)
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
-        if sum(tokens.values()) <= room_tokens:
-            return excerpt(list(lines.values()), frozenset(lines), None)
-        fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
-        taken = itertools.accumulate(tokens[id_] for id_ in fitting)
-        shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
-        through_id, ids = shown[-1] if shown else None, frozenset(shown)
+        shown, through_id = list(lines), None
+        if sum(tokens.values()) > room_tokens:
+            # in order of id from after_id on, and again from the start
+            in_turn = sorted(lines, key=lambda id_: (id_ <= (after_id or 0), id_))
+            fitting = [id_ for id_ in in_turn if tokens[id_] <= room_tokens]
+            taken = list(itertools.accumulate(tokens[id_] for id_ in fitting))
+            shown = fitting[: bisect.bisect_right(taken, room_tokens)]
+            through_id = shown[-1] if shown else None
+        ids = frozenset(shown)
         shown_lines = [line for id_, line in lines.items() if id_ in ids]
-        return excerpt(shown_lines, ids, through_id)
+        return cls(shown_lines, ids, through_id, len(lines), room_tokens)
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:
@@ -77,7 +76,7 @@ def room_for_ledger(room: Room, agent: Agent) -> int:
 
 def texts_of_every_session() -> list[str]:
     """Return what a session's model reads besides its memories and its agent's own words."""
-    return [*(prompts.source(name) for name in _WORDINGS), as_line(DEFINITION)]
+    return [*map(prompts.source, ("ledger", "consent", "session")), as_line(DEFINITION)]
 
 
 def opening(
@@ -106,7 +105,10 @@ def first_messages(
     system_prompt: str, ledger: str, question: str, *, is_marked: bool
 ) -> list[Message]:
     """Return the messages that show a ledger and ask; ``is_marked`` as in ``opening``."""
-    content = _marked(ledger, question) if is_marked else f"{ledger}\n\n{question}"
+    content: Any = f"{ledger}\n\n{question}"
+    if is_marked:
+        mark = {"cache_control": {"type": "ephemeral"}}
+        content = [{"type": "text", "text": ledger, **mark}, {"type": "text", "text": question}]
     return [{"role": "system", "content": system_prompt}, {"role": "user", "content": content}]
 
 
@@ -140,21 +142,6 @@ def _figures(session: RefinementSession) -> dict[str, Any]:
         "over_budget_tokens": mass_tokens - agent.core_token_budget if is_over_budget else 0,
         "last_session": _last_session(session),
     }
-
-
-def _marked(ledger: str, question: str) -> list[dict[str, Any]]:
-    mark = {"type": "ephemeral"}
-    return [
-        {"type": "text", "text": ledger, "cache_control": mark},
-        {"type": "text", "text": question},
-    ]
-
-
-def _rotated(ids: Iterable[int], after_id: int | None) -> list[int]:
-    """The ids in order, beginning after ``after_id`` and continuing from the start."""
-    ordered = sorted(ids)
-    later = [id_ for id_ in ordered if id_ > (after_id or 0)]
-    return later + ordered[: len(ordered) - len(later)]
 
 
 def _journal(agent: Agent, at: datetime) -> list[str]:

@@ -1,27 +1,60 @@
 """The Time Machine: an ended session is undone from the audit log, exactly and content-blind.
 
-The session's records are replayed backwards (``replay``). A memory that is no longer as a record
-left it is a conflict, and then nothing is changed. ``and_after`` also replays everything that
-happened since: sessions, toggles, restores. Memories saved since stay. An earlier undo and the
-records that it took back cancel out, and are skipped.
+The agent's records are replayed backwards: each must find every memory in the state in which the
+record left it, and returns it to the state that the record found. A memory in another state is a
+conflict, and then nothing is changed. ``and_after`` also replays everything that happened since:
+sessions, toggles, restores. Memories saved since stay. An earlier undo and the records that it took
+back cancel out, and are skipped.
 """
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.orm import undefer
 
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models import Agent, AuditLog, RefinementSession, User
-from refine.models.ledger import Change, change_memories
+from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
+from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
 from refine.models.runs.session import MUTATIONS, Channel
 from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
 from refine.models.runs.session.survival import LedgerReading
-from refine.refinement.replay import Obstacle, Replay, records_since, without_undos
+
+# Saved memories stay, whatever is undone around them.
+_SAVES = ("memory_saved", "memory_imported")
+# So does a promotion, though earlier changes of the promoted entry are undone.
+_PROMOTION = "memory_promoted"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A later record that changed a memory of the session."""
+
+    memory_id: int
+    record_id: int
+    sequence: int
+    action: str
+    at: datetime
+    session_id: object
+
+    @classmethod
+    def of(cls, memory_id: int, record: AuditLog) -> "Obstacle":
+        """Return the record as an obstacle to taking back what happened before to this memory."""
+        return cls(
+            memory_id,
+            record.id,
+            record.sequence,
+            record.action,
+            record.created_at,
+            record.session_id,
+        )
+
+    def __str__(self) -> str:
+        return f"record {self.sequence} ({self.action}, {self.at:%Y-%m-%d %H:%M} UTC)"
 
 
 class UndoConflict(Refused):
@@ -130,23 +163,17 @@ def undo(
         user=user,
         session_id=session.id,
         subject=("RefinementSession", session.id),
-        data=_recorded(plan, through, and_after),
+        data={
+            "operation": "undo",
+            "by": through,
+            "and_after": and_after,
+            "undone_sessions": [str(undone.id) for undone in plan.sessions],
+            "undone_records": list(plan.sequences),
+            **asdict(plan.effect),
+        },
         at=at,
     )
     return plan
-
-
-def _recorded(plan: Undo, through: Channel, and_after: bool) -> dict[str, object]:
-    return {
-        "operation": "undo",
-        "by": through,
-        "and_after": and_after,
-        "undone_sessions": [str(undone.id) for undone in plan.sessions],
-        "undone_records": list(plan.sequences),
-        "mass_before": plan.effect.mass_before,
-        "memories_before": plan.effect.memories_before,
-        "memories_after": plan.effect.memories_after,
-    }
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
@@ -171,9 +198,9 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         raise Refused(
             f"session {live.id} of this agent is {live.status}; wait until it has ended, then undo"
         )
-    since = without_undos(records_since(session))
+    since = _without_undos(_records_since(session))
     ours = [record for record in since if and_after or record.session_id == session.id]
-    replay = Replay(agent, ours, at)
+    replay = _Replay(agent, ours, at)
     if replay.blocked:
         raise UndoConflict(*replay.in_the_way(since), and_after=and_after)
     changes = replay.changes()
@@ -193,10 +220,9 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
 
 def _is_seen(change: Change) -> bool:
     """Tell whether the change is more than another date of a discard."""
-    before, after = change.before, change.after
-    if before is None or not (before["discarded_at"] and after["discarded_at"]):
-        return True
-    return not change.altered().keys() <= {"discarded_at"}
+    before = change.before or {}
+    is_redated = before["discarded_at"] and change.after["discarded_at"]
+    return not is_redated or not change.altered().keys() <= {"discarded_at"}
 
 
 def _relying_on(
@@ -222,8 +248,6 @@ def _sessions_of(
 ) -> list[RefinementSession]:
     """The session, and those whose records are taken back."""
     ids = {session.id, *(record.session_id for record in records if record.session_id)}
-    if len(ids) == 1:  # it is locked, and not undone
-        return [session]
     return list(
         db.session.scalars(
             select(RefinementSession)
@@ -258,3 +282,109 @@ def _undo_note(plan: Undo, through: Channel) -> str:
     rest = " and what came after it" if len(plan.sessions) > 1 else ""
     of = f"my refinement session of {plan.session.created_at:%Y-%m-%d}"
     return f"{who} undid {of}{rest}: {plan.effect}."
+
+
+# -- the replay -----------------------------------------------------------------------------------
+
+
+def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
+    """The agent's records of memories since the session's first one, newest first."""
+    holds_images = AuditLog.data["image_version"].as_string().is_not(None)
+    first = select(func.min(AuditLog.sequence)).where(
+        AuditLog.session_id == session.id, AuditLog.agent_id == session.agent_id, holds_images
+    )
+    return db.session.scalars(
+        select(AuditLog)
+        .options(undefer(AuditLog.sealed_text))
+        .where(
+            AuditLog.agent_id == session.agent_id,
+            AuditLog.sequence >= first.scalar_subquery(),
+            holds_images,
+        )
+        .order_by(AuditLog.sequence.desc())
+    ).all()
+
+
+def _without_undos(records: Sequence[AuditLog]) -> list[AuditLog]:
+    """The records without undos and what these took back, which cancel out."""
+    taken_back: set[int] = set()
+    found = []
+    for record in records:
+        if record.data.get("operation") == "undo":
+            taken_back.update(record.data["undone_records"])
+        elif record.sequence not in taken_back:
+            found.append(record)
+    return found
+
+
+@dataclass
+class _MemoryState:
+    """One memory during the replay: its present image, and the image reached so far."""
+
+    present: Image
+    target: Image
+    oldest_sequence: int = 0
+    is_blocked: bool = False
+    was_promoted: bool = False
+
+    def matches(self, left: Image) -> bool:
+        """Whether it has reached the state in which a record left it, apart from a promotion."""
+        type_then = {"memory_type": left["memory_type"]} if self.was_promoted else {}
+        return state_of({**self.target, **type_then}) == state_of(left)
+
+
+class _Replay:
+    """Takes an agent's records back, newest first, unless their memory is blocked.
+
+    It locks the memories and changes none; ``records`` are those that it took back.
+    """
+
+    def __init__(self, agent: Agent, records: Sequence[AuditLog], at: datetime) -> None:
+        steps = [
+            (record, change)
+            for record in records
+            if record.action not in _SAVES
+            for change in changes_in(record.data, record.sealed)
+            # a note of the session to its agent stays
+            if change.before is not None or change.after["memory_type"] != "journal"
+        ]
+        self.records = {record for record, _ in steps if record.action != _PROMOTION}
+        touched = {change.memory_id for _, change in steps}
+        self._states = {
+            id_: _MemoryState(memory.image(), memory.image())
+            for id_, memory in AgentMemory.lock_rows(agent, touched).items()
+        }
+        for record, change in steps:
+            state = self._states[change.memory_id]
+            if record.action == _PROMOTION:
+                state.was_promoted = True
+                continue
+            state.oldest_sequence = record.sequence
+            state.is_blocked = state.is_blocked or not state.matches(change.after)
+            if not state.is_blocked:
+                state.target = change.reversed_onto(state.target, at)
+
+    @property
+    def blocked(self) -> set[int]:
+        """The memories that are not as a record left them."""
+        return {id_ for id_, state in self._states.items() if state.is_blocked}
+
+    def changes(self) -> list[Change]:
+        """Return the changes that bring the memories to the images reached."""
+        return [
+            Change(id_, state.present, state.target)
+            for id_, state in sorted(self._states.items())
+            if state.target != state.present
+        ]
+
+    def in_the_way(self, since: Sequence[AuditLog]) -> tuple[list[Obstacle], set[int]]:
+        """Return which records ``since`` are in the way, and the memories changed without one."""
+        obstacles = [
+            Obstacle.of(id_, record)
+            for record in reversed(since)
+            if record not in self.records
+            for id_ in (memory["id"] for memory in record.data["memories"])
+            if id_ in self.blocked and record.sequence > self._states[id_].oldest_sequence
+        ]
+        explained = {obstacle.memory_id for obstacle in obstacles}
+        return obstacles, self.blocked - explained

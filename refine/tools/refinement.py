@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
-
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
@@ -96,7 +94,7 @@ class RefinementTool:
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
         self._reading = LedgerReading()
-        self._was_refused = False
+        self._was_refused = self._is_unfinished = False
         self._note_figures(session)
 
     @property
@@ -118,34 +116,19 @@ class RefinementTool:
         before = self.stats
         try:
             result = in_one_call(
-                lambda: self._attempt(action, params),
+                lambda: self._carry_out(action, params),
                 self._retry,
                 is_done=lambda: self._was_refused or self._has_changed(before),
             )
+            self._is_unfinished = False
         except _UnknownAction as fault:
             result = error(str(fault), allowed_actions=list(ACTIONS))
         except InvalidValue as fault:
             result = error(str(fault))
-        except BaseException:
-            self._forget_reading()
-            raise
         return {**result, **self._left}
-
-    def _attempt(self, action: object, params: dict[str, Any]) -> Result:
-        self._was_refused = False
-        try:
-            return self._carry_out(action, params)
-        except DBAPIError:
-            self._forget_reading()
-            raise
-
-    def _forget_reading(self) -> None:
-        """Read the ledger again: the reading may have followed an edit that is undone now."""
-        self._reading = LedgerReading()
 
     def _has_changed(self, before: dict[str, int]) -> bool:
         """Tell whether a call was carried out although its answer was lost: it edited, or ended."""
-        self._forget_reading()
         session = db.session.get_one(RefinementSession, self._session_id)
         session.lock()
         return session.stats != before or not session.is_running
@@ -159,6 +142,9 @@ class RefinementTool:
         }
 
     def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
+        if self._is_unfinished:  # the reading may have followed an edit that was undone
+            self._reading = LedgerReading()
+        self._is_unfinished, self._was_refused = True, False
         try:
             session = RefinementSession.held(self._session_id, self._lease_token)
             self._note_figures(session)

@@ -17,7 +17,7 @@ from refine.jobs.batches import BulkOutcome, Work, act_on
 from refine.models import Agent
 from refine.models.agent.agent import valid_budget
 from refine.models.agent.eligibility import Group, grouped_by
-from refine.models.runs.session.prospects import LOOKS_BACK, Estimate, estimate, why_not_on_request
+from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
 from refine.rules.ids import id_in
 from refine.rules.quantities import plural
 from refine.rules.retention import DEFAULT_THRESHOLD, parse_threshold
@@ -84,10 +84,6 @@ class Agents:
     @property
     def touched(self) -> Sequence[int]:
         return self.groups[None].ids if None in self.groups else []
-
-    def estimate(self) -> Estimate | None:
-        """Return what a session of each of them may cost; None for what leads to none."""
-        return None if self.work in ("pause", "threshold") else estimate(clock.now(), self.touched)
 
     @property
     def digest(self) -> str:
@@ -159,7 +155,8 @@ def _page(chosen: Agents, error: str | None = None) -> str:
         field=VALUES.get(chosen.work),
         touched=groups.get(None),
         left_out=[group for reason, group in groups.items() if reason is not None],
-        cost=chosen.estimate(),
+        is_free=chosen.work in ("pause", "threshold"),
+        cost=estimate(clock.now(), chosen.touched),
         looks_back=LOOKS_BACK.days,
         default_threshold=DEFAULT_THRESHOLD,
         error=error,

@@ -16,7 +16,7 @@ def test_a_session_whose_commits_are_not_answered_does_nothing_twice(world: Worl
         world.refine(session)
 
     assert (session.status, session.end_reason) == ("completed", "the agent completed it")
-    assert (session.mutation_count, session.tool_calls, session.llm_calls) == (1, 2, 3)
+    assert session.mutation_count == 1
     actions = [record.action for record in factories.records(world.agent)]
     assert actions.count("memory_refinement_delete") == 1
     assert actions.count("memory_refinement_complete") == 1
@@ -30,7 +30,7 @@ def test_a_session_whose_commits_are_not_answered_ends_once(world: World) -> Non
     with answers_lost():
         world.refine(session)
 
-    assert (session.status, session.llm_calls) == ("declined", 1)
+    assert session.status == "declined"
     actions = [record.action for record in factories.records(world.agent)]
     assert actions.count("memory_refinement_declined") == 1
 
@@ -48,4 +48,4 @@ def test_an_answer_counts_though_the_database_could_not_say_whether_to_wait_for_
 
     session = world.refine()
 
-    assert (session.status, session.llm_calls) == ("declined", 1)
+    assert session.status == "declined"

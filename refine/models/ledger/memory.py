@@ -102,6 +102,12 @@ def content_hash(content: str, key: DataKey) -> str:
     return key.mac(comparable(content), "agent_memories.content_hash")
 
 
+def _index(name: str, *columns: str, where: str, **options: Any) -> Index:
+    """Return an index of a part of each agent's memories."""
+    options["postgresql_where"] = text(where)
+    return Index(f"ix_agent_memories_{name}", "agent_id", *columns, **options)
+
+
 class AgentMemory(Attested, Base):
     """One memory: core (permanent, part of every prompt) or journal (shown for a week).
 
@@ -118,29 +124,15 @@ class AgentMemory(Attested, Base):
             f"token_estimate BETWEEN 1 AND {MAX_CONTENT_CHARACTERS // CHARACTERS_PER_TOKEN}",
             name="token_estimate",
         ),
-        Index(
-            "ix_agent_memories_kept",
-            "agent_id",
-            "memory_type",
-            "created_at",
-            "id",
-            postgresql_where=text("discarded_at IS NULL"),
+        _index(
+            "kept",
+            *("memory_type", "created_at", "id"),
+            where="discarded_at IS NULL",
             postgresql_include=["token_estimate"],
         ),
-        Index(
-            "ix_agent_memories_discarded",
-            "agent_id",
-            "created_at",
-            "id",
-            postgresql_where=text("discarded_at IS NOT NULL"),
-        ),
+        _index("discarded", "created_at", "id", where="discarded_at IS NOT NULL"),
         # of others, no copies are looked for by it
-        Index(
-            "ix_agent_memories_content_hash",
-            "agent_id",
-            "content_hash",
-            postgresql_where=text("memory_type = 'core'"),
-        ),
+        _index("content_hash", "content_hash", where="memory_type = 'core'"),
         Index(
             "ix_agent_memories_session_id",
             "session_id",
@@ -148,9 +140,7 @@ class AgentMemory(Attested, Base):
         ),
         Index(
             "uq_agent_memories_source",
-            "agent_id",
-            "source",
-            "source_id",
+            *("agent_id", "source", "source_id"),
             unique=True,
             postgresql_where=text("source_id IS NOT NULL"),
         ),
@@ -199,9 +189,7 @@ class AgentMemory(Attested, Base):
         """Return the key of the agent who owns this memory."""
         return self.agent.data_key()
 
-    def signing_key(self) -> DataKey:
-        """Return the agent's key."""
-        return self.data_key()
+    signing_key = data_key
 
     @property
     def row_name(self) -> str:
@@ -245,12 +233,7 @@ class AgentMemory(Attested, Base):
     @hybrid_property
     def discarded(self) -> bool:
         """Whether the memory was discarded: kept in the database, shown nowhere."""
-        return self.discarded_at is not None
-
-    @discarded.inplace.expression
-    @classmethod
-    def _discarded(cls) -> ColumnElement[bool]:
-        return cls.discarded_at.is_not(None)
+        return self.discarded_at != None  # noqa: E711
 
     @hybrid_property
     def is_kept_core(self) -> bool:

@@ -16,6 +16,7 @@ from refine.models.columns import one_of_ids
 from refine.models.ledger import (
     AgentMemory,
     Change,
+    Image,
     change_memories,
     content_hash,
     is_kept,
@@ -30,12 +31,12 @@ from refine.models.runs.session.refusing import (
     refuse_locked,
     refuse_longer,
     refuse_loss,
-    refuse_many,
     refuse_missing,
+    refuse_number,
     refuse_over_cap,
     refuse_unseen,
 )
-from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.session.session import STATS, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import (
     MAX_SUMMARY_CHARACTERS,
@@ -47,22 +48,14 @@ from refine.rules.content import (
 from refine.rules.retention import longest_update, retained_tokens
 
 
-class Counted(NamedTuple):
-    """A memory that an edit changes or adds, its entry, and what it counts afterwards."""
+class Edited(NamedTuple):
+    """A memory that an edit changes or adds, its entry, its images, and what it counts then."""
 
     memory: AgentMemory
     entry: SessionEntry
+    before: Image | None
+    after: Image
     tokens: int
-
-
-class Edit(NamedTuple):
-    """One edit; ``stat`` names a figure of the session's stats and its increase."""
-
-    operation: str
-    subject_id: int
-    changes: Sequence[Change]
-    counted: Sequence[Counted]
-    stat: tuple[str, int]
 
 
 def search(
@@ -97,27 +90,33 @@ def consolidate(
     The sources are discarded. May trip the breaker. ``reading`` spares reading the ledger again.
     """
     at = at or clock.now()
-    if len(set(ids)) < 2:
-        raise EditRefused("consolidate requires at least 2 memory IDs")
+    refuse_number(ids)
     refuse_over_cap(session)
     content = memory_content(content)
     found = _editable(session, ids, "consolidate")
     sources = [memory for memory, _ in found]
-    refuse_many(sources)
     refuse_copy(_copy_id(session, content, ids))
     tokens = sum(source.token_estimate for source in sources)
     refuse_longer(content, tokens, "A merge of these memories")
     refuse_loss(session, sources, content, reading)
-    merged = _add_merged(session, sources, content, at)
+    merged = AgentMemory(
+        agent=session.agent,
+        content=content,
+        tags=known_tags([tag for source in sources for tag in source.tags]),
+        created_at=min(source.created_at for source in sources),
+        recorded_at=at,
+        updated_at=at,
+        session_id=session.id,
+    )
+    db.session.add(merged)
+    db.session.flush()
     ceiling = sum(entry.counting_tokens for _, entry in found)
-    counted = [Counted(memory, entry, 0) for memory, entry in found]
-    counted.append(_count_merged(session, merged, ceiling))
-    changes = [
-        *(_discard(source, at) for source in sources),
-        Change(merged.id, None, merged.image()),
-    ]
-    stat = ("consolidated", len(sources))
-    _write(session, Edit("consolidate", merged.id, changes, counted, stat), at, reading)
+    entry = SessionEntry(session=session, memory_id=merged.id, ceiling_tokens=ceiling)
+    entry.counting_tokens = 0
+    tokens = retained_tokens(ceiling, merged.token_estimate)
+    edited = [_discarded(memory, entry, at) for memory, entry in found]
+    edited.append(Edited(merged, entry, None, merged.image(), tokens))
+    _write(session, "consolidate", edited, at, reading)
     return merged
 
 
@@ -145,9 +144,7 @@ def update(
     # what the session took away counts as gone, even if somebody else has restored it
     has_counted = entry.counting_tokens > 0
     tokens = retained_tokens(entry.ceiling_tokens, after["token_estimate"]) if has_counted else 0
-    change = Change(memory_id, before, after)
-    edit = Edit("update", memory_id, [change], [Counted(memory, entry, tokens)], ("updated", 1))
-    _write(session, edit, at, reading)
+    _write(session, "update", [Edited(memory, entry, before, after, tokens)], at, reading)
     return memory
 
 
@@ -162,9 +159,7 @@ def delete(
     refuse_over_cap(session)
     ((memory, entry),) = _editable(session, [memory_id], "delete")
     refuse_loss(session, [memory], None, reading)
-    counted = [Counted(memory, entry, 0)]
-    edit = Edit("delete", memory_id, [_discard(memory, at)], counted, ("deleted", 1))
-    _write(session, edit, at, reading)
+    _write(session, "delete", [_discarded(memory, entry, at)], at, reading)
     return memory
 
 
@@ -183,10 +178,8 @@ def protect(
         return memory
     entry = refuse_unseen(session, memory, shown)
     before = memory.image()
-    change = Change(memory_id, before, {**before, "constitutional": True})
-    counted = [Counted(memory, entry, entry.counting_tokens)]
-    edit = Edit("protect", memory_id, [change], counted, ("protected", 1))
-    _write(session, edit, at, reading)
+    after, tokens = {**before, "constitutional": True}, entry.counting_tokens
+    _write(session, "protect", [Edited(memory, entry, before, after, tokens)], at, reading)
     return memory
 
 
@@ -261,67 +254,48 @@ def _copy_id(session: RefinementSession, content: str, ids: Sequence[int]) -> in
 # -- how it is written ----------------------------------------------------------------------------
 
 
-def _add_merged(
-    session: RefinementSession, sources: Sequence[AgentMemory], content: str, at: datetime
-) -> AgentMemory:
-    merged = AgentMemory(
-        agent=session.agent,
-        content=content,
-        tags=known_tags([tag for source in sources for tag in source.tags]),
-        created_at=min(source.created_at for source in sources),
-        recorded_at=at,
-        updated_at=at,
-        session_id=session.id,
-    )
-    db.session.add(merged)
-    db.session.flush()
-    return merged
-
-
-def _count_merged(session: RefinementSession, merged: AgentMemory, ceiling: int) -> Counted:
-    entry = SessionEntry(
-        session=session, memory_id=merged.id, ceiling_tokens=ceiling, counting_tokens=0
-    )
-    return Counted(merged, entry, retained_tokens(ceiling, merged.token_estimate))
-
-
-def _discard(memory: AgentMemory, at: datetime) -> Change:
+def _discarded(memory: AgentMemory, entry: SessionEntry, at: datetime) -> Edited:
     before = memory.image()
-    return Change(memory.id, before, {**before, "discarded_at": clock.iso(at)})
+    return Edited(memory, entry, before, {**before, "discarded_at": clock.iso(at)}, 0)
 
 
 def _write(
-    session: RefinementSession, edit: Edit, at: datetime, reading: LedgerReading | None
+    session: RefinementSession,
+    operation: str,
+    edited: Sequence[Edited],
+    at: datetime,
+    reading: LedgerReading | None,
 ) -> None:
     """Write record and changes, and count them; undo the whole session if it removed too much."""
     key, since = session.data_key(), session.agent.ledger_version
     removed = session.removed_tokens
-    removed += sum(entry.counting_tokens - tokens for _, entry, tokens in edit.counted)
-    states = {change.memory_id: change.after for change in edit.changes}
-    for memory, entry, tokens in edit.counted:
-        entry.counting_tokens = tokens
-        if is_kept(states[memory.id]):
-            entry.shown_digest = state_digest(states[memory.id], key)
-        db.session.add(entry)
-    stat, amount = edit.stat
-    session.stats = {**session.stats, stat: session.stats[stat] + amount}
-    session.mutation_count += edit.operation != "protect"
+    for each in edited:
+        removed += each.entry.counting_tokens - each.tokens
+        each.entry.counting_tokens = each.tokens
+        if is_kept(each.after):
+            each.entry.shown_digest = state_digest(each.after, key)
+        db.session.add(each.entry)
+    stat = STATS[operation]
+    # of a merge, its sources
+    session.stats = {**session.stats, stat: session.stats[stat] + max(1, len(edited) - 1)}
+    session.mutation_count += operation != "protect"
     if not (is_too_much := breaker.trips(session, removed)):
         session.removed_tokens = max(0, removed)
+    memories = {each.memory.id: each.memory for each in edited}
+    changes = [Change(each.memory.id, each.before, each.after) for each in edited]
     record = change_memories(
-        f"memory_refinement_{edit.operation}",
-        edit.changes,
+        f"memory_refinement_{operation}",
+        changes,
         agent=session.agent,
-        locked={memory.id: memory for memory, _, _ in edit.counted},
+        locked=memories,
         at=at,
         session_id=session.id,
-        subject=("AgentMemory", edit.subject_id),
-        data={"operation": edit.operation},
+        subject=("AgentMemory", edited[-1].memory.id),
+        data={"operation": operation},
     )
     if is_too_much:
         breaker.roll_back(session, removed, at)
     elif reading is not None:
-        memories = [memory for memory, _, _ in edit.counted]
         # one for each memory: a wrong guess means that the ledger is read again
-        version = since + len(edit.changes)
-        reading.apply_edit(record, edit.changes, memories, since=since, version=version)
+        version = since + len(changes)
+        reading.apply_edit(record, changes, memories.values(), since=since, version=version)

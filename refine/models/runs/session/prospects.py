@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, case, exists, false, func, literal, select
+from sqlalchemy import ColumnElement, Select, case, exists, func, literal, select
 
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
@@ -32,35 +32,14 @@ LOOKS_BACK = timedelta(days=90)
 _Session = RefinementSession
 
 
-class Estimate(NamedTuple):
-    """What a session of each of these agents may cost: on average, and at most.
+def estimate(at: datetime, agent_ids: Sequence[int]) -> Decimal | None:
+    """Return what a session of each of these agents may cost; None if nobody knows.
 
-    An agent counts with the mean, and with the dearest, of its sessions in the last ``LOOKS_BACK``
-    that asked a model. One of ``unknown`` agents, without such a session, counts as the mean, and
-    as the dearest, of the others. Both figures are None if all are unknown. ``is_partial``: the
-    cost of some calls is unknown, and they are not counted.
+    An agent counts with the mean of its sessions in the last ``LOOKS_BACK`` that asked a model, or
+    without any with the mean of the others.
     """
-
-    agents: int
-    unknown: int
-    usd: Decimal | None
-    most_usd: Decimal | None
-    is_partial: bool
-
-    @property
-    def known(self) -> int:
-        """How many agents had a session that tells."""
-        return self.agents - self.unknown
-
-
-def estimate(at: datetime, agent_ids: Sequence[int]) -> Estimate:
-    """Return what a session of each of these agents may cost, in one statement."""
-    costs = (
-        select(
-            func.avg(_Session.cost_usd).label("mean"),
-            func.max(_Session.cost_usd).label("most"),
-            func.bool_or(_Session.unpriced_calls > 0).label("is_partial"),
-        )
+    means = (
+        select(func.avg(_Session.cost_usd).label("mean"))
         .where(
             _Session.agent_id == one_of_ids(agent_ids),
             _Session.created_at > at - LOOKS_BACK,
@@ -70,12 +49,8 @@ def estimate(at: datetime, agent_ids: Sequence[int]) -> Estimate:
         .group_by(_Session.agent_id)
         .subquery()
     )
-    unknown = len(agent_ids) - func.count()
-    usd = func.sum(costs.c.mean) + unknown * func.avg(costs.c.mean)
-    most_usd = func.sum(costs.c.most) + unknown * func.max(costs.c.most)
-    is_partial = func.coalesce(func.bool_or(costs.c.is_partial), false())
-    found = db.session.execute(select(unknown, usd, most_usd, is_partial).select_from(costs))
-    return Estimate(len(agent_ids), *found.one())
+    mean = db.session.scalar(select(func.avg(means.c.mean)))
+    return None if mean is None else mean * len(agent_ids)
 
 
 WAITING = "waiting for a session already"
@@ -90,7 +65,7 @@ class Prospects(NamedTuple):
 
     asked: Group | None
     left_out: list[Group]
-    cost: Estimate
+    cost: Decimal | None
 
     @classmethod
     def of(cls, account: Account, at: datetime) -> "Prospects":

@@ -37,9 +37,11 @@ def refuse_over_cap(session: RefinementSession) -> None:
         )
 
 
-def refuse_many(sources: Collection[AgentMemory]) -> None:
-    """Refuse a merge of more memories than one call may take."""
-    if len(sources) > MAX_MERGED:
+def refuse_number(ids: Collection[int]) -> None:
+    """Refuse a merge of one memory, or of more than one call may take."""
+    if len(set(ids)) < 2:
+        raise EditRefused("consolidate requires at least 2 memory IDs")
+    if len(set(ids)) > MAX_MERGED:
         raise EditRefused(
             f"consolidate takes at most {MAX_MERGED} memory IDs; merge only those that say the same"
         )

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import takewhile
 
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, exists, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, true
 from sqlalchemy.orm import aliased
 
 from refine import settings
@@ -14,7 +14,6 @@ from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_constants, one_of_ids
-from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import (
@@ -304,29 +303,17 @@ class Candidates:
 def _changed_since() -> ColumnElement[bool]:
     """Return the SQL condition that core memories or settings changed since the session began.
 
-    Other than by the session itself.
+    Other than by the session itself. What is saved meanwhile shows in the figures if it is core.
     """
-    its_own = exists().where(
-        AuditLog.session_id == _Session.id,
-        AuditLog.auditable_type == "AgentMemory",
-        AuditLog.auditable_id == cast(AgentMemory.id, Text),
-    )
-    changed_meanwhile = and_(
-        AgentMemory.updated_at > _Session.started_at,
-        AgentMemory.session_id.is_distinct_from(_Session.id),
-        ~its_own,
-    )
-    memory_changed = exists().where(
-        AgentMemory.agent_id == _Session.agent_id,
-        AgentMemory.memory_type == "core",
-        or_(AgentMemory.updated_at > _Session.ended_at, changed_meanwhile),
-    )
-    settings_changed = exists().where(
+    recorded = exists().where(
         AuditLog.agent_id == _Session.agent_id,
-        AuditLog.action == "agent_settings_update",
         AuditLog.created_at > _Session.started_at,
+        AuditLog.session_id.is_distinct_from(_Session.id),
+        or_(
+            and_(AuditLog.mass_after.is_not(None), AuditLog.action != "memory_saved"),
+            AuditLog.action == "agent_settings_update",
+        ),
     )
-    # The times miss a memory that was saved before the session began and committed afterwards.
     figures_changed = exists().where(
         Agent.id == _Session.agent_id,
         or_(
@@ -334,7 +321,7 @@ def _changed_since() -> ColumnElement[bool]:
             Agent.core_tokens != _Session.mass_after,
         ),
     )
-    return or_(memory_changed, settings_changed, figures_changed)
+    return or_(recorded, figures_changed)
 
 
 def _slots_between(account: Account, ended_at: datetime | None, at: datetime) -> int:

@@ -20,7 +20,6 @@ from sqlalchemy import (
     delete,
     func,
     literal,
-    or_,
     select,
     text,
 )
@@ -81,11 +80,7 @@ Channel = Literal["dashboard", "command line", "agent"]
 MAX_MUTATIONS = 10
 # The actions of the edits that count, and of all edits of the loop. Duplicates are removed before
 # the loop, and stay removed after a rollback.
-MUTATIONS = (
-    "memory_refinement_consolidate",
-    "memory_refinement_update",
-    "memory_refinement_delete",
-)
+MUTATIONS = tuple(f"memory_refinement_{name}" for name in ("consolidate", "update", "delete"))
 LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
 
 # The period that the floor against slow erosion looks back over.
@@ -97,7 +92,14 @@ _MEASURED = (
     *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
     "details_lost",
 )
-_NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
+# The operations of the loop, and what the session's stats call each.
+STATS = {
+    "consolidate": "consolidated",
+    "update": "updated",
+    "delete": "deleted",
+    "protect": "protected",
+}
+_NOTHING_DONE = dict.fromkeys(STATS.values(), 0)
 
 
 class Reversal(NamedTuple):
@@ -555,7 +557,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         """Whether the session has ended with changes that are not undone yet."""
         return self.has_changes and not self.is_live and self.undone_at is None
 
-    @hybrid_property
+    @property
     def has_changes(self) -> bool:
         """Whether the session left changes: exact duplicates removed, edits, protection.
 
@@ -563,12 +565,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         """
         edits = self.mutation_count + self.stats["protected"]
         return self.duplicates_removed > 0 or (self.status != "rolled_back" and edits > 0)
-
-    @has_changes.inplace.expression
-    @classmethod
-    def _has_changes(cls) -> ColumnElement[bool]:
-        edits: ColumnElement[int] = cls.mutation_count + cls.stats["protected"].as_integer()
-        return or_(cls.duplicates_removed > 0, and_(cls.status != "rolled_back", edits > 0))
 
     @hybrid_property
     def is_automatic(self) -> bool:
@@ -583,12 +579,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     @hybrid_property
     def may_be_retried(self) -> bool:
         """Whether this is a failed automatic session, which may be retried."""
-        return self.status == "failed" and self.is_automatic
-
-    @may_be_retried.inplace.expression
-    @classmethod
-    def _may_be_retried(cls) -> ColumnElement[bool]:
-        return and_(cls.status == "failed", cls.is_automatic)
+        return (self.status == "failed") & self.is_automatic
 
     @property
     def retry_at(self) -> datetime | None:
@@ -719,5 +710,6 @@ class RefinementSession(RetriableRun, Attested, Base):
     @classmethod
     def last_changing_of(cls, agent: Agent) -> "RefinementSession | None":
         """Return the agent's last ended session that changed memories, undone or not."""
-        changed = select(cls).where(cls.agent_id == agent.id, cls.has_changes, ~cls.is_live)
-        return db.session.scalar(changed.order_by(cls.created_at.desc()).limit(1))
+        mine = select(cls).where(cls.agent_id == agent.id, ~cls.is_live)
+        newest_first = db.session.scalars(mine.order_by(cls.created_at.desc()))
+        return next((session for session in newest_first if session.has_changes), None)

@@ -169,7 +169,7 @@ def test_the_cost_is_that_of_those_who_are_asked(account: Account) -> None:
     cost(made(account, "paused", paused=True), "7")
     db.session.commit()
 
-    assert Prospects.of(account, clock.now()).cost.usd == Decimal("0.10")
+    assert Prospects.of(account, clock.now()).cost == Decimal("0.10")
 
 
 def test_it_takes_as_many_statements_however_many_agents_there_are(account: Account) -> None:
