@@ -8,6 +8,7 @@ imported once is recognized by its id at the source, or by its content.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import BinaryIO, NamedTuple
 
 from refine import clock
@@ -18,7 +19,7 @@ from refine.models.ledger import MEMORY_TYPES, NewMemory
 from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
 from refine.transfer import letta, mcp, mem0, own
-from refine.transfer.recognizing import Piece, Recognizer, pieces_of
+from refine.transfer.recognizing import Candidate, Recognizer, candidate
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 
 BATCH_MEMORIES = 500
@@ -60,7 +61,6 @@ class Report:
     added_tokens: int = 0
     already_present: int = 0
     conflicting: int = 0  # of the present ones, those that have another text here
-    split_rows: int = 0
     batches: int = 0
     left_out: Counter[str] = field(default_factory=Counter)  # by kind
     flags_left_out: int = 0  # constitutional in the export of another agent
@@ -87,8 +87,6 @@ class Report:
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield what happened to the other rows, each with a label."""
-        if self.split_rows:
-            yield "split", f"{self.split_rows:,} too long for one memory, stored as linked parts"
         if self.already_present:
             other = f", {self.conflicting:,} of them with a different text, not stored"
             yield "already here", f"{self.already_present:,}{other if self.conflicting else ''}"
@@ -130,23 +128,10 @@ def import_memories(
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
         importing.refuse_bad_rows(read())
-    for batch in _batched(importing.good_rows(read())):
+    good = importing.good_rows(read())
+    while batch := list(islice(good, BATCH_MEMORIES)):
         importing.add(batch)
     return report
-
-
-def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
-    """Yield rows in batches; the pieces of one row stay together."""
-    batch: list[list[Piece]] = []
-    memories = 0
-    for pieces in rows:
-        batch.append(pieces)
-        memories += len(pieces)
-        if memories >= BATCH_MEMORIES:
-            yield batch
-            batch, memories = [], 0
-    if batch:
-        yield batch
 
 
 class _Import:
@@ -164,16 +149,15 @@ class _Import:
     def refuse_bad_rows(self, rows: Iterable[Row]) -> None:
         """Raise InvalidValue for the first bad row."""
         for row in rows:
-            made = self._pieces(row) if isinstance(row, Incoming) else row
+            made = self._candidate(row) if isinstance(row, Incoming) else row
             if isinstance(made, BadRow):
                 raise InvalidValue(f"nothing was imported: {made.place}: {made.reason}")
 
-    def good_rows(self, rows: Iterable[Row]) -> Iterator[list[Piece]]:
-        """Yield the pieces of each good row; note the other rows in the report."""
+    def good_rows(self, rows: Iterable[Row]) -> Iterator[Candidate]:
+        """Yield each good row; note the other rows in the report."""
         for row in rows:
-            made = self._pieces(self._unlocked(row)) if isinstance(row, Incoming) else row
-            if isinstance(made, list):
-                self._report.split_rows += len(made) > 1
+            made = self._candidate(self._unlocked(row)) if isinstance(row, Incoming) else row
+            if isinstance(made, Candidate):
                 yield made
             else:
                 self._report.note(made)
@@ -185,18 +169,18 @@ class _Import:
         self._report.flags_left_out += 1
         return row._replace(constitutional=False)
 
-    def _pieces(self, row: Incoming) -> list[Piece] | BadRow:
+    def _candidate(self, row: Incoming) -> Candidate | BadRow:
         try:
-            return pieces_of(row, self._key, self._source, self._memory_type)
+            return candidate(row, self._key, self._source, self._memory_type)
         except InvalidValue as error:
             return BadRow(row.place, str(error))
 
-    def add(self, batch: Sequence[Sequence[Piece]]) -> None:
+    def add(self, batch: Sequence[Candidate]) -> None:
         """Write a batch, and commit; only count it in a dry run."""
         if not self._dry_run:
             self._agent.lock()
         new, conflicting = self._recognizer.sort(batch)
-        already_present = sum(map(len, batch)) - len(new)
+        already_present = len(batch) - len(new)
         if new and not self._dry_run:
             self._write(new, already_present)
         db.session.commit()
@@ -205,30 +189,15 @@ class _Import:
         report.already_present += already_present
         report.conflicting += conflicting
         report.batches += bool(new)
-        for piece in new:
-            report.added[piece.memory_type] += 1
-            report.added_tokens += token_estimate(piece.content)
+        for memory in new:
+            report.added[memory.memory_type] += 1
+            report.added_tokens += token_estimate(memory.content)
 
-    def _write(self, new: Sequence[Piece], already_present: int) -> None:
-        agent, at = self._agent, clock.now()
-        memories = [
-            NewMemory(
-                content=piece.content,
-                memory_type=piece.memory_type,
-                tags=piece.tags,
-                constitutional=piece.row.constitutional,
-                created_at=piece.row.created_at or at,
-                discarded_at=piece.row.discarded_at,
-                source=piece.source,
-                source_id=piece.source_id,
-                extra=piece.extra,
-            )
-            for piece in new
-        ]
-        agent.ledger.add_all(
+    def _write(self, new: Sequence[NewMemory], already_present: int) -> None:
+        self._agent.ledger.add_all(
             "memory_imported",
-            memories,
-            subject=("Agent", agent.id),
+            new,
+            subject=("Agent", self._agent.id),
             data={
                 "source": self._source,
                 "batch": self._report.batches + 1,
@@ -236,5 +205,5 @@ class _Import:
                 "already_here": already_present,
                 "by": "command line",
             },
-            at=at,
+            at=clock.now(),
         )

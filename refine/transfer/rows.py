@@ -21,8 +21,8 @@ MAX_PREFIX_CHARACTERS = 1_000
 _MAX_FIELDS = 1_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# Numbers, UUIDs, digests, and ``.2`` for the second part of a text that was split.
-_OPAQUE_ID = re.compile(r"[0-9a-fA-F-]{1,64}(\.[0-9]{1,4})?")
+# Numbers, UUIDs and digests.
+_OPAQUE_ID = re.compile(r"[0-9a-fA-F-]{1,64}")
 
 # Vectors are only of use in the index that they come from.
 _VECTORS = frozenset({"embedding", "embeddings", "vector", "embedding_config"})
@@ -35,15 +35,15 @@ _SECRET = re.compile(
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 # Writes what becomes ``extra``.
-extra_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
+_extra_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 class Incoming(NamedTuple):
     """A memory as the file has it; its content may still be too long, and its tags unknown.
 
-    The memory, or each part of one that is split, begins with ``prefix``, which says what it is
-    about ("Alice (person): "). ``source_id`` is its id at the source. A memory without one is
-    identified by its content within ``within`` (the label of its block, the name of its entity).
+    The memory begins with ``prefix``, which says what it is about ("Alice (person): ").
+    ``source_id`` is its id at the source. A memory without one is identified by its content within
+    ``within`` (the label of its block, the name of its entity).
     ``memory_type`` None: the importer chooses. ``origin`` is the agent that exported it (see
     ``own.origin_of``).
     """
@@ -228,7 +228,7 @@ def extra_of(fields: Mapping[str, Any], *, exclude: Iterable[str] = ()) -> str |
     kept = {name: value for name, value in kept.items() if value not in (None, [], {}, "")}
     if not kept:
         return None
-    text = extra_json(kept)
+    text = _extra_json(kept)
     if len(text) > MAX_EXTRA_CHARACTERS:
         raise InvalidValue(
             f"has {len(text):,} characters in other fields; at most "

@@ -15,7 +15,7 @@ from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import verify_agent
 from tests.cli.conftest import Run
-from tests.commands import eventually, refine, start
+from tests.commands import eventually, refine, refine_anew, start
 from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 
@@ -120,7 +120,7 @@ class TestImport:
                 assert not [word for word in CONTENTS if word in output], (file.name, format_)
 
     def test_refuses_a_pipe(self, ledger: Agent, environ: dict[str, str]) -> None:
-        done = refine(
+        done = refine_anew(
             "import", "Ada", "/dev/stdin", "--format", "mem0", environ=environ, stdin="[]"
         )
 

@@ -1,6 +1,5 @@
 """Rows become memories: once each, recorded, in complete batches."""
 
-import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -207,56 +206,6 @@ class TestRepeatedImport:
         assert mine != theirs
 
 
-class TestTooLongText:
-    def test_is_split_at_paragraphs_into_linked_parts(self, owner: Agent) -> None:
-        paragraphs = [f"{letter}" * 6_000 for letter in "abc"]
-
-        report = add(
-            owner,
-            row(
-                "\n\n".join(paragraphs),
-                source_id="17",
-                extra='{"label": "x"}',
-                tags=("audio",),
-                constitutional=True,
-                origin=own.origin_of(owner),
-                created_at=AT,
-            ),
-        )
-
-        parts = all_of(owner)
-        assert [part.content for part in parts] == paragraphs
-        assert [part.source_id for part in parts] == ["17.1", "17.2", "17.3"]
-        assert [json.loads(part.extra or "") for part in parts] == [
-            {"label": "x", "part": number, "parts": 3, "part_of": "17"} for number in (1, 2, 3)
-        ]
-        assert all(part.constitutional and part.tags == ["audio"] for part in parts)
-        assert all(part.created_at == AT for part in parts)
-        assert report.added.total() == 3
-        assert list(report.rows()) == [
-            ("split", "1 too long for one memory, stored as linked parts")
-        ]
-
-    @pytest.mark.parametrize("turn", [1, -1])
-    def test_is_not_taken_for_a_row_whose_id_looks_like_that_of_a_part(
-        self, owner: Agent, turn: int
-    ) -> None:
-        rows = [row("A short one", source_id="5.2"), row("word " * 3_000, source_id="5")]
-
-        report = add(owner, *rows[::turn])
-
-        assert (report.added.total(), report.already_present) == (3, 0)
-        assert add(owner, *rows).already_present == 3
-
-    @pytest.mark.parametrize("extra", ["[1]", "no JSON", "[" * 100_000])
-    def test_keeps_extra_fields_that_are_not_an_object(self, owner: Agent, extra: str) -> None:
-        add(owner, row("x" * 10_001, extra=extra))
-
-        first, second = all_of(owner)
-        assert json.loads(first.extra or "")["extra"] == extra
-        assert json.loads(second.extra or "")["part"] == 2
-
-
 class TestBadRows:
     def test_are_named_and_do_not_stop_the_others(self, owner: Agent) -> None:
         report = add(
@@ -266,7 +215,7 @@ class TestBadRows:
             row("a\x00", place="line 3"),
             row(place="line 4", tags=("smell",)),
             row(place="line 5", memory_type="dream"),
-            row("x" * 2_000_001, place="line 6"),
+            row("x" * 10_001, place="line 6"),
             LeftOut("relations"),
             row("good", place="line 7"),
         )
@@ -279,7 +228,7 @@ class TestBadRows:
             ("line 3", "content must not contain a NUL character"),
             ("line 4", "unknown tag; allowed tags: audio, somatic, voice, relational"),
             ("line 5", "memory_type must be one of core, journal"),
-            ("line 6", "must not have more than 2,000,000 characters"),
+            ("line 6", "content has 10,001 characters; at most 10,000 are allowed"),
         ]
         assert report.left_out == {"relations": 1}
         assert not report.is_failure
@@ -306,7 +255,6 @@ class TestDryRun:
             *(row(f"memory {number}") for number in range(700)),
             row("memory 7"),
             row("memory 8", source_id="8"),
-            row("x" * 10_001),
             row("entry", memory_type="journal"),
             BadRow("line 9", "must be valid JSON"),
             LeftOut("blank"),
@@ -318,7 +266,7 @@ class TestDryRun:
 
         assert untouched == (1, 0)
         assert promised == done
-        assert done.added == {"core": 702, "journal": 1}
+        assert done.added == {"core": 700, "journal": 1}
         assert done.already_present == 3
 
 
