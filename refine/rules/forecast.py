@@ -1,15 +1,11 @@
-"""Months, what one will cost, and how fast a ledger grows."""
+"""Months, and how fast a ledger grows."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 
-# Seven days have each weekday once, and so the weekly sessions once, wherever the month stands.
-PACE_SPAN = timedelta(days=7)
+_WEEK = timedelta(days=7)
 # Less tells nothing of a pace.
 _LEAST = timedelta(days=3)
-# Nobody knows what will be later.
-_FORESEEN = timedelta(days=730)
 
 
 def first_of_month(day: date, months_later: int = 0) -> date:
@@ -51,29 +47,5 @@ class Growth:
         """By how much the mass exceeds the budget already."""
         return max(self.tokens - self.budget, 0)
 
-    @property
-    def over_at(self) -> datetime | None:
-        """When the mass will exceed the budget, if it keeps changing as fast as in this time.
-
-        None if it does not grow, or not before two years have passed, or has exceeded it already.
-        """
-        gained = self.tokens - self.tokens_before
-        if self.over_tokens or gained <= 0:
-            return None
-        left = (self.until - self.since) * ((self.budget + 1 - self.tokens) / gained)
-        return self.until + left if left <= _FORESEEN else None
-
     def _a_week(self, tokens: int) -> int:
-        return round(tokens * (PACE_SPAN / (self.until - self.since)))
-
-
-def month_end_usd(
-    spent_usd: Decimal, lately_usd: Decimal, at: datetime, ends_at: datetime
-) -> Decimal:
-    """Return what a month that ends at ``ends_at`` will have cost, as estimated at ``at``.
-
-    What was spent so far, and for the rest of the month the pace of ``PACE_SPAN``: what runs cost
-    per day in the seven days before ``at`` (``lately_usd`` in all), even if the month is younger.
-    """
-    left = Decimal((ends_at - at).total_seconds()) / Decimal(PACE_SPAN.total_seconds())
-    return spent_usd + lately_usd * left
+        return round(tokens * (_WEEK / (self.until - self.since)))

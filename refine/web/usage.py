@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date
+from decimal import Decimal
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -12,25 +13,23 @@ from sqlalchemy import Select
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account
+from refine.models import Account, Agent
 from refine.models.runs.spending import (
-    MonthSoFar,
     Used,
     cap_in_words,
-    month_so_far,
+    spent_by_agents,
     used_by,
     with_total,
 )
-from refine.rules.forecast import PACE_SPAN, first_of_month, month_end_usd
+from refine.rules.forecast import first_of_month
 from refine.rules.personal import masked_id
-from refine.rules.quantities import cost_in_words, in_days
+from refine.rules.quantities import cost_in_words
 from refine.web import scope
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 from refine.web.forms import month_of
 from refine.web.lists import page_of
 from refine.web.presenting import Gauge
 from refine.web.words import day
-from refine.web.words import month as month_in_words
 
 pages = Blueprint("usage", __name__)
 
@@ -152,50 +151,45 @@ def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MonthCost:
-    """The present month of an account: what it cost, what it will cost, and the cost cap."""
+    """What the present month of an account cost, and its cost cap."""
 
-    so_far: MonthSoFar
-    at: datetime
+    account: Account
+    spent_usd: Decimal
+    is_unknown: bool
 
     @property
     def spent(self) -> str:
-        return cost_in_words(self.so_far.spent_usd, self.so_far.is_unknown)
+        return cost_in_words(self.spent_usd, self.is_unknown)
 
     @property
     def of_cap(self) -> str:
-        cap = self.so_far.cap_usd
+        cap = self.account.monthly_cost_cap_usd
         return "" if cap is None else f"; monthly cost cap: ${cap:,.2f}"
 
     @property
     def gauge(self) -> Gauge | None:
         """How much of the cap is spent, in cents; None if that is unknown, or there is no cap."""
-        cap = self.so_far.cap_usd
-        if cap is None or self.so_far.is_unknown:
+        cap = self.account.monthly_cost_cap_usd
+        if cap is None or self.is_unknown:
             return None
-        return Gauge(round(100 * self.so_far.spent_usd), round(100 * cap))
+        return Gauge(round(100 * self.spent_usd), round(100 * cap))
 
     @property
-    def outlook(self) -> str:
-        """Say what the month will cost, or why nothing is started any more."""
-        cap, is_unknown = self.so_far.cap_usd, self.so_far.is_unknown
-        local = self.at.astimezone(ZoneInfo(self.so_far.time_zone))
-        next_month = first_of_month(local.date(), 1)
-        is_reached = cap is not None and self.so_far.spent_usd >= cap
-        if is_reached or (cap is not None and is_unknown):
-            until = f"before {day(next_month)}" if is_reached else "until then"
-            why = cap_in_words(cap, is_reached=is_reached)
-            return f"The {why}. Nothing starts automatically {until}."
-        if is_unknown:
-            return "The cost of some runs is unknown: set prices in REFINE_PRICES for a forecast."
-        ends_at = datetime.combine(next_month, time(), local.tzinfo)
-        usd = month_end_usd(self.so_far.spent_usd, self.so_far.lately_usd, self.at, ends_at)
-        pace = f"At the pace of the last {in_days(PACE_SPAN)}"
-        over = ", more than the cap" if cap is not None and usd > cap else ""
-        expected = cost_in_words(usd, 0)
-        return f"{pace}, {month_in_words(local)} will cost about {expected}{over}."
+    def note(self) -> str:
+        """Say why nothing starts automatically any more, if so."""
+        cap = self.account.monthly_cost_cap_usd
+        is_reached = cap is not None and self.spent_usd >= cap
+        if not is_reached and not self.is_unknown:
+            return ""
+        if cap is None:
+            return "The cost of some runs is unknown: set prices in REFINE_PRICES."
+        local = clock.now().astimezone(ZoneInfo(self.account.time_zone))
+        next_month = day(first_of_month(local.date(), 1))
+        until = f"before {next_month}" if is_reached else "until then"
+        why = cap_in_words(cap, is_reached=is_reached)
+        return f"The {why}. Nothing starts automatically {until}."
 
 
 def month_of_account(account: Account) -> MonthCost:
     """Return what this month costs an account, whether it has a cap or not."""
-    at = clock.now()
-    return MonthCost(month_so_far(account, at, PACE_SPAN), at)
+    return MonthCost(account, *spent_by_agents(clock.now(), Agent.account_id == account.id))

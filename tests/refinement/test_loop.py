@@ -14,13 +14,12 @@ from sqlalchemy import text
 
 from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import RefinementSession, User
+from refine.models import Agent, RefinementSession, User
 from refine.models.agent import configuring
 from refine.models.integrity import verify_all
-from refine.models.runs.spending import month_so_far
+from refine.models.runs.spending import spent_by_agents
 from refine.refinement.loop import Event, refine
 from refine.rules.consent import Answer
-from refine.rules.forecast import PACE_SPAN
 from tests import factories, sql
 from tests.refinement.conftest import World
 from tests.replies import CASES
@@ -893,14 +892,14 @@ def test_a_cap_counts_calls_without_tokens_when_prices_are_named_later(
     session = world.refine()
     account, at = session.agent.account, session.created_at
     assert (session.cost_usd, session.unpriced_calls) == (4, 1)
-    assert month_so_far(account, at, PACE_SPAN).is_unknown
+    assert spent_by_agents(at, Agent.account_id == account.id) == (4, True)
 
     with_prices(json.dumps(PRICES))
 
-    month = month_so_far(account, at, PACE_SPAN)
-    assert not month.is_unknown
+    usd, is_unknown = spent_by_agents(at, Agent.account_id == account.id)
+    assert not is_unknown
     # the price of an output of 8,192 tokens, and of some prompt
-    assert Decimal("4.12288") < month.spent_usd < Decimal("4.14")
+    assert Decimal("4.12288") < usd < Decimal("4.14")
 
 
 def test_another_models_name_is_kept_with_the_session(world: World) -> None:

@@ -1,40 +1,34 @@
-"""What a month will cost, and which month it is."""
+"""Which month it is, and how fast a ledger grows."""
 
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from zoneinfo import ZoneInfo
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from refine.rules.forecast import first_of_month, month_end_usd
+from refine.rules.forecast import Growth, first_of_month
 
-NOON = datetime(2026, 3, 17, 12, tzinfo=UTC)
-END = datetime(2026, 4, 1, tzinfo=UTC)  # fourteen days and a half later
-
-
-def forecast(spent: str, lately: str, at: datetime = NOON, ends_at: datetime = END) -> Decimal:
-    return month_end_usd(Decimal(spent), Decimal(lately), at, ends_at)
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
 
 
-@pytest.mark.parametrize(
-    ("spent", "lately", "usd"),
-    [("0", "0", "0"), ("5", "0", "5"), ("5", "7", "19.5"), ("0", "7", "14.5")],
-)
-def test_the_rest_of_the_month_goes_on_at_the_pace_of_the_last_seven_days(
-    spent: str, lately: str, usd: str
-) -> None:
-    assert forecast(spent, lately) == Decimal(usd)
+def growth(**fields: Any) -> Growth:
+    usual = {"tokens_before": 1_000, "tokens": 1_000, "removed_tokens": 0, "budget": 2_000}
+    return Growth(**{"since": NOW - timedelta(days=14), "until": NOW, **usual, **fields})
 
 
-def test_at_the_months_end_nothing_is_added() -> None:
-    assert forecast("5", "7", at=END) == 5
+def test_tokens_that_sessions_removed_had_been_saved_before() -> None:
+    grown = growth(tokens=1_200, removed_tokens=300)
+
+    assert (grown.saved_a_week, grown.removed_a_week) == (250, 150)
 
 
-def test_a_day_that_is_an_hour_short_costs_less() -> None:
-    dublin = ZoneInfo("Europe/Dublin")  # where clocks go forward on 29 March
-    before, after = (datetime(2026, 3, day, tzinfo=dublin) for day in (29, 30))
+def test_says_by_how_much_the_budget_is_exceeded() -> None:
+    assert [growth(tokens=tokens).over_tokens for tokens in (1_999, 2_000, 2_001)] == [0, 0, 1]
 
-    assert forecast("0", "168", before.astimezone(UTC), after) == 23
+
+def test_less_than_three_days_tell_nothing_of_a_pace() -> None:
+    assert growth(since=NOW - timedelta(days=3)).is_known
+    assert not growth(since=NOW - timedelta(days=3) + MOMENT).is_known
 
 
 @pytest.mark.parametrize(

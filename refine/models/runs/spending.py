@@ -65,19 +65,6 @@ class DaySpending(NamedTuple):
     unpriced_calls: int
 
 
-class MonthSoFar(NamedTuple):
-    """What an account's runs cost this month so far, and lately, as its cost cap counts it.
-
-    ``is_unknown``: the cost is partly unknown; only the known part is included.
-    """
-
-    time_zone: str
-    cap_usd: Decimal | None
-    spent_usd: Decimal
-    lately_usd: Decimal
-    is_unknown: bool
-
-
 class Used(NamedTuple):
     """Some runs, added up.
 
@@ -158,31 +145,23 @@ def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
 # -- the month so far -----------------------------------------------------------------------------
 
 
-def month_so_far(account: Account, at: datetime, lately: timedelta) -> MonthSoFar:
-    """Return what the account's runs cost this month, and from ``lately`` before ``at`` on."""
-    month = _month(at, lately)
-    named = (Account.time_zone, Account.monthly_cost_cap_usd)
-    months = select(*named, *month.c).select_from(Account).join(month, true())
-    return MonthSoFar(*db.session.execute(months.where(Account.id == account.id)).one())
-
-
 def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, bool]:
     """Return what the agents that meet the conditions cost this month, in their accounts' zones.
 
     And whether the cost is partly unknown; only the known part is included.
     """
     summed = _summed_month(at).join(Account, Account.id == Agent.account_id).where(*conditions)
-    usd, _, is_unknown = db.session.execute(summed).one()
+    usd, is_unknown = db.session.execute(summed).one()
     return Decimal(usd), is_unknown
 
 
-def _month(at: datetime, lately: timedelta = timedelta(0)) -> Any:
-    """Return, beside each account, what its runs cost this month and ``lately``."""
-    summed = _summed_month(at, lately).where(Agent.account_id == Account.id)
+def _month(at: datetime) -> Any:
+    """Return, beside each account, what its runs cost this month."""
+    summed = _summed_month(at).where(Agent.account_id == Account.id)
     return summed.correlate(Account).lateral()
 
 
-def _summed_month(at: datetime, lately: timedelta = timedelta(0)) -> _Rows:
+def _summed_month(at: datetime) -> _Rows:
     """Return the query that adds up runs of agents; accounts are joined by the caller."""
     runs = all_runs()
     known_usd = _known_usd(runs)
@@ -192,12 +171,10 @@ def _summed_month(at: datetime, lately: timedelta = timedelta(0)) -> _Rows:
     )
     # by local time: a midnight that comes twice counts from the first one
     is_of_month = _requested(runs) >= began_at
-    is_late = runs.c.created_at > at - lately
     is_unknown = func.bool_or(known_usd.is_(None)).filter(is_of_month)
     return (
         select(
             func.coalesce(func.sum(usd).filter(is_of_month), 0).label("spent_usd"),
-            func.coalesce(func.sum(usd).filter(is_late), 0).label("lately_usd"),
             func.coalesce(is_unknown, false()).label("is_unknown"),
         )
         .select_from(runs)

@@ -15,12 +15,10 @@ from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
     CostCaps,
-    MonthSoFar,
     Used,
     accounts_at_cap,
     by_day,
     by_month,
-    month_so_far,
     spent_by_agents,
     used_by,
     with_total,
@@ -30,7 +28,6 @@ from tests import factories
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)
-WEEK = timedelta(days=7)
 
 
 @pytest.fixture
@@ -46,8 +43,9 @@ def costly(owner: Agent, usd: str, at: datetime = NOW) -> None:
     db.session.flush()
 
 
-def month_of(account: Account, at: datetime = NOW) -> MonthSoFar:
-    return month_so_far(account, at, WEEK)
+def month_of(account: Account, at: datetime = NOW) -> tuple[Decimal, bool]:
+    """What the account's runs cost this month, and whether that is partly unknown."""
+    return spent_by_agents(at, Agent.account_id == account.id)
 
 
 def everything(owner: Agent, at: datetime = NOW) -> None:
@@ -60,11 +58,11 @@ def everything(owner: Agent, at: datetime = NOW) -> None:
 
 def test_every_kind_of_run_of_the_account_counts(agent: Agent) -> None:
     everything(factories.agent("one"))
-    assert month_of(agent.account).spent_usd == 0
+    assert month_of(agent.account)[0] == 0
 
     everything(agent)
     everything(factories.agent("one", account=agent.account))
-    assert month_of(agent.account).spent_usd == Decimal("3.5")
+    assert month_of(agent.account)[0] == Decimal("3.5")
 
 
 def test_agents_are_summed_up_by_conditions(agent: Agent) -> None:
@@ -113,7 +111,7 @@ def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_z
     costly(agent, "1", at=began - MOMENT)
     costly(agent, "2", at=began)
 
-    assert month_of(agent.account, datetime.fromisoformat(at)).spent_usd == 2
+    assert month_of(agent.account, datetime.fromisoformat(at))[0] == 2
 
 
 def test_a_day_is_that_of_the_time_zone(agent: Agent) -> None:
@@ -174,9 +172,9 @@ def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -
     agent.account.monthly_cost_cap_usd = Decimal(100)
 
     assert is_capped(agent.account) == (None, False)
-    assert not month_of(agent.account).is_unknown
+    assert not month_of(agent.account)[1]
     unpriced(agent)
-    assert month_of(agent.account).is_unknown
+    assert month_of(agent.account)[1]
 
 
 @pytest.mark.parametrize("name", ["test/model", "*"])
@@ -191,7 +189,7 @@ def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
     with_prices(f'{{"{name}": {prices}}}')
 
     # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, the known cost, and the other session
-    assert month_of(agent.account).spent_usd == Decimal("3.3")
+    assert month_of(agent.account)[0] == Decimal("3.3")
     assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal("3.3"), False)
     assert is_capped(agent.account) == (None, False)
     agent.account.monthly_cost_cap_usd = Decimal("3.3")
@@ -213,7 +211,7 @@ def test_a_price_is_looked_up_in_sql_as_in_python(
 
     price = price_of(model_id, settings.current().prices)
     assert price is not None
-    assert month_of(agent.account).spent_usd == 1_000 * price.prompt
+    assert month_of(agent.account)[0] == 1_000 * price.prompt
 
 
 def test_prices_that_are_named_later_lower_no_cost_and_need_tokens(
@@ -226,7 +224,7 @@ def test_prices_that_are_named_later_lower_no_cost_and_need_tokens(
 
     assert is_capped(agent.account)[1]
     unpriced(factories.agent("one", account=agent.account))
-    assert month_of(agent.account).spent_usd == Decimal("4.5")
+    assert month_of(agent.account)[0] == Decimal("4.5")
 
 
 def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
@@ -239,22 +237,6 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
     for summed in (day, month):
         assert (summed.cost_usd, summed.unpriced_calls) == (Decimal("1.5"), 1)
     assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal("1.5"), True)
-
-
-# -- the month so far ------------------------------------------------------------------------------
-
-
-def test_the_month_so_far_and_the_last_week_are_told_apart(agent: Agent) -> None:
-    agent.account.monthly_cost_cap_usd = Decimal(25)
-    costly(agent, "1", at=NOW - timedelta(days=1))
-    costly(agent, "2", at=NOW - WEEK)
-    costly(agent, "4", at=datetime(2026, 3, 1, tzinfo=UTC))
-    costly(agent, "8", at=datetime(2026, 3, 1, tzinfo=UTC) - MOMENT)
-    everything(factories.agent("one"))
-
-    month = month_of(agent.account)
-
-    assert month == ("UTC", Decimal(25), 7, 1, False)
 
 
 # -- usage -----------------------------------------------------------------------------------------
