@@ -17,7 +17,7 @@ from refine.extensions import db, safe_rollback
 from refine.models import Tally, User
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.audit.chain import Client
-from refine.models.people.guess import address_key
+from refine.models.people.sign_in import address_key
 
 Kind = Literal["forbidden", "not_found", "password"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -117,17 +117,8 @@ def grant(owner: Agent, **fields: Any) -> AccessGrant:
     )
 
 
-def live_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
+def live_grant(owner: Agent, reader: User, reply: str = "YES", **fields: Any) -> AccessGrant:
     """A grant under which this user may read now; asked for, and the agent said yes."""
-    return _answered("YES", owner, reader, fields)
-
-
-def declined_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
-    """A request of this user, to which the agent said no."""
-    return _answered("NO", owner, reader, fields)
-
-
-def _answered(reply: str, owner: Agent, reader: User, fields: dict[str, Any]) -> AccessGrant:
     usual = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 60}
     made = AccessGrant.request(owner, reader, AccessTerms.checked(**{**usual, **fields}))
     assert made.claim()

@@ -79,14 +79,10 @@ def rewrite(*statements: str) -> None:
 
 def copied(row: Any) -> Callable[[], None]:
     """Return what puts this row back as it is now, with its digest."""
-    return copied_by(row.__tablename__, "id", row.id)
-
-
-def copied_by(table: str, key: str, id_: object) -> Callable[[], None]:
-    """Return what puts the row with this primary key back as it is now."""
+    table = row.__tablename__
     columns = dict[str, Any]()
     with db.engine.connect() as connection:
-        found = connection.execute(text(f"SELECT * FROM {table} WHERE {key} = :id"), {"id": id_})
+        found = connection.execute(text(f"SELECT * FROM {table} WHERE id = :id"), {"id": row.id})
         columns.update(found.mappings().one())
     is_written = {each.name: each.computed is None for each in db.metadata.tables[table].columns}
     columns = {
@@ -98,7 +94,7 @@ def copied_by(table: str, key: str, id_: object) -> Callable[[], None]:
     def put_back() -> None:
         values = ", ".join(f"{name} = :{name}" for name in columns)
         with db.engine.begin() as connection:
-            statement = text(f"UPDATE {table} SET {values} WHERE {key} = :{key}")
+            statement = text(f"UPDATE {table} SET {values} WHERE id = :id")
             connection.execute(statement, columns)
 
     return put_back
@@ -108,11 +104,6 @@ def value(statement: str) -> Any:
     """Return the first column of the first row, as committed."""
     with db.engine.connect() as connection:
         return connection.exec_driver_sql(statement).scalar()
-
-
-def is_anybody_waiting() -> bool:
-    """Whether a connection of this database waits for another one's lock."""
-    return waiting() > 0
 
 
 def waiting() -> int:

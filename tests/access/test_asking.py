@@ -306,7 +306,7 @@ def test_it_is_told_who_asks_why_and_for_how_long(world: World) -> None:
 
 
 def test_it_is_told_how_often_it_was_asked_lately_and_by_how_many(world: World) -> None:
-    factories.declined_grant(world.agent, factories.user(account=world.agent.account))
+    factories.live_grant(world.agent, factories.user(account=world.agent.account), reply="NO")
     for _ in range(2):
         factories.live_grant(world.agent, world.reader).end(user=None)
     db.session.commit()

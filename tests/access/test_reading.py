@@ -12,7 +12,6 @@ from refine.access.reading import NoAccess
 from refine.errors import InvalidValue, RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, AgentMemory, RefinementSession, User
-from refine.models.agent import configuring
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.access.conftest import World
@@ -189,17 +188,8 @@ def test_a_search_continues_after_its_page_and_records_all_that_it_counts(world:
     assert (first.after_id, second.after_id, full.after_id) == (ids[1], None, None)
     records = world.records("memory_access_viewed")
     assert [record.data["ids"] for record in records] == [ids, ids, ids]
-
-
-def test_the_searched_text_is_sealed(world: World) -> None:
-    grant = world.grant()
-
-    reading.search(grant.id, world.reader, "Tulips", among(world), rows=2)
-
-    (record,) = world.records("memory_access_viewed")
-    assert record.data["ids"] == []
-    assert "tulips" not in str(record.data)
-    assert record.sealed == {"search": "tulips"}
+    assert [record.sealed for record in records] == [{"search": "wall"}] * 3
+    assert "wall" not in str([record.data for record in records])
 
 
 def test_a_search_stays_with_its_agent(world: World) -> None:
@@ -266,16 +256,6 @@ def test_other_sealed_texts_of_a_record_are_shown_by_name(world: World) -> None:
 
     assert opened.texts["consent_reply"] == "YES, tidy the wall"
     assert opened.texts["summary"].endswith("the wall is tidy")
-
-
-def test_a_record_without_sealed_content_shows_nothing(world: World) -> None:
-    configuring.configure(world.agent, user=world.reader, paused=True)
-    record = factories.records(world.agent)[-1]
-    grant = world.grant()
-
-    opened = reading.read_record(grant.id, world.reader, record.id)
-
-    assert (opened.changes, opened.texts) == ([], {})
 
 
 def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: World) -> None:
@@ -352,20 +332,6 @@ def test_a_reader_made_an_admin_in_the_database_reads_nothing(world: World) -> N
         reading.prompts(grant.id, world.reader)
 
     assert world.records("memory_access_viewed") == []
-
-
-def test_a_grant_given_since_it_was_loaded_is_listed(world: World) -> None:
-    requested = world.request()
-    loaded = db.session.get_one(AccessGrant, requested.id, populate_existing=True)
-    assert loaded.expires_at is None
-    sql.rewrite(
-        "UPDATE access_grants SET status = 'granted', granted_at = clock_timestamp(), "
-        "expires_at = clock_timestamp() + interval '30 minutes'"
-    )
-
-    (live,) = reading.live_grants(world.reader)
-
-    assert (live.id, loaded.status) == (requested.id, "granted")
 
 
 def test_a_purpose_that_cannot_be_unsealed_is_left_out(world: World) -> None:

@@ -197,7 +197,7 @@ def test_minting_waits_for_an_edit_of_the_agent_without_a_deadlock(world: World)
     with ThreadPoolExecutor() as pool:
         agent.lock()
         sent = pool.submit(platform.post, path, json={})
-        eventually(sql.is_anybody_waiting)
+        eventually(sql.waiting)
         agent.ledger.remember("edited meanwhile", "core")
         db.session.commit()
 

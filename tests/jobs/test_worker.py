@@ -391,7 +391,7 @@ def test_a_session_that_hangs_in_the_database_does_not_hold_up_the_stop(
 
     with locked(session):
         waiting.set()
-        eventually(sql.is_anybody_waiting)
+        eventually(sql.waiting)
         process.signal(signal.SIGTERM)
         time.sleep(1.2)
     code = process.wait(10)

@@ -60,45 +60,31 @@ def refused_of_an_agent() -> Iterator[Bad]:
     for wrong in (
         {**memory, "memory_type": CANARY},
         {**memory, "tags": [CANARY]},
-        {**memory, "tags": CANARY},
         {**memory, CANARY: 1},
         {**memory, "content": [CANARY]},
         {**memory, "content": CANARY * MAX_CONTENT_CHARACTERS},
-        [CANARY],
-        CANARY,
     ):
-        yield Bad(422, "/memories", wrong)  # type: ignore[arg-type]
+        yield Bad(422, "/memories", wrong)
     for unreadable in (
         f'{{"content": "{CANARY}',
         f'{{"content": "{CANARY}", "content": "{CANARY}"}}',
         f'{{"{CANARY}": NaN}}',
         f'{{"content": "{CANARY}\\u0000", "memory_type": "core"}}',
-        f'{{"content": "{CANARY}\\ud800", "memory_type": "core"}}',
-        "[" * 5_000 + CANARY,
     ):
         yield Bad(400, "/memories", unreadable.encode(), JSON)
-    yield Bad(400, "/memories", b'{"content": "' + CANARY.encode() + b"\xff", JSON)
     yield Bad(413, "/memories", {**memory, "content": CANARY * 30_000})
     yield Bad(415, "/memories", CANARY.encode(), {"Content-Type": "text/plain"})
-    yield Bad(400, "/memories", memory, {"Idempotency-Key": "x" * 201})
     message = {"role": "user", "content": CANARY}
     for wrong in (
         {**message, "role": CANARY},
         {**message, CANARY: CANARY},
-        {**message, "at": CANARY},
         {**message, "name": f"{CANARY}\n{CANARY}"},
         {**message, "content": {CANARY: CANARY}},
-        {**message, "content": [{"type": "text", "text": {CANARY: CANARY}}]},
-        {**message, "content": CANARY * 5_000},
-        CANARY,
     ):
         yield Bad(422, "/conversations", {"messages": [message, wrong]})
-    yield Bad(422, "/conversations", {"messages": CANARY})
     yield Bad(404, f"/tools/{CANARY}/calls", {"content": CANARY})
     yield Bad(422, f"/memories?cursor={CANARY}", b"", method="GET")
-    yield Bad(422, f"/memories?{CANARY}=1", b"", method="GET")
     yield Bad(404, f"/{CANARY}", {"content": CANARY})
-    yield Bad(405, "/context", {"content": CANARY})
     yield Bad(403, "/agents", {"content": CANARY})
 
 

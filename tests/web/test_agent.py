@@ -346,7 +346,7 @@ def test_an_agent_whose_row_is_moved_here_for_a_moment_keeps_its_settings(
         sent = pool.submit(
             dashboard.submit, path, settings(model_id="test/model", core_token_budget="7")
         )
-        eventually(lambda: sent.done() or sql.is_anybody_waiting())
+        eventually(lambda: sent.done() or sql.waiting())
         writer.commit()
 
     assert sent.result().status_code == 409

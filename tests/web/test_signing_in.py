@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 
 from refine.extensions import db
 from refine.models import AuditLog, Invitation, PasswordGuess, SignIn, User
-from refine.models.people.guess import MAX_GUESSES
+from refine.models.people.sign_in import MAX_GUESSES
 from tests import factories, sql
 from tests.commands import eventually
 from tests.factories import PASSWORD
@@ -462,7 +462,7 @@ def sent_while_the_password_changes(user: User, send: Sends) -> TestResponse:
     user.record("user_password_changed", by=user)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(send)
-        eventually(sql.is_anybody_waiting)
+        eventually(sql.waiting)
         db.session.commit()
         return answer.result(60)
 

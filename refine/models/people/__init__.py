@@ -1,9 +1,8 @@
 """Accounts and their users: who owns agents, and who may look at what."""
 
 from refine.models.people.account import Account
-from refine.models.people.guess import PasswordGuess
 from refine.models.people.invitation import Invitation
-from refine.models.people.sign_in import SignIn
+from refine.models.people.sign_in import PasswordGuess, SignIn
 from refine.models.people.user import User
 
 __all__ = ["Account", "Invitation", "PasswordGuess", "SignIn", "User"]

@@ -167,17 +167,13 @@ class User(Attested, Base):
         The user is locked until the commit, so that the password does not change meanwhile.
         """
         found = cls.by_email(email)
-        known = found is not None and found.password_hash is not None
-        matches = _matches(
-            found.password_hash if found and known else DUMMY_PASSWORD_HASH, password
-        )
-        is_theirs = found is not None and found.email.lower() == email.strip().lower()
-        if found is None or not (known and matches and is_theirs and found.active):
+        stored = found.password_hash if found is not None else None
+        matches = _matches(stored or DUMMY_PASSWORD_HASH, password)
+        if found is None or found.email != email.strip().lower() or not (stored and matches):
             return None
         found.require_genuine()
-        checked = found.password_hash
         found.lock()
-        return found if found.active and found.password_hash == checked else None
+        return found if found.active and found.password_hash == stored else None
 
     def set_password(self, password: str) -> None:
         """Keep the argon2id hash of ``password``; InvalidValue if it is too short or too long."""

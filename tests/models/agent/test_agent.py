@@ -5,7 +5,7 @@ import pytest
 
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import db
-from refine.models import Agent
+from refine.models import Agent, ApiToken, WrappedKey
 from refine.models.agent import AUTHORED_FIELDS, PROMPTS, configuring
 from refine.prompts import default_prompt
 from tests import factories, sql
@@ -34,15 +34,6 @@ def test_an_unknown_agent_is_not_found(app, subtests):
     for reference in ["Eve", "adaa", "999999999999999999", "9" * 30, "²", ""]:
         with subtests.test(reference=reference), pytest.raises(NotFound):
             Agent.named(reference)
-
-
-def test_an_ambiguous_name_is_refused_with_the_ids(app):
-    agents = [factories.agent(name="Ada"), factories.agent(name="Ada")]
-
-    with pytest.raises(Ambiguous) as refusal:
-        Agent.named("Ada")
-
-    assert str(refusal.value).endswith(": " + ", ".join(str(agent.id) for agent in agents))
 
 
 def test_a_name_is_found_whatever_its_case_unless_another_is_exact(app):
@@ -250,3 +241,42 @@ def test_an_altered_agent_is_known_to_have_no_prompts_of_its_own(app):
     db.session.expire_all()
 
     assert set(configuring.prompt_lengths(agent).values()) == {None}
+
+
+# -- what each conversation begins with ------------------------------------------------------------
+
+
+def first_line(agent):
+    return agent.system_message.split("\n")[0]
+
+
+def test_no_two_agents_have_the_beginning_of_a_conversation_in_common(app):
+    account = factories.account()
+    alike = [factories.agent(account=account, name="Ada", system_prompt="Be kind.") for _ in "ab"]
+
+    one, other = (agent.system_message for agent in alike)
+
+    assert one[:8] != other[:8]
+    assert one[32:] == other[32:]
+    assert one.endswith("\n\nBe kind.")
+
+
+def test_the_line_stays_when_keys_are_rotated_and_when_the_agent_changes_itself(app):
+    agent = factories.agent()
+    before = first_line(agent)
+
+    configuring.author(agent, "system_prompt", "Be kind.")
+    configuring.author(agent, "name", "Ada")
+    WrappedKey.rotate(after_id=0, limit=100)
+
+    assert first_line(agent) == before
+
+
+def test_a_platform_that_guesses_a_prompt_does_not_find_it_in_the_providers_cache(app):
+    agent = factories.agent(system_prompt="Be kind.")
+    token, _secret = ApiToken.mint(account=agent.account)
+    before = first_line(agent)
+
+    token.change_agent(agent, system_prompt="Be kind.")
+
+    assert first_line(agent) != before

@@ -80,19 +80,6 @@ def test_only_listed_fields_can_be_configured(app):
     assert db.session.scalars(db.select(AuditLog)).all() == []
 
 
-def test_a_new_schedule_or_zone_moves_the_next_slot(app):
-    account, user = factories.account(), factories.user()
-
-    account.configure(user=user, at=AT, schedule="0 5 * * *")
-    of_schedule = account.next_due_at
-    account.configure(user=user, at=AT, time_zone="Asia/Tokyo")
-    of_zone = account.next_due_at
-    account.configure(user=user, at=AT, paused=True)
-
-    assert of_schedule == datetime(2026, 3, 3, 5, tzinfo=UTC)
-    assert of_zone == account.next_due_at == datetime(2026, 3, 2, 20, tzinfo=UTC)
-
-
 def test_a_cleared_prompt_is_a_changed_identity_and_its_text_is_sealed(app):
     agent, user = factories.agent(refinement_prompt="my style"), factories.user()
 
@@ -118,14 +105,6 @@ def test_the_agent_is_told_of_a_model_that_an_admin_set_but_not_of_its_budget(ap
     assert [memory.content for memory in factories.journal(agent)] == [
         f"Admin {user.id} changed my settings: model."
     ]
-
-
-def test_each_of_two_changes_within_a_minute_is_listed(app):
-    agent, user, at = factories.agent(), factories.user(), clock.now()
-    for model_id in ("test/another", "test/model"):
-        configuring.configure(agent, user=user, at=at, model_id=model_id)
-
-    assert [change["what"] for change in configuring.changes_by_others(agent)] == ["model", "model"]
 
 
 def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):

@@ -1,5 +1,6 @@
 """Every rule that stands in Python for one row and in SQL for many chooses the same rows."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
@@ -9,8 +10,9 @@ from sqlalchemy import and_, null, or_, select
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.agent import eligibility
-from refine.models.agent.eligibility import Group, grouped_by
+from refine.models.agent.eligibility import NO_KEY, NOT_REHEARSED, Group, grouped_by
 from refine.models.ledger import JOURNAL_SHOWN_FOR, Composition, is_of_kind
+from refine.models.people.account import DEMO_SLUG
 from tests import factories
 
 # A Wednesday noon, and the last slot before it.
@@ -223,3 +225,36 @@ def test_names_the_first_agents_of_a_large_group(app):
     (group,) = grouped_by(null(), Agent.account_id == account.id).values()
 
     assert (group.number, len(group.named), group.unnamed) == (10, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("key", "rehearsal", "expected"),
+    [
+        ("a key", False, {"rehearsal/own": NOT_REHEARSED}),
+        ("a key", True, {"rehearsal/own": NOT_REHEARSED}),
+        (None, False, {"test/own": NO_KEY, "test/demo": NO_KEY, "rehearsal/own": NO_KEY}),
+        (None, True, {"test/own": NO_KEY, "test/demo": NO_KEY}),
+    ],
+)
+def test_python_and_sql_say_alike_who_is_not_answered(app, monkeypatch, key, rehearsal, expected):
+    kept = app.extensions["refine.settings"]
+    now = replace(kept, openrouter_api_key=key, rehearsal=rehearsal)
+    monkeypatch.setitem(app.extensions, "refine.settings", now)
+    for slug in (DEMO_SLUG, "own"):
+        account = factories.account(slug=slug)
+        for author in ("test", "rehearsal"):
+            factories.agent(account=account, model_id=f"{author}/{slug}")
+    db.session.flush()
+
+    in_python = {
+        agent.model_id: why
+        for agent in db.session.scalars(select(Agent))
+        if (why := eligibility.why_unanswered(agent)) is not None
+    }
+    in_sql = {
+        model_id: why
+        for why, is_so in eligibility.unanswered().items()
+        for model_id in db.session.scalars(select(Agent.model_id).where(is_so))
+    }
+
+    assert in_python == in_sql == expected

@@ -6,7 +6,7 @@ import pytest
 
 from refine.errors import TooMany
 from refine.models import PasswordGuess
-from refine.models.people.guess import (
+from refine.models.people.sign_in import (
     GUESS_WINDOW,
     MAX_GUESSES,
     MAX_GUESSES_OF_ADDRESS,

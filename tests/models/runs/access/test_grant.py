@@ -1,9 +1,7 @@
 """An access grant's life: requested, answered once, ended in one of many ways."""
 
-import uuid
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -429,19 +427,6 @@ def test_an_altered_grant_is_left_as_it_is_and_does_not_keep_others_from_ending(
     assert (record.action, record.auditable_id) == ("memory_access_revoked", str(grant.id))
 
 
-def test_a_request_is_claimed_once_with_the_agents_present_model(
-    agent: Agent, reader: User
-) -> None:
-    grant = request(agent, reader)
-    agent.model_id = "test/newer"
-
-    lease = grant.claim()
-
-    assert (grant.lease_token, grant.claim()) == (lease, None)
-    assert grant.started_at is not None
-    assert grant.model_id == "test/newer"
-
-
 def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
     grant = request(agent, reader)
     age(grant, hours=24)
@@ -541,25 +526,6 @@ def test_an_answer_to_a_closed_request_changes_nothing(
             grant.lapse()
             assert (grant.status, grant.granted_at, grant.reply) == (status, None, None)
             assert actions(agent) == before
-
-
-def test_a_request_whose_worker_is_dead_fails(agent: Agent, reader: User, subtests: Any) -> None:
-    grant = request(agent, reader)
-    assert not grant.end_if_killed(uuid.uuid4())
-    lease_token = grant.claim()
-    assert lease_token is not None
-    age(grant, minutes=0.5)
-    assert not grant.end_if_lost()
-    age(grant, minutes=0.5)
-
-    for why, end in [
-        ("its worker's process was killed", partial(grant.end_if_killed, lease_token)),
-        ("the worker was lost", grant.end_if_lost),
-    ]:
-        with case(subtests, why=why):
-            assert end()
-            assert grant.status == "failed"
-            assert last_record(agent).data["why"] == why
 
 
 # -- reading, and its end -------------------------------------------------------------------------
