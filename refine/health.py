@@ -1,9 +1,8 @@
 """Health checks of the services that Refine depends on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -52,15 +51,12 @@ class Check:
         return self.problem is None
 
 
-def checks(by_older_key: Mapping[str, int] | None = None) -> list[Check]:
-    """Check database, migrations, keys and redis, in this order; all must be ok.
-
-    ``by_older_key``: how many data keys older encryption keys wrapped, if the caller has asked.
-    """
+def checks() -> list[Check]:
+    """Check database, migrations, keys and redis, in this order; all must be ok."""
     redis = _problem_of(require_redis, Unreachable)  # first: no transaction waits for it
     away = _database()
     schema = away or schema_version.problem()
-    keys = schema or _problem_of(partial(WrappedKey.check_keyring, by_older_key), WrongKey)
+    keys = schema or _problem_of(WrappedKey.check_keyring, WrongKey)
     return [
         Check("database", away, "PostgreSQL answers"),
         Check("migrations", schema, "up to date"),
@@ -128,12 +124,9 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
     return Check("queue", None, said)
 
 
-def older_keys_check(by_older_key: Mapping[str, int] | None = None) -> Check:
-    """Tell whether keys are still wrapped with an older encryption key; never a problem.
-
-    ``by_older_key``: how many each wrapped, if the caller has already asked.
-    """
-    older = sum((WrappedKey.by_older_key() if by_older_key is None else by_older_key).values())
+def older_keys_check() -> Check:
+    """Tell whether keys are still wrapped with an older encryption key; never a problem."""
+    older = WrappedKey.under_older_keys()
     said = f"{plural(older, 'data key')} still wrapped with an older key; run `refine keys rotate`"
     return Check(
         "rotation", None, said if older else "every data key is wrapped with the first key"
@@ -165,7 +158,12 @@ def signing_check(settings: Settings) -> Check:
 def https_check(settings: Settings) -> Check:
     """Warn of plain http beyond this machine: it carries sign-ins, or memories to the provider."""
     urls = {"PUBLIC_URL": settings.public_url, "OPENROUTER_BASE_URL": settings.openrouter_base_url}
-    plain = [name for name, url in urls.items() if _is_readable_on_the_way(url)]
+    parts = {name: urlsplit(url) for name, url in urls.items()}
+    plain = [
+        name
+        for name, url in parts.items()
+        if url.scheme == "http" and not is_this_machine(url.hostname or "")
+    ]
     said = f"{' and '.join(plain)}: plain http beyond this machine; use https"
     return Check(
         "https", None, "nothing leaves this machine in plain http", said if plain else None
@@ -179,11 +177,6 @@ def role_check(settings: Settings) -> Check:
     powers = database_roles.own_powers()
     said = f"the role in DATABASE_URL {powers}; see `refine db roles --help`"
     return Check("role", None, "it cannot bypass the database's guards", said if powers else None)
-
-
-def _is_readable_on_the_way(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
 
 
 def _database() -> str | None:

@@ -1,6 +1,6 @@
 """Data keys, stored wrapped by an encryption key, and the texts that they seal."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, cast, overload
 
@@ -139,22 +139,14 @@ class WrappedKey(Base):
     @classmethod
     def under_older_keys(cls) -> int:
         """Return how many keys are not wrapped by the keyring's first key."""
-        return sum(cls.by_older_key().values())
+        older = select(func.count()).select_from(cls).where(cls._is_under_older_key())
+        return db.session.scalar(older) or 0
 
     @classmethod
-    def by_older_key(cls) -> dict[str, int]:
-        """Return how many keys each key wrapped that is not the keyring's first, by fingerprint."""
-        older = select(cls.wrapped_by, func.count()).where(cls._is_under_older_key())
-        return {row[0]: row[1] for row in db.session.execute(older.group_by(cls.wrapped_by))}
-
-    @classmethod
-    def check_keyring(cls, by_older_key: Iterable[str] | None = None) -> None:
-        """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks.
-
-        ``by_older_key``: the fingerprints of ``by_older_key``, if the caller has already asked.
-        """
-        older = cls.by_older_key() if by_older_key is None else by_older_key
-        if unknown := sorted(set(older) - keyring().fingerprints):
+    def check_keyring(cls) -> None:
+        """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks."""
+        older = select(cls.wrapped_by).where(cls._is_under_older_key()).distinct()
+        if unknown := sorted(set(db.session.scalars(older)) - keyring().fingerprints):
             raise missing_key(*unknown)
 
     @classmethod

@@ -20,7 +20,7 @@ from refine.health import (
     time_check,
     verification_check,
 )
-from refine.models import MemoryTask, RefinementSession, Verification, WrappedKey
+from refine.models import MemoryTask, RefinementSession, Verification
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
@@ -69,10 +69,9 @@ def _checks() -> list[Check]:
     queue = queue_check(scope.account_id(), at)
     if not scope.user().site_admin:
         return [queue, clock_check()]
-    by_older_key = WrappedKey.by_older_key()
     return [
-        *checks(by_older_key),
-        older_keys_check(by_older_key),
+        *checks(),
+        older_keys_check(),
         verification_check(verification_watch()),
         schedule_check(at),
         queue,
