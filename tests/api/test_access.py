@@ -1,7 +1,5 @@
 """An agent sees and revokes grants, and reads its own records."""
 
-import uuid
-
 import pytest
 
 from refine.access import reading
@@ -56,18 +54,6 @@ def test_revokes_at_once_and_is_idempotent(world: World, reader: User, grant: Ac
         reading.prompts(grant.id, reader)
 
 
-def test_refuses_to_revoke_a_pending_or_missing_grant(world: World, reader: User) -> None:
-    asked = factories.grant(world.agent, user_id=reader.id)
-    db.session.commit()
-
-    answer = world.own.delete(f"/grants/{asked.id}")
-    missing = world.own.delete(f"/grants/{uuid.uuid4()}")
-
-    assert (answer.status_code, missing.status_code) == (409, 404)
-    assert answer.json["detail"].endswith("so there is nothing to revoke. Answer no instead.")
-    assert world.own.get("/grants").json["grants"][0]["status"] == "requested"
-
-
 def test_records_show_the_agent_contents_before_and_after(world: World) -> None:
     memories = factories.ledger(world.agent, *[25] * 20)
     said = memories[0].content
@@ -84,16 +70,6 @@ def test_records_show_the_agent_contents_before_and_after(world: World) -> None:
     assert (shown["before"]["discarded_at"], shown["after"]["tags"]) == (None, [])
     assert shown["before"].keys() == shown["after"].keys()
     assert world.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
-
-
-def test_records_are_paged_newest_first(world: World) -> None:
-    for number in range(3):
-        world.own.post("/memories", json={"content": f"m{number}", "memory_type": "core"})
-
-    first = world.own.get("/audit?limit=2").json
-    second = world.own.get("/audit", query_string={"limit": 2, "cursor": first["next_cursor"]}).json
-
-    assert [each["sequence"] for each in first["records"] + second["records"]] == [5, 4, 3, 2]
 
 
 def test_a_page_of_records_with_much_content_has_fewer_of_them(

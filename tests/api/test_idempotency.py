@@ -1,19 +1,16 @@
 """A request that is sent twice with one Idempotency-Key is done once."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import jsonschema
 import pytest
-from redis import Redis
-from sqlalchemy import Connection, event, select, text
+from sqlalchemy import select
 
 from refine.api.document import document
 from refine.extensions import db
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
 from tests import factories
-from tests.api.conftest import World, refusing_memories
+from tests.api.conftest import World
 
 KEY = {"Idempotency-Key": "4f6c-1"}
 NEW = {"content": "said once", "memory_type": "journal"}
@@ -109,15 +106,6 @@ def test_runs_one_of_many_simultaneous_requests(world: World) -> None:
     assert journals() == 1
 
 
-def test_frees_the_key_if_the_database_refused(world: World) -> None:
-    with refusing_memories("55P03"):
-        failed = world.own.post("/memories", json=NEW, headers=KEY)
-    again = world.own.post("/memories", json=NEW, headers=KEY)
-
-    assert (failed.status_code, again.status_code) == (503, 201)
-    assert failed.mimetype == "application/problem+json"
-
-
 def test_shows_a_minted_token_once(world: World) -> None:
     path = f"/agents/{world.agent.id}/tokens"
 
@@ -130,28 +118,3 @@ def test_shows_a_minted_token_once(world: World) -> None:
     assert revoked.status_code == 204
     minted = select(ApiToken).where(ApiToken.agent_id == world.agent.id)
     assert len(db.session.scalars(minted).all()) == 2
-
-
-def test_requests_a_session_once_when_it_cannot_be_enqueued(world: World, redis: Redis) -> None:
-    with another_dispatcher_at_work():
-        first = world.own.post("/sessions", headers=KEY)
-    second = world.own.post("/sessions", headers=KEY)
-
-    assert (first.status_code, second.status_code) == (202, 202)
-    assert first.json == second.json
-
-
-@contextmanager
-def another_dispatcher_at_work() -> Iterator[None]:
-    """Have somebody hold the lock of dispatchers, and nobody wait long for it."""
-
-    def hurry(connection: Connection) -> None:
-        connection.exec_driver_sql("SET LOCAL lock_timeout = '50ms'")
-
-    event.listen(db.engine, "begin", hurry)
-    try:
-        with db.engine.connect() as other:
-            other.execute(text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))"))
-            yield
-    finally:
-        event.remove(db.engine, "begin", hurry)

@@ -16,22 +16,6 @@ def contents(answer: Any) -> list[str]:
     return [memory["content"] for memory in answer.json["memories"]]
 
 
-def test_saves_a_memory(world: World) -> None:
-    new = {"content": " a vow \n", "memory_type": "core", "tags": ["relational"]}
-
-    saved = world.own.post("/memories", json=new)
-
-    assert saved.status_code == 201
-    assert saved.json["content"] == "a vow"
-    assert saved.json["tags"] == ["relational"]
-    assert world.own.get("/memories").json["memories"][0] == saved.json
-    assert [record.action for record in factories.records(world.agent)] == [
-        "token_minted",
-        "token_first_used",
-        "memory_saved",
-    ]
-
-
 def test_returns_the_core_memory_that_is_duplicated(world: World) -> None:
     new = {"content": "The First\nmemory ", "memory_type": "journal"}
 
@@ -82,18 +66,6 @@ def test_lists_memories_newest_first_page_by_page(app: Flask) -> None:
         ["memory 3", "memory 2", "memory 1"],
         ["memory 0"],
     ]
-
-
-def test_pages_do_not_shift_when_a_memory_is_saved(app: Flask) -> None:
-    agent = factories.agent("one", "two", "three")
-    own = program_of(app, agent)
-    first = own.get("/memories?limit=2").json
-    factories.memory(agent, "four")
-    db.session.commit()
-
-    second = own.get("/memories", query_string={"cursor": first["next_cursor"]})
-
-    assert contents(second) == ["one"]
 
 
 def test_filters_memories(app: Flask) -> None:

@@ -1,6 +1,5 @@
 """A platform adds and changes agents, mints and revokes tokens, and reads no content."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,7 @@ from refine.api.routing import OPERATIONS
 from refine.extensions import db
 from refine.models import Agent, AuditLog
 from refine.models.agent import PROMPTS, configuring
-from tests import factories, sql
+from tests import factories
 from tests.api.conftest import (
     World,
     bearing,
@@ -22,7 +21,6 @@ from tests.api.conftest import (
     refreshed,
     token_of,
 )
-from tests.commands import eventually
 from tests.web.conftest import ended_session
 
 NEW = {"name": "Wren", "model_id": "rehearsal/wren"}
@@ -188,20 +186,6 @@ def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) 
         "token_id": token_of(world.platform).id,
     }
     assert journal(agent) == [note]
-
-
-def test_minting_waits_for_an_edit_of_the_agent_without_a_deadlock(world: World) -> None:
-    path, platform = f"/agents/{world.agent.id}/tokens", world.platform
-    agent = refreshed(world.agent)
-
-    with ThreadPoolExecutor() as pool:
-        agent.lock()
-        sent = pool.submit(platform.post, path, json={})
-        eventually(sql.waiting)
-        agent.ledger.remember("edited meanwhile", "core")
-        db.session.commit()
-
-    assert sent.result().status_code == 201
 
 
 def test_mints_a_token_that_expires(world: World) -> None:

@@ -14,13 +14,6 @@ def call(world: World, name: str, written: str | bytes) -> Any:
     return answer.json
 
 
-def test_returns_function_definitions(world: World) -> None:
-    tools = world.own.get("/tools").json
-
-    assert [tool["function"]["name"] for tool in tools] == ["save_memory", "self_authoring"]
-    assert {tool["type"] for tool in tools} == {"function"}
-
-
 def test_saves_a_memory(world: World) -> None:
     result = call(world, "save_memory", '{"content": "tea at four", "memory_type": "core"}')
     again = call(world, "save_memory", '{"content": "Tea at four", "memory_type": "core"}')

@@ -1,13 +1,11 @@
 """The database's own guards, by raw SQL: what holds whatever the application does."""
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Agent, ApiToken, RefinementSession
-from refine.models.ledger import AgentMemory
+from refine.models import ApiToken, RefinementSession
 from tests import factories, sql
 
 REFUSED = "23001"
@@ -252,13 +250,6 @@ def test_a_rollbacks_record_permits_restoring_but_neither_moving_nor_deleting(vo
     assert sql.value("SELECT content FROM agent_memories") == b"older"
 
 
-def test_the_application_writes_the_record_before_the_change(vow):
-    vow.set_constitutional(False)
-    db.session.commit()
-
-    assert sql.value("SELECT constitutional FROM agent_memories") is False
-
-
 def test_the_orm_cannot_change_a_constitutional_memory_without_its_verbs(vow):
     vow.content = "another vow"
 
@@ -395,26 +386,3 @@ def test_a_row_that_others_refer_to_cannot_be_deleted(app):
             sql.run(f"DELETE FROM {table}")
 
     assert db.session.get(RefinementSession, session.id) is not None
-
-
-def test_a_memory_is_numbered_before_it_is_written(app):
-    memory = factories.memory(factories.agent())
-    db.session.commit()
-
-    following = db.session.scalar(text("SELECT nextval('agent_memories_id_seq')"))
-
-    assert following == memory.id + 1
-    assert db.session.get_one(AgentMemory, memory.id).is_genuine
-
-
-def test_a_row_whose_reading_broke_off_does_not_count_as_altered(app):
-    agent_id = factories.agent("a memory").id
-    db.session.commit()
-    agent = db.session.get_one(Agent, agent_id)
-    sql.run(f"SELECT pg_terminate_backend({db.session.scalar(text('SELECT pg_backend_pid()'))})")
-
-    with pytest.raises(OperationalError):
-        _ = agent.is_genuine
-    db.session.rollback()
-
-    assert agent.is_genuine

@@ -129,30 +129,6 @@ def test_pages_and_api_say_that_it_is_being_upgraded(ours: Flask) -> None:
     assert browser.get("/agents").status_code == 200
 
 
-def test_pages_notice_an_upgrade_by_the_statement_that_fails(ours: Flask) -> None:
-    admin = person()
-    db.session.commit()
-    browser = signed_in_browser(ours, admin)
-    assert browser.get("/agents").status_code == 200
-    sql.run(
-        "ALTER TABLE agents RENAME TO beings",
-        "UPDATE alembic_version SET version_num = '9001'",
-    )
-
-    first, second = browser.get("/agents"), browser.get("/agents")
-
-    assert (first.status_code, second.status_code) == (503, 503)
-    assert "Refine is being upgraded" in words_of(second.text)
-
-
-def test_readyz_says_that_the_database_is_of_another_version(ours: Flask) -> None:
-    make_another()
-
-    answer = ours.test_client().get("/readyz")
-
-    assert (answer.status_code, answer.json and answer.json["migrations"]) == (503, OTHER)
-
-
 def test_the_clock_waits_says_so_once_and_goes_on(
     ours: Flask, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,15 +197,6 @@ def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ: dict[st
 
 
 # -- upgrades --------------------------------------------------------------------------------------
-
-
-def test_two_upgrades_at_once_both_end_well(fresh: dict[str, str], tmp_path: Path) -> None:
-    with services(fresh, tmp_path) as start:
-        both = [start("db", "upgrade") for _ in range(2)]
-
-        assert [each.wait(60) for each in both] == [0, 0], [each.said for each in both]
-
-    assert all("the database is up to date" in each.said for each in both)
 
 
 def test_an_upgrade_begins_when_the_other_one_ends(

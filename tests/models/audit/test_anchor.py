@@ -110,18 +110,6 @@ def test_only_an_anchor_shows_a_cut_tail_if_the_older_head_is_put_back(
     assert list(missing_since(anchored)) == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
-def test_a_cut_tail_shows_without_an_anchor_once_it_was_verified(
-    agent: Agent, heads: dict[int, Head]
-) -> None:
-    sql.tamper(f"UPDATE chain_heads SET verified_sequence = 4 WHERE agent_id = {agent.id}")
-
-    cut(agent, heads[3])
-
-    assert problems() == [
-        f"agent {agent.id}: the chain ends at record 3, but 4 were verified before"
-    ]
-
-
 def test_a_tail_that_was_cut_and_grown_again_is_not_the_anchored_one(
     agent: Agent, heads: dict[int, Head]
 ) -> None:
