@@ -40,7 +40,7 @@ from tests.sql import statements_of
 from tests.web.conftest import Browser, ended_session, person, signed_in_browser
 
 MANY = 30
-MOST_OF_AN_OPERATION, MOST_OF_A_CALL = 34, 19
+MOST_OF_AN_OPERATION, MOST_OF_A_CALL = 34, 14
 
 # How many each page sends, by rule and what the URL asks for: as measured, for the one of two
 # people who needs more, an admin who may read a memory and a site admin.
@@ -229,15 +229,16 @@ def listed(agent: Agent) -> None:
 
 def calls_of_session(agent: Agent) -> dict[str, Callable[[], Any]]:
     tool = RefinementTool(factories.session(agent))
-    first, second, third, fourth, fifth, *_ = db.session.scalars(agent.ledger.core())
-    wording = first.content[:-1]
+    memories = db.session.scalars(agent.ledger.core()).all()
+    first, second, third, fourth, fifth, *_ = [memory.id for memory in memories]
+    wording, other = memories[0].content[:-1], memories[3].content
     return {
         "search": lambda: tool.execute(action="search", query="zebra"),
-        "protect": lambda: tool.execute(action="protect", id=fifth.id),
-        "update": lambda: tool.execute(action="update", id=first.id, content=wording),
-        "delete": lambda: tool.execute(action="delete", id=second.id),
+        "protect": lambda: tool.execute(action="protect", id=fifth),
+        "update": lambda: tool.execute(action="update", id=first, content=wording),
+        "delete": lambda: tool.execute(action="delete", id=second),
         "consolidate": lambda: tool.execute(
-            action="consolidate", ids=[third.id, fourth.id], content=fourth.content
+            action="consolidate", ids=[third, fourth], content=other
         ),
         "complete": lambda: tool.execute(action="complete", summary="done"),
     }

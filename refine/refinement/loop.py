@@ -71,7 +71,6 @@ class SessionWorker(ModelWorker[RefinementSession]):
         self._observe = observe
 
     def _work(self) -> None:
-        """Go through the session's steps."""
         self._deduplicate()
         with self._connected():
             self._take_snapshot()

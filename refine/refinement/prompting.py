@@ -43,7 +43,6 @@ class LedgerExcerpt:
 
     @property
     def is_batch(self) -> bool:
-        """Whether some memories are not shown."""
         return len(self.lines) < self.all_memories
 
     @classmethod

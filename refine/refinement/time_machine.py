@@ -248,6 +248,8 @@ def _sessions_of(
 ) -> list[RefinementSession]:
     """The session, and those whose records are taken back."""
     ids = {session.id, *(record.session_id for record in records if record.session_id)}
+    if len(ids) == 1:  # it is locked, and not undone
+        return [session]
     return list(
         db.session.scalars(
             select(RefinementSession)
@@ -370,7 +372,6 @@ class _Replay:
         return {id_ for id_, state in self._states.items() if state.is_blocked}
 
     def changes(self) -> list[Change]:
-        """Return the changes that bring the memories to the images reached."""
         return [
             Change(id_, state.present, state.target)
             for id_, state in sorted(self._states.items())

@@ -99,7 +99,6 @@ class RefinementTool:
 
     @property
     def stats(self) -> dict[str, int]:
-        """What the session has done: consolidated, updated, deleted, protected."""
         return dict(self._stats)
 
     @property

@@ -14,7 +14,6 @@ from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, Ses
 from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses
 from refine.models.runs import LIVE
-from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.models.runs.task import REFLECTION_SCHEDULE
@@ -29,7 +28,6 @@ from refine.web.sessions import latest, listed_tasks
 pages = Blueprint("agent", __name__)
 
 _RUNS_SHOWN = 10
-_WINDOWS = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
 # How far back the page looks.
 _SPAN = timedelta(days=90)
 _MARKS = {
@@ -45,14 +43,13 @@ def page(agent_id: int) -> str:
     at = clock.now()
     composition = agent.ledger.composition(at)
     sessions = latest(RefinementSession, _RUNS_SHOWN, agent=agent)
-    candidates = Candidates([agent], at, looking_back=max(_WINDOWS))
-    removable = RefinementSession.removable_of(
-        composition.core_tokens, agent, candidates.removed_tokens(agent)
-    )
+    candidates = Candidates([agent], at)
+    tokens, removed = composition.core_tokens, candidates.removed_tokens(agent)
+    removable = RefinementSession.removable_of(tokens, agent, removed)
     # no session begins while another one is live
     live = next((each for each in sessions if each.status in LIVE), None)
-    floor = composition.core_tokens - removable
-    growth, plot = _history(agent, composition.core_tokens, floor, at)
+    floor = tokens - removable
+    growth, plot = _history(agent, tokens, floor, at)
     return render_template(
         "agent/page.html",
         agent=agent,
@@ -62,7 +59,7 @@ def page(agent_id: int) -> str:
         growth=growth,
         plot=plot,
         floor=floor,
-        removed=_percent_removed(candidates, agent, composition.core_tokens),
+        removed_percent=percent(removed, tokens + removed),
         sessions=sessions,
         live=live,
         refresh_seconds=in_place.seconds_while(live),
@@ -98,12 +95,6 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
         flash(as_sentence(str(refusal)), "error")
         return redirect(url_for("agent.page", agent_id=agent_id), 303)
     return redirect(url_for("sessions.page", session_id=session_id), 303)
-
-
-def _percent_removed(candidates: Candidates, agent: Agent, tokens: int) -> dict[int, int]:
-    """What sessions removed within so many days, in percent of the mass before those removals."""
-    removed = {window.days: candidates.removed_tokens(agent, within=window) for window in _WINDOWS}
-    return {days: percent(share, tokens + share) for days, share in removed.items()}
 
 
 def _history(agent: Agent, tokens: int, floor: int, at: datetime) -> tuple[Growth, Plot | None]:

@@ -419,38 +419,6 @@ def test_a_session_ends_without_a_fault_if_the_agent_is_erased_before_it_answers
 # -- what the endings leave -----------------------------------------------------------------------
 
 
-def test_completed_tells_measured_figures_and_then_what_the_agent_said(world: World) -> None:
-    completes_after_a_change(world)
-
-    session = world.refine()
-
-    said = "Refinement session: 20 → 19 memories, 25 tokens saved (1 deleted). One less."
-    assert session.summary == said
-    assert world.journal() == [said]
-    assert world.kept() == world.ids[1:]
-
-
-def test_rolled_back_leaves_every_memory_as_it_was(world: World) -> None:
-    trips_the_breaker(world)
-    before = [memory.state_digest for memory in world.memories]
-
-    session = world.refine()
-
-    assert [memory.state_digest for memory in world.memories] == before
-    assert (session.mutation_count, session.removed_tokens) == (6, 0)
-    assert session.stats["deleted"] == 6
-
-
-def test_incomplete_keeps_what_was_done(world: World) -> None:
-    loses_its_provider_after_a_change(world)
-
-    session = world.refine()
-
-    assert world.kept() == world.ids[1:]
-    assert (session.mutation_count, session.removed_tokens) == (1, 25)
-    assert "It ended early: the model's server answered HTTP 401" in world.journal()[0]
-
-
 def test_another_model_in_the_middle_changes_nothing_more(world: World) -> None:
     world.model.say(YES).call("delete", id=world.ids[0])
     world.model.calls({"action": "delete", "id": world.ids[1]}, model="test/usurper")
@@ -654,18 +622,6 @@ def test_one_journal_memory_tells_of_removed_duplicates_however_the_session_ende
     assert all(chain.problem is None for chain in verify_all())
 
 
-def test_duplicates_stay_removed_after_a_rollback(world: World) -> None:
-    twin = factories.memory(world.agent, world.memories[0].content)
-    db.session.commit()
-    trips_the_breaker(world)
-
-    session = world.refine()
-
-    assert session.status == "rolled_back"
-    assert twin.discarded
-    assert world.kept() == world.ids
-
-
 def test_a_session_is_told_step_by_step_and_without_content(world: World) -> None:
     world.model.say(YES).calls({"action": ["canary"], "id": "canary"})
     world.model.call("complete", summary="canary")
@@ -752,19 +708,6 @@ def test_no_transaction_is_open_while_the_model_is_asked(world: World) -> None:
 
     assert session.status == "completed"
     assert open_transactions == [0, 0, 0]
-
-
-def test_the_tools_results_reach_the_model_each_in_one_line(world: World) -> None:
-    world.memories[0].content = "one\u2028two\u2029three\x85four\nfive"
-    db.session.commit()
-    world.model.say(YES).call("search", query="three").call("complete", summary="All is well.")
-
-    world.refine()
-
-    (result,) = world.results()
-    assert len(result.splitlines()) == 1
-    found = json.loads(result)["results"]
-    assert [entry["content"] for entry in found] == ["one\u2028two\u2029three\x85four\nfive"]
 
 
 def test_invalid_calls_get_an_error_and_change_nothing(world: World) -> None:
@@ -1099,20 +1042,6 @@ def test_a_session_taken_away_while_the_model_is_asked_changes_nothing_more(
     assert session.llm_calls == 1
 
 
-def test_a_session_taken_away_between_two_calls_refuses_the_late_one(world: World) -> None:
-    world.model.say(YES).calls(*deletions(world.ids[:2]))
-
-    def lose_after_the_first(event: Event) -> None:
-        if event.facts.get("result") == "deleted":
-            world.elsewhere(lose)()
-
-    session = world.refine(observe=lose_after_the_first)
-
-    assert (session.status, session.end_reason) == ("incomplete", "the worker was lost")
-    assert world.kept() == world.ids[1:]
-    assert world.records(session)[-1].action == "memory_refinement_incomplete"
-
-
 def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
     def take_over(session: RefinementSession) -> None:
         db.session.execute(text("UPDATE refinement_sessions SET lease_token = gen_random_uuid()"))
@@ -1125,15 +1054,6 @@ def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
     assert (session.status, session.end_reason) == ("running", None)
     assert world.kept() == world.ids
     assert world.journal() == []
-
-
-def test_a_session_taken_away_keeps_the_end_that_it_was_given(world: World) -> None:
-    world.model.say(YES).http(401).meanwhile(world.elsewhere(lose))
-
-    session = world.refine()
-
-    assert (session.status, session.end_reason) == ("failed", "the worker was lost")
-    assert session.error_kind == "worker_lost"
 
 
 # -- faults of ours -------------------------------------------------------------------------------
@@ -1222,20 +1142,6 @@ def test_a_fault_of_the_database_does_not_end_the_display(world: World) -> None:
 
     assert session.status == "completed"
     assert len(told) > 1
-
-
-def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> None:
-    world.model.say("Yes.").call("search", query="abc").say("never asked for")
-    end = world.elsewhere(lambda session: session.finish("failed", "ended elsewhere"))
-
-    def observe(event: Event) -> None:
-        if event.kind == "tool_call":
-            end()
-
-    session = world.refine(observe=observe)
-
-    assert (session.status, session.end_reason) == ("failed", "ended elsewhere")
-    assert len(world.model.requests) == 2
 
 
 # -- the heartbeat --------------------------------------------------------------------------------

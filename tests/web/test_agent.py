@@ -99,7 +99,6 @@ def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
     said = words_of(page)
     assert f'<a href="/sessions/{session.id}" aria-label="{said_of_mark()}' in page
     assert "Removed in the last 30 days 12%" in said
-    assert "Removed in the last 90 days 12%" in said
 
 
 def said_of_mark() -> str:

@@ -165,10 +165,8 @@ def mass_of(image: Image | None) -> int:
 
 
 def is_kept(image: Image) -> bool:
-    """Tell whether a memory in this state is a kept core memory."""
     return is_kept_core(image["memory_type"], image["discarded_at"])
 
 
 def is_kept_core(memory_type: str, discarded_at: object) -> bool:
-    """Tell whether these make a kept core memory."""
     return memory_type == "core" and discarded_at is None

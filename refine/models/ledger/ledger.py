@@ -46,7 +46,6 @@ class Ledger:
     # -- queries, by original date, then id ------------------------------------------------------
 
     def core(self) -> Select[AgentMemory]:
-        """Return a query for the kept core memories."""
         return self._mine().where(AgentMemory.is_kept_core)
 
     def journal(self, at: datetime) -> Select[AgentMemory]:

@@ -103,7 +103,6 @@ def content_hash(content: str, key: DataKey) -> str:
 
 
 def _index(name: str, *columns: str, where: str, **options: Any) -> Index:
-    """Return an index of a part of each agent's memories."""
     options["postgresql_where"] = text(where)
     return Index(f"ix_agent_memories_{name}", "agent_id", *columns, **options)
 
@@ -186,19 +185,16 @@ class AgentMemory(Attested, Base):
         super().__init__(content=content, **given)
 
     def data_key(self) -> DataKey:
-        """Return the key of the agent who owns this memory."""
         return self.agent.data_key()
 
     signing_key = data_key
 
     @property
     def row_name(self) -> str:
-        """The memory, as messages name it."""
         return f"memory {self.id}"
 
     @property
     def content(self) -> str:
-        """The text, decrypted."""
         return content_of(self, self.data_key())
 
     @content.setter
@@ -237,7 +233,6 @@ class AgentMemory(Attested, Base):
 
     @hybrid_property
     def is_kept_core(self) -> bool:
-        """Whether this is a core memory that was not discarded."""
         return is_kept_core(self.memory_type, self.discarded_at)
 
     @is_kept_core.inplace.expression

@@ -21,7 +21,6 @@ from refine.rules.retention import trips_breaker
 
 
 def trips(session: RefinementSession, removed: int) -> bool:
-    """Tell whether the session would have ``removed`` more tokens than allowed."""
     return trips_breaker(
         removed, removable=session.removable_tokens, memories_before=session.memories_before
     )

@@ -48,12 +48,10 @@ class SessionEntry(Attested, Base):
     session: Mapped[Run] = relationship("RefinementSession")
 
     def signing_key(self) -> DataKey:
-        """Return the agent's key."""
         return self.session.agent.data_key()
 
     @property
     def row_name(self) -> str:
-        """The entry, as messages name it."""
         return f"an entry of RefinementSession {self.session_id}"
 
     @classmethod

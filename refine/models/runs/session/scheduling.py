@@ -65,7 +65,6 @@ def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
 
 
 def has_live_session() -> ColumnElement[bool]:
-    """Return the SQL condition that the agent has a live session."""
     return exists().where(_Session.agent_id == Agent.id, _Session.is_live)
 
 
@@ -122,10 +121,8 @@ class Candidates:
         agents: Collection[Agent],
         at: datetime,
         caps: CostCaps | None = None,
-        *,
-        looking_back: timedelta = ROLLING_WINDOW,
     ) -> None:
-        self._agents, self._at, self._looking_back = agents, at, looking_back
+        self._agents, self._at = agents, at
         self._ids = [agent.id for agent in agents]
         self._all_caps = caps or CostCaps(at)
         self._slots: dict[int, datetime] = {}
@@ -152,15 +149,10 @@ class Candidates:
         return None
 
     def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
-        """Return ``due_trigger`` of an agent that may be asked."""
-        return (
-            eligibility.trigger_since(agent, self._last_slot(agent))
-            if self.has_work(agent)
-            else None
-        )
+        has_work, slot_at = self.has_work(agent), self._last_slot(agent)
+        return eligibility.trigger_since(agent, slot_at) if has_work else None
 
     def has_work(self, agent: Agent) -> bool:
-        """Return ``Agent.has_unlocked_core_memory``."""
         return agent.id in self._ids_with_unlocked_memory
 
     def must_wait(self, agent: Agent) -> bool:
@@ -193,11 +185,9 @@ class Candidates:
         return failed.next_attempt() if failed and self._is_retry_due(failed) else None
 
     def idle(self) -> list[Agent]:
-        """Return the agents without a live session."""
         return [agent for agent in self._agents if self.live_session_of(agent) is None]
 
     def live_session_of(self, agent: Agent) -> RefinementSession | None:
-        """Return the agent's queued or running session."""
         return self._live.get(agent.id)
 
     def _is_retry_due(self, session: RefinementSession) -> bool:
@@ -225,17 +215,16 @@ class Candidates:
         self._all_caps.look_up(agent.account for agent in self._agents)
         return self._all_caps
 
-    def removed_tokens(self, agent: Agent, *, within: timedelta = ROLLING_WINDOW) -> int:
-        """Return how many tokens sessions removed in this time, at most ``looking_back``."""
-        return _Session.removed_since(self._at - within, self._ended_lately[agent.id])
+    def removed_tokens(self, agent: Agent) -> int:
+        """Return how many tokens sessions removed in the rolling window, without undone ones."""
+        return _Session.removed_by(self._ended_lately[agent.id])
 
     @cached_property
     def _ended_lately(self) -> dict[int, list[RefinementSession]]:
-        return _Session.ended_since(self._at - self._looking_back, self._ids)
+        return _Session.ended_since(self._at - ROLLING_WINDOW, self._ids)
 
     @cached_property
     def _newest(self) -> dict[int, RefinementSession]:
-        """Each agent's latest session, regardless of status."""
         return {each.agent_id: each for each in self._latest(1, only_answered=False)}
 
     @cached_property

@@ -244,7 +244,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The agent."""
         return ChainOwner(agent_id=self.agent_id)
 
     # -- queueing and claiming -------------------------------------------------------------------
@@ -312,11 +311,9 @@ class RefinementSession(RetriableRun, Attested, Base):
         return [queued, Event(END_ACTION[self.status], data=self.measured(), **about)]
 
     def _about(self, user: User | None) -> dict[str, Any]:
-        """What each record of the session itself tells."""
         return {"session_id": self.id, "subject": ("RefinementSession", self.id), "user": user}
 
     def next_attempt(self) -> SessionRequest:
-        """Return the next attempt after this failed session."""
         trigger = cast(Trigger, self.trigger)
         return SessionRequest(self.agent, trigger, self.slot_at, self.attempt + 1)
 
@@ -358,7 +355,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     def removed_recently(cls, agent: Agent, at: datetime | None = None) -> int:
         """Return how many tokens sessions removed in the rolling window, without undone ones."""
         since = (at or clock.now()) - ROLLING_WINDOW
-        return cls.removed_since(since, cls.ended_since(since, [agent.id])[agent.id])
+        return cls.removed_by(cls.ended_since(since, [agent.id])[agent.id])
 
     @classmethod
     def ended_since(
@@ -383,8 +380,8 @@ class RefinementSession(RetriableRun, Attested, Base):
         return found
 
     @staticmethod
-    def removed_since(since: datetime, sessions: Iterable["RefinementSession"]) -> int:
-        """Return how many tokens these sessions removed since then, without undone sessions."""
+    def removed_by(sessions: Iterable["RefinementSession"]) -> int:
+        """Return how many tokens these sessions removed, without undone sessions."""
         removed = 0
         for session in sessions:
             session.require_genuine()
@@ -481,7 +478,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         log_after_commit("session ended", self.facts())
 
     def _measure_end(self, changes: Collection[Change]) -> None:
-        """Measure the ledger as it is once ``changes`` are made."""
         count, mass = self.agent.ledger.core_totals()
         self.memories_after = count + sum(change.count_difference for change in changes)
         self.mass_after = mass + sum(change.mass_difference for change in changes)
@@ -521,7 +517,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def is_running(self) -> bool:
-        """Whether a worker has the session."""
         return self.status == "running"
 
     @property
@@ -533,7 +528,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def is_stop_requested(self) -> bool:
-        """Whether somebody asked the session to stop."""
         return self.stop_requested_at is not None
 
     @property
@@ -548,13 +542,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         return "skipped" if self.consented_at is None else "incomplete"
 
     @property
-    def can_stop(self) -> bool:
-        """Whether a stop can still be requested."""
-        return self.is_live and not self.is_stop_requested
-
-    @property
     def can_undo(self) -> bool:
-        """Whether the session has ended with changes that are not undone yet."""
         return self.has_changes and not self.is_live and self.undone_at is None
 
     @property
@@ -578,7 +566,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @hybrid_property
     def may_be_retried(self) -> bool:
-        """Whether this is a failed automatic session, which may be retried."""
         return (self.status == "failed") & self.is_automatic
 
     @property
@@ -625,12 +612,10 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def tokens_left(self) -> int:
-        """How many tokens the session may still remove."""
         return self.removable_tokens - self.removed_tokens
 
     @property
     def operations_left(self) -> int:
-        """How many mutations the session may still make."""
         return MAX_MUTATIONS - self.mutation_count
 
     def count_call(self, usage: Usage) -> None:
@@ -684,7 +669,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the agent's queued or running session."""
         return db.session.scalar(
             select(cls)
             .where(cls.agent_id == agent.id, cls.is_live)

@@ -272,16 +272,6 @@ def skip_reason(agent, at=NOW):
     return Candidates([agent], at).automatic_skip_reason(agent)
 
 
-def test_an_agent_that_was_never_asked_is_not_skipped(agent):
-    assert skip_reason(agent) is None
-
-
-def test_an_agent_of_a_paused_account_is_skipped(agent):
-    agent.account.paused = True
-
-    assert skip_reason(agent) == "its account is paused"
-
-
 def test_an_agent_whose_sessions_removed_as_much_as_they_may_is_skipped(agent, subtests):
     for reason, fields in [
         (ERODED, {"at": NOW}),
