@@ -24,8 +24,8 @@ from refine.api.routing import (
     operation,
 )
 from refine.api.schemas import Body, Query
+from refine.models.clients.idempotency_key import ANSWERS_KEPT_FOR
 from refine.rules.ids import MAX_ID
-from refine.rules.keeping import ANSWERS_KEPT_FOR
 from refine.rules.quantities import in_hours
 
 _SCHEMES = {

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import (
     CheckConstraint,
@@ -22,8 +22,9 @@ from refine.models.clients.api_token import ApiToken
 from refine.models.columns import BigId, Created, Sealed
 from refine.models.keys import SealedText, WrappedKey
 from refine.rules.content import storable_or_none
-from refine.rules.keeping import ANSWERS_KEPT_FOR
 from refine.sealing import DataKey
+
+ANSWERS_KEPT_FOR = timedelta(hours=24)
 
 _REQUEST_CONTEXT = "idempotency_keys.request"
 

@@ -1,14 +1,17 @@
 """Deleting the sign-ins and invitations that ended long ago."""
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, or_, select
 
 from refine.extensions import db
 from refine.models.people.invitation import Invitation
 from refine.models.people.sign_in import IDLE_FOR, LASTS_FOR, SignIn
-from refine.rules.keeping import INVITATIONS_KEPT_FOR, SIGN_INS_KEPT_FOR
+
+# Counted from their end, or from when they expired.
+SIGN_INS_KEPT_FOR = timedelta(days=30)
+INVITATIONS_KEPT_FOR = timedelta(days=30)
 
 _BATCH = 500
 

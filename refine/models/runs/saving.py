@@ -6,7 +6,7 @@ Each verb expects a task that its caller holds (``MemoryTask.held``).
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, select, union_all
+from sqlalchemy import Select
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -79,11 +79,9 @@ def save(
     in_journal = ledger.journal(at).where(
         AgentMemory.content_hash == hashed, AgentMemory.tags.contains(tags)
     )
-    # each found through an index of its own
-    ids = union_all(*(same.with_only_columns(AgentMemory.id) for same in (in_core, in_journal)))
-    found = select(AgentMemory).where(AgentMemory.id.in_(ids)).limit(1)
-    if (existing := db.session.scalar(found)) is not None:
-        return existing, True
+    for same in (in_core, in_journal):
+        if (existing := db.session.scalar(same.limit(1))) is not None:
+            return existing, True
     _count_or_refuse(task, 1)
     return task.agent.ledger.remember(
         content, "journal", tags, at, data=_task_data(task, "extract")

@@ -8,8 +8,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import ApiToken, IdempotencyKey
-from refine.models.clients.idempotency_key import StoredResponse
-from refine.rules.keeping import ANSWERS_KEPT_FOR
+from refine.models.clients.idempotency_key import ANSWERS_KEPT_FOR, StoredResponse
 from tests import factories, sql
 
 ANSWER = StoredResponse(201, '{"content": "ü🦉"}', "application/json")

@@ -11,8 +11,8 @@ from refine.extensions import db
 from refine.models import AuditLog, Invitation, SignIn, User
 from refine.models.integrity import verify_all
 from refine.models.people import pruning
+from refine.models.people.pruning import INVITATIONS_KEPT_FOR, SIGN_INS_KEPT_FOR
 from refine.models.people.sign_in import IDLE_FOR, LASTS_FOR
-from refine.rules.keeping import INVITATIONS_KEPT_FOR, SIGN_INS_KEPT_FOR
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
