@@ -96,26 +96,6 @@ def test_the_tick_verifies_and_records_a_failure(agent: Agent) -> None:
     assert record.data == {"problems": 1, "first": failed.first_problem}
 
 
-def test_a_failure_is_kept_though_a_forged_record_has_the_id_of_its_own(agent: Agent) -> None:
-    forged = {
-        "id": "(SELECT last_value + 1 FROM audit_logs_id_seq)",
-        "sequence": "sequence + 1",
-    }
-    names = [each.name for each in AuditLog.__table__.columns if each.computed is None]
-    values = [forged.get(name, name) for name in names]
-    sql.tamper(
-        f"INSERT INTO audit_logs ({', '.join(names)}) OVERRIDING SYSTEM VALUE "
-        f"SELECT {', '.join(values)} FROM audit_logs WHERE agent_id = {agent.id}"
-    )
-
-    found = verify(NOW)
-
-    assert (found.ended_at, found.problems) == (NOW, 1)
-    assert found.first_problem is not None
-    assert found.first_problem.startswith(f"agent {agent.id}: ")
-    assert Verification.watch().alarm is not None
-
-
 def test_an_alarm_counts_the_problems_besides_the_first(agent: Agent) -> None:
     found = Verification.begin("clock", NOW)
     for problem in ("one", "two", "three"):
