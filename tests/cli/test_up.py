@@ -66,7 +66,7 @@ def test_a_killed_worker_leaves_the_dashboard_up_and_is_started_again(up: Up) ->
     assert answer.status_code == 200
     assert session is not None
     eventually(lambda: any(session[0] in line and '"status": "' in line for line in up.said))
-    assert any("worker was killed by SIGKILL; starting it again in 1 s" in said for said in up.said)
+    assert any("worker was killed by SIGKILL; starting it again in 2 s" in said for said in up.said)
     assert is_alive(web)
     assert is_alive(clock)
     assert process_called("refine worker", supervisor) != worker
