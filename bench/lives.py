@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,7 +17,9 @@ from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.ledger import images_in
 from refine.refinement.loop import Event, refine
-from refine.rules.details import Reading, carries, likeness, read
+from refine.rules.meaning.keeping import Keeping, says
+from refine.rules.meaning.ledger import Ledger
+from refine.rules.meaning.reading import Reading, read
 from refine.settings import Settings
 from refine.tools import SaveMemoryTool
 
@@ -25,6 +28,8 @@ SESSIONS_IN_A_MONTH = 5
 
 
 HALF = 0.5
+# As much as a text shares that speaks of the same thing.
+_RELATED = 0.2
 
 # A letter or digit; those of scripts without spaces bound no word.
 _OF_WORD = "[^\\W_\u3040-\u30ff\u3400-\u9fff]"
@@ -72,11 +77,17 @@ class Remains:
 
 
 def _carries(original: Reading, key: str, text: str) -> bool:
-    return carries(reading(text), key, original)
+    other = reading(text)
+    return says(other, key, original) and _likeness(original, other) >= _RELATED
 
 
 def _resembles(original: Reading, text: str) -> bool:
-    return likeness(original, reading(text)) >= HALF
+    return _likeness(original, reading(text)) >= HALF
+
+
+def _likeness(original: Reading, other: Reading) -> float:
+    """Return the share, 0 to 1, of what a text says that stands in another, by weight."""
+    return Keeping(original, Ledger(), Decimal(0), is_deletion=False).rough_share(other)
 
 
 def _states(fact: Fact, facts: tuple[Fact, ...], text: str) -> bool:

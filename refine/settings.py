@@ -180,7 +180,7 @@ class Settings:
     cooldown_hours: Annotated[int, _whole_number(1, 168)] = 24
     rolling_floor: Annotated[Decimal, _share] = Decimal("0.5")
     details: Annotated[str, _one_of("keep", "count")] = "keep"
-    likeness: Annotated[Decimal, _share] = Decimal("0.5")
+    likeness: Annotated[Decimal, _share] = Decimal("0.65")
     max_turns: Annotated[int, _whole_number(1, 1_000)] = 30
     max_seconds: Annotated[int, _whole_number(1, 86_400)] = 900
     concurrency: Annotated[int, _whole_number(1, 100)] = 10

@@ -39,7 +39,7 @@ def test_variables_have_defaults() -> None:
         "cooldown_hours": 24,
         "rolling_floor": Decimal("0.5"),
         "details": "keep",
-        "likeness": Decimal("0.5"),
+        "likeness": Decimal("0.65"),
         "max_turns": 30,
         "max_seconds": 900,
         "context_tokens": 128_000,

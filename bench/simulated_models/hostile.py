@@ -21,7 +21,6 @@ from bench.simulated_models.words import (
     scrambled,
     trimmed,
 )
-from refine.rules.details import read
 
 MAX_TRIES = 6
 MAX_SOURCES = 8
@@ -216,7 +215,7 @@ def swapping(conversation: Conversation) -> list[Step]:
 
 
 def _swapped(one: str, other: str) -> tuple[str, str]:
-    first, second = (next(iter(read(text).details.values()), "") for text in (one, other))
+    first, second = (bare_details(text).split(", ")[0] for text in (one, other))
     if not first or not second:
         return other, one
     return one.replace(first, second), other.replace(second, first)

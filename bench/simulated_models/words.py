@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import lru_cache
 from random import Random
 
-from refine.rules.details import carries, likeness, read
+from refine.rules.meaning import is_said
+from refine.rules.meaning.reading import read
 
 _FILLER = ("mist", "river", "gentle", "slowly", "amber", "hollow", "drift", "velvet", "murmur")
-_HALF = 0.5
+_SHARE = Decimal("0.65")
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -28,19 +30,17 @@ def is_filler(text: str) -> bool:
 @lru_cache(maxsize=20_000)
 def bare_details(text: str) -> str:
     """Return the details of a text as a list, without what is said of them."""
-    return ", ".join(read(text).details.values())
+    reading = read(text)
+    return ", ".join(reading.written[key] for key in reading.details)
 
 
 @lru_cache(maxsize=20_000)
 def trimmed(text: str) -> str:
     """Return a text without the words that the rules do not require, trying the last ones first."""
-    original, pieces = read(text), _pieces(text)
+    pieces = _pieces(text)
     for at in reversed(range(len(pieces))):
         shorter = pieces[:at] + pieces[at + 1 :]
-        left = read("".join(shorter))
-        if likeness(original, left) >= _HALF and all(
-            carries(left, key, original) for key in original.details
-        ):
+        if is_said(text, ["".join(shorter)], _SHARE):
             pieces = shorter
     return " ".join("".join(pieces).split())
 

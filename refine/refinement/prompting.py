@@ -22,6 +22,7 @@ from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.likely_pairs import LikelyPair, likely_pairs
+from refine.rules.meaning.keeping import DELETION_SHARE
 from refine.rules.quantities import in_percent
 from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.rules.tokens import Room, tokens_at_most
@@ -121,6 +122,7 @@ def brief(session: RefinementSession) -> str:
         longer_share=in_percent(LONGER_SHARE),
         longer_tokens=LONGER_TOKENS,
         likeness=in_percent(settings.current().likeness),
+        deletion_likeness=in_percent(max(settings.current().likeness, DELETION_SHARE)),
         likely_pairs=pairs_to_look_at(session),
         style=as_block(style),
         has_own_style=not is_default,

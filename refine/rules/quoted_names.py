@@ -9,8 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from refine.rules.details.folding import clean, fold
-from refine.rules.details.tokens import UNSPACED
+from refine.rules.meaning.folding import UNSPACED, clean, fold
 
 # A run of a memory that no name may hold: so many words, and characters.
 _QUOTED_WORDS = 3

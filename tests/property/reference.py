@@ -141,8 +141,8 @@ class Reference:
                 return "has changed"
         if content is not None and tokens(content) > self._longest(ids):
             return "may have at most"
-        if mutates and self._loses(ids, content):
-            return "of the words of"
+        if mutates and (self._loses(ids, content) or self._adds_a_word(ids, content)):
+            return "Nothing was changed:"
         return None
 
     def _longest(self, ids: list[int]) -> int:
@@ -158,6 +158,12 @@ class Reference:
             any(map(_says(original), removed)) and not any(map(_says(original), left))
             for original in [*self.originals, *self._untouched(ids)]
         )
+
+    def _adds_a_word(self, ids: list[int], content: str | None) -> bool:
+        """Tell whether an update says what neither the memory says, nor what it said before."""
+        if content is None or len(ids) > 1 or WORD not in content:
+            return False
+        return WORD not in self.memories[ids[0]]["content"]
 
     def _untouched(self, ids: Iterable[int]) -> list[str]:
         session = len(self.sessions)

@@ -166,16 +166,16 @@ def test_both_prompts_say_that_details_stay(
     agent: Agent, set_setting: Callable[..., None], read: tuple[str, str, str]
 ) -> None:
     refused = "A change that would lose a number, a date, a name, a quotation or an address is refu"
-    kept = "each of its numbers, dates, names, quotations and addresses must still stand in a core "
+    kept = "All of its numbers, units, dates, names, quotations, addresses and items of lists must "
     question, rules, _ = read
     assert refused in question
     assert kept in rules
-    assert "at least 50% of its words must stand together in one core memory" in rules
-    assert "what your memories said before earlier sessions changed or removed them" in rules
+    assert "at least 65% of its words by weight (80% where you delete it)" in rules
+    assert "what your memories said before sessions of the last 30 days changed" in rules
 
-    set_setting(likeness=Decimal("0.65"))
+    set_setting(likeness=Decimal("0.9"))
 
-    assert "at least 65% of its words" in texts(agent)[1]
+    assert "at least 90% of its words by weight (90% where you delete it)" in texts(agent)[1]
 
 
 def test_both_prompts_promise_no_more_where_details_are_only_counted(
@@ -186,7 +186,7 @@ def test_both_prompts_promise_no_more_where_details_are_only_counted(
     question, rules, _ = texts(agent)
 
     assert "would lose a number" not in question
-    assert "must still stand" not in rules
+    assert "must still say it" not in rules
     assert "that no core memory says any more are counted" in rules
     assert re.findall(r"^\d+\.", rules, re.MULTILINE) == [f"{n}." for n in range(1, 11)]
 

@@ -450,12 +450,13 @@ def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> 
 def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
     app: Flask,
 ) -> None:
-    near, fact = "We watched the herons along the river", "Mira found 17 herons at Kastell"
-    agent = factories.agent(f"{near}.", f"{near}!", fact)
+    place, number = "Mira found herons at Kastell, by the river", "Mira counted 17 herons"
+    fact = "Mira found 17 herons at Kastell"
+    agent = factories.agent(place, number, fact)
     one, other, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     factories.ledger(agent, 400)
     earlier = factories.session(agent)
-    editing.consolidate(earlier, [one, other], f"{near}. {fact}")
+    editing.consolidate(earlier, [one, other], f"{place}; she counted 17 herons")
     editing.complete(earlier, "Done.")
     later = factories.session(agent)
     editing.delete(later, third)
@@ -467,7 +468,7 @@ def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
     assert (obstacle.memory_id, obstacle.session_id) == (third, later.id)
     undo(earlier, and_after=True)
     kept = {memory.content for memory in db.session.scalars(agent.ledger.core())}
-    assert kept > {f"{near}.", f"{near}!", fact}
+    assert kept > {place, number, fact}
 
 
 @pytest.mark.parametrize("details", ["keep", "count"])
@@ -480,7 +481,7 @@ def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate
     ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     factories.ledger(agent, 400)
     earlier = factories.session(agent)
-    text = "Mira drinks green tea at 7:45!"
+    text = "Mira drinks her green tea!"
     editing.consolidate(earlier, ids, text)
     editing.complete(earlier, "Done.")
     copy = factories.memory(agent, text)
@@ -873,7 +874,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
 
 def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent) -> None:
     id_ = changeable(agent)[0]
-    memory(id_).content = f"abcdefg abcdefg canary {text_of(10)}"
+    memory(id_).content = f"abcdefg abcdefg beforehand {text_of(10)}"
     db.session.commit()
     tokens = memory(id_).token_estimate
     session = refined(agent, updates)
@@ -890,8 +891,8 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
         found["content"],
         left["content"],
     )
-    assert "canary" not in str(record.data)
-    assert "canary" in str(record.sealed)
+    assert "beforehand" not in str(record.data)
+    assert "beforehand" in str(record.sealed)
 
 
 def test_the_agent_reads_of_each_undo_in_its_journal(agent: Agent) -> None:

@@ -510,7 +510,7 @@ def test_the_cap_counts_mutations_but_no_errors(tool, ids):
 
 
 def test_shows_a_changed_memory_as_it_is_now_and_accepts_the_second_try(tool, ids):
-    memory(ids[0]).content = content(ids[1]) + " (rewritten)"
+    memory(ids[0]).content = content(ids[1]) + " (again)"
     db.session.commit()
 
     first = tool.execute(action="delete", id=ids[0])
@@ -520,7 +520,7 @@ def test_shows_a_changed_memory_as_it_is_now_and_accepts_the_second_try(tool, id
     assert first["type"] == "error"
     assert "has changed since you last saw it" in first["error"]
     assert (first["id"], first["constitutional"]) == (ids[0], False)
-    assert first["content"].endswith("(rewritten)")
+    assert first["content"].endswith("(again)")
     assert json.loads(json.dumps(first)) == first
     assert (was, second["type"]) == (False, "deleted")
 

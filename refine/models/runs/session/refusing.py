@@ -12,9 +12,9 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import MAX_MUTATIONS, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import token_estimate
+from refine.rules.meaning import details_lost, refusal
 from refine.rules.quantities import abbreviated
 from refine.rules.retention import MAX_MERGED
-from refine.rules.survival import refusal
 
 
 class EditRefused(Refused):
@@ -63,12 +63,12 @@ def refuse_loss(
     content: str | None,
     reading: LedgerReading | None,
 ) -> None:
-    """Refuse an edit that would lose what the ledger says; or only count that, if so configured."""
+    """Refuse an edit that loses or falsifies what memories say; only count that, if so set."""
     rules, reading = settings.current(), reading or LedgerReading()
-    lost = reading.losses(session.id, session.agent, removed, content, rules.likeness)
-    if lost and rules.details == "keep":
-        raise EditRefused(refusal(lost, rules.likeness))
-    session.details_lost += len({detail for loss in lost for detail in loss.details})
+    found = reading.objections(session.id, session.agent, removed, content, rules.likeness)
+    if found and rules.details == "keep":  # whether an objection is sure or doubtful
+        raise EditRefused(refusal(found))
+    session.details_lost += details_lost(found)
 
 
 def refuse_missing(

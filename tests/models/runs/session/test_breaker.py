@@ -301,7 +301,7 @@ def test_a_rollback_keeps_the_settings_and_memories_that_the_agent_wrote_meanwhi
 
 def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_session(ledger):
     session, ids = ledger
-    rewritten = f"{memory(ids[0]).content}, at 7:45"
+    rewritten = f"{memory(ids[0]).content}, as it was"
     merged = f"{memory(ids[1]).content} {memory(ids[2]).content}"[:-4]
     editing.update(session, ids[0], rewritten)
     editing.consolidate(session, ids[1:3], merged)
@@ -315,7 +315,7 @@ def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_sess
 
 def test_stores_once_what_is_saved_twice_while_a_session_runs(ledger):
     session, ids = ledger
-    before, during = memory(ids[0]).content, f"{memory(ids[1]).content}, at 7:45"
+    before, during = memory(ids[0]).content, f"{memory(ids[1]).content}, as it was"
     remember = session.agent.ledger.remember
     editing.update(session, ids[1], during)
 

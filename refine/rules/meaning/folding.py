@@ -4,6 +4,11 @@ import re
 import unicodedata
 from functools import lru_cache
 
+# Han, kana, Hangul, Thai, Lao, Khmer, Burmese: no spaces, or particles joined to words.
+UNSPACED = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uac00-\ud7af\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\u1780-\u17d2"
+)
 # Not visible: soft hyphens, joiners, direction marks, variation selectors, blank letters.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"

@@ -1,0 +1,162 @@
+"""Dates, times and units, whatever way they are written."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+
+from babel import Locale, UnknownLocaleError
+from babel.numbers import get_currency_name
+from babel.units import format_unit
+
+from refine.rules.meaning.folding import fold
+
+# Ordinary words as well: months only with a day, a year or, in English, a capital.
+_ALSO_WORDS = frozenset({"may", "march", "mar", "sep", "dec", "mai", "mars", "jan"})
+_DAY = r"(\d{1,2})(?:st|nd|rd|th|er|\.|º|ª)?(?!\d)"
+_OF = r"(?:(?:of|de|del|di|do|d['’])\s*)?"
+_LATEST_SHORT_YEAR = 69
+_NOON = 12
+
+_CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "INR", "CNY", "RUB", "PLN", "CZK", "SEK", "TRY")
+_SYMBOLS = {
+    "$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "%": "percent", "₹": "INR", "₽": "RUB",
+    "percent": "percent", "prozent": "percent", "°c": "temperature-celsius", "pct": "percent",
+    "kg": "mass-kilogram", "km": "length-kilometer", "°f": "temperature-fahrenheit",
+    "pound": "pound", "pounds": "pound", "am": "", "pm": "",
+}  # fmt: skip
+_FAMILIES = ("duration", "length", "mass", "volume", "temperature", "digital", "area", "power")
+_SHORTEST_UNIT = 2
+
+
+def date_keys(key: str) -> tuple[str, ...]:
+    """Return what a date also says: 2026-03-03 names the year, the month and the day of the year.
+
+    ``--03-03`` is a day of any year, ``--03`` a month.
+    """
+    year, _, rest = ("", "", key[2:]) if key.startswith("--") else key.partition("-")
+    month = rest[:2]
+    parts = [f"--{month}"]
+    if len(rest) > 2:
+        parts.append(f"--{rest}")
+    if year:
+        parts += [year, f"{year}-{month}", key]
+    return tuple(parts)
+
+
+def numeric_date(written: str) -> tuple[str, ...]:
+    """Return the dates that 2026-03-03, 3.3.2026 or 3/4/2026 may mean; none if it is no date."""
+    fields = re.findall(r"\d+", written)
+    if len(fields[0]) == 4:
+        year, orders = fields[0], [(fields[1], fields[2])]
+    else:
+        year = _long_year(fields[2])
+        orders = [(fields[1], fields[0])]
+        if "." not in written:
+            orders.append((fields[0], fields[1]))
+    dates = [
+        f"{year}-{int(month):02}-{int(day):02}"
+        for month, day in orders
+        if 1 <= int(month) <= 12 and 1 <= int(day) <= 31
+    ]
+    return tuple(dict.fromkeys(dates))
+
+
+def clock_time(hour: str, minute: str | None, half: str | None) -> str:
+    """Return a time as 17:00: of 5 pm, 17:00 or 17h."""
+    hours = int(hour)
+    if half:
+        hours = hours % _NOON + (_NOON if half.lower() == "p" else 0)
+    return f"{hours}:{minute or '00'}"
+
+
+def _long_year(year: str) -> str:
+    return year if len(year) == 4 else f"{20 if int(year) <= _LATEST_SHORT_YEAR else 19}{year}"
+
+
+@cache
+def _locales(language: str) -> list[Locale]:
+    found = []
+    for name in dict.fromkeys((language, "en", "en_GB")):
+        with suppress(UnknownLocaleError, ValueError):
+            found.append(Locale.parse(name))
+    return found
+
+
+@cache
+def _months(language: str) -> dict[str, int]:
+    found: dict[str, int] = {"sept": 9}
+    for locale in _locales(language):
+        for context in locale.months.values():
+            for width in ("wide", "abbreviated"):
+                for number, name in (context.get(width) or {}).items():
+                    found.setdefault(fold(name.rstrip(".")), number)
+    return {name: number for name, number in found.items() if name[:1].isalpha() and len(name) > 2}
+
+
+@cache
+def weekdays(language: str) -> dict[str, int]:
+    """Return the folded names of the days of the week, from Monday as 0."""
+    return {
+        fold(name) + ending: number
+        for locale in _locales(language)
+        for context in locale.days.values()
+        for number, name in context["wide"].items()
+        for ending in ("", "s")
+    }
+
+
+@cache
+def _written_date(language: str) -> re.Pattern[str]:
+    names = "|".join(sorted(map(re.escape, _months(language)), key=len, reverse=True))
+    month, year = rf"\b({names})\b\.?", rf"(?:,?\s+{_OF}(\d{{4}})\b)?"
+    return re.compile(
+        rf"\b{_DAY}\s*{_OF}{month}{year}|{month}\s+(?:the\s+)?{_DAY}{year}|{month}{year}",
+        re.IGNORECASE,
+    )
+
+
+def with_plain_dates(text: str, language: str) -> str:
+    """Return a text with the dates that name their month as 2026-03-03, --03-03 or 2026-03."""
+    months = _months(language)
+    if months.keys().isdisjoint(map(fold, re.findall(r"[^\W\d_]+", text))):
+        return text
+
+    def plain(found: re.Match[str]) -> str:
+        day, year = found[1] or found[5], found[3] or found[6] or found[8]
+        name = found[2] or found[4] or found[7]
+        is_day = day is not None and 1 <= int(day) <= 31
+        if not is_day and (day or (not year and _is_word(name, language))):
+            return found[0]
+        date = f"{year or '-'}-{months[fold(name)]:02}"
+        return f" {date}-{int(day):02} " if is_day else f" {date} "
+
+    return _written_date(language).sub(plain, text)
+
+
+def _is_word(name: str, language: str) -> bool:
+    return fold(name) in _ALSO_WORDS and (language != "en" or not name[0].isupper())
+
+
+@cache
+def units(language: str) -> dict[str, str]:
+    """Return the folded names and signs of units and currencies, and which unit each means."""
+    found: dict[str, str] = {}
+    for locale in _locales(language):
+        for unit in map(str, locale.unit_display_names):
+            if unit.startswith(_FAMILIES):
+                found |= dict.fromkeys(_names_of_unit(unit, locale), unit)
+        for code in _CURRENCIES:
+            names = (get_currency_name(code, count, locale) for count in (1, 2, 5))
+            found |= dict.fromkeys((fold(name.split()[-1]) for name in names), code)
+            found[code.lower()] = code
+    return {name: unit for name, unit in found.items() if len(name) >= _SHORTEST_UNIT} | _SYMBOLS
+
+
+def _names_of_unit(unit: str, locale: Locale) -> Iterator[str]:
+    for length in ("long", "short"):
+        for count in (1, 2, 5):
+            with suppress(Exception):
+                name = format_unit(count, unit, length, locale=locale).strip("0123456789 \xa0.")
+                if name and " " not in name:
+                    yield fold(name)

@@ -1,0 +1,212 @@
+"""How a text is split: into words, numbers, dates, times, addresses and runs without spaces."""
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+from text_to_num import alpha2digit
+
+from refine.rules.meaning import calendar
+from refine.rules.meaning.folding import UNSPACED, fold
+from refine.rules.meaning.words import guess_language, number_words
+
+# Vowel signs and accents that Python does not count as parts of words.
+_MARKS = "".join(
+    chr(code)
+    for code in (*range(0x300, 0x370), *range(0x483, 0x488), *range(0x900, 0xE00))
+    if unicodedata.category(chr(code)).startswith("M")
+)
+_LETTER = rf"[^\W_{UNSPACED}]"
+_WORD = rf"{_LETTER}+(?:[{_MARKS}]+{_LETTER}*|_+{_LETTER}+)*"
+_BODY = rf"[^\s<>|\"“”„«»、。،؛؟{UNSPACED}]"
+_ADDRESS = rf"""
+    (?P<address>(?<![a-zA-Z0-9])[a-z][a-z0-9+.-]{{1,15}}://{_BODY}+ | (?<!\w)www\.{_BODY}+
+      | (?<!{_LETTER})[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+ | (?<![\w@])@\w[\w.-]*\w
+      | (?<![\w\#])\#(?=[^\W\d_])[\w-]+
+      | (?<![\w./~\\])(?:[a-zA-Z]:[\\/]|~/|\.{{1,2}}/|/(?=[\w.]{{2}}))[\w.@%+~\\/-]+
+      | (?<![\w./@-])(?=[\w-]*[a-z])(?:[a-z0-9][\w-]*\.){{1,8}}[a-z]{{2,24}}(?![\w])(?:/{_BODY}*)?
+      | (?<![\w./@-])(?=[\w/-]*[a-zA-Z])(?:[\w-]+/){{2,}}[\w-]+(?:\.\w+)?)"""
+_FIGURES = rf"""
+    (?=[\d+(.\-−])(?:
+      (?P<date>(?<![\w-])(?:\d{{4}}-\d\d?-\d\d?|\d{{4}}-(?:0[1-9]|1[0-2])|--\d\d(?:-\d\d)?
+        | \d{{1,2}}(?P<by>[./-])\d{{1,2}}(?P=by)(?:\d{{4}}|\d\d))(?![\w/-]|[.,]\d))
+    | (?P<time>(?<![\w.])(?P<hour>[01]?\d|2[0-4])(?:
+          [:h](?P<minute>[0-5]\d)(?::[0-5]\d)?(?:\s?(?P<half>[aApP])\.?[mM]\b)?
+        | \s?(?P<half_day>[aApP])\.?[mM]\b | \s(?i:uhr|o['’]clock)\b)(?![\w:]|\.\d))
+    | (?P<phone>(?<![\w.])(?:\+|00|\(?0)\d[\d\ ()./-]{{5,18}}\d(?!\w)
+        | (?<![\w.])\d{{3,5}}[-\ ]\d{{3,4}}[-\ ]\d{{3,4}}(?![\w.]))
+    | (?P<number>(?:(?<![\w)\]])[-−](?=\.?\d))?(?<![^\W{UNSPACED}])
+        (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*|(?<!\w)\.\d+)))"""
+_WORDS = rf"""
+    (?P<word>{_WORD}(?:['’ʼ`"״](?={_LETTER}){_WORD})*) | (?P<unspaced>[{UNSPACED}]+)"""
+_TOKEN = re.compile(f"{_FIGURES}|{_WORDS}", re.VERBOSE)
+_TOKEN_OR_ADDRESS = re.compile(f"{_ADDRESS}|{_FIGURES}|{_WORDS}", re.VERBOSE)
+# Cheap to look for: without one of these a text holds no address.
+_HINT = re.compile(r"[@#/\\]|\w\.\w")
+_DECORATION = re.compile(r"^(?:[a-z][a-z0-9+.-]*://|mailto:)?(?:www\.)?", re.IGNORECASE)
+_TRAILING = ".,;:!?…'’)]}>*_/\\-"
+_THOUSANDS = re.compile(r"([1-9]\d{0,2}([ .,'])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
+_WRITINGS = str.maketrans("٬٫’−", ",.'-")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
+_APOSTROPHES = re.compile("['’ʼ`]")
+# Not a word by itself, before or behind an apostrophe.
+_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "l", "n", "o", "c", "j", "qu"})
+
+_EASTERN = re.compile("[零〇一二三四五六七八九十百千万萬億两兩]+")
+_EASTERN_DATE = re.compile(
+    r"(?:(\d{4})\s?[年년]\s?)?(?<!\d)(\d{1,2})\s?[月월](?:\s?(\d{1,2})\s?[日号號일])?"
+)
+# The languages whose number words the library reads.
+_SPELLED_OUT = frozenset({"en", "fr", "es", "pt", "de", "nl", "it", "da"})
+# From here on a number word counts as a number; "one" is too often a pronoun.
+_LEAST_NUMBER = 2
+
+
+class Token(NamedTuple):
+    """A piece of a text; ``keys``: what it is found by, ``says``: what else it mentions.
+
+    ``kind`` is ``word``, ``unspaced``, ``number``, ``date`` (times, too) or ``address``.
+    """
+
+    kind: str
+    written: str
+    start: int
+    end: int
+    keys: tuple[str, ...]
+    says: tuple[str, ...] = ()
+
+
+def tokens_of(text: str) -> tuple[str, str, list[Token]]:
+    """Split a clean text; return its language, the text with plain numbers and dates, its tokens.
+
+    ``17`` stands for seventeen, ``2026-03-03`` for 3 March 2026 and for 2026年3月3日.
+    """
+    language = guess_language(map(fold, re.findall(r"[^\W\d_]+", text)))
+    text = calendar.with_plain_dates(_with_plain_numbers(text, language), language)
+    found: list[Token] = []
+    for match in (_TOKEN_OR_ADDRESS if _HINT.search(text) else _TOKEN).finditer(text):
+        token = _token(match)
+        if token.kind == "word" and found and _is_ending(found[-1], token):
+            continue
+        found.append(token)
+    return language, text, found
+
+
+def _with_plain_numbers(text: str, language: str) -> str:
+    if words := number_words(language):
+        text = _without_number_words(text, words)
+    if language in _SPELLED_OUT:
+        text = alpha2digit(text, language, _LEAST_NUMBER)
+    if text.isascii():
+        return text
+    text = "".join(str(int(each)) if each.isdecimal() else each for each in text)
+    text = _EASTERN.sub(lambda run: _eastern_number(run[0]), text)
+    return _EASTERN_DATE.sub(_eastern_date, text)
+
+
+def _without_number_words(text: str, words: dict[str, int]) -> str:
+    """Return a text with the number words of its language as digits: двадцать пять as 25."""
+
+    def plain(found: re.Match[str]) -> str:
+        value = words.get(fold(found[0].replace("’", "'")), 0)
+        return str(value) if value >= _LEAST_NUMBER else found[0]
+
+    text = re.sub(r"[^\W\d_]+(?:['’][^\W\d_]+)?", plain, text)
+    return re.sub(r"\b([2-9])0[ -]([1-9])\b", r"\1\2", text)
+
+
+def _eastern_number(run: str) -> str:
+    """Return 25 for 二十五 and 2026 for 二〇二六; a single 一 is too often no number."""
+    values = [int(unicodedata.numeric(each, 2)) for each in run.replace("〇", "零")]
+    if len(run) == 1 and values[0] < _LEAST_NUMBER:
+        return run
+    if all(value < 10 for value in values):
+        return "".join(map(str, values))
+    total = part = digit = 0
+    for value in values:
+        if value < 10:
+            digit = value
+        elif value < 10_000:
+            part, digit = part + (digit or 1) * value, 0
+        else:
+            total, part, digit = total + (part + digit or 1) * value, 0, 0
+    return str(total + part + digit)
+
+
+def _eastern_date(found: re.Match[str]) -> str:
+    date = f"{found[1] or '-'}-{int(found[2]):02}"
+    return f" {date}-{int(found[3]):02} " if found[3] else f" {date} "
+
+
+def _is_ending(number: Token, word: Token) -> bool:
+    """Tell whether a word is but the ``th`` of ``12th``."""
+    return (
+        number.kind == "number"
+        and number.end == word.start
+        and _ORDINAL.fullmatch(word.written) is not None
+    )
+
+
+def _token(match: re.Match[str]) -> Token:
+    kind, written = match.lastgroup or "", match[0]
+    keys, says = _meant(kind, written, match)
+    kind = {"time": "date", "phone": "number"}.get(kind, kind)
+    written = written.rstrip(_TRAILING) if kind == "address" else written
+    return Token(kind, written, match.start(), match.end(), keys, says)
+
+
+def _meant(kind: str, written: str, match: re.Match[str]) -> tuple[tuple[str, ...], ...]:
+    """Return what a token is found by, and what else it mentions."""
+    if kind == "word":
+        return (fold(_longest_part(written)),), ()
+    if kind == "unspaced":
+        return (fold(written),), ()
+    if kind == "address":
+        address = fold(_DECORATION.sub("", written).rstrip(_TRAILING).replace("\\", "/"))
+        return (f"@{address}",), (f"@{address.partition('/')[0]}", f"@{address.split('/')[-1]}")
+    if kind == "phone":
+        return (f"#{re.sub('[^0-9]', '', written).removeprefix('00')}",), ()
+    if kind == "time":
+        half = match["half"] or match["half_day"]
+        time = calendar.clock_time(match["hour"], match["minute"], half)
+        hour, _, minute = time.partition(":")
+        if half or minute != "00":
+            return (f"#{time}",), ()
+        return (f"#{time}", f"#{hour}"), (f"#{hour}",)
+    if kind == "date":
+        return _dated(written)
+    number = _canonical(written)
+    return (f"#{number}",), ()
+
+
+def _dated(written: str) -> tuple[tuple[str, ...], ...]:
+    is_plain = written.startswith("--") or len(written) == 7
+    dates = (written,) if is_plain else calendar.numeric_date(written)
+    keys = tuple(f"#{each}" for each in dates or (written,))
+    if len(keys) > 1:
+        return (f"#{written}", *keys), ()
+    return keys, tuple(f"#{each}" for each in calendar.date_keys(keys[0][1:])) if dates else ()
+
+
+def _canonical(written: str) -> str:
+    """Return a number without separators of thousands: 1000 for 1,000 and 1.000, 1.5 for 1,5."""
+    number = written.translate(_WRITINGS)
+    sign, number = ("-", number[1:]) if number[0] == "-" else ("", number)
+    if found := _THOUSANDS.fullmatch(number):
+        number = re.sub(r"\D", "", found[1]) + (f".{found[3]}" if found[3] else "")
+    elif re.fullmatch(r"\d*[.,]\d+", number):
+        number = f"{'0' if number[0] in '.,' else ''}{number.replace(',', '.')}"
+    return sign + re.sub(r"\.0+$", "", number)
+
+
+def _longest_part(word: str) -> str:
+    """Return a word without possessives, elisions and endings: Anna for Anna's and d'Anna."""
+    if word.isalnum():
+        return word
+    parts = _APOSTROPHES.split(word)
+    whole = [part for part in parts if part.lower() not in _CONTRACTIONS]
+    if len(whole) > 1 and len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
+        return parts[0]
+    if len(parts) > 1 and parts[-1].lower() == "t":  # don't
+        return "".join(parts)
+    return max(whole or parts, key=len)

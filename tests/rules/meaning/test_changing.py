@@ -1,0 +1,109 @@
+"""What a new text adds or turns round."""
+
+import pytest
+
+from tests.rules.meaning.judging import kinds, merged, updated
+
+# a text, what it became, and the objection
+FALSIFIED = [
+    ("Never deploy on Fridays to the harbour.", "Deploy on Fridays to the harbour.", "negation"),
+    ("Kim is pregnant, nobody may know it.", "Kim is pregnant, they may know it.", "negation"),
+    ("Dana eats nuts in spring.", "Dana doesn't eat nuts in spring.", "negation"),
+    ("Share it only if the lawyers agree.", "Share it, the lawyers agree.", "condition"),
+    ("Share it, the lawyers agree.", "Share it unless the lawyers agree.", "condition"),
+    ("Perhaps Mira moves to the coast.", "Mira moves to the coast.", "hedge"),
+    ("Mira moves to the coast.", "Perhaps Mira moves to the coast.", "hedge"),
+    ("Sam lent Kim the red bicycle.", "Kim lent Sam the red bicycle.", "order"),
+    ("Anna is 17 and Tom is 18.", "Anna is 18 and Tom is 17.", "order"),
+    ("Dana is allergic to penicillin.", "Dana is immune to penicillin.", "word added"),
+    ("Dana met Kim at the mill.", "Dana met Kim and Oskar at the mill.", "name added"),
+    ("Dana met Kim at the mill.", "Dana met Kim at the mill at 7:45.", "detail added"),
+    ("Dana met Kim at the mill.", "Dana met Kim at “the mill”, “my dear”.", "detail added"),
+    ("Run the tests first.", "Run the tests_all first.", "code added"),
+    ("The boat is 12 metres long.", "The boat is 12 feet long.", "unit changed"),
+    ("The boat is 12 metres long.", "The boat is 12 long.", "unit changed"),
+    ("The boat is 12 long.", "The boat is 12 metres long.", "unit changed"),
+    (
+        "Kim wohnt in der Stadt bei Mira.",
+        "Kim wohnt in der Stadt bei Mira und Peter.",
+        "detail added",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "result", "kind"), FALSIFIED)
+def test_an_update_turns_nothing_round_and_adds_nothing(text: str, result: str, kind: str) -> None:
+    assert kind in kinds(updated(text, result))
+
+
+# memories, and a text that takes their place
+MERGED = [
+    (["Karl has a dog.", "Karl's dog is called Bruno."], "Karl has a dog called Bruno."),
+    (["Eva learns Spanish.", "Eva goes to lessons."], "Eva learns Spanish and goes to lessons."),
+    (["Ben never smokes.", "Ben doesn't smoke at home."], "Ben never smokes, not at home."),
+    (["We use Redis.", "It was decided whether or not we use Redis."], "We use Redis, decided."),
+    (["She lives in Lagos.", "In Lagos she has 3 cats."], "She lives in Lagos, has three cats."),
+]
+
+
+@pytest.mark.parametrize(("texts", "result"), MERGED)
+def test_a_merge_of_what_memories_say_is_accepted(texts: list[str], result: str) -> None:
+    assert merged(texts, result) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "result", "kind"),
+    [
+        (
+            ["Not the accident, please, at dinner.", "Never late; tell of the dentist."],
+            "Tell of the accident and the dentist, please, at dinner; never late.",
+            "negation",
+        ),
+        (
+            ["Nora Lind is the captain here.", "Petra Moss is the cook here."],
+            "Petra Moss is the captain here, Nora Lind is the cook here.",
+            "exchange",
+        ),
+        (
+            ["Has the dentist tomorrow at noon.", "The dentist is tomorrow at noon."],
+            "Has the dentist tomorrow at noon.",
+            "occasion",
+        ),
+        (
+            ["The rent was late this month.", "This month the rent was late."],
+            "The rent was late this month.",
+            "occasion",
+        ),
+        (
+            ["We meet this Monday at the mill.", "This Monday we meet at the mill."],
+            "We meet this Monday at the mill.",
+            "occasion",
+        ),
+    ],
+)
+def test_a_merge_keeps_apart_what_is_denied_who_and_when(
+    texts: list[str], result: str, kind: str
+) -> None:
+    assert kind in kinds(merged(texts, result))
+
+
+def test_a_new_text_may_name_the_month_in_which_a_memory_was_stored() -> None:
+    text = "Jonas moved to the coast on 6 January"
+
+    for result in ("January 2026", "2026", "6 January 2026"):
+        assert (
+            updated(text, f"Jonas moved to the coast on 6 January ({result})", months=["2026-01"])
+            == []
+        )
+    for result in ("January 2027", "2027", "7 January 2026", "6 January 2027", "2026-02-06"):
+        found = updated(
+            text, f"Jonas moved to the coast on 6 January ({result})", months=["2026-01"]
+        )
+        assert kinds(found) == {"detail added"}
+
+
+def test_objections_that_were_never_wrong_are_sure() -> None:
+    (order,) = updated("Sam lent Kim the red bicycle.", "Kim lent Sam the red bicycle.")
+    (hedge,) = updated("Perhaps Mira moves to the coast.", "Mira moves to the coast.")
+
+    assert (order.is_sure, hedge.is_sure) == (True, False)

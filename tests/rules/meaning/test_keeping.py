@@ -1,0 +1,256 @@
+"""What an edit leaves out: of each memory, one other must carry all that matters."""
+
+from decimal import Decimal
+
+import pytest
+
+from refine.rules.meaning import Objection, details_lost, is_said, refusal
+from tests.rules.meaning.judging import SHARE, deleted, kinds, ledger_of, merged, updated
+
+TOWER = "The tower at Kastell has 17 steps and a green door"
+
+# a text, and another that says the same in another writing
+SAME = [
+    (TOWER, "Green is the door of the tower at KASTELL, seventeen steps up"),
+    ("Mira moved on 3 March 2026.", "Mira moved on 2026-03-03."),
+    ("Mira moved on March 3rd, 2026.", "Mira moved on 3.3.2026."),
+    ("Mira moved on 3/4/2026.", "Mira moved on 3 April 2026."),
+    ("Mira comes on Sept. 3.", "Mira comes on the third of September."),
+    ("Mira was born in May 1990.", "Mira was born in 1990-05."),
+    ("The bus leaves at 5 pm.", "The bus leaves at 17:00."),
+    ("The bus leaves at 7 o'clock.", "The bus leaves at 7:00."),
+    ("The bus leaves at 7:15 a.m.", "The bus leaves at 7:15."),
+    ("The house cost 1,000,000 euros.", "The house cost 1.000.000 €."),
+    ("The house cost 20,000 dollars.", "The house cost $20,000."),
+    ("Mira feeds twenty-one hens.", "Mira feeds 21 hens."),
+    ("The parcel weighs 2.50 kg.", "The parcel weighs 2,50 kilograms."),
+    ("The temperature was -5 at dawn.", "The temperature was −5 at dawn."),
+    ("Mira waters it twice a week.", "Mira waters it two times a week."),
+    ("Call Mira at +49 30 1234567.", "Call Mira at 0049 (30) 1234567."),
+    ("See https://www.example.org/map.", "See example.org/map"),
+    ('Mira said "bread before books".', "Mira said “Bread before books”."),
+    ("We meet on Sundays at the mill.", "We meet on Sunday at the mill."),
+    ("The usr prefers tabs over spaecs.", "The user prefers tabs over spaces."),
+    ("Mira broke her arm and slept badly.", "Mira breaks her arm and sleeps badly."),
+    ("Mira wrote to the repository.", "Mira wrote to the repo."),
+    ("Mira (person): likes quiet mornings", "Mira likes quiet mornings"),
+    ("Status: Migrated the tests to pytest.", "Migrated the tests to pytest."),
+    ("Siebzehn Stufen hat der Turm in der Burg.", "17 Stufen hat der Turm in der Burg."),
+    ("Elle a vu le chat le 4 mai 1990 à 15h30.", "Elle a vu le chat le 4.5.1990 à 15:30."),
+    ("Ella vive en la casa desde mayo de 1990.", "Ella vive en la casa desde 1990-05."),
+    ("У нас двадцать пять книг и семь котов.", "У нас 25 книг и 7 котов."),
+    ("Lubi spacery z Tomaszem i jego psem.", "Lubi spacery z Tomasz i jego psem."),
+    ("二〇二六年三月三日に会った。", "2026年3月3日に会った。"),
+    ("彼は五万円を払った。", "彼は50000円を払った。"),
+    ("彼は三万二千人に会った。", "彼は32000人に会った。"),
+    ("彼は二百三十一冊の本を持つ。", "彼は231冊の本を持つ。"),
+    ("彼は千二百人に会った。", "彼は1200人に会った。"),
+    ("2026년 3월에 만났다", "2026-03 에 만났다"),
+    ("She lives on the twelfth floor.", "She lives on the 12th floor."),
+    ("Marek má psa a bydlí v Brně.", "Marek bydlí v Brně a má psa."),
+    ("Ankara'da bir ev var.", "Ankara bir ev var."),
+    ("一人で三人に会った。", "一人で3人に会った。"),
+    ("It is Will.", "He saw Will."),
+    ('He said "—" and went to the mill.', "He said … and went to the mill."),
+    ("ولد في ١٩٩٠ في القاهرة", "ولد في 1990 في القاهرة"),
+    ("Γιώργος έχει εφτά γάτες", "Γιώργος έχει 7 γάτες"),
+]
+
+
+@pytest.mark.parametrize(("text", "other"), SAME, ids=lambda each: each)
+def test_a_memory_may_go_where_another_says_it_in_another_writing(text: str, other: str) -> None:
+    assert deleted(text, other) == []
+
+
+# a text, what is kept of it, the objection, and what it is about
+LOST = [
+    (TOWER, "The tower at Kastell has steps and a green door", "detail", ["17"]),
+    (TOWER, "The tower at Kastell has 18 steps and a green door", "detail", ["17"]),
+    (TOWER, "The tower in the town has 17 steps and a green door", "name", ["Kastell"]),
+    ("Mira moved on 3 March 2026.", "Mira moved in March 2026.", "detail", ["2026-03-03"]),
+    ("The bus leaves at 7 pm.", "The bus leaves at 7 am.", "detail", ["7 pm"]),
+    ("Takes 50 micrograms of it.", "Takes 50 milligrams of it.", "unit", ["50"]),
+    ("The boat is 12 metres long.", "The boat is 12 long.", "unit", ["12"]),
+    ("Mira owes him 300 euros.", "Mira owes him 300 dollars.", "unit", ["300"]),
+    ('He said: "I felt so alone"', "He said he felt alone.", "detail", ["I felt so alone"]),
+    (
+        "Write to mira@example.org about it.",
+        "Write to her about it.",
+        "detail",
+        ["mira@example.org"],
+    ),
+    ("The wifi key is kHb7Qz", "The wifi key is now kHB7qz", "code", ["kHb7Qz"]),
+    ("Run `make test` first.", "Run it first, make a test.", "code", ["make test"]),
+    ("Use the plug B12 for it.", "Use the plug for it.", "code", ["B12"]),
+    (
+        "Takes metformin, lisinopril and atorvastatin.",
+        "Takes metformin and lisinopril.",
+        "list",
+        ["atorvastatin"],
+    ),
+    (
+        "The soup needs leeks, barley, thyme and salt.",
+        "The soup needs leeks, barley and salt.",
+        "list",
+        ["thyme"],
+    ),
+    ("Mira (person): likes quiet mornings", "Oskar likes quiet mornings", "name", ["mira"]),
+    ("Mira waits on Sundays at the mill.", "Mira waits at the mill.", "detail", ["Sundays"]),
+    (
+        "Katja promised to water the orchids.",
+        "She promised to water the orchids.",
+        "name",
+        ["Katja"],
+    ),
+    ("Der Turm bei Kastell hat eine Tür.", "Der Turm hat eine Tür.", "name", ["Kastell"]),
+]
+
+
+@pytest.mark.parametrize(("text", "left", "kind", "words"), LOST)
+def test_a_detail_that_no_memory_says_is_named(
+    text: str, left: str, kind: str, words: list[str]
+) -> None:
+    found = {each.kind: each for each in updated(text, left)}
+
+    assert found[kind].words == tuple(words)
+    assert found[kind].memory_id == 0
+    assert deleted(text, left) != []
+
+
+def test_what_is_said_stands_in_one_memory_and_not_in_two() -> None:
+    halves = "the violin and the lantern", "the harbour and the orchard"
+
+    assert deleted("violin, lantern, harbour, orchard", *halves)
+    assert deleted("violin, lantern", *halves) == []
+
+
+def test_too_few_words_are_told_with_how_many_to_add_of_which() -> None:
+    text = "the violin, lantern, harbour, orchard, meadow; walnut; chimney"
+
+    (found,) = updated(text, "violin; lantern; walnut; chimney")
+
+    assert (found.kind, found.needed, found.is_sure) == ("words", 2, False)
+    assert set(found.words) == {"harbour", "orchard", "meadow"}
+    assert "add 2 of " in str(found)
+
+
+def test_a_deletion_needs_more_of_the_words_than_an_update() -> None:
+    text, left = "the violin of the lantern harbour orchard likes", "violin lantern harbour"
+
+    assert kinds(deleted(text, left)) == {"words"}
+    assert kinds(updated(text, left)) == {"words"} if updated(text, left) else True
+    assert updated(text, left, share=Decimal(1))
+
+
+def test_words_that_stand_side_by_side_do_not_go_together() -> None:
+    text = (
+        "Lars lent me a watch from his house, said that he would come home in the spring, wanted "
+        "to see the children play, spoke of trebuchets; asked me to keep it safe forever"
+    )
+
+    (found,) = updated(text, text.replace("spoke of trebuchets", "spoke"))
+
+    assert (found.kind, found.words, found.is_sure) == ("run", ("trebuchets",), True)
+
+
+def test_a_memory_that_denies_does_not_carry_one_that_does_not() -> None:
+    assert "negation" in kinds(
+        deleted("Dana eats nuts in spring", "Dana never eats nuts in spring")
+    )
+    assert "negation" in kinds(deleted("Dana never eats nuts", "Dana eats nuts in spring"))
+    assert "negation" in kinds(deleted("仓库是允许的，请继续", "仓库是不允许的，请继续"))
+    assert deleted("Dana eats nuts", "Dana eats nuts, and Tom does not come") == []
+
+
+def test_without_a_related_memory_everything_is_lost() -> None:
+    (found,) = deleted(TOWER, "Mira drinks tea", "the frog is green")
+
+    assert found == Objection("nothing", ("17", "Kastell"), 0)
+    assert str(found) == "no other memory says what #0 says"
+    assert details_lost([found]) == 2
+
+
+def test_a_text_that_says_nothing_may_go() -> None:
+    assert deleted("…") == []
+    assert deleted("...", "Mira drinks tea") == []
+    assert deleted("it is what it was") == []
+    assert kinds(deleted("It is Will", "Tom is here")) == {"nothing"}
+
+
+def test_a_text_of_signs_is_carried_by_the_same_signs() -> None:
+    assert deleted("🔑🏠", "Mira has the 🏠 and the 🔑") == []
+    assert kinds(deleted("🔑🏠", "Mira has the 🏠")) == {"words"}
+
+
+def test_words_of_a_ledger_weigh_less_the_more_memories_have_them() -> None:
+    many = [f"the violin lesson number {number}" for number in range(40)]
+    text = "violin lantern harbour"
+
+    assert updated(text, "lantern harbour", *many) == []
+    assert kinds(updated(text, "violin harbour", *many)) == {"words"}
+    assert updated(text, "violin harbour", *many[:3]) == updated(text, "violin harbour")
+
+
+def test_a_name_is_known_by_its_capital_elsewhere_in_the_ledger() -> None:
+    text, left = "mira likes the old mill", "she likes the old mill"
+    others = ["we saw Mira there", "the bread is for Mira now"]
+
+    assert "name" in kinds(updated(text, left, *others))
+    assert "name" not in kinds(updated(text, left))
+
+
+def test_earlier_texts_count_as_far_as_a_memory_still_says_them() -> None:
+    text = "The tower at Kastell has 17 steps"
+
+    (found,) = updated(text, "The tower at Kastell has steps", own=[0], originals=[TOWER, text])
+
+    assert (found.kind, found.words, found.memory_id) == ("detail", ("17",), 0)
+    assert updated(text, f"{text}!", originals=["Mira drinks green tea", TOWER]) == []
+
+
+def test_what_a_session_wrote_itself_it_may_take_back_to_what_was_said_before() -> None:
+    before, own = "the old violin by the harbour", "the violin by the harbour"
+
+    assert kinds(updated(own, before)) == {"word added"} if updated(own, before) else True
+    assert updated(own, before, own=[0], originals=[before]) == []
+
+
+def test_a_ledger_follows_its_memories() -> None:
+    ledger = ledger_of(TOWER, "Mira drinks tea")
+
+    ledger.keep_only({1: "Mira drinks coffee", 2: TOWER})
+    ledger.keep_only({1: "Mira drinks coffee", 2: TOWER})
+    ledger.drop(9)
+
+    near = ledger.nearest(ledger.read(TOWER), [], 5)
+    assert [reading.text for reading in near] == [TOWER]
+    assert ledger.read(TOWER) is ledger.read(TOWER)
+
+
+def test_one_text_or_none_says_what_another_said() -> None:
+    assert is_said(TOWER, ["Mira drinks tea", f"{TOWER}!"], SHARE)
+    assert not is_said(TOWER, ["Mira drinks tea", "The tower has a green door"], SHARE)
+    assert not is_said(TOWER, [], SHARE)
+
+
+def test_a_refusal_tells_all_objections_and_what_to_do() -> None:
+    found = merged([TOWER, "Mira never drinks tea"], "The tower has 17 steps and a green door; tea")
+
+    told = refusal(found)
+
+    assert told.startswith("Nothing was changed: ")
+    assert '#0 would lose "Kastell"' in told
+    assert "too little of #1 would remain" in told
+    assert told.endswith(
+        "Put in what is missing, take out what is new, or leave the memory as it is"
+    )
+    assert details_lost(found) == 1
+
+
+def test_a_refusal_shows_of_a_long_quotation_the_beginning() -> None:
+    quoted = "bread before books " * 20
+
+    (found, *_) = updated(f'She said "{quoted}" at the old mill', "She said it at the old mill")
+
+    assert "…" in str(found)
+    assert len(str(found)) < 260
