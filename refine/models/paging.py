@@ -30,7 +30,10 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 
 # How values are read from a bookmark that their type does not read itself.
-_READERS: Mapping[type, Callable[[str], Any]] = {datetime: datetime.fromisoformat}
+_READERS: Mapping[type, Callable[[str], Any]] = {
+    datetime: datetime.fromisoformat,
+    object: str,  # of functions without a type, such as lower()
+}
 
 
 @dataclass(frozen=True)

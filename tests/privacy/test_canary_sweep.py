@@ -268,7 +268,6 @@ def lived(installation: Installation) -> Installation:
     its.run("undo", session, "--preview")
     its.run("undo", session, "--and-after")
     model.say(f"NO, says the {CANARY} again")
-    its.run("restore", str(ids[0]))
     its.run("run", agent)
     its.run("export", agent)
     its.run("keys", "rotate")

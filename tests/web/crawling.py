@@ -52,7 +52,7 @@ def crawl(
         if looked_at[kind] > of_a_kind:
             continue
         answer = dashboard.get(url)
-        assert answer.status_code in _expected_of(url), url
+        assert answer.status_code in _expected_of(url), (url, answer.status_code)
         yield url, f"{answer.headers}\n{answer.text}"
         found = [link for link in links_of(answer.text) if link not in seen]
         seen.update(found)
