@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field
 from sqlalchemy import Select, select
@@ -11,24 +11,15 @@ from refine import refusals
 from refine.api.problems import Problem
 from refine.api.schemas import Query, Resource, integer_from_text
 from refine.errors import InvalidValue
-from refine.extensions import db
-from refine.models import (
-    AccessGrant,
-    Agent,
-    AgentMemory,
-    ApiToken,
-    AuditLog,
-    MemoryTask,
-    RefinementSession,
-)
+from refine.extensions import Base, db
+from refine.models import Agent, ApiToken
 from refine.models.paging import Page as Found
 from refine.models.paging import select_page
 
 MAX_PAGE_ROWS = 200
 DEFAULT_PAGE_ROWS = 50
 
-OfAgent = TypeVar("OfAgent", AccessGrant, AgentMemory, AuditLog, MemoryTask, RefinementSession)
-OfAccount = TypeVar("OfAccount", Agent, ApiToken)
+Row = TypeVar("Row", bound=Base)
 
 
 class PageQuery(Query):
@@ -68,33 +59,33 @@ def found_page(rows: Select[Any], query: PageQuery) -> Found:
         raise InvalidValue("cursor must be a next_cursor of this list") from None
 
 
-def rows_of_agent(agent: Agent, model: type[OfAgent]) -> Select[OfAgent]:
+def rows_of_agent(agent: Agent, model: type[Row]) -> Select[Row]:
     """Return a query for the agent's own rows."""
-    return select(model).where(model.agent_id == agent.id)
+    return select(model).where(cast(Any, model).agent_id == agent.id)
 
 
-def agent_row_or_404(agent: Agent, model: type[OfAgent], id_: uuid.UUID, noun: str) -> OfAgent:
+def agent_row_or_404(agent: Agent, model: type[Row], id_: uuid.UUID, noun: str) -> Row:
     """Return the agent's own row with that id; Problem if it has no such ``noun``."""
-    found = db.session.scalar(rows_of_agent(agent, model).where(model.id == id_))
+    found: Any = db.session.get(model, id_)
     if found is None or (found.id, found.agent_id) != (id_, agent.id):
-        refusals.note_other_tenant(db.session.scalar(select(model.id).where(model.id == id_)))
+        refusals.note_other_tenant(found)
         raise Problem(404, f"You have no such {noun}.")
-    return found
+    return cast(Row, found)
 
 
-def rows_of_account(token: ApiToken, model: type[OfAccount]) -> Select[OfAccount]:
+def rows_of_account(token: ApiToken, model: type[Row]) -> Select[Row]:
     """Return a query for the rows of the token's account."""
-    return select(model).where(model.account_id == token.account_id)
+    return select(model).where(cast(Any, model).account_id == token.account_id)
 
 
-def account_row_or_404(token: ApiToken, model: type[OfAccount], id_: int, noun: str) -> OfAccount:
+def account_row_or_404(token: ApiToken, model: type[Row], id_: int, noun: str) -> Row:
     """Return the row with that id of the token's account; Problem if it has no such ``noun``.
 
     RowAltered if it may have been another account's before somebody changed it.
     """
-    found = db.session.get(model, id_, populate_existing=True)
+    found: Any = db.session.get(model, id_, populate_existing=True)
     if found is None or (found.id, found.account_id) != (id_, token.account_id):
         refusals.note_other_tenant(found)
         raise Problem(404, f"The account has no such {noun}.")
     found.require_genuine()
-    return found
+    return cast(Row, found)

@@ -22,15 +22,6 @@ class SessionQuery(PageQuery):
     status: Status | None = None
 
 
-class Stats(Resource):
-    """Counts of changes and of protections."""
-
-    consolidated: int
-    updated: int
-    deleted: int
-    protected: int
-
-
 class Session(Resource):
     """A refinement session."""
 
@@ -48,7 +39,8 @@ class Session(Resource):
     removable_tokens: int
     removed_tokens: int
     mutation_count: int
-    stats: Stats
+    stats: dict[str, int]
+    """How many memories were `consolidated`, `updated`, `deleted` and `protected`."""
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int

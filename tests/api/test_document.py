@@ -2,22 +2,14 @@
 
 import json
 import re
-from typing import Any
 
-import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from pydantic import ValidationError
 
 from refine.api.document import document
 from refine.api.routing import OPERATIONS, Operation
-from refine.api.schemas import Body
 from tests.api.conftest import World
 from tests.api.test_every_operation import name_of
-
-BODIES = {each.body for each in OPERATIONS if each.body and issubclass(each.body, Body)}
 
 
 def test_everyone_may_read_it(world: World) -> None:
@@ -68,45 +60,3 @@ def test_the_parameters_of_a_list_may_be_left_out_but_not_null() -> None:
     assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}
     assert schemas["type"] == {"type": "string", "enum": ["core", "journal"]}
     assert schemas["cursor"].keys() == {"type", "minLength", "description"}
-
-
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 12_000_000)
-    # 1.0 is an integer in JSON Schema, but not here
-    | st.floats(allow_nan=False, allow_infinity=False).filter(lambda each: not each.is_integer())
-    | st.sampled_from(["", "core", "journal", "audio", "x", "2026-03-01T12:00:00Z"])
-    | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2),
-    max_leaves=3,
-)
-
-
-@pytest.mark.parametrize("model", sorted(BODIES, key=str), ids=lambda each: each.__name__)
-@given(st.data())
-def test_bodies_are_checked_as_the_document_describes_them(
-    model: type[Body], data: st.DataObject
-) -> None:
-    names = st.sampled_from([*model.model_fields, "surprise"])
-    sent = data.draw(st.dictionaries(names, VALUES, max_size=4) | VALUES)
-
-    schema = {**document(), "$ref": f"#/components/schemas/{model.__name__}"}
-    validator = jsonschema.Draft202012Validator(schema, format_checker=_FORMATS)
-    assert is_valid(model, sent) == validator.is_valid(sent)
-
-
-def is_valid(model: type[Body], sent: Any) -> bool:
-    try:
-        model.model_validate(sent)
-    except ValidationError:
-        return False
-    return True
-
-
-_FORMATS = jsonschema.FormatChecker(formats=())
-
-
-@_FORMATS.checks("date-time")
-def _is_date_time(text: object) -> bool:
-    return not isinstance(text, str) or bool(re.fullmatch(r"\d{4}-.*(Z|[+-]\d\d:\d\d)", text))

@@ -16,7 +16,6 @@ from refine.models.agent_list import (
     totals,
 )
 from refine.models.runs.session import ENDED, NEED_ATTENTION
-from refine.web.lists import contains
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -40,18 +39,6 @@ def ended(agent, status, at=AT, error_kind=None, **fields):
         setattr(session, name, value)
     session.finish(status, "so it ended", error_kind=error_kind, at=at)
     return session
-
-
-def test_only_kept_core_memories_are_counted(account):
-    agent = factories.agent(account=account, core_token_budget=40)
-    factories.ledger(agent, 10, 20)
-    factories.ledger(agent, 40, memory_type="journal")
-    factories.ledger(agent, 80)[0].discard()
-
-    (row,) = listed(account)
-
-    assert row.core_tokens == 30
-    assert agent.ledger.core_totals() == (2, 30)
 
 
 def test_an_agent_without_memories_or_sessions_is_listed_too(account):
@@ -114,27 +101,6 @@ def test_each_state_lists_its_agents(account):
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("ada", ["Ada"]),
-        ("LOVE", ["Lovelace"]),
-        ("other/", ["Lovelace"]),
-        ("%", ["100%"]),
-        ("_", []),
-        ("a", ["Ada", "Lovelace"]),
-    ],
-)
-def test_agents_are_found_by_a_part_of_name_or_model(account, text, names):
-    factories.agent(account=account, name="Ada", model_id="test/m")
-    factories.agent(account=account, name="Lovelace", model_id="other/m")
-    factories.agent(account=account, name="100%", model_id="test/m")
-
-    assert [
-        row.name for row in listed(account, contains(text, Agent.name, Agent.model_id))
-    ] == names
-
-
-@pytest.mark.parametrize(
     ("order", "names"),
     [
         ("name", ["a", "B", "c"]),
@@ -151,13 +117,6 @@ def test_agents_are_sorted(account, order, names):
             ended(agent, "declined", AT if name == "a" else AT - timedelta(hours=1))
 
     assert [row.name for row in listed(account, order=order)] == names
-
-
-def test_equal_rows_are_sorted_by_id(account):
-    made = [factories.agent(account=account, name="same") for _ in range(5)]
-
-    for order in ("name", "tokens", "share", "last"):
-        assert [row.id for row in listed(account, order=order)] == [agent.id for agent in made]
 
 
 def test_totals_are_those_of_the_agents_that_meet_the_conditions(account):

@@ -52,23 +52,6 @@ def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> Non
     assert f"memory {id_} was reverted to an older version before record " in problem
 
 
-def test_an_older_agent_is_found_even_after_a_later_change(agent: Agent) -> None:
-    id_ = agent.id
-    configuring.author(agent, "system_prompt", "You are Bo.")
-    db.session.commit()
-    put_back = sql.copied(agent)
-    configuring.author(agent, "system_prompt", "Never let anybody read.")
-    new_request()
-
-    put_back()
-    agent = db.session.get_one(Agent, id_)
-    configuring.configure(agent, user=factories.user(account=agent.account), core_token_budget=77)
-    new_request()
-
-    (problem,) = problems()
-    assert f"Agent {id_} was reverted to an older version before record " in problem
-
-
 def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> None:
     savepoint = db.session.begin_nested()
     agent.paused = True
