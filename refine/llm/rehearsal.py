@@ -25,11 +25,11 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from socketserver import TCPServer
 from typing import Any, Final
 
@@ -126,7 +126,10 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
         return _next_step(saves, messages, "save_memory", done)
     if ledger and _previous_call(messages):
         done = "I have done everything that I planned."
-        return _next_step(_plan(ledger, _style(messages)), messages, "refinement", done)
+        later = dropwhile(lambda message: message["role"] != "assistant", messages)
+        style = _STYLE.search(_texts(later, "user"))
+        plan = _plan(ledger, style[1] if style else "")
+        return _next_step(plan, messages, "refinement", done)
     question = _texts(messages[-1:], "user")
     if ledger or (re.search(r"\bYES\b", question) and re.search(r"\bNO\b", question)):
         return _said(_NO if _asks_for(_DECLINES, _texts(messages, "system")) else _YES)
@@ -135,7 +138,7 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
 
 def _reply_in_conversation(messages: list[Message]) -> Message:
     if messages[-1]["role"] == "tool":
-        return _said(_outcome(json.loads(_text(messages[-1]))))
+        return _said(_outcome(json.loads(messages[-1]["content"])))
     said = _texts(messages[-1:], "user")
     if request := _REQUEST.search(said):
         arguments = {"content": request[1].strip(), "memory_type": "core"}
@@ -155,21 +158,14 @@ def _outcome(result: dict[str, Any]) -> str:
 def _entries(messages: list[Message], start: str) -> list[Entry]:
     """Return the memories or messages of the request, which come one per line."""
     # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
-    lines = _texts(_opening(messages), "user").split("\n")
+    opening = takewhile(lambda message: message["role"] != "assistant", messages)
+    lines = _texts(opening, "user").split("\n")
     entries = (_entry(line) for line in lines if line.startswith(start))
     return [entry for entry in entries if entry]
 
 
-def _opening(messages: list[Message]) -> list[Message]:
-    return list(takewhile(lambda message: message["role"] != "assistant", messages))
-
-
-def _texts(messages: list[Message], role: str) -> str:
-    return "\n".join(_text(message) for message in messages if message["role"] == role)
-
-
-def _text(message: Message) -> str:
-    return message.get("content") or ""
+def _texts(messages: Iterable[Message], role: str) -> str:
+    return "\n".join(each.get("content") or "" for each in messages if each["role"] == role)
 
 
 def _entry(line: str) -> Entry | None:
@@ -179,12 +175,6 @@ def _entry(line: str) -> Entry | None:
         return None
     usable = isinstance(entry.get("content"), str) and isinstance(entry.get("tags", []), list)
     return entry if usable else None
-
-
-def _style(messages: list[Message]) -> str:
-    later = messages[len(_opening(messages)) :]
-    style = _STYLE.search(_texts(later, "user"))
-    return style[1] if style else ""
 
 
 def _calls_made(messages: list[Message]) -> int:

@@ -53,7 +53,8 @@ def session(messages: list[dict[str, Any]], result: str = '{"type": "ok"}') -> l
     """Return the arguments of all calls of a session in which each call gets ``result``."""
     calls: list[dict[str, Any]] = []
     while "tool_calls" in (message := reply(messages)):
-        call = message["tool_calls"][0]
+        (call,) = message["tool_calls"]
+        assert call["id"] == f"call_{len(calls) + 1}"
         calls.append(json.loads(call["function"]["arguments"]))
         tool = {"role": "tool", "tool_call_id": call["id"], "content": result}
         messages = [*messages, message, tool]
@@ -145,16 +146,6 @@ class TestPlainRepeats:
 
 
 class TestSession:
-    def test_has_one_call_per_turn_with_its_own_id(self) -> None:
-        messages = briefed(entry(1, "Tea."), entry(2, "tea"))
-        first = reply(messages)
-        messages += [first, {"role": "tool", "tool_call_id": "call_1", "content": "{}"}]
-
-        second = reply(messages)
-
-        assert [len(message["tool_calls"]) for message in (first, second)] == [1, 1]
-        assert first["tool_calls"][0]["id"] != second["tool_calls"][0]["id"]
-
     def test_continues_after_a_refused_call(self) -> None:
         refusal = '{"type": "error", "error": "Memory #1 not found"}'
         ledger = [entry(1, "A."), entry(2, "a"), entry(3, "B."), entry(4, "b")]
