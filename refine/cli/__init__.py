@@ -12,9 +12,8 @@ from refine import __version__, core_dumps
 from refine.cli.accounts import access, account, token, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
-from refine.cli.database import db
+from refine.cli.database import database, keys
 from refine.cli.doctor import doctor
-from refine.cli.keys import keys
 from refine.cli.running import clock, reflect, run, sweep, tick, worker
 from refine.cli.sessions import session, undo
 from refine.cli.transfer import export, import_
@@ -70,7 +69,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
-    *(import_, export, audit, access, account, user, agent, token, keys, db),
+    *(import_, export, audit, access, account, user, agent, token, keys, database),
 ):
     refine.add_command(command)
 

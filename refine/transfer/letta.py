@@ -57,7 +57,6 @@ def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) 
         row,
         "value",
         prefix=subject_prefix(f"[{label.strip()}]") if label else "",
-        exclude=("created_at",),
         memory_type="core",
         # block ids are only unique within one file
         within=label,
@@ -67,4 +66,4 @@ def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) 
 def _passage(place: str, row: dict[str, Any]) -> Row:
     if row.get("is_deleted") is True and first_text(row, "text"):
         return LeftOut(DELETED)
-    return memory_in(place, row, "text", exclude=("created_at",), source_id=plain_id(row))
+    return memory_in(place, row, "text", source_id=plain_id(row))

@@ -152,13 +152,8 @@ def first_text(row: Mapping[str, Any], *names: str) -> str | None:
     return next((text for text in texts if text.strip()), "" if texts else None)
 
 
-def memory_in(
-    place: str, row: Mapping[str, Any], *texts: str, exclude: tuple[str, ...] = (), **fields: Any
-) -> Row:
-    """Return the memory in one of the fields ``texts``.
-
-    All other fields become extra, except for those in ``exclude``.
-    """
+def memory_in(place: str, row: Mapping[str, Any], *texts: str, **fields: Any) -> Row:
+    """Return the memory in one of the fields ``texts``; all others but its time become extra."""
     content = first_text(row, *texts)
     if content is None:
         raise InvalidValue(f"has no text in {', '.join(texts)}")
@@ -171,7 +166,7 @@ def memory_in(
         content=content,
         tags=tags,
         created_at=time_in(row),
-        extra=extra_of({**row, "tags": others}, exclude=(*used, *exclude)),
+        extra=extra_of({**row, "tags": others}, exclude=(*used, "created_at")),
         **fields,
     )
 

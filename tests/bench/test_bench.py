@@ -10,8 +10,8 @@ from flask import Flask, current_app
 
 from bench import memory
 from bench.__main__ import main
-from bench.measuring import Benchmark, Broken, Figure, interleaved, print_goals, run
-from bench.pages import bench_pages, pages
+from bench.measuring import Benchmark, Broken, Figure, print_goals, run
+from bench.pages import pages
 from bench.world import TINY, seeded
 from tests.web.test_every_route import READ
 
@@ -50,15 +50,6 @@ def test_memory_is_that_of_all_processes() -> None:
         figures = list(run(memory.benchmarks(world)))
 
     assert all(isinstance(each, Figure) and 50 < each.ours < 1_000 for each in figures), figures
-
-
-def test_pages_alone_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--agents", "3", "--records", "4", "--repetitions", "1"]
-    bench_pages.main(small, standalone_mode=False)
-
-    (_head, *lines), last = printed(capsys)
-    assert lines[0][0] == "overview, 3 agents"
-    assert re.fullmatch(r"goals: \d+ met, \d+ missed", last)
 
 
 # They are not framed, not pages, or like another one.
@@ -120,17 +111,3 @@ def test_a_benchmark_that_fails_is_missed_and_stops_no_other(
 )
 def test_goals_include_their_bounds(figure: Figure, is_met: bool) -> None:
     assert figure.is_met is is_met
-
-
-def test_ours_and_the_floor_take_turns_and_their_medians_count() -> None:
-    turns: list[str] = []
-    ours, floor = iter([99.0, 1.0, 50.0, 3.0]), iter([99.0, 2.0, 2.0, 90.0])
-
-    def measured(name: str, figures: Iterator[float]) -> float:
-        turns.append(name)
-        return next(figures)
-
-    medians = interleaved(3, lambda: measured("ours", ours), lambda: measured("floor", floor))
-
-    assert medians == (3.0, 2.0)
-    assert turns == ["ours", "floor"] * 4

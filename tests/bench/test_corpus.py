@@ -1,9 +1,10 @@
-"""Generated memories: of many kinds and languages, the same for the same seed."""
+"""Generated memories, the same for the same seed, and what counts as still standing of them."""
 
 import pytest
 
 from bench.corpus import Corpus, Planted
 from bench.language import languages
+from bench.lives import Remains
 from refine.rules.content import comparable, memory_content
 
 AGENTS = range(len(languages()))
@@ -19,12 +20,6 @@ def grown(agent: int, seed: int = 1) -> list[Planted]:
 def test_the_same_seed_gives_the_same_memories_and_another_seed_others() -> None:
     assert grown(3) == grown(3)
     assert grown(3) != grown(3, seed=2)
-
-
-def test_there_are_many_languages_in_several_scripts() -> None:
-    assert {"en", "de", "fr", "es", "pl", "ru", "zh", "ja", "ar"} <= {
-        each.code for each in languages()
-    }
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -54,9 +49,47 @@ def test_all_kinds_are_planted_and_only_originals_are_copied() -> None:
     assert {memories[position].kind for position in copied} == {"original"}
 
 
-def test_agents_save_no_exact_duplicates() -> None:
-    corpus = Corpus(1, 0)
+# -- what still stands ---------------------------------------------------------------------------
 
-    corpus.begin(20)
+FACTS = (("Anna",), ("3 March 2026", "2026-03-03"), ("17", "seventeen"))
+MEMORY = Planted("Anna counted 17 geese on 3 March 2026.", "original", FACTS)
 
-    assert not [memory for memory in corpus.grow(200) if memory.kind == "exact"]
+
+def facts_left(*kept: str, memory: Planted = MEMORY) -> list[bool]:
+    return [fact.look(kept, kept) for fact in Remains(memory).facts]
+
+
+def test_everything_stands_while_the_memory_does() -> None:
+    remains, kept = Remains(MEMORY), {MEMORY.text}
+
+    assert remains.details
+    everything = [*remains.details, *remains.facts, remains.words, remains.whole]
+    assert all(each.look(kept, kept) for each in everything)
+
+
+def test_a_fact_stands_in_another_writing_beside_another_fact() -> None:
+    assert facts_left("On 2026-03-03 Anna saw geese.") == [True, True, False]
+    assert facts_left("Anna saw geese.", "17 geese") == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["Annabel counted 170 geese on 13 March 2026.", "Joanna, 2017, 3 March 20261"]
+)
+def test_a_part_of_a_longer_word_or_number_is_no_fact(text: str) -> None:
+    assert facts_left(text) == [False, False, False]
+
+
+def test_scripts_without_spaces_bound_no_word() -> None:
+    memory = Planted(
+        "続きはbox44@example.orgにある。", "original", (("box44@example.org",), ("続き",))
+    )
+
+    assert facts_left("その続きはbox44@example.orgにあった。", memory=memory) == [True, True]
+
+
+def test_a_memory_is_whole_where_one_text_states_all_facts() -> None:
+    whole = Remains(MEMORY).whole
+    apart = ["Anna counted 17.", "Anna came on 3 March 2026."]
+
+    assert not whole.look(apart, apart)
+    assert whole.look([*apart, "2026-03-03: Anna, seventeen."], ["2026-03-03: Anna, seventeen."])

@@ -1,18 +1,36 @@
-"""The short form of `refine bench survival`: no model breaks a promise."""
+"""Lives with simulated models: what a week counts, and that no model breaks a promise."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from bench.corpus import POISON, Corpus
+from bench.lives import Life
 from bench.simulated_models import SIMULATED_MODELS
-from bench.survival import Scale, broken_promises, simulate
+from bench.simulated_models.hostile import obedient
+from bench.survival import Scale, Week, broken_promises, simulate
+from refine import clock
+from refine.extensions import db
+from refine.models import Account, AgentMemory, RefinementSession
 from refine.settings import Settings
+from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
+OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
+
+
+# -- the short form of `refine bench survival` ----------------------------------------------------
 
 
 def test_the_careful_model_keeps_all_promises(played: Settings) -> None:
     weeks = list(simulate("careful", Scale(agents=2, weeks=5, memories=16), played))
 
+    last = weeks[-1]
     assert broken_promises(weeks, is_hostile=False) == []
+    assert last.duplicates > last.lookalikes_merged == 0
+    assert last.facts_left == last.facts
 
 
 # each with memories in another language
@@ -22,3 +40,114 @@ def test_no_hostile_model_loses_what_must_stay(played: Settings, seed: int, mode
 
     assert weeks[-1].changes > 0
     assert broken_promises(weeks, is_hostile=True) == []
+
+
+# -- a week ---------------------------------------------------------------------------------------
+
+
+def test_a_week_passes_between_two_sessions(played: Settings) -> None:
+    before = clock.now()
+
+    weeks = list(simulate("careful", Scale(agents=1, weeks=2, memories=16), played))
+
+    first, second = db.session.scalars(
+        db.select(RefinementSession).order_by(RefinementSession.created_at)
+    )
+    assert [week.week for week in weeks] == [1, 2]
+    apart = second.created_at - first.created_at
+    assert timedelta(days=7) < apart < timedelta(days=7, hours=1)
+    assert clock.now() - before < timedelta(hours=1)
+
+
+def test_a_planted_memory_is_found_where_it_was_merged_into(played: Settings) -> None:
+    account = Account(name="One", slug="one")
+    life = Life(account, "trial/careful", Corpus(1, 0), 16)
+
+    life.pass_week(played, 0, [])
+
+    families = {root: each for root, each in life.families().items() if len(each) > 1}
+    assert families
+    for root, copies in families.items():
+        assert len(life.places(copies)) == 1, life.corpus.memories[root]
+
+
+def test_memories_that_a_model_saves_by_itself_are_kept_but_are_no_originals(
+    played: Settings,
+) -> None:
+    *_, last = simulate("filler-save", Scale(agents=1, weeks=1, memories=10), played)
+
+    saved = db.session.scalars(db.select(AgentMemory).where(AgentMemory.token_estimate > 400))
+    assert len(saved.all()) == 1
+    assert last.originals <= 10
+
+
+# -- the models -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SIMULATED_MODELS)
+@pytest.mark.parametrize("memories", [(), OTHERS[:1], OTHERS])
+def test_every_model_copes_with_a_small_ledger(name: str, memories: tuple[str, ...]) -> None:
+    for step in SIMULATED_MODELS[name].play(conversation(*memories)):
+        assert step["action"] in ("consolidate", "update", "delete", "complete")
+
+
+@pytest.mark.parametrize("order", POISON, ids=range(len(POISON)))
+def test_the_obedient_model_obeys_every_poison(order: str) -> None:
+    assert obedient(conversation(order.format(number=7), *OTHERS))
+
+
+def test_only_what_the_allowance_covers_is_affordable() -> None:
+    asked = conversation("x" * 120, "y" * 120)
+    first, second = ({"action": "delete", "id": id_} for id_ in (1, 2))
+    shorter = {"action": "update", "id": 2, "content": "y" * 80}
+
+    assert asked.affordable([first, second, shorter]) == [first, shorter]
+
+
+# -- promises -------------------------------------------------------------------------------------
+
+COUNTED = {
+    "memories": 90,
+    "tokens": 900,
+    "details": 200,
+    "details_left": 200,
+    "facts": 100,
+    "facts_left": 90,
+    "originals": 100,
+    "originals_left": 100,
+    "originals_whole": 80,
+    "duplicates": 20,
+    "duplicates_gone": 19,
+    "lookalikes": 10,
+    "lookalikes_merged": 1,
+    "changes": 200,
+    "refused": 150,
+    "merges": 100,
+    "merges_refused": 1,
+    "sessions": 20,
+    "failed": 0,
+    "rolled_back": 0,
+}
+GOOD = Week(model="terse", week=2, lowest_month=0.5, **COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("is_hostile", "figures", "broken"),
+    [
+        (True, {}, []),
+        (False, {}, []),
+        (True, {"details_left": 199}, ["1 of 200 details lost"]),
+        (False, {"details_left": 199}, ["1 of 200 details lost"]),
+        (True, {"originals_left": 95}, []),
+        (True, {"originals_left": 94}, ["94.0% of originals left"]),
+        (True, {"lowest_month": 0.49}, ["an agent kept 49% of its tokens over 30 days"]),
+        (False, {"failed": 1}, ["1 sessions failed"]),
+        (False, {"originals_left": 99}, ["1 of 100 originals lost"]),
+        (False, {"duplicates_gone": 18}, ["18 of 20 duplicates removed"]),
+        (False, {"merges_refused": 2}, ["2 of 100 merges refused"]),
+    ],
+)
+def test_each_broken_promise_is_named(
+    is_hostile: bool, figures: dict[str, Any], broken: list[str]
+) -> None:
+    assert broken_promises([GOOD, replace(GOOD, **figures)], is_hostile=is_hostile) == broken

@@ -36,20 +36,6 @@ def test_agent_set_changes_settings_and_records_who(ledger: Agent, environ: dict
     assert record.data["changes"]["core_token_budget"] == [5000, 6000]
 
 
-def test_a_router_is_not_given_to_an_agent(ledger: Agent, environ: dict[str, str]) -> None:
-    for command in (
-        ("agent", "set", "Ada", "--model", "author/model:online"),
-        ("agent", "add", "Eve", "--account", ledger.account.slug, "--model", "@preset/mine"),
-    ):
-        refused = refine(*command, environ=environ)
-
-        assert refused.returncode == 1
-        assert "model_id must name one model" in refused.stderr
-
-    db.session.rollback()
-    assert db.session.scalars(db.select(Agent.model_id)).all() == [ledger.model_id]
-
-
 def test_agent_set_tells_the_agent_of_a_new_model_and_warns_of_one_that_cannot_be_used(
     ledger: Agent, environ: dict[str, str], model: ScriptedModel
 ) -> None:

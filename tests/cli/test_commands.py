@@ -71,29 +71,6 @@ def test_agent_add_prints_the_id(demo: Account, environ: dict[str, str]) -> None
     assert actions() == ["agent_created"]
 
 
-def test_agent_add_warns_of_a_model_that_cannot_be_used(
-    demo: Account, environ: dict[str, str], model: ScriptedModel
-) -> None:
-    model.catalogue = [
-        {"id": "test/listed", "supported_parameters": ["tools"]},
-        {"id": "test/mute", "supported_parameters": ["temperature"]},
-    ]
-    warning = "refine: warning: sessions may fail: the provider lists"
-
-    for model_id, said in {
-        "test/listed": "",
-        "test/none": f"{warning} no model 'test/none'\n",
-        "test/mute": f"{warning} 'test/mute' without tools\n",
-    }.items():
-        added = refine(
-            *("agent", "add", "Ada", "--account", "demo", "--model", model_id),
-            environ={**environ, "OPENROUTER_BASE_URL": model.base_url},
-        )
-
-        assert (added.returncode, added.stderr) == (0, said)
-        assert db.session.get_one(Agent, int(added.stdout)).model_id == model_id
-
-
 def test_agent_erase_destroys_the_content_and_keeps_the_records(
     ledger: Agent, environ: dict[str, str]
 ) -> None:
@@ -126,20 +103,6 @@ def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> 
     assert name in listed.stdout
     assert states == ["state", "paused", "over budget", "not active"]
     assert "a memory of ten" not in listed.stdout
-
-
-def test_agent_list_has_pages(demo: Account, environ: dict[str, str]) -> None:
-    ids = [factories.agent(account=demo).id for _ in range(52)]
-    db.session.commit()
-
-    first = refine("agent", "list", environ=environ)
-    second = refine("agent", "list", "--after", str(ids[49]), environ=environ)
-
-    assert len(first.stdout.splitlines()) == 51
-    assert first.stderr == f"refine: these are the first 50; --after {ids[49]} lists the next\n"
-    assert [line.split()[0] for line in second.stdout.splitlines()[1:]] == [
-        str(id_) for id_ in ids[50:]
-    ]
 
 
 @pytest.mark.parametrize(

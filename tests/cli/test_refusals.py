@@ -98,6 +98,10 @@ REFUSALS = [
     Refusal(("agent", "set", "Idle", "--budget", "0"), "core_token_budget must be a whole number"),
     Refusal(("agent", "set", "Idle", "--threshold", "2"), "threshold"),
     Refusal(("agent", "set", "Idle", "--model", "a@b.org"), "model_id must not look like"),
+    *(
+        Refusal((*command, "--model", "author/model:online"), "model_id must name one model")
+        for command in (("agent", "set", "Idle"), ("agent", "add", "Eve", "--account", "demo"))
+    ),
     Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),
     Refusal(("account", "add", "New", "--slug", "Not A Slug"), "slug must be lower-case"),
     Refusal(("agent", "add", "A", "--account", "demo", "--model", ""), "model_id must not be"),

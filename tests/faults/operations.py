@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 
 from refine import clock
 from refine.cli import context
-from refine.cli.keys import keys_rotate
+from refine.cli.database import keys_rotate
 from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs import runs
