@@ -98,8 +98,6 @@ def _message_of(error: Exception) -> str:
             return f"{message} (see `{command} --help`)"
         case click.ClickException():
             return error.format_message()
-        case click.Abort():
-            return "interrupted"
         case SessionAlreadyLive():
             return f"{error}; `refine worker --burst` runs all queued sessions"
         case RefineError():
