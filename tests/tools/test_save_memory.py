@@ -8,7 +8,6 @@ from sqlalchemy.exc import DBAPIError
 from refine.extensions import db
 from refine.models import AgentMemory
 from refine.tools import SaveMemoryTool
-from refine.tools.save_memory import DEFINITION
 from tests import factories, sql
 from tests.tools.arguments import JSON, NAMES
 
@@ -52,10 +51,6 @@ def test_a_memory_is_saved_and_committed(tool, agent, memory_type, tags):
     assert memory.agent is agent
     assert sql.value("SELECT count(*) FROM agent_memories") == 2
     assert sql.value("SELECT action FROM audit_logs") == "memory_saved"
-
-
-def test_tags_may_be_left_out(tool):
-    assert tool.execute(content="It rained.", memory_type="core")["type"] == "saved"
 
 
 @pytest.mark.parametrize("memory_type", ["core", "journal"])
@@ -130,10 +125,3 @@ def test_nothing_is_saved_when_the_record_cannot_be_written(tool, broken_audit):
     db.session.commit()
 
     assert sql.snapshot() == before
-
-
-def test_the_definition_is_json_and_names_the_parameters():
-    parameters = DEFINITION["function"]["parameters"]
-
-    assert list(parameters["properties"]) == ["content", "memory_type", "tags"]
-    assert json.loads(json.dumps(DEFINITION)) == DEFINITION

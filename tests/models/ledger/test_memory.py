@@ -4,7 +4,6 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import StatementError
 
-from refine import clock
 from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
@@ -137,28 +136,6 @@ def test_a_time_without_a_zone_is_refused(app):
         db.session.flush()
 
 
-def test_a_change_updates_only_updated_at(app):
-    memory = factories.memory(factories.agent(), created_at=NOW, recorded_at=NOW, updated_at=NOW)
-    db.session.commit()
-
-    memory.content = "other words"
-    db.session.commit()
-
-    assert memory.updated_at > NOW
-    assert (memory.created_at, memory.recorded_at) == (NOW, NOW)
-
-
-def test_a_flush_without_changes_leaves_the_row_as_it_was(app):
-    memory = factories.memory(factories.agent(), tags=["voice"])
-    db.session.commit()
-    before = sql.snapshot()
-
-    memory.apply(memory.image(), clock.now())
-    db.session.commit()
-
-    assert sql.snapshot() == before
-
-
 # -- content ---------------------------------------------------------------------------------------
 
 
@@ -203,14 +180,6 @@ def test_the_stored_columns_never_hold_the_text(app):
 
     assert "c4n4ry" not in stored
     assert b"c4n4ry".hex() not in stored
-
-
-def test_two_sealings_of_one_text_differ(app):
-    agent = factories.agent()
-
-    one, other = factories.memory(agent, "same"), factories.memory(agent, "same")
-
-    assert one.sealed_content != other.sealed_content
 
 
 def test_setting_the_same_content_changes_nothing(app):
