@@ -231,7 +231,7 @@ def calls_of_session(agent: Agent) -> dict[str, Callable[[], Any]]:
     tool = RefinementTool(factories.session(agent))
     memories = db.session.scalars(agent.ledger.core()).all()
     first, second, third, fourth, fifth, *_ = [memory.id for memory in memories]
-    wording, other = memories[0].content[:-1], memories[3].content
+    wording, other = f"{memories[0].content}.", memories[3].content
     return {
         "search": lambda: tool.execute(action="search", query="zebra"),
         "protect": lambda: tool.execute(action="protect", id=fifth),

@@ -18,7 +18,6 @@ from refine.models.ledger import (
     Change,
     Image,
     change_memories,
-    content_hash,
     is_kept,
     state_digest,
 )
@@ -95,7 +94,7 @@ def consolidate(
     content = memory_content(content)
     found = _editable(session, ids, "consolidate")
     sources = [memory for memory, _ in found]
-    refuse_copy(_copy_id(session, content, ids))
+    refuse_copy(session, content, ids)
     tokens = sum(source.token_estimate for source in sources)
     refuse_longer(content, tokens, "A merge of these memories")
     refuse_loss(session, sources, content, reading)
@@ -134,7 +133,7 @@ def update(
     ((memory, entry),) = _editable(session, [memory_id], "update")
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
-    refuse_copy(_copy_id(session, content, [memory_id]))
+    refuse_copy(session, content, [memory_id])
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
@@ -238,17 +237,6 @@ def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
         if entry is not None:
             entry.require_genuine()
     return found
-
-
-def _copy_id(session: RefinementSession, content: str, ids: Sequence[int]) -> int | None:
-    """Return the id of another kept core memory with exactly this content, if there is one."""
-    others = select(AgentMemory.id).where(
-        AgentMemory.agent_id == session.agent_id,
-        AgentMemory.is_kept_core,
-        AgentMemory.content_hash == content_hash(content, session.data_key()),
-        AgentMemory.id.not_in(ids),
-    )
-    return db.session.scalar(others.limit(1))
 
 
 # -- how it is written ----------------------------------------------------------------------------

@@ -5,9 +5,12 @@ A refusal (EditRefused) changes nothing.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from sqlalchemy import select
+
 from refine import settings
 from refine.errors import Refused
-from refine.models.ledger import LOCKS, AgentMemory
+from refine.extensions import db
+from refine.models.ledger import LOCKS, AgentMemory, content_hash
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import MAX_MUTATIONS, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
@@ -85,13 +88,21 @@ def refuse_missing(
 def refuse_locked(memories: Collection[AgentMemory], verb: str) -> None:
     """Refuse memories that no session may delete, merge or rewrite."""
     for lock in LOCKS:
-        if locked := [memory.id for memory in memories if memory.edit_lock == lock]:
-            raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
+        if locked := [str(memory.id) for memory in memories if memory.edit_lock == lock]:
+            many = f"memories: {', '.join(locked)}"
+            named = many if verb == "consolidate" else f"memory #{locked[0]}"
+            raise EditRefused(f"Cannot {verb} {lock} {named}")
 
 
-def refuse_copy(copy_id: int | None) -> None:
+def refuse_copy(session: RefinementSession, content: str, ids: Sequence[int]) -> None:
     """Refuse an exact copy: it would be removed as a duplicate before the next session."""
-    if copy_id is not None:
+    others = select(AgentMemory.id).where(
+        AgentMemory.agent_id == session.agent_id,
+        AgentMemory.is_kept_core,
+        AgentMemory.content_hash == content_hash(content, session.data_key()),
+        AgentMemory.id.not_in(ids),
+    )
+    if (copy_id := db.session.scalar(others.limit(1))) is not None:
         raise EditRefused(
             f"Memory #{copy_id} already has exactly this content; delete the "
             "redundant memory instead"
@@ -117,9 +128,3 @@ def refuse_unseen(
             memory,
         )
     return entry
-
-
-def _named(ids: Sequence[int], verb: str) -> str:
-    if verb == "consolidate":
-        return f"memories: {', '.join(str(id_) for id_ in ids)}"
-    return f"memory #{ids[0]}"
