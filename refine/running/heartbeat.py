@@ -5,7 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from sqlalchemy import Connection, Engine, Update, func, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -70,18 +70,18 @@ class _Heart:
         self._thread.join(timeout=RETRY_SECONDS)
 
     def _beat(self) -> None:
-        connection, pause = None, 0.0
+        connection, opened, pause = None, ExitStack(), 0.0
         while not self._stopped.wait(pause):
             try:
-                connection = connection or self._connect()
+                connection = connection or self._connect(opened)
                 pause = INTERVAL_SECONDS if self._stamp(connection) else RETRY_SECONDS
             except Exception:  # whatever it was: without this thread, all runs would count as lost
-                _close(connection)
+                _close(opened)
                 connection, pause = None, RETRY_SECONDS
-        _close(connection)
+        _close(opened)
 
-    def _connect(self) -> Connection:
-        connection = self._engine.connect()
+    def _connect(self, opened: ExitStack) -> Connection:
+        connection = opened.enter_context(self._engine.connect())
         connection.detach()
         if not is_pooled(connection):  # it would set them for others
             connection.execute(_LIMITS)
@@ -114,7 +114,6 @@ def _beat_for(
     return stamped.values(heartbeat_at=func.statement_timestamp())
 
 
-def _close(connection: Connection | None) -> None:
-    if connection is not None:
-        with suppress(SQLAlchemyError):
-            connection.close()
+def _close(opened: ExitStack) -> None:
+    with suppress(SQLAlchemyError):
+        opened.close()
