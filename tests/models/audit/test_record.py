@@ -87,6 +87,14 @@ def test_agent_account_and_platform_have_a_chain_each(app):
     ]
 
 
+def test_the_first_record_of_all_begins_the_platforms_chain(app):
+    sql.tamper("DELETE FROM chain_heads")
+
+    record = AuditLog.record("keys_rotated", chain=PLATFORM)
+
+    assert (record.sequence, db.session.scalars(select(ChainHead)).one().hash) == (1, record.hash)
+
+
 def test_a_rolled_back_record_leaves_no_gap(app):
     agent = factories.agent()
     agent.record("memory_saved")
