@@ -22,9 +22,6 @@ from refine.running.consent_question import answer_to_question
 
 ASKING_SECONDS = 240
 
-# Placeholder in the preview for what is not chosen yet.
-NOT_CHOSEN = "…"
-
 
 def question(
     agent: Agent,
@@ -44,7 +41,7 @@ def question(
         {
             "who": user.email,
             "account": _without_tags(user.account.name),
-            "why": REASONS.get(terms.reason, NOT_CHOSEN),
+            "why": REASONS[terms.reason],
             "minutes": terms.duration_minutes,
             "purpose": _without_tags(terms.purpose),
             "agent": _without_tags(agent.name),

@@ -153,7 +153,7 @@ def shown_again(
     return decorated
 
 
-def attempt(act: Callable[[], object], done: str) -> bool:
+def attempt(act: Callable[[], object], done: str) -> None:
     """Do this, commit, and say so; or say why it is refused."""
     try:
         act()
@@ -161,6 +161,5 @@ def attempt(act: Callable[[], object], done: str) -> bool:
     except Refused as refusal:
         db.session.rollback()
         flash(as_sentence(str(refusal)), "error")
-        return False
-    flash(done)
-    return True
+    else:
+        flash(done)

@@ -10,17 +10,13 @@ from flask import Flask, current_app, has_request_context, request, url_for
 
 from refine import settings
 
-# The pages of things that lists name, with their argument; and those that keep the account.
+# The pages of things that lists name, with their argument.
 _PAGES_OF_ONE = {
     "access.page": "grant_id",
     "agent.page": "agent_id",
     "audit.record": "record_id",
-    "people.invite_again": "user_id",
-    "people.update": "user_id",
     "sessions.page": "session_id",
-    "tokens.revoke_form": "token_id",
 }
-_IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
 
 
 def asked_for() -> str:
@@ -48,8 +44,7 @@ def url_in_account(endpoint: str, **values: Any) -> str:
 
 
 def url_of(id_: Any, page: str) -> str:
-    build = url_in_account if page in _IN_ACCOUNT else url_for
-    return build(page, **{_PAGES_OF_ONE[page]: id_})
+    return url_for(page, **{_PAGES_OF_ONE[page]: id_})
 
 
 _A_YEAR_IN_SECONDS = 31_536_000

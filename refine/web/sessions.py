@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.faults import status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, MemoryTask, RefinementSession
 from refine.models.ledger.history import effect_tokens
-from refine.models.runs import LIVE, WORKER_LOST
+from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
@@ -59,10 +59,6 @@ _LISTED_TASKS = (
 )
 
 
-def _errors(chosen: Chosen) -> dict[str, str]:
-    return {kind: spaced(kind) for kind in sorted({WORKER_LOST, chosen["error"] or WORKER_LOST})}
-
-
 _FILTERS = [
     of_agent(RefinementSession.agent_id),
     one_of(
@@ -90,8 +86,6 @@ _FILTERS = [
         "Error",
         read=lambda text: text or None,
         condition=lambda kind: RefinementSession.error_kind == kind,
-        input="select",
-        choices=_errors,
         shown=spaced,
     ),
     Filter(

@@ -14,7 +14,7 @@ from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
-from refine.models.runs.access import MAX_PURPOSE_CHARACTERS, MIN_PURPOSE_CHARACTERS, REASONS
+from refine.models.runs.access import REASONS
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
@@ -61,8 +61,6 @@ def verification_watch() -> Watch:
 
 _NAMES: dict[str, Any] = {
     "ACCESS_REASONS": REASONS,
-    "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
-    "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
     "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
     "CONFIRMED_FOR": CONFIRMED_FOR,
     "INVITATION_VALID_FOR": VALID_FOR,

@@ -9,7 +9,7 @@ import pytest
 
 from refine import clock
 from refine.access import asking
-from refine.access.asking import NOT_CHOSEN, question
+from refine.access.asking import question
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent
@@ -362,12 +362,6 @@ def test_a_purpose_stays_one_line_of_data_whatever_it_says(world: World, purpose
     assert data_of(text)["purpose"] == purpose
     assert len(text.splitlines()) == len(harmless.splitlines())
     assert grant.status == "declined"
-
-
-def test_terms_not_chosen_yet_are_left_open_in_the_preview(world: World) -> None:
-    text = question(world.agent, world.reader, AccessTerms("", NOT_CHOSEN, 15))
-
-    assert (data_of(text)["why"], data_of(text)["purpose"]) == (NOT_CHOSEN, NOT_CHOSEN)
 
 
 def test_nothing_but_the_agents_answer_makes_a_grant(world: World) -> None:

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import timedelta
 
 import pytest
 from flask import Flask
@@ -13,7 +12,7 @@ from redis import Redis
 from refine import clock
 from refine.extensions import db
 from refine.jobs.queue import REQUESTED
-from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
+from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.models.agent import configuring
 from refine.models.ledger import Composition
 from refine.rules.personal import HIDDEN_ID
@@ -146,28 +145,6 @@ def test_an_erased_agent_is_offered_no_change_and_refuses_it_in_words(
 
 
 # -- between sessions ------------------------------------------------------------------------------
-
-
-def between(page: str) -> str:
-    return words_of(page).partition("Reflections and conversations ")[2]
-
-
-def test_background_work_is_listed(dashboard: Browser, agent: Agent) -> None:
-    at = datetime(2026, 5, 4, 3, tzinfo=UTC)
-    factories.ended_task(agent, "reflection", at=at, memories_kept=3, cost_usd=Decimal("0.25"))
-    factories.ended_task(agent, status="failed", reason="out of time", prompt_tokens=1200)
-    factories.extraction(agent, "the canary sings")
-    MemoryTask.reflect(agent, "daily")
-    db.session.commit()
-
-    said = between(page_of(dashboard, agent))
-
-    assert said.startswith("Ada has not turned on daily reflection. Only the agent itself can.")
-    assert "1 conversation waiting." in said
-    assert "4 May 2026, 03:00 reflection ✓ completed 3 0 $0.2500" in said
-    assert "conversation ✗ failed out of time 0 1,200 $0.00" in said
-    assert "conversation ◔ queued – 0 $0.00" in said
-    assert "canary" not in said
 
 
 # -- memories --------------------------------------------------------------------------------------

@@ -51,29 +51,6 @@ def test_ended_sessions_are_counted_by_status_and_trigger(client: FlaskClient) -
     assert ("refine_runs_total", "session", "running", "manual") not in told
 
 
-def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
-    for _ in range(2):
-        ended(
-            "completed",
-            prompt_tokens=100,
-            cached_tokens=60,
-            completion_tokens=10,
-            removed_tokens=7,
-            cost_usd=Decimal("0.25"),
-            unpriced_calls=3,
-        )
-
-    told = figures(client)
-
-    sums = {
-        name: told[f"refine_run_{name}_total", "session"]
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "effect")
-    }
-    assert [*sums.values()] == [200, 120, 20, 14]
-    assert told["refine_run_cost_usd_total", "session"] == 0.5
-    assert told["refine_run_unpriced_calls_total", "session"] == 6
-
-
 def test_no_names_or_content_are_reported(client: FlaskClient) -> None:
     owner = factories.agent(*["the canary sings"] * 2, name="Canary", model_id="canary/model")
     RefinementSession.start(owner).finish("completed", "the canary sang")

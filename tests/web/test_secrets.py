@@ -241,13 +241,6 @@ def test_nothing_that_is_like_a_secret_opens_anything(
     assert not kind.opens(app, altered.encode().decode("latin-1"))
 
 
-@every_kind
-def test_stored_secrets_open_nothing(app: Flask, owner: Owner, kind: Kind) -> None:
-    made(kind, owner)
-
-    assert not kind.opens(app, value_of(kind))
-
-
 @pytest.mark.parametrize("door", KINDS)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_secret_of_one_kind_opens_nothing_of_another(

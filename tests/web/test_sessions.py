@@ -124,19 +124,6 @@ def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
         assert note in words_of(shown(dashboard, session))
 
 
-def test_a_ledger_that_was_shown_in_part_is_a_warning(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    in_full = words_of(shown(dashboard, running))
-    running.batch_through_id, running.shown_memories = 17, 7
-    db.session.commit()
-
-    said = words_of(shown(dashboard, running))
-    assert "! Of 20 memories, only 7 were shown, because the model's context" in said
-    assert "raise REFINE_CONTEXT_TOKENS (now 128,000)." in said
-    assert "were shown" not in in_full
-
-
 # -- undo ------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from refine.extensions import db
-from refine.models import AuditLog, Invitation, PasswordGuess, SignIn, User
+from refine.models import Invitation, PasswordGuess, SignIn, User
 from refine.models.people.sign_in import MAX_GUESSES
 from tests import factories, sql
 from tests.commands import eventually
@@ -209,20 +209,6 @@ def test_parallel_guesses_all_count(ada: User, app: Flask) -> None:
     assert statuses == {422: MAX_GUESSES, 429: 6}
 
 
-def test_a_guess_counts_before_the_password_is_checked(
-    ada: User, client: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[int] = []
-
-    def check(*_: str) -> None:
-        counted.append(sql.value("SELECT max(count) FROM tallies"))
-
-    monkeypatch.setattr(User, "with_password", check)
-    client.sign_in("ada@example.org")
-
-    assert counted == [1]
-
-
 def test_forwarded_addresses_count_only_behind_so_many_proxies(
     client: Browser, with_settings: Callable[..., Flask]
 ) -> None:
@@ -297,18 +283,6 @@ def test_an_invalid_password_change_changes_nothing(admin: User, dashboard: Brow
 
 
 # -- records ---------------------------------------------------------------------------------------
-
-
-def of_user(record: AuditLog) -> tuple[int | None, int | None, str | None]:
-    return record.user_id, record.account_id, record.auditable_id
-
-
-def test_a_failed_sign_in_of_nobody_is_recorded_in_the_platforms_chain(client: Browser) -> None:
-    client.sign_in("nobody@example.org", "wrong battery")
-
-    (record,) = records("user_sign_in_failed")
-    assert of_user(record) == (None, None, None)
-    assert "nobody@" not in str(record.data)
 
 
 def test_records_say_from_where_a_user_acted(ada: User, client: Browser) -> None:

@@ -71,19 +71,6 @@ def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
     }
 
 
-def test_an_installation_without_redis_is_not_ready(app: Flask, environ: dict[str, str]) -> None:
-    status, found = states("/readyz", environ, REDIS_URL=f"redis://{NOWHERE}/0")
-
-    assert status == 503
-    assert found.pop("redis").startswith("Redis does not answer at REDIS_URL")
-    assert found == {
-        "status": "unavailable",
-        "database": "ok",
-        "migrations": "ok",
-        "keys": "ok",
-    }
-
-
 def test_a_missing_database_is_not_ready_and_reveals_no_secret(
     app: Flask, environ: dict[str, str]
 ) -> None:
