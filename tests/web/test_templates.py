@@ -1,4 +1,4 @@
-"""Templates only show: what a page says about a state is decided in Python."""
+"""What templates hold, and what every page has: a menu, tables, static files."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,13 @@ from pathlib import Path
 import pytest
 from flask import Flask
 from jinja2 import nodes
+from markupsafe import Markup
+
+from refine.extensions import db
+from refine.models import Agent, User
+from refine.web.lists import as_cards
+from tests import factories
+from tests.web.conftest import Browser
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 NAMES = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.html"))
@@ -64,3 +71,65 @@ def test_no_line_is_wider_than_an_editor() -> None:
     ]
 
     assert wide == []
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    agent = factories.agent("one", account=admin.account)
+    db.session.commit()
+    return agent
+
+
+def marked_in(page: str) -> list[str]:
+    return re.findall(r'aria-current="page">([^<]+)', page)
+
+
+@pytest.mark.parametrize(
+    ("path", "area"),
+    [
+        ("/agents", "Agents"),
+        ("/agents/many?work=refine", "Agents"),
+        ("/sessions", "Sessions"),
+        ("/schedule/run", "Schedule"),
+    ],
+)
+def test_each_page_of_an_area_marks_the_area(
+    dashboard: Browser, agent: Agent, path: str, area: str
+) -> None:
+    assert area in marked_in(dashboard.get(path).text)
+
+
+COLUMNS = ["Name", "Size", "<b>"]
+
+
+def test_each_cell_has_the_name_of_its_column() -> None:
+    row = Markup('<tr class="odd">\n<th scope="row">a</th><td>1</td><td class="number">2</td></tr>')
+
+    assert as_cards(row + row, COLUMNS) == 2 * (
+        '<tr role="row" class="odd">\n<th role="rowheader" scope="row">a</th>'
+        '<td role="cell" data-label="Size">1</td>'
+        '<td role="cell" data-label="&lt;b&gt;" class="number">2</td></tr>'
+    )
+
+
+@pytest.fixture
+def style(dashboard: Browser) -> str:
+    """The URL of the style sheet, as pages name it."""
+    found = re.search(r'href="(/static/refine\.css[^"]*)"', dashboard.get("/").text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_file_is_kept_under_the_url_that_pages_name(dashboard: Browser, style: str) -> None:
+    assert "max-age=31536000" in dashboard.get(style).headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("ending", ["", "?v=0123456789ab"])
+def test_a_file_is_not_kept_under_another_url(dashboard: Browser, style: str, ending: str) -> None:
+    other = style.partition("?")[0] + ending
+
+    assert dashboard.get(other).headers["Cache-Control"] == "no-cache"
+
+
+def test_a_missing_file_is_not_found(dashboard: Browser) -> None:
+    assert dashboard.get("/static/none.css?v=1").status_code == 404
