@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_
 
 from refine.extensions import db
 from refine.models import AuditLog, User
@@ -18,10 +18,7 @@ from refine.web.lists import Chosen, Filter, of_agent
 from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.words import ACTIONS, RECORD_KINDS, action, day
 
-# Who acts besides users, who are named by their e-mail addresses.
-_OTHER_ACTORS = (AGENT_OR_SYSTEM, "agent", "platform", "command line")
 _MAX_WHO_CHARACTERS = 254
-_MAX_SUGGESTED = 50
 
 
 class Actor(NamedTuple):
@@ -63,13 +60,6 @@ def _actions(chosen: Chosen) -> dict[str, dict[str, str]]:
     }
 
 
-def _suggested_actors() -> list[str]:
-    """Return whom a record may be by, the account's first users among them."""
-    users = select(User.email).where(scope.in_scope(User.account_id))
-    first = users.order_by(func.lower(User.email)).limit(_MAX_SUGGESTED)
-    return [*_OTHER_ACTORS, *db.session.scalars(first)]
-
-
 # A new filter is one more entry: the list, exports and their records follow.
 FILTERS = [
     Filter(
@@ -95,8 +85,7 @@ FILTERS = [
         read=lambda text: Actor.named(text[:_MAX_WHO_CHARACTERS]) if text else None,
         condition=lambda actor: actor.condition(),
         input="text",
-        suggested=_suggested_actors,
-        attributes={"placeholder": "e-mail, or command line", "size": 22},
+        attributes={"placeholder": "e-mail, agent, platform, command line", "size": 32},
         shown=lambda actor: f"by {actor.who}",
         recorded=lambda actor: actor.as_data(),
     ),

@@ -1,7 +1,7 @@
 """Lists: narrowed by filters of the URL, cut into pages, and shown by a phone as cards."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -33,7 +33,6 @@ class Filter:
     condition: Callable[[Any], ColumnElement[bool]]
     input: Literal["hidden", "text", "search", "date", "select"] = "hidden"
     choices: "Callable[[Chosen], Mapping[str, Any]]" = lambda chosen: {}  # noqa: E731 - a default
-    suggested: Callable[[], Iterable[str]] = list
     attributes: Mapping[str, object] = field(default_factory=dict)
     shown: Callable[[Any], str] = str
     recorded: Callable[[Any], dict[str, Any]] | None = None
