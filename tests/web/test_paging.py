@@ -35,7 +35,7 @@ def agents(admin: User) -> tuple[str, str]:
             factories.memory(agent, "equally long")
         if number % 2:
             declined(agent, NOON)
-    return "/agents?sort=share", r'scope="row"><a href="/agents/(\d+)"'
+    return "/agents", r'scope="row"><a href="/agents/(\d+)"'
 
 
 def declined(agent: Agent, at: datetime) -> None:
@@ -97,7 +97,7 @@ def walked(browser: Browser, url: str | None, row: str, direction: str) -> list[
     return pages
 
 
-@pytest.mark.parametrize("fill", [agents, sessions, memories, audit, tokens, users, accounts])
+@pytest.mark.parametrize("fill", [sessions, memories, audit, tokens, users, accounts])
 def test_a_list_can_be_paged_to_its_end_and_back(
     dashboard: Browser, admin: User, fill: Callable[[User], tuple[str, str]]
 ) -> None:
@@ -111,6 +111,19 @@ def test_a_list_can_be_paged_to_its_end_and_back(
     assert len(set(rows)) == len(rows) >= ROWS
     assert [len(page) for page in forwards[:-1]] == [PAGE_ROWS] * (len(forwards) - 1)
     assert backwards[::-1] == forwards
+
+
+def test_agents_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> None:
+    _, row = agents(admin)
+    db.session.commit()
+
+    for order in ("name", "share", "tokens", "last"):
+        *forwards, (last,) = walked(dashboard, f"/agents?sort={order}", row, "next")
+        *backwards, _ = walked(dashboard, last, row, "prev")
+
+        rows = [each for page in forwards for each in page]
+        assert len(set(rows)) == len(rows) == ROWS
+        assert backwards[::-1] == forwards
 
 
 def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
