@@ -1,9 +1,11 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, url_for
 from flask.typing import ResponseReturnValue
+from sqlalchemy import Select
 
 from refine import clock
 from refine.errors import Refused
@@ -23,7 +25,7 @@ from refine.web.charts import Moment, Plot, step_plot
 from refine.web.ledger import counted_kinds
 from refine.web.lists import page_of
 from refine.web.presenting import percent
-from refine.web.sessions import latest, listed_tasks
+from refine.web.sessions import listed
 
 pages = Blueprint("agent", __name__)
 
@@ -42,7 +44,8 @@ def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
     composition = agent.ledger.composition(at)
-    sessions = latest(RefinementSession, _RUNS_SHOWN, agent=agent)
+    own_sessions = listed(RefinementSession, RefinementSession.agent_id == agent.id)
+    sessions = db.session.execute(own_sessions.limit(_RUNS_SHOWN)).all()
     candidates = Candidates([agent], at)
     tokens, removed = composition.core_tokens, candidates.removed_tokens(agent)
     removable = RefinementSession.removable_of(tokens, agent, removed)
@@ -63,7 +66,7 @@ def page(agent_id: int) -> str:
         sessions=sessions,
         live=live,
         refresh_seconds=in_place.seconds_while(live),
-        tasks=latest(MemoryTask, _RUNS_SHOWN, agent=agent),
+        tasks=db.session.execute(_tasks_of(agent).limit(_RUNS_SHOWN)).all(),
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         grant=granted.active_grant_for(agent.id),
@@ -75,7 +78,7 @@ def page(agent_id: int) -> str:
 @pages.get("/agents/<int:agent_id>/tasks")
 def tasks(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
-    page = page_of(listed_tasks(MemoryTask.agent_id == agent.id))
+    page = page_of(_tasks_of(agent))
     return render_template("agent/tasks.html", agent=agent, page=page, tasks=page.rows)
 
 
@@ -95,6 +98,10 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
         flash(as_sentence(str(refusal)), "error")
         return redirect(url_for("agent.page", agent_id=agent_id), 303)
     return redirect(url_for("sessions.page", session_id=session_id), 303)
+
+
+def _tasks_of(agent: Agent) -> Select[*tuple[Any, ...]]:
+    return listed(MemoryTask, MemoryTask.agent_id == agent.id)
 
 
 def _history(agent: Agent, tokens: int, floor: int, at: datetime) -> tuple[Growth, Plot | None]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
-from sqlalchemy import func, literal, select, union_all
+from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
@@ -24,20 +24,21 @@ from refine.models import MemoryTask, RefinementSession, Verification
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
-from refine.web.sessions import latest
+from refine.web.sessions import listed
 from refine.web.templating import verification_watch
 
 pages = Blueprint("ops", __name__)
 
 _SHOWN = 20
+_Kind = type[RefinementSession] | type[MemoryTask]
 
 
 @pages.get("/ops")
 def page() -> str:
     """Show health, running work and failures; what is the installation's only to site admins."""
     error, since = request.args.get("error", "").strip(), _since()
-    live = latest(RefinementSession, _SHOWN, state="live")
-    live_tasks = latest(MemoryTask, _SHOWN, state="live")
+    live = _latest(RefinementSession, RefinementSession.is_live)
+    live_tasks = _latest(MemoryTask, MemoryTask.is_live)
     failures = _failures(since)
     return render_template(
         "ops/page.html",
@@ -49,9 +50,18 @@ def page() -> str:
         since=since.date(),
         error=error,
         # nothing to look for if none failed lately
-        failed=latest(RefinementSession, _SHOWN, state="failed", error=error) if failures else (),
-        failed_tasks=latest(MemoryTask, _SHOWN, state="failed", error=error) if failures else (),
+        failed=_failed(RefinementSession, error) if failures else (),
+        failed_tasks=_failed(MemoryTask, error) if failures else (),
     )
+
+
+def _latest(kind: _Kind, *conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
+    return db.session.execute(listed(kind, *conditions).limit(_SHOWN)).all()
+
+
+def _failed(kind: _Kind, error: str) -> Sequence[Any]:
+    of_error = [kind.error_kind == error] if error else []
+    return _latest(kind, kind.has_ended_with_error(), *of_error)
 
 
 @pages.post("/ops/verification/seen")

@@ -53,7 +53,11 @@ def page() -> str:
 
 
 def _running() -> Sequence[Any]:
-    live = listed(RefinementSession.is_live).order_by(None).order_by(RefinementSession.created_at)
+    live = (
+        listed(RefinementSession, RefinementSession.is_live)
+        .order_by(None)
+        .order_by(RefinementSession.created_at)
+    )
     return db.session.execute(live.limit(_ROWS_SHOWN)).all()
 
 

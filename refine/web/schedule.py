@@ -89,7 +89,9 @@ def run() -> ResponseReturnValue:
 def _page(error: Exception | None = None) -> str:
     account, at = scope.account_to_change(), clock.now()
     stored = _stored(account)
-    automatic = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
+    automatic = listed(
+        RefinementSession, Agent.account_id == account.id, RefinementSession.is_automatic
+    )
     return render_template(
         "schedule/page.html",
         account=account,

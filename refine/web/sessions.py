@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -28,7 +28,7 @@ from refine.web.words import STATUSES, TRIGGERS, day, minute, spaced
 pages = Blueprint("sessions", __name__)
 
 _STEPS_SHOWN = 100
-_LISTED = (
+_LISTED: tuple[Any, ...] = (
     RefinementSession.id,
     RefinementSession.agent_id,
     Agent.name.label("agent_name"),
@@ -42,7 +42,7 @@ _LISTED = (
     RefinementSession.started_at,
     RefinementSession.undone_at,
 )
-_LISTED_TASKS = (
+_LISTED_TASKS: tuple[Any, ...] = (
     MemoryTask.agent_id,
     Agent.name.label("agent_name"),
     MemoryTask.kind,
@@ -98,53 +98,23 @@ _FILTERS = [
 ]
 
 
-def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
-    """Return a query for what lists show of this page's sessions, newest first: plain columns."""
+def listed(
+    kind: type[RefinementSession] | type[MemoryTask], *conditions: ColumnExpressionArgument[bool]
+) -> Select[*tuple[Any, ...]]:
+    """Return a query for what lists show of this page's runs, newest first: plain columns."""
+    columns = _LISTED if kind is RefinementSession else _LISTED_TASKS
     return (
-        select(*_LISTED)
-        .join(RefinementSession.agent)
+        select(*columns)
+        .join(kind.agent)
         .where(scope.in_scope(Agent.account_id), *conditions)
-        .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
+        .order_by(kind.created_at.desc(), kind.id)
     )
-
-
-def listed_tasks(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
-    """Return a query for what lists show of this page's tasks, newest first: plain columns."""
-    return (
-        select(*_LISTED_TASKS)
-        .join(MemoryTask.agent)
-        .where(scope.in_scope(Agent.account_id), *conditions)
-        .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
-    )
-
-
-Kind = type[RefinementSession] | type[MemoryTask]
-State = Literal["any", "live", "failed"]
-
-
-def latest(
-    kind: Kind, limit: int, *, state: State = "any", error: str = "", agent: Agent | None = None
-) -> Sequence[Any]:
-    """Return what lists show of this page's latest runs, newest first.
-
-    ``state``: ``failed`` are those that ended with an error; ``error``: with this one.
-    """
-    found = listed() if kind is RefinementSession else listed_tasks()
-    if state == "live":
-        found = found.where(kind.is_live)
-    elif state == "failed":
-        found = found.where(kind.has_ended_with_error())
-    if error:
-        found = found.where(kind.error_kind == error)
-    if agent is not None:
-        found = found.where(kind.agent_id == agent.id)
-    return db.session.execute(found.limit(limit)).all()
 
 
 @pages.get("/sessions")
 def listing() -> str:
     chosen = Chosen(_FILTERS)
-    page = page_of(listed(*chosen.conditions()))
+    page = page_of(listed(RefinementSession, *chosen.conditions()))
     return render_template(
         "sessions/listing.html",
         page=page,
