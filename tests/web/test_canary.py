@@ -115,7 +115,7 @@ def test_an_internal_error_hides_its_message(
 ) -> None:
     record = factories.records(agent)[-1]
     image = {"created_at": "", "token_estimate": CANARY}
-    broken = {"memories": [{"id": 1, "before": None, "after": image}]}
+    broken = {"memories": [{"id": 1, "after": image}]}
     sql.tamper(f"UPDATE audit_logs SET data = '{json.dumps(broken)}' WHERE id = {record.id}")
 
     answer = dashboard.get(f"/audit/{record.id}")
