@@ -62,10 +62,6 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
     python_type = datetime
 
-    @property
-    def python_type(self) -> type[datetime]:
-        return datetime
-
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is not None and value.tzinfo is None:
             raise InvalidValue("a time without time zone cannot be stored; use aware times")
