@@ -35,11 +35,11 @@ def new_request() -> None:
 
 
 def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> None:
-    memory, _ = agent.ledger.remember("the first text", "core")
+    memory, _ = agent.ledger.remember(text_of(25), "core")
     db.session.commit()
     put_back = sql.copied(memory)
     id_, session = memory.id, factories.session(agent)
-    editing.update(session, id_, "the second text")
+    editing.update(session, id_, text_of(24))
     editing.complete(session, "Done.")
     new_request()
 
@@ -71,7 +71,7 @@ def test_an_older_version_of_a_running_session_is_found_whatever_it_does_then(
     first, second, *_ = db.session.scalars(agent.ledger.core())
     second_id = second.id
     put_back, id_, of_agent = sql.copied(session), session.id, f"agent {agent.id}"
-    editing.update(session, first.id, first.content[:-1])
+    editing.update(session, first.id, text_of(24))
     new_request()
     assert problems() == []
     put_back()
@@ -79,7 +79,7 @@ def test_an_older_version_of_a_running_session_is_found_whatever_it_does_then(
 
     session = db.session.get_one(RefinementSession, id_)
     second = db.session.get_one(AgentMemory, second_id)
-    editing.update(session, second_id, second.content[:-1])
+    editing.update(session, second_id, text_of(24))
     session.give_up("the worker was lost")
     new_request()
 
