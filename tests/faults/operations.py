@@ -212,7 +212,7 @@ class Session(RunOperation):
         self.model.tool = "refinement"
         self.model.say("Yes.")
         self.model.call("search", query="abc")
-        self.model.call("update", id=first, content="tightened, but the same moment")
+        self.model.call("update", id=first, content="it is the same, as it was")
         self.model.calls(
             {"action": "delete", "id": others[0]},
             {"action": "consolidate", "ids": others[1:3], "content": "both of them " * 12},
@@ -345,7 +345,7 @@ class Undo(Operation):
         self.original = Before.of(self.agent).images
         session = RefinementSession.start(self.agent)
         session.consented_at = clock.now()
-        editing.update(session, self.memories[0].id, "tightened, but the same moment")
+        editing.update(session, self.memories[0].id, "it is the same, as it was")
         editing.delete(session, self.memories[1].id)
         editing.protect(session, self.memories[2].id)
         editing.complete(session, "three changes")

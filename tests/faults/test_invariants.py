@@ -28,7 +28,7 @@ class Lived:
         remove_duplicates(self.session)
         self.session.take_snapshot()
         self.edited = memories[0].id
-        editing.update(self.session, self.edited, "tightened, but the same moment")
+        editing.update(self.session, self.edited, "it is the same, as it was")
         editing.consolidate(self.session, [memories[2].id, memories[3].id], "both " * 8)
         editing.protect(self.session, memories[4].id)
         self.session.consented_at = self.session.started_at

@@ -94,7 +94,7 @@ def run_in_child(app: Flask, settings: Settings, model: ScriptedModel, cut_at: i
 def script(model: ScriptedModel, ids: list[int]) -> None:
     model.forget()
     model.say("Yes.")
-    model.call("update", id=ids[0], content="tightened, but the same moment")
+    model.call("update", id=ids[0], content="it is the same, as it was")
     model.calls(
         {"action": "delete", "id": ids[1]},
         {"action": "consolidate", "ids": [ids[2], ids[3]], "content": "both of them " * 12},

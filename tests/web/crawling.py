@@ -101,7 +101,7 @@ def _edit(agent: Agent, memories: list[AgentMemory], canary: str) -> None:
     tool = RefinementTool(factories.session(agent))
     for action, params in (
         ("consolidate", {"ids": [first, second], "content": f"{canary} {factories.text_of(50)}"}),
-        ("update", {"id": third, "content": f"{canary} tightened " + factories.text_of(22)}),
+        ("update", {"id": third, "content": f"{canary} again, " + factories.text_of(22)}),
         ("protect", {"id": third}),
         ("complete", {"summary": f"{canary} was merged"}),
     ):
