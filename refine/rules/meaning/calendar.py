@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 
-from babel import Locale, UnknownLocaleError
+from babel import Locale
 from babel.numbers import get_currency_name
 from babel.units import format_unit
 
@@ -50,7 +49,8 @@ def numeric_date(written: str) -> tuple[str, ...]:
     if len(fields[0]) == 4:
         year, orders = fields[0], [(fields[1], fields[2])]
     else:
-        year = _long_year(fields[2])
+        century = "" if len(fields[2]) == 4 else 20 if int(fields[2]) <= _LATEST_SHORT_YEAR else 19
+        year = f"{century}{fields[2]}"
         orders = [(fields[1], fields[0])]
         if "." not in written:
             orders.append((fields[0], fields[1]))
@@ -70,17 +70,9 @@ def clock_time(hour: str, minute: str | None, half: str | None) -> str:
     return f"{hours}:{minute or '00'}"
 
 
-def _long_year(year: str) -> str:
-    return year if len(year) == 4 else f"{20 if int(year) <= _LATEST_SHORT_YEAR else 19}{year}"
-
-
 @cache
 def _locales(language: str) -> list[Locale]:
-    found = []
-    for name in dict.fromkeys((language, "en", "en_GB")):
-        with suppress(UnknownLocaleError, ValueError):
-            found.append(Locale.parse(name))
-    return found
+    return [Locale.parse(name) for name in dict.fromkeys((language, "en", "en_GB"))]
 
 
 @cache
@@ -156,7 +148,6 @@ def units(language: str) -> dict[str, str]:
 def _names_of_unit(unit: str, locale: Locale) -> Iterator[str]:
     for length in ("long", "short"):
         for count in (1, 2, 5):
-            with suppress(Exception):
-                name = format_unit(count, unit, length, locale=locale).strip("0123456789 \xa0.")
-                if name and " " not in name:
-                    yield fold(name)
+            name = format_unit(count, unit, length, locale=locale).strip("0123456789 \xa0.")
+            if name and " " not in name:
+                yield fold(name)

@@ -61,11 +61,11 @@ def _words_added(
     if names:
         # a German noun may look like a name
         kind = "detail added" if result.language == "de" else "name added"
-        yield Objection(kind, _written(result, names))
+        yield Objection(kind, result.as_written(sorted(names)))
     words = [key for key in new if key not in result.details and key not in names]
     words = [key for key in words if result.words[key] and ord(key[0]) < 0x2E80]
     if words and is_update:
-        yield Objection("word added", _written(result, words))
+        yield Objection("word added", result.as_written(sorted(words)))
 
 
 def _is_stored(keys: Iterable[str], sources: Sequence[Reading], stored: Collection[str]) -> bool:
@@ -82,7 +82,7 @@ def _units_changed(sources: Sequence[Reading], result: Reading) -> Iterator[Obje
         if before and not any(now == units or (now and now <= units) for units in before):
             numbers.append(number)
     if numbers:
-        yield Objection("unit changed", _written(result, numbers))
+        yield Objection("unit changed", result.as_written(sorted(numbers)))
 
 
 def _turned(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
@@ -94,7 +94,7 @@ def _turned(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
         denied = set[str]().union(*(each.denied for each in sources))
         freed = (denied - affirmed) & (result.words.keys() - result.denied)
     if freed or not max(counts) <= result.counts["negations"] <= sum(counts):
-        yield Objection("negation", _written(result, freed))
+        yield Objection("negation", result.as_written(sorted(freed)))
     for kind in ("condition", "hedge"):
         before = [source.counts[f"{kind}s"] for source in sources]
         now = result.counts[f"{kind}s"]
@@ -122,7 +122,7 @@ def _reordered(sources: Sequence[Reading], result: Reading, ledger: Ledger) -> I
     }
     for (before, after), key in moved.items():
         if before < after and (after, before) in moved:
-            yield Objection("exchange", _written(result, (key, moved[after, before])))
+            yield Objection("exchange", result.as_written((key, moved[after, before])))
 
 
 def _said_of(reading: Reading, names: Collection[str]) -> dict[str, set[str]]:
@@ -137,7 +137,3 @@ def _said_of(reading: Reading, names: Collection[str]) -> dict[str, set[str]]:
         elif name:
             found[key].add(name)
     return found
-
-
-def _written(reading: Reading, keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(reading.written[key] for key in sorted(keys))

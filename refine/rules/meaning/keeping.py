@@ -80,35 +80,33 @@ class Keeping:
             if flat.replace(" ", "") not in carrier.row.replace(" ", "")
         ]
         if details or quotations:
-            yield Objection("detail", (*self._written(details), *quotations))
+            yield Objection("detail", (*original.as_written(details), *quotations))
         if codes := [code for code in original.codes if code not in carrier.text]:
             yield Objection("code", tuple(sorted(codes)))
         names = [key for key in self.ledger.names(original) if key in missing]
-        if names or not original.subject <= carrier.forms:
-            yield Objection(
-                "name", (*self._written(names), *sorted(original.subject - carrier.forms))
-            )
+        if lost := (*original.as_written(names), *sorted(original.subject - carrier.forms)):
+            yield Objection("name", lost)
         if units := [
             number
             for number, unit in original.units.items()
             if number in carrier.forms and not unit & carrier.units.get(number, set())
         ]:
-            yield Objection("unit", self._written(units))
+            yield Objection("unit", original.as_written(units))
         if self.is_deletion and _is_denied_otherwise(original, carrier):
             yield Objection("negation")
         if items := [key for key in original.items if key in missing]:
-            yield Objection("list", self._written(items))
+            yield Objection("list", original.as_written(items))
         plain = [key for key in missing if key not in original.details]
         plain.sort(key=lambda key: -self.weights[key])
         if needed := self._needed(plain, missing):
-            yield Objection("words", self._written(plain[:_SHOWN_WORDS]), needed=needed)
+            yield Objection("words", original.as_written(plain[:_SHOWN_WORDS]), needed=needed)
         elif not (details or names) and (passage := self._missing_passage(set(missing))):
-            yield Objection("run", self._written(passage))
+            yield Objection("run", original.as_written(passage))
 
     def details_and_names(self) -> tuple[str, ...]:
         """Return what of the original no other words can stand for."""
         names = self.ledger.names(self.original) - self.original.details.keys()
-        return self._written([*self.original.details, *sorted(names)])
+        return self.original.as_written([*self.original.details, *sorted(names)])
 
     def _needed(self, plain: list[str], missing: list[str]) -> int:
         """Return how many of the missing words must be added: as few as possible."""
@@ -136,9 +134,6 @@ class Keeping:
                 if weight > _PASSAGE:
                     return passage
         return []
-
-    def _written(self, keys: Iterable[str]) -> tuple[str, ...]:
-        return tuple(self.original.written[key] for key in keys)
 
 
 def left_out(keeping: Keeping, result: Reading | None, without: Iterable[int]) -> list[Objection]:

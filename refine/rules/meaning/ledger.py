@@ -105,7 +105,7 @@ class Ledger:
                 found.add(key)
         found = {
             key
-            for key in found & reading.words.keys() - reading.details.keys()
+            for key in found & (reading.words.keys() - reading.details.keys())
             if not _is_german_noun(fold(reading.written[key]), reading.language)
         }
         return found.union(

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -65,6 +66,10 @@ class Reading:
     lower: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
+
+    def as_written(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """Return the words of these keys as they stand in the text."""
+        return tuple(self.written[key] for key in keys)
 
 
 def read(text: str) -> Reading:

@@ -36,7 +36,8 @@ _FIGURES = rf"""
     | (?P<phone>(?<![\w.])(?:\+|00|\(?0)\d[\d\ ()./-]{{5,18}}\d(?!\w)
         | (?<![\w.])\d{{3,5}}[-\ ]\d{{3,4}}[-\ ]\d{{3,4}}(?![\w.]))
     | (?P<number>(?:(?<![\w)\]])[-−](?=\.?\d))?(?<![^\W{UNSPACED}])
-        (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*|(?<!\w)\.\d+)))"""
+        (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*|(?<!\w)\.\d+)
+        (?:(?:st|nd|rd|th)\b)?))"""
 _WORDS = rf"""
     (?P<word>{_WORD}(?:['’ʼ`"״](?={_LETTER}){_WORD})*) | (?P<unspaced>[{UNSPACED}]+)"""
 _TOKEN = re.compile(f"{_FIGURES}|{_WORDS}", re.VERBOSE)
@@ -47,7 +48,6 @@ _DECORATION = re.compile(r"^(?:[a-z][a-z0-9+.-]*://|mailto:)?(?:www\.)?", re.IGN
 _TRAILING = ".,;:!?…'’)]}>*_/\\-"
 _THOUSANDS = re.compile(r"([1-9]\d{0,2}([ .,'])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
 _WRITINGS = str.maketrans("٬٫’−", ",.'-")
-_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _APOSTROPHES = re.compile("['’ʼ`]")
 # Not a word by itself, before or behind an apostrophe.
 _CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "l", "n", "o", "c", "j", "qu"})
@@ -83,13 +83,8 @@ def tokens_of(text: str) -> tuple[str, str, list[Token]]:
     """
     language = guess_language(map(fold, re.findall(r"[^\W\d_]+", text)))
     text = calendar.with_plain_dates(_with_plain_numbers(text, language), language)
-    found: list[Token] = []
-    for match in (_TOKEN_OR_ADDRESS if _HINT.search(text) else _TOKEN).finditer(text):
-        token = _token(match)
-        if token.kind == "word" and found and _is_ending(found[-1], token):
-            continue
-        found.append(token)
-    return language, text, found
+    pattern = _TOKEN_OR_ADDRESS if _HINT.search(text) else _TOKEN
+    return language, text, [_token(match) for match in pattern.finditer(text)]
 
 
 def _with_plain_numbers(text: str, language: str) -> str:
@@ -138,15 +133,6 @@ def _eastern_date(found: re.Match[str]) -> str:
     return f" {date}-{int(found[3]):02} " if found[3] else f" {date} "
 
 
-def _is_ending(number: Token, word: Token) -> bool:
-    """Tell whether a word is but the ``th`` of ``12th``."""
-    return (
-        number.kind == "number"
-        and number.end == word.start
-        and _ORDINAL.fullmatch(word.written) is not None
-    )
-
-
 def _token(match: re.Match[str]) -> Token:
     kind, written = match.lastgroup or "", match[0]
     keys, says = _meant(kind, written, match)
@@ -190,7 +176,7 @@ def _dated(written: str) -> tuple[tuple[str, ...], ...]:
 
 def _canonical(written: str) -> str:
     """Return a number without separators of thousands: 1000 for 1,000 and 1.000, 1.5 for 1,5."""
-    number = written.translate(_WRITINGS)
+    number = written.translate(_WRITINGS).rstrip("dhnrst")
     sign, number = ("-", number[1:]) if number[0] == "-" else ("", number)
     if found := _THOUSANDS.fullmatch(number):
         number = re.sub(r"\D", "", found[1]) + (f".{found[3]}" if found[3] else "")

@@ -120,7 +120,7 @@ def frequency(word: str, language: str) -> float:
 def rarity(word: str, language: str) -> float:
     """Return how much a folded word says, from 0 (nothing by itself) to 1."""
     word = _POSSESSIVE.sub("", word)
-    if len(word) == 1 or word in _small_words(language):
+    if is_small(word, language):
         return 0
     common = max(frequency(word, language), frequency(word, "en") - (language != "en"))
     return max(0.0, min(_COMMON - common, _COMMON - _RARE)) / (_COMMON - _RARE)
