@@ -41,15 +41,6 @@ def ended(agent, status, at=AT, error_kind=None, **fields):
     return session
 
 
-def test_an_agent_without_memories_or_sessions_is_listed_too(account):
-    agent = factories.agent(account=account)
-
-    (row,) = listed(account)
-
-    assert (row.id, row.core_tokens) == (agent.id, 0)
-    assert (row.last_session_id, row.last_session_status) == (None, None)
-
-
 @pytest.mark.parametrize(("tokens", "is_over"), [(10, False), (11, True)])
 def test_an_agent_at_its_budget_is_not_over_it(account, tokens, is_over):
     agent = factories.agent(account=account, core_token_budget=10)
@@ -59,18 +50,6 @@ def test_an_agent_at_its_budget_is_not_over_it(account, tokens, is_over):
 
     assert (agent.is_over_budget, row.over_budget) == (is_over, is_over)
     assert bool(listed(account, is_in("over_budget"))) is is_over
-
-
-def test_the_latest_session_is_told(account):
-    agent = factories.agent("one", account=account)
-    ended(agent, "failed", AT - timedelta(hours=1))
-    last = ended(agent, "declined", AT, undone_at=AT)
-
-    (row,) = listed(account)
-
-    assert (row.last_session_id, row.last_session_status) == (last.id, "declined")
-    assert (row.last_session_at, row.last_session_undone_at) == (AT, AT)
-    assert listed(account, is_in("failed")) == []
 
 
 def one_in_each_state(account):

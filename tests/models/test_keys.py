@@ -169,17 +169,6 @@ def test_a_rotation_wraps_every_key_by_the_first(rotating):
     assert WrappedKey.under_older_keys() == 0
 
 
-def test_a_rotation_goes_in_parts_in_order(rotating):
-    first, second, third = db.session.scalars(select(WrappedKey.id).order_by(WrappedKey.id))
-
-    parts = [WrappedKey.rotate(after_id=0, limit=2)]
-    parts.append(WrappedKey.rotate(after_id=second, limit=2))
-    parts.append(WrappedKey.rotate(after_id=third, limit=2))
-
-    assert parts == [(second, 2, []), (third, 1, []), None]
-    assert first < second
-
-
 def test_a_rotation_touches_nothing_but_how_keys_are_wrapped(rotating):
     def rows() -> list[tuple[object, ...]]:
         kept = (WrappedKey.id, WrappedKey.purpose, WrappedKey.created_at, WrappedKey.destroyed_at)
@@ -229,14 +218,6 @@ def test_nothing_is_written_with_only_the_old_key_during_or_after_a_rotation(
     assert sql.snapshot() == before
 
 
-def test_data_keys_made_during_a_rotation_are_wrapped_by_the_first_key(rotating):
-    WrappedKey.rotate(after_id=0, limit=1)
-    factories.agent("new words")
-    db.session.commit()
-
-    assert WrappedKey.under_older_keys() == 2
-
-
 def test_a_rotation_skips_destroyed_keys(rotating):
     key = Agent.named("Ada").wrapped_key
     key.wrapped, key.destroyed_at = None, clock.now()
@@ -248,32 +229,3 @@ def test_a_rotation_skips_destroyed_keys(rotating):
 
     assert sql.value(row) == before
     assert WrappedKey.under_older_keys() == 0
-
-
-def test_a_key_that_was_altered_is_named_and_left_and_the_others_are_wrapped(rotating):
-    id_ = Agent.named("Ada").data_key_id
-    db.session.rollback()
-    sql.run(f"UPDATE data_keys SET wrapped = wrapped || 'x' WHERE id = {id_}")
-    row = f"SELECT k::text FROM data_keys k WHERE id = {id_}"
-    before = sql.value(row)
-
-    part = WrappedKey.rotate(after_id=0, limit=100)
-    db.session.commit()
-
-    assert (part.rotated, part.broken) == (2, [id_])
-    assert sql.value(row) == before
-    assert WrappedKey.under_older_keys() == 1
-
-
-def test_a_key_that_another_rotation_holds_is_left_to_it(rotating):
-    id_ = Agent.named("Ada").data_key_id
-    db.session.rollback()
-
-    with db.engine.begin() as another:
-        another.exec_driver_sql(f"SELECT 1 FROM data_keys WHERE id = {id_} FOR UPDATE")
-        part = WrappedKey.rotate(after_id=0, limit=100)
-        db.session.commit()
-
-    assert part.rotated == 2
-    assert WrappedKey.under_older_keys() == 1
-    assert WrappedKey.rotate(after_id=0, limit=100).rotated == 1

@@ -6,7 +6,7 @@ import pytest
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import Agent, ApiToken, WrappedKey
-from refine.models.agent import AUTHORED_FIELDS, PROMPTS, configuring
+from refine.models.agent import PROMPTS, configuring
 from refine.prompts import default_prompt
 from tests import factories, sql
 from tests.models.cases import case
@@ -99,16 +99,6 @@ def test_an_unset_or_blank_prompt_means_the_default(app, subtests):
             assert agent.effective("refinement_prompt") == (effective, kept is None)
 
 
-def test_a_field_that_was_not_set_shows_its_default(app, subtests):
-    agent = factories.agent(name="Ada")
-
-    for field in AUTHORED_FIELDS:
-        with subtests.test(field=field):
-            value, is_default = agent.effective(field)
-            assert is_default == (field != "name")
-            assert value
-
-
 def test_prompts_up_to_the_limit_are_sealed_at_rest(app):
     prompt = "c4n4ry" + "x" * 9_994
     agent = factories.agent(**dict.fromkeys(PROMPTS, prompt))
@@ -120,19 +110,6 @@ def test_prompts_up_to_the_limit_are_sealed_at_rest(app):
 
 
 # -- authoring -------------------------------------------------------------------------------------
-
-
-def test_a_change_by_the_agent_is_recorded_with_its_values_sealed(app):
-    agent = factories.agent(system_prompt="old canary")
-
-    configuring.author(agent, "system_prompt", "new canary", at=NOW)
-    configuring.author(agent, "system_prompt", " new canary ")  # changes nothing
-
-    (record,) = factories.records(agent)
-    assert record.action == "agent_settings_update"
-    assert record.data == {"field": "system_prompt", "by": "agent", "characters": 10}
-    assert record.sealed == {"before": "old canary", "after": "new canary"}
-    assert record.created_at == NOW
 
 
 def test_names_hold_no_invisible_characters(app):
@@ -156,15 +133,6 @@ def test_an_agent_is_erased_once(app):
     agent.erase(at=NOW)
 
     assert [record.action for record in factories.records(agent)].count("agent_erased") == 1
-
-
-def test_an_agent_cannot_go_without_a_name(app):
-    agent = factories.agent(name="Ada")
-
-    with pytest.raises(InvalidValue, match="name has no default"):
-        configuring.author(agent, "name", None)
-
-    assert agent.name == "Ada"
 
 
 def test_authoring_a_memory_reflection_prompt_turns_daily_reflection_on_and_the_default_off(app):
@@ -221,17 +189,6 @@ def test_an_available_agent_with_an_unlocked_memory_needs_refinement_when_due(ap
             assert agent.needs_refinement(NOW) == needs_it
     agent.last_refinement_at = datetime.now(UTC)
     assert not agent.needs_refinement()
-
-
-def test_an_agent_over_its_budget_needs_refinement_between_slots(app, subtests):
-    agent = factories.agent(last_refinement_at=NOW)
-    factories.ledger(agent, 10, 20)
-
-    for budget, is_over in [(29, True), (30, False), (31, False)]:
-        with subtests.test(budget=budget):
-            agent.core_token_budget = budget
-            assert agent.needs_refinement(NOW) == is_over
-            assert agent.is_over_budget == is_over
 
 
 def test_an_altered_agent_is_known_to_have_no_prompts_of_its_own(app):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
-from sqlalchemy import and_, null, or_, select
+from sqlalchemy import and_, or_, select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
@@ -215,16 +215,6 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(app):
     assert list(groups) == [eligibility.NOT_ACTIVE, None]
     assert [name for _, name in groups[eligibility.NOT_ACTIVE].named] == ["Al", "Bo", "cy"]
     assert groups[None] == Group(None, [ready.id], ["Di"])
-
-
-def test_names_the_first_agents_of_a_large_group(app):
-    account = factories.account()
-    for number in range(10):
-        factories.agent(account=account, name=f"{number:02}")
-
-    (group,) = grouped_by(null(), Agent.account_id == account.id).values()
-
-    assert (group.number, len(group.named), group.unnamed) == (10, 8, 2)
 
 
 @pytest.mark.parametrize(

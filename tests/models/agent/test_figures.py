@@ -41,24 +41,6 @@ def test_they_follow_rows_that_are_changed_by_hand(agent):
     assert figures(agent) == (3, 3)
 
 
-def test_they_go_back_with_the_transaction(agent):
-    db.session.commit()
-    factories.ledger(agent, 40)
-    assert figures(agent) == (4, 100)
-
-    db.session.rollback()
-
-    assert figures(agent) == (3, 60)
-
-
-def test_one_statement_may_change_memories_of_many_agents(agent):
-    other = factories.agent()
-    factories.ledger(other, 5)
-    db.session.execute(text("UPDATE agent_memories SET discarded_at = now()"))
-
-    assert (figures(agent), figures(other)) == ((0, 0), (0, 0))
-
-
 def test_each_change_of_a_memory_is_a_new_version_of_the_ledger(agent):
     figures(agent)
     before = agent.ledger_version

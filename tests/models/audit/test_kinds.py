@@ -7,7 +7,6 @@ from flask import Flask
 
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.audit.kinds import ACTIONS, ACTIONS_OF_KIND
-from refine.web.words import RECORD_KINDS
 
 
 def test_every_action_is_of_exactly_one_kind() -> None:
@@ -17,7 +16,3 @@ def test_every_action_is_of_exactly_one_kind() -> None:
 def test_no_action_is_recorded_that_is_of_no_kind(app: Flask) -> None:
     with pytest.raises(LookupError, match="memory_forgotten"):
         AuditLog.record("memory_forgotten", chain=PLATFORM)
-
-
-def test_every_kind_has_a_name() -> None:
-    assert list(RECORD_KINDS) == list(ACTIONS_OF_KIND)

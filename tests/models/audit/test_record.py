@@ -14,46 +14,6 @@ from tests import factories, sql
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
-def test_the_database_takes_figures_from_the_data_of_a_record(app):
-    agent = factories.agent()
-
-    agent.record("memory_saved", data={"mass_after": 7, "by": "her", "from": {"address": "::1"}})
-    agent.record("memory_saved", data={"from": None})
-    db.session.commit()
-
-    figures = [
-        (each.mass_after, each.by, each.client_address) for each in factories.records(agent)[-2:]
-    ]
-    assert figures == [(7, "her", "::1"), (None, None, None)]
-
-
-def test_a_record_keeps_all_of_its_fields(app):
-    agent, user = factories.agent(), factories.user()
-    session = factories.session(agent)
-
-    agent.record(
-        "memory_saved",
-        user=user,
-        session_id=session.id,
-        subject=("AgentMemory", 7),
-        data={"figure": 3},
-        sealed={"content": "the canary"},
-        at=NOW,
-    )
-    db.session.commit()
-
-    record = factories.records(agent)[-1]
-    assert (record.action, record.created_at) == ("memory_saved", NOW)
-    assert (record.account_id, record.agent_id, record.user_id, record.session_id) == (
-        agent.account_id,
-        agent.id,
-        user.id,
-        session.id,
-    )
-    assert (record.auditable_type, record.auditable_id) == ("AgentMemory", "7")
-    assert (record.data, record.sealed) == ({"figure": 3}, {"content": "the canary"})
-
-
 @pytest.mark.parametrize("owner", ["agent", "account", "platform"])
 def test_the_sealed_part_is_encrypted_at_rest(app, owner):
     agent = factories.agent()
@@ -144,22 +104,6 @@ def test_an_unrecorded_change_is_recorded_for_the_account_as_well(app):
     assert (name, after) == (f"Agent {agent.id}", agent.row_digest)
 
 
-def test_a_change_before_any_record_is_none(app):
-    agent = factories.agent()
-    db.session.commit()
-    before = len(factories.records(agent))
-
-    agent.paused = True
-    db.session.commit()
-
-    assert len(factories.records(agent)) == before
-
-
-def test_data_holds_no_number_that_json_would_spell_in_two_ways(app):
-    with pytest.raises(ValueError, match="JSON compliant"):
-        AuditLog.record("memory_saved", data={"share": float("nan")}, chain=PLATFORM)
-
-
 def in_threads(app, *works):
     """Run each in a thread with a connection and a context of its own, all at once."""
     barrier, faults = threading.Barrier(len(works)), []
@@ -223,22 +167,3 @@ def test_threads_that_write_to_one_chain_leave_no_gap_and_no_fork(app, chain):
     assert [record.sequence for record in records] == list(range(1, 41))
     db.session.commit()
     assert not [verified.problem for verified in verify_all() if verified.problem]
-
-
-def test_threads_that_save_memories_of_one_agent_keep_the_mass_of_every_record_right(app):
-    agent = factories.agent()
-    agent_id = agent.id
-    db.session.commit()
-
-    def save(text):
-        def work():
-            for n in range(10):
-                db.session.get_one(Agent, agent_id).ledger.remember(f"{text} {n}", "core")
-                db.session.commit()
-
-        return work
-
-    in_threads(app, save("one"), save("two"))
-
-    masses = [record.data["mass_after"] for record in factories.records(agent)]
-    assert masses == [2 * n for n in range(1, 21)]

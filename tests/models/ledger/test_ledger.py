@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import AgentMemory
-from tests import factories, sql
+from tests import factories
 from tests.models.cases import case
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -37,15 +37,6 @@ def test_the_context_has_one_section_for_each_kind_oldest_first(agent):
         "## Core memories\n\n- (2015-03-22) old core\n- (2026-03-03) young core\n\n"
         "## Journal of the last week\n\n- (2026-02-26) old journal\n- (2026-03-02) young journal"
     )
-
-
-def test_memories_of_one_instant_are_ordered_by_id(agent):
-    for content in ("first", "second", "third"):
-        factories.memory(agent, content, created_at=NOW)
-
-    context = agent.memory_context(NOW)
-
-    assert context.index("first") < context.index("second") < context.index("third")
 
 
 def test_an_empty_section_and_discarded_memories_are_left_out(agent, subtests):
@@ -122,13 +113,6 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_not_saved_again(agent, memo
     assert db.session.scalars(select(AgentMemory)).all() == [there]
 
 
-def test_a_memory_of_which_only_the_flag_was_changed_is_not_saved_again(agent):
-    there = factories.memory(agent, "The Canary sang.")
-    there.set_constitutional(True)
-
-    assert agent.ledger.remember("The Canary sang.", "core") == (there, True)
-
-
 def test_a_copy_that_was_brought_back_does_not_stand_in_for_a_memory(agent):
     there = factories.memory(agent, "The Canary sang.")
     there.discard()
@@ -151,17 +135,6 @@ def test_a_copy_without_all_the_tags_does_not_stand_in_for_a_memory(agent, tags,
 
     assert is_there is existing
     assert set(memory.tags) >= set(tags)
-
-
-def test_a_copy_is_looked_up_in_the_index_of_core_memories_whatever_plan_is_kept(agent):
-    query = str(agent.ledger.select_core_with(["a hash"]).compile(db.engine))
-
-    assert "memory_type = 'core'" in query
-    indexed = sql.value(
-        "SELECT pg_get_expr(indpred, indrelid) FROM pg_index "
-        "WHERE indexrelid = 'ix_agent_memories_content_hash'::regclass"
-    )
-    assert indexed == "(memory_type = 'core'::text)"
 
 
 def test_a_duplicate_of_any_other_memory_is_saved(agent):

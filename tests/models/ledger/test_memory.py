@@ -1,14 +1,12 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import select
 from sqlalchemy.exc import StatementError
 
 from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
-from refine.models.ledger import Change
 from refine.rules.content import comparable
 from tests import factories, sql
 from tests.models.cases import case
@@ -35,44 +33,6 @@ def problems() -> list[str]:
 
 
 # -- derived columns -------------------------------------------------------------------------------
-
-
-def test_tokens_are_a_quarter_of_the_characters_rounded_up(app, subtests):
-    memory = factories.memory(factories.agent())
-
-    for content, tokens in [
-        ("x", 1),
-        ("four", 1),
-        ("fives", 2),
-        ("  trimmed \n", 2),
-        ("é" * 8, 2),
-        ("😀" * 10_000, 2_500),
-    ]:
-        with subtests.test(content=content[:9]):
-            memory.content = content
-            assert memory.token_estimate == tokens
-            assert is_right(memory)
-
-
-def test_contents_that_differ_only_in_case_and_margins_have_one_hash(app):
-    agent = factories.agent()
-
-    one, other = factories.memory(agent, "Same Words"), factories.memory(agent, "\tsame  words ")
-
-    assert one.content_hash == other.content_hash
-    assert other.content == "same  words"
-
-
-def test_other_contents_and_other_agents_have_other_hashes(app):
-    agent = factories.agent()
-
-    hashes = {
-        factories.memory(agent, "same words").content_hash,
-        factories.memory(agent, "same sWords").content_hash,
-        factories.memory(factories.agent(), "same words").content_hash,
-    }
-
-    assert len(hashes) == 3
 
 
 def test_every_write_keeps_the_derived_columns_right(app, subtests):
@@ -162,16 +122,6 @@ def test_invalid_fields_are_refused_and_the_old_ones_stay(app, subtests):
     assert is_right(memory)
 
 
-def test_content_up_to_the_limit_is_kept_trimmed(app, subtests):
-    memory = factories.memory(factories.agent())
-
-    for content in ["x", "x" * 10_000, "😀é\u200b\u202e\r\n.", "  " + "x" * 10_000]:
-        with subtests.test(content=content[:9]):
-            memory.content = content
-            db.session.commit()
-            assert memory.content == content.strip()
-
-
 def test_the_stored_columns_never_hold_the_text(app):
     factories.memory(factories.agent(), "the c4n4ry sang", extra="of a c4n4ry")
     db.session.commit()
@@ -194,34 +144,7 @@ def test_setting_the_same_content_changes_nothing(app):
     assert sql.snapshot() == before
 
 
-def test_a_source_is_imported_once_for_each_agent(app):
-    agent = factories.agent()
-    factories.memory(agent, source="letta", source_id="1")
-    factories.memory(factories.agent(), source="letta", source_id="1")
-    factories.memory(agent, source="mem0", source_id="1")
-
-    with pytest.raises(Exception, match="uq_agent_memories_source"):
-        factories.memory(agent, source="letta", source_id="1")
-
-
 # -- predicates ------------------------------------------------------------------------------------
-
-
-def test_a_ledger_entry_shows_content_tags_and_figures(app):
-    memory = factories.memory(
-        factories.agent(), "words", tags=["relational"], created_at=NOW, constitutional=True
-    )
-
-    entry = memory.ledger_entry()
-
-    assert entry == {
-        "id": memory.id,
-        "date": "2026-03-04",
-        "tokens": 2,
-        "constitutional": True,
-        "tags": ["relational"],
-        "content": "words",
-    }
 
 
 def test_the_state_digest_changes_with_every_part_of_the_state(app, subtests):
@@ -240,23 +163,6 @@ def test_the_state_digest_changes_with_every_part_of_the_state(app, subtests):
             assert memory.state_digest == before
             setattr(memory, field, value)
             assert memory.state_digest != before
-
-
-def test_the_state_digest_ignores_when_a_memory_was_discarded(app):
-    memory = factories.memory(factories.agent(), discarded_at=NOW)
-    before = memory.state_digest
-
-    memory.discarded_at = NOW + timedelta(days=1)
-    memory.extra = "more"
-
-    assert memory.state_digest == before
-
-
-def test_a_memory_that_a_change_created_counts_already(app):
-    memory = factories.memory(factories.agent())
-    change = Change(memory.id, None, memory.image())
-
-    assert (change.count_difference, change.mass_difference) == (0, 0)
 
 
 # -- verbs -----------------------------------------------------------------------------------------
@@ -326,28 +232,6 @@ def test_a_constitutional_memory_cannot_be_discarded(app):
     assert factories.records(memory.agent) == []
 
 
-def test_a_constitutional_memory_can_be_restored_and_stays_constitutional(app):
-    memory = factories.memory(factories.agent(), constitutional=True, discarded_at=NOW)
-
-    memory.restore()
-
-    assert (memory.discarded, memory.constitutional) == (False, True)
-
-
-def test_memories_stay_verifiable_after_every_verb(app):
-    agent = factories.agent()
-    discarded, restored, toggled = (factories.memory(agent, tags=["voice"]) for _ in range(3))
-    db.session.commit()
-
-    discarded.discard()
-    restored.discard()
-    restored.restore()
-    toggled.set_constitutional(True)
-    toggled.set_constitutional(False)
-
-    assert problems() == []
-
-
 def test_a_verb_decides_by_the_stored_row_not_by_an_old_copy(app):
     memory = factories.memory(factories.agent())
     db.session.commit()
@@ -370,16 +254,6 @@ def test_a_change_does_not_make_an_altered_memory_genuine(app):
         memory.set_constitutional(True)
 
     assert problems() == [f"memory {id_} was changed outside the application"]
-
-
-def test_only_the_agents_own_memories_are_locked(app):
-    agent, other = factories.agent("mine"), factories.agent("theirs")
-    ids = [memory.id for memory in db.session.scalars(select(AgentMemory))]
-
-    locked = AgentMemory.lock_rows(agent, ids)
-
-    assert [memory.agent_id for memory in locked.values()] == [agent.id]
-    assert list(AgentMemory.lock_rows(other, ids)) == [ids[1]]
 
 
 def test_a_memory_that_is_not_stored_yet_has_no_verbs(app):

@@ -62,24 +62,6 @@ def test_an_invalid_field_is_refused(subtests):
                 Account(**{"name": "Acme", "slug": "acme", field: value})
 
 
-def test_an_account_without_a_schedule_uses_the_platforms(app):
-    account = factories.account(schedule=None)
-
-    slot = account.next_slot(MONDAY)
-
-    assert account.effective_schedule == "0 4 * * 1"
-    assert slot == datetime(2026, 3, 9, 4, tzinfo=UTC)
-
-
-def test_slots_follow_the_accounts_schedule_in_its_zone(app):
-    account = factories.account(schedule="30 6 * * 2", time_zone="Europe/Berlin")
-
-    last, following = account.last_slot(MONDAY), account.next_slot(MONDAY)
-
-    assert last == datetime(2026, 2, 24, 5, 30, tzinfo=UTC)
-    assert following == datetime(2026, 3, 3, 5, 30, tzinfo=UTC)
-
-
 def test_a_new_account_keeps_its_data_with_zero_retention_and_runs(app):
     account = factories.account()
 

@@ -93,14 +93,6 @@ def test_guesses_count_for_fifteen_minutes(app, later, wait):
     assert seconds_to_wait(at=AT + later) == wait
 
 
-def test_refused_guesses_do_not_extend_the_wait(app):
-    guesses(MAX_GUESSES)
-    for minute in range(15):
-        assert seconds_to_wait(at=AT + timedelta(minutes=minute)) == 900 - 60 * minute
-
-    assert seconds_to_wait(at=AT + GUESS_WINDOW) == 0
-
-
 def test_an_ipv6_address_counts_as_its_network():
     assert (
         network_of("2001:db8:1:2:3:4:5:6") == network_of("2001:db8:1:2::9") == "2001:db8:1:2::/64"

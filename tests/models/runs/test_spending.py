@@ -65,17 +65,6 @@ def test_every_kind_of_run_of_the_account_counts(agent: Agent) -> None:
     assert month_of(agent.account)[0] == Decimal("3.5")
 
 
-def test_agents_are_summed_up_by_conditions(agent: Agent) -> None:
-    other = factories.agent("one", account=agent.account)
-    everything(agent)
-    costly(other, "7")
-    costly(other, "9", at=datetime(2026, 3, 1, tzinfo=UTC) - MOMENT)
-
-    assert spent_by_agents(NOW, Agent.account_id == agent.account_id) == (Decimal("8.75"), False)
-    assert spent_by_agents(NOW, Agent.id == other.id) == (Decimal(7), False)
-    assert spent_by_agents(NOW, Agent.id == 0) == (Decimal(0), False)
-
-
 def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent: Agent) -> None:
     began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
     in_tokyo = factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
@@ -214,31 +203,6 @@ def test_a_price_is_looked_up_in_sql_as_in_python(
     assert month_of(agent.account)[0] == 1_000 * price.prompt
 
 
-def test_prices_that_are_named_later_lower_no_cost_and_need_tokens(
-    with_prices: Callable[[str], None], agent: Agent
-) -> None:
-    factories.ended_task(agent, "reflection", at=NOW, unpriced_calls=1, cost_usd=Decimal(4))
-    agent.account.monthly_cost_cap_usd = Decimal(100)
-
-    with_prices('{"*": {"prompt": 0, "completion": 0}}')
-
-    assert is_capped(agent.account)[1]
-    unpriced(factories.agent("one", account=agent.account))
-    assert month_of(agent.account)[0] == Decimal("4.5")
-
-
-def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
-    unpriced(agent)
-    costly(agent, "1")
-
-    (day,) = by_day(None, "UTC", NOW - MOMENT)
-    (month,) = by_month(agent.account, [agent.id])
-
-    for summed in (day, month):
-        assert (summed.cost_usd, summed.unpriced_calls) == (Decimal("1.5"), 1)
-    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal("1.5"), True)
-
-
 # -- usage -----------------------------------------------------------------------------------------
 
 MARCH = (date(2026, 3, 1), date(2026, 4, 1))
@@ -265,10 +229,6 @@ def rows_of(
     return db.session.execute(with_total(used_by(what, *months, account_id).cte())).all()
 
 
-def test_nothing_used_is_zero_of_everything(agent: Agent) -> None:
-    assert Used.total_of(rows_of("agent")) == (0, 0, 0, 0, 0, 0, 0, 0)
-
-
 def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
     other = factories.agent("one", account=agent.account, model_id="other/model")
     for each in (agent, other, factories.agent("one")):
@@ -284,19 +244,6 @@ def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
         assert tuple(map(sum, zip(*figures, strict=True))) == in_all
     platform = by_month(agent.account, [agent.id, other.id], since=datetime(2026, 3, 1, tzinfo=UTC))
     assert sum(month.cost_usd for month in platform) == 4
-
-
-def test_rows_tell_what_they_are_about(agent: Agent) -> None:
-    everything(agent)
-    everything(agent, at=NOW - timedelta(days=20))
-    account = agent.account
-
-    (by_agent,), (by_model,) = rows_of("agent"), rows_of("model")
-    months = rows_of("month", (date(2026, 2, 1), MARCH[1]))
-
-    assert by_agent[:4] == (agent.id, "Ada", account.name, account.slug)
-    assert by_model.model_id == agent.model_id
-    assert {row.month for row in months} == {date(2026, 2, 1), date(2026, 3, 1)}
 
 
 @pytest.mark.parametrize(

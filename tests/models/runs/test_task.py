@@ -21,12 +21,10 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.runs import saving
-from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.task import (
     ENDED,
     MAX_WAITING,
     conversations_given_up,
-    due,
     due_for_reflection,
 )
 from tests import factories, sql
@@ -82,25 +80,6 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
         MemoryTask.reflect(agent, "cli")
 
 
-def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
-    lost = running(MemoryTask.reflect(agent, "cli"))
-
-    factories.fall_silent(lost)
-    later = MemoryTask.reflect(agent, "cli")
-
-    assert (lost.status, later.status) == ("failed", "queued")
-
-
-def test_the_database_refuses_a_second_live_reflection(agent: Agent) -> None:
-    MemoryTask.reflect(agent, "daily")
-
-    db.session.add(
-        MemoryTask(agent=agent, kind="reflection", trigger="daily", model_id=agent.model_id)
-    )
-    with pytest.raises(IntegrityError, match="uq_memory_tasks_live_reflection"):
-        db.session.flush()
-
-
 def test_the_database_refuses_to_keep_the_conversation_of_an_ended_task(agent: Agent) -> None:
     task = factories.extraction(agent)
     db.session.commit()
@@ -127,14 +106,6 @@ def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> N
     later = factories.extraction(factories.agent())
     later.due_at = clock.now() + HOUR
     assert (later.claim(), later.status) == (None, "queued")
-
-
-def test_two_tasks_of_an_agent_never_run_at_once(agent: Agent) -> None:
-    running(factories.extraction(agent))
-    second = factories.extraction(agent)
-
-    assert second.claim() is None
-    assert second.status == "queued"
 
 
 REASONS = {
@@ -177,17 +148,6 @@ def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
     assert record.data["mass_after"] == agent.core_token_usage
 
 
-def test_an_entry_is_promoted_if_no_copy_in_core_has_all_its_tags(agent: Agent) -> None:
-    core = db.session.scalars(agent.ledger.core()).one()
-    plain, spoken, sung = (
-        factories.entry(agent, "A core memory", tags=tags) for tags in ([], ["voice"], ["voice"])
-    )
-
-    promoted = saving.promote(reflection(agent), [spoken.id, plain.id, sung.id])
-
-    assert promoted == ([spoken.id], {plain.id: core.id, sung.id: spoken.id})
-
-
 def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agent: Agent) -> None:
     entry = factories.entry(agent)
     core = db.session.scalars(agent.ledger.core()).one()
@@ -227,30 +187,6 @@ def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
 
     assert task.memories_kept == 10
     assert db.session.get_one(AgentMemory, ids[10]).memory_type == "journal"
-
-
-# -- saving ---------------------------------------------------------------------------------------
-
-
-def test_a_conversation_is_saved_as_journal_memories(agent: Agent) -> None:
-    task = running(factories.extraction(agent))
-
-    memory, existing = saving.save(task, "Ada likes tea.", ["relational"])
-
-    assert (memory.memory_type, memory.tags, existing) == ("journal", ["relational"], False)
-    assert task.memories_kept == 1
-
-
-def test_an_exact_duplicate_of_a_shown_memory_is_not_saved(agent: Agent) -> None:
-    entry = factories.entry(agent, "Ada likes tea.")
-    week_ago = clock.now() - timedelta(days=7)
-    factories.entry(agent, "long ago", created_at=week_ago)
-    task = running(factories.extraction(agent))
-
-    assert saving.save(task, "ada likes Tea.") == (entry, True)
-    assert saving.save(task, "A core memory")[1]
-    assert not saving.save(task, "long ago")[1]
-    assert task.memories_kept == 1
 
 
 # -- ending ---------------------------------------------------------------------------------------
@@ -299,18 +235,6 @@ def test_each_failure_of_a_reflection_is_followed_by_a_longer_pause(agent: Agent
 
     assert pauses == [timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2)]
     assert (task.status, task.attempt, task.error_kind) == ("failed", 4, "timeout")
-
-
-def test_a_task_whose_worker_was_lost_is_put_off(agent: Agent) -> None:
-    task = running(factories.extraction(agent))
-
-    factories.fall_silent(task, LOST_AFTER - timedelta(seconds=10))
-    assert not task.end_if_lost()
-    factories.fall_silent(task, LOST_AFTER)
-    assert task.end_if_lost()
-    assert not task.end_if_lost()
-
-    assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
 def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent) -> None:
@@ -411,25 +335,6 @@ def test_an_agent_without_reflections_or_a_live_one_is_not_due(
             change()
             db.session.flush()
             assert due_reflections() == []
-
-
-def test_tasks_are_due_oldest_first_one_for_each_agent(agent: Agent) -> None:
-    first = factories.extraction(agent, at=NIGHT)
-    second = factories.extraction(agent, at=NIGHT + MOMENT)
-    other = factories.extraction(factories.agent(), at=NIGHT + 2 * MOMENT)
-    paused = factories.extraction(factories.agent(), at=NIGHT)
-    paused.agent.paused = True
-    db.session.flush()
-
-    assert list(due(9, clock.now())) == [first.id, other.id]
-    assert list(due(1, clock.now())) == [first.id]
-
-    first.due_at = clock.now() + HOUR
-    db.session.flush()
-    assert list(due(9, clock.now())) == [second.id, other.id]
-
-    second.claim(NIGHT + MOMENT)
-    assert list(due(9, clock.now())) == [other.id]
 
 
 def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:

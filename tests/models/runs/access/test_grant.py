@@ -8,7 +8,6 @@ import pytest
 import time_machine
 from flask import Flask
 from sqlalchemy import ColumnElement
-from sqlalchemy.exc import IntegrityError
 
 from refine import clock
 from refine.errors import InvalidValue, Refused
@@ -260,26 +259,6 @@ def test_a_request_that_was_changed_in_the_database_bars_everybody(
         request(agent, reader)
 
 
-def test_requests_that_failed_or_were_granted_bar_nobody_from_asking_again(
-    agent: Agent, reader: User
-) -> None:
-    request(agent, reader).give_up("the provider is away", "timeout")
-    factories.live_grant(agent, reader).end(user=reader)
-
-    assert request(agent, reader).status == "requested"
-
-
-def test_requests_are_counted_by_agent_and_user(agent: Agent, reader: User) -> None:
-    factories.live_grant(agent, reader).end(user=reader)
-    declined(agent, reader, days_ago=8)
-    request(agent, reader)
-    declined(agent, factories.user(account=agent.account))
-    declined(factories.agent(account=agent.account), reader)
-
-    assert AccessGrant.asked_counts(agent) == (4, 1, 2)
-    assert AccessGrant.asked_counts(agent, reader) == (3, 1, 1)
-
-
 def test_nobody_may_ask_for_a_day_after_a_human_changed_model_or_prompt(
     agent: Agent, reader: User, subtests: Any
 ) -> None:
@@ -319,29 +298,6 @@ def test_a_second_open_request_for_an_agent_is_refused(
             with pytest.raises(AccessAlreadyRequested, match=reason) as refusal:
                 request(agent, reader)
             assert refusal.value.grant_id == first.id
-
-
-def test_the_database_keeps_one_open_request_of_a_user_and_agent(
-    agent: Agent, reader: User
-) -> None:
-    request(agent, reader)
-
-    with pytest.raises(IntegrityError, match="uq_access_grants_open"):
-        factories.grant(agent, user_id=reader.id)
-
-
-def test_a_grant_is_open_until_it_expires_and_the_next_request_ends_it(
-    agent: Agent, reader: User
-) -> None:
-    assert AccessGrant.unfinished_of(agent, reader) is None
-    first = live_grant(agent, reader)
-    assert AccessGrant.unfinished_of(agent, reader) is first
-
-    age(first, hours=2)
-    second = request(agent, reader)
-
-    assert (first.status, first.end_reason, second.status) == ("ended", "expired", "requested")
-    assert first.ended_at == first.expires_at
 
 
 def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User) -> None:
@@ -427,15 +383,6 @@ def test_an_altered_grant_is_left_as_it_is_and_does_not_keep_others_from_ending(
     assert (record.action, record.auditable_id) == ("memory_access_revoked", str(grant.id))
 
 
-def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
-    grant = request(agent, reader)
-    age(grant, hours=24)
-
-    assert not grant.claim()
-    assert grant.status == "lapsed"
-    assert last_record(agent).action == "memory_access_lapsed"
-
-
 # -- the answer -----------------------------------------------------------------------------------
 
 
@@ -469,21 +416,6 @@ def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent: Agent, reader:
         f"{grant.expires_at:%Y-%m-%d %H:%M} UTC, because the agent asked for it."
     )
     assert PURPOSE not in note.content
-
-
-@pytest.mark.parametrize("is_still_allowed", [True, False])
-def test_any_other_answer_declines(agent: Agent, reader: User, is_still_allowed: bool) -> None:
-    grant = request(agent, reader)
-    grant.claim()
-    if not is_still_allowed:
-        configuring.configure(agent, user=reader, model_id="other/model")
-
-    grant.settle("No.", agreed=False, generation_id=None)
-
-    assert (grant.status, grant.granted_at, grant.reply) == ("declined", None, "No.")
-    assert grant.ended_at is not None
-    assert last_record(agent).action == "memory_access_declined"
-    assert not permits_reading(grant)
 
 
 def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
@@ -614,18 +546,6 @@ def test_others_cannot_end_a_grant_but_its_user_can_even_as_a_viewer(
     assert grant.end(user=reader)
 
 
-def test_only_a_live_grant_can_be_ended(agent: Agent, reader: User) -> None:
-    waiting = request(agent, reader)
-    expired = live_grant(agent, factories.user(account=agent.account))
-    age(expired, hours=2)
-
-    assert not waiting.end(user=reader)
-    assert not expired.end(user=None)
-
-    assert waiting.status == "requested"
-    assert (expired.end_reason, expired.ended_by_id) == ("expired", None)
-
-
 def test_time_ends_grants_and_requests_even_of_an_erased_agent(
     agent: Agent, reader: User, subtests: Any
 ) -> None:
@@ -647,18 +567,6 @@ def test_time_ends_grants_and_requests_even_of_an_erased_agent(
                 assert grant.ended_at is not None
                 assert last_record(agent).action == f"memory_access_{status}"
                 assert AccessGrant.next_overdue() is None
-
-
-def test_a_grant_that_could_not_be_ended_is_left_out_of_the_next_search(
-    agent: Agent, reader: User
-) -> None:
-    first = live_grant(agent, reader)
-    second = live_grant(agent, factories.user(account=agent.account))
-    age(first, hours=3)
-    age(second, hours=2)
-
-    assert AccessGrant.next_overdue() is first
-    assert AccessGrant.next_overdue(except_for=[first.id]) is second
 
 
 def test_the_rehearsal_model_consents_to_nobody_outside_the_demo_account(app, subtests):

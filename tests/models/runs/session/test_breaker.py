@@ -7,7 +7,6 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession, SessionEntry
-from refine.models.agent import configuring
 from refine.models.audit import PLATFORM
 from refine.models.integrity import verify_all
 from refine.models.runs.session import breaker
@@ -155,19 +154,6 @@ def test_a_session_of_an_empty_ledger_is_never_rolled_back(app):
     assert session.status == "completed"
 
 
-def test_with_a_threshold_of_1_the_first_removed_token_trips(app, subtests):
-    session, ids = begin(10, 90, refinement_threshold=1)
-
-    for name, status, edit in [
-        ("protect", "running", lambda: editing.protect(session, ids[0])),
-        ("rewrite", "running", lambda: editing.update(session, ids[0], text_of(10))),
-        ("shorten", "rolled_back", lambda: editing.update(session, ids[0], text_of(9))),
-    ]:
-        with case(subtests, edit=name):
-            edit()
-            assert (session.status, session.removed_tokens) == (status, 0)
-
-
 def test_the_breaker_is_checked_again_at_the_end(app):
     session, ids = begin(10, 90)
     editing.delete(session, ids[0])
@@ -276,29 +262,6 @@ def test_a_rollback_keeps_the_changes_that_others_made_after_an_edit(ledger, sub
             assert not memory(other).discarded
 
 
-def test_a_merged_memory_that_was_discarded_meanwhile_keeps_its_date(ledger):
-    session, ids = ledger
-    merged = editing.consolidate(session, ids[:2], text_of(20))
-    memory(merged.id).discard(at=NOW)
-
-    trip(session, ids[2:])
-
-    assert memory(merged.id).discarded_at == NOW
-    assert set(kept(session.agent)) == set(ids)
-
-
-def test_a_rollback_keeps_the_settings_and_memories_that_the_agent_wrote_meanwhile(ledger):
-    session, ids = ledger
-    editing.delete(session, ids[0])
-    configuring.author(session.agent, "refinement_prompt", "Be brief.")
-    new = factories.memory(session.agent, "saved meanwhile")
-
-    trip(session, ids[2:])
-
-    assert set(kept(session.agent)) == {*ids, new.id}
-    assert session.agent.refinement_prompt == "Be brief."
-
-
 def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_session(ledger):
     session, ids = ledger
     rewritten = f"{memory(ids[0]).content}, as it was"
@@ -311,19 +274,6 @@ def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_sess
 
     assert [existing for _, existing in saved] == [False, False]
     assert {rewritten, merged} <= {each["content"] for each in kept(session.agent).values()}
-
-
-def test_stores_once_what_is_saved_twice_while_a_session_runs(ledger):
-    session, ids = ledger
-    before, during = memory(ids[0]).content, f"{memory(ids[1]).content}, as it was"
-    remember = session.agent.ledger.remember
-    editing.update(session, ids[1], during)
-
-    saved, existing = remember(during, "core")
-
-    assert not existing
-    assert remember(during, "core") == (saved, True)
-    assert remember(before, "core") == (memory(ids[0]), True)
 
 
 def test_duplicates_stay_removed(app):

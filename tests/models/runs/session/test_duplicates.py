@@ -44,14 +44,6 @@ def test_the_oldest_of_exact_duplicates_stays_and_takes_over_the_tags(agent):
     assert not any(session.stats.values())
 
 
-def test_the_first_of_duplicates_of_one_date_stays(agent):
-    first, second = (factories.memory(agent, "same", created_at=NOW) for _ in range(2))
-
-    dedup(agent)
-
-    assert (first.discarded, second.discarded) == (False, True)
-
-
 @pytest.mark.parametrize("altered", ["the older", "the younger"])
 def test_a_forged_hash_makes_nothing_a_duplicate(agent, altered):
     older, younger = (factories.memory(agent, text) for text in ("one thing", "another thing"))

@@ -7,7 +7,6 @@ import time_machine
 from refine.extensions import db
 from refine.models import RefinementSession
 from refine.models.agent import configuring
-from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
 from refine.models.runs.session.scheduling import Candidates
 from tests import factories
@@ -23,7 +22,6 @@ BY_HAND = ["manual", "api", "cli"]
 AUTOMATIC = ["weekly", "over_budget"]
 ANSWERED = ["declined", "completed", "incomplete", "rolled_back"]
 UNCHANGED = "nothing changed since the last session, which removed nothing"
-ERODED = "sessions of the last 30 days removed as much as is allowed"
 
 
 @pytest.fixture(autouse=True)
@@ -133,29 +131,6 @@ def test_an_agent_that_may_not_be_refined_is_never_chosen(over_budget, subtests)
 # -- due for a slot --------------------------------------------------------------------------------
 
 
-def test_an_agent_that_was_not_refined_since_the_slot_is_due(agent, subtests):
-    for refined_at, is_due in [
-        (None, True),
-        (SLOT - 7 * DAY, True),
-        (SLOT - MOMENT, True),
-        (SLOT, False),
-        (SLOT + HOUR, False),
-    ]:
-        with subtests.test(refined_at=refined_at):
-            agent.last_refinement_at = refined_at
-            assert due_for_slot(agent) == is_due
-
-
-@pytest.mark.parametrize("status", ["queued", "running"])
-def test_an_agent_with_a_live_session_stays_due_but_is_not_free(agent, status):
-    live(agent, status)
-
-    due = scheduling.due_for_slot(agent.account, SLOT)
-
-    assert chosen(due) == [agent.id]
-    assert chosen(due.where(~scheduling.has_live_session())) == []
-
-
 def test_a_session_that_was_answered_since_serves_the_slot(agent, subtests):
     for status in ANSWERED:
         for trigger in [*BY_HAND, *AUTOMATIC]:
@@ -184,13 +159,6 @@ def test_other_sessions_serve_the_slot_only_where_they_count_for_it(agent, subte
 # -- over the budget -------------------------------------------------------------------------------
 
 
-def test_an_agent_with_more_tokens_than_its_budget_is_over_it(agent, subtests):
-    for budget, is_over in [(99, True), (100, False), (101, False)]:
-        with subtests.test(budget=budget):
-            agent.core_token_budget = budget
-            assert is_over_budget(agent) == is_over
-
-
 @pytest.mark.parametrize("status", ["queued", "running"])
 def test_an_agent_with_a_live_session_is_not_chosen_for_its_budget(over_budget, status):
     live(over_budget, status)
@@ -209,13 +177,6 @@ def test_only_an_answer_within_the_shortest_cooldown_keeps_an_agent_from_being_c
 
 
 # -- cooling down ----------------------------------------------------------------------------------
-
-
-def test_an_agent_that_was_never_asked_does_not_cool_down(over_budget):
-    past(factories.agent(), "declined", at=NOW)
-
-    assert cools_down_until(over_budget) is None
-    assert not must_wait(over_budget)
 
 
 @pytest.mark.parametrize("status", ANSWERED)
@@ -270,19 +231,6 @@ def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, s
 def skip_reason(agent, at=NOW):
     db.session.flush()
     return Candidates([agent], at).automatic_skip_reason(agent)
-
-
-def test_an_agent_whose_sessions_removed_as_much_as_they_may_is_skipped(agent, subtests):
-    for reason, fields in [
-        (ERODED, {"at": NOW}),
-        (ERODED, {"at": NOW - 29 * DAY}),
-        (None, {"at": NOW - 31 * DAY}),
-        (None, {"undone_at": NOW}),
-        (None, removed(98)),
-    ]:
-        with case(subtests, session=fields):
-            past(agent, **{**removed(99), **fields})
-            assert skip_reason(agent) == reason
 
 
 def test_an_agent_is_skipped_while_nothing_changed_since_a_fruitless_session(agent, subtests):
@@ -411,53 +359,7 @@ def test_an_agent_is_skipped_for_the_rest_of_the_month_once_the_cap_is_reached(c
     assert skip_reason(capped, NOW + 28 * DAY) is None
 
 
-def test_a_queued_session_is_skipped_if_the_cap_was_reached_meanwhile(capped, subtests):
-    for trigger in [*AUTOMATIC, *BY_HAND]:
-        for at, is_skipped in [(NOW, trigger in AUTOMATIC), (NOW + 28 * DAY, False)]:
-            with case(subtests, trigger=trigger, at=at):
-                session = RefinementSession.queue(capped, trigger, at=NOW)
-                costly(factories.agent(account=capped.account), "1.50")
-                assert (session.claim(at) is None) == is_skipped
-                assert (session.status == "skipped") == is_skipped
-                if is_skipped:
-                    reason = "the account's monthly cost cap of $1.50 is reached"
-                    assert (session.end_reason, session.llm_calls) == (reason, 0)
-                    assert factories.records(capped)[-1].action == "memory_refinement_skipped"
-
-
 # -- retries ---------------------------------------------------------------------------------------
-
-
-def test_a_failed_session_is_retried_after_a_pause_from_its_end(over_budget, subtests):
-    for trigger in AUTOMATIC:
-        for attempt, minutes in [(1, 5), (2, 30), (3, 120)]:
-            with case(subtests, trigger=trigger, attempt=attempt):
-                fields = {"at": NOW - HOUR, "ended_at": NOW, "trigger": trigger}
-                session = past(over_budget, "failed", attempt=attempt, **fields)
-                due_at = NOW + timedelta(minutes=minutes)
-                dues = [is_retry_due(session, due_at + each) for each in (-MOMENT, 0 * DAY, HOUR)]
-                assert dues == [False, True, True]
-
-
-def test_sessions_that_are_not_retried(agent, subtests):
-    for status, fields in [
-        ("failed", {"attempt": 4}),
-        ("failed", {"attempt": 5}),
-        *(("failed", {"trigger": trigger}) for trigger in BY_HAND),
-        *((status, {}) for status in [*ANSWERED, "skipped"]),
-    ]:
-        with case(subtests, status=status, fields=fields):
-            session = past(agent, status, **fields)
-            assert not with_failed_last_session(agent)
-            assert retry_of(session.agent) is None
-
-
-def test_a_failure_is_retried_only_until_the_next_slot(agent, subtests):
-    for ended_at, is_due in [(SLOT - MOMENT, False), (SLOT, True)]:
-        with case(subtests, ended_at=ended_at):
-            past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
-            assert (retry_of(agent, SLOT + HOUR) is not None) is is_due
-            assert with_failed_last_session(agent, SLOT + HOUR)
 
 
 def test_a_failure_is_not_retried_once_another_session_followed(agent, subtests):
@@ -491,27 +393,3 @@ def test_a_failure_is_not_retried_while_the_agent_is_skipped_or_within_its_budge
             set_fields(row, **change)
             db.session.flush()
             assert retry_of(session.agent) is None
-
-
-def test_a_retry_has_the_slot_and_trigger_of_the_failure_and_counts_the_attempts(over_budget):
-    failed = past(over_budget, "failed", trigger="over_budget", slot_at=SLOT, attempt=2)
-
-    (again,) = RefinementSession.queue_all([failed.next_attempt()], at=NOW)
-
-    assert (again.trigger, again.slot_at, again.attempt) == ("over_budget", SLOT, 3)
-    assert (again.status, again.created_at) == ("queued", NOW)
-    assert failed.status == "failed"
-
-
-# -- lost workers ----------------------------------------------------------------------------------
-
-
-def test_a_running_session_is_lost_after_too_long_a_silence(agent, subtests):
-    session = live(agent, "running")
-    nearly = LOST_AFTER - timedelta(seconds=10)
-    for silence, is_lost in [(0 * DAY, False), (nearly, False), (LOST_AFTER, True)]:
-        with subtests.test(silence=silence):
-            factories.fall_silent(session, silence)
-            assert chosen(RefinementSession.select_agents_with_lost()) == (
-                [agent.id] if is_lost else []
-            )

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
-from refine.errors import ChangedMeanwhile, InvalidValue, Refused, RowAltered
+from refine.errors import ChangedMeanwhile, Refused, RowAltered
 from refine.extensions import database_now, db
 from refine.models import (
     Agent,
@@ -19,7 +19,7 @@ from refine.models import (
     SessionEntry,
 )
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import CONSENTED_ENDS, ENDED, SessionRequest, totals
+from refine.models.runs.session import totals
 from tests import editing, factories, sql
 from tests.models.cases import case, set_fields
 
@@ -197,14 +197,6 @@ def test_a_session_that_ended_meanwhile_is_not_claimed(agent):
     assert (session.claim(), session.status) == (None, "skipped")
 
 
-def test_a_session_that_is_skipped_at_once_is_recorded_with_the_figures_that_are_stored(agent):
-    request = SessionRequest(agent, "weekly", skip_reason="nothing changed")
-    (session,) = RefinementSession.queue_all([request], at=clock.now())
-    db.session.refresh(session)
-
-    assert factories.records(agent)[-1].data.items() >= session.measured().items()
-
-
 def test_a_session_that_may_not_start_takes_no_snapshot(agent):
     agent.paused = True
 
@@ -212,15 +204,6 @@ def test_a_session_that_may_not_start_takes_no_snapshot(agent):
 
     assert (session.status, session.memories_before) == ("skipped", None)
     assert db.session.scalars(select(SessionEntry)).all() == []
-
-
-def test_starting_leaves_the_commit_to_the_caller(agent):
-    db.session.commit()
-
-    session = RefinementSession.start(agent)
-
-    assert (session.status, session.trigger, session.memories_before) == ("running", "manual", 1)
-    assert sql.value("SELECT count(*) FROM refinement_sessions") == 0
 
 
 def test_only_the_lease_holds_a_running_session(session, subtests):
@@ -289,15 +272,6 @@ def test_a_session_that_showed_a_part_of_the_ledger_says_so(app):
     assert "`REFINE_CONTEXT_TOKENS` (now 128,000)" in said
 
 
-def test_a_session_that_was_skipped_showed_nothing(app):
-    session = factories.session(factories.agent("one", "two", "three"))
-    session.batch_through_id, session.shown_memories = 17, 2
-
-    session.finish("skipped", "nothing may be removed")
-
-    assert session.part_shown is None
-
-
 def test_the_snapshot_reads_the_database_and_the_agents_present_threshold(app):
     agent = factories.agent()
     first, second = factories.ledger(agent, 100, 100)
@@ -340,12 +314,6 @@ def test_the_threshold_and_recent_removals_fix_how_many_tokens_may_go(app, subte
             assert session.threshold == agent.threshold
 
 
-def test_an_empty_ledger_has_an_empty_snapshot(app):
-    session = RefinementSession.start(factories.agent())
-
-    assert (session.memories_before, session.mass_before, session.removable_tokens) == (0, 0, 0)
-
-
 def test_removals_of_the_last_30_days_add_up(agent):
     now = clock.now()
     ended(agent, "completed", **removed(30))
@@ -383,21 +351,6 @@ def test_an_agent_is_eroded_once_the_floor_leaves_nothing(app, subtests):
 # -- looking back ----------------------------------------------------------------------------------
 
 
-def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
-    for days, status in enumerate(["declined", "failed", "incomplete", "completed"]):
-        ended(agent, status, created_at=NOW - timedelta(days=days))
-    ended(factories.agent(), created_at=NOW)
-
-    def last(before, statuses=CONSENTED_ENDS):
-        return RefinementSession.last_ended_of(agent, before=before, statuses=statuses)
-
-    assert last(NOW, ENDED).status == "failed"
-    worked = last(NOW)
-    earlier = last(worked.created_at)
-    assert (worked.status, earlier.status) == ("incomplete", "completed")
-    assert last(earlier.created_at) is None
-
-
 def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
     mine, day = agent.account_id, NOW.date()
     nothing = totals.by_day(mine, "UTC", NOW)
@@ -421,23 +374,6 @@ def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
         (day, "failed", 4, 0, 2),
         (day, "incomplete", 2, 0, 2),
     ]
-
-
-def test_a_session_can_be_undone_once_it_ended_with_changes(session, subtests):
-    protected = {**session.stats, "protected": 1}
-    for can_undo, fields in [
-        (False, {}),
-        (True, {"mutation_count": 1}),
-        (True, {"duplicates_removed": 1}),
-        (True, {"mutation_count": 1, "duplicates_removed": 1}),
-        (True, {"stats": protected}),
-        (False, {"mutation_count": 1, "undone_at": NOW}),
-    ]:
-        with case(subtests, fields=fields):
-            set_fields(session, **fields)
-            assert not session.can_undo
-            session.finish("incomplete", "a reason")
-            assert session.can_undo == can_undo
 
 
 # -- stopping --------------------------------------------------------------------------------------
@@ -486,13 +422,6 @@ def test_a_stopped_session_that_fails_before_it_stops_has_stopped(agent, consent
     assert factories.records(agent)[-1].user_id == boss.id
 
 
-def test_an_ended_session_cannot_be_stopped(session):
-    editing.complete(session, "done")
-
-    with pytest.raises(Refused, match="completed"):
-        session.request_stop()
-
-
 def test_a_running_session_is_lost_after_three_missed_beats(session):
     factories.fall_silent(session, LOST_AFTER - timedelta(seconds=10))
     assert not session.end_if_lost()
@@ -517,27 +446,6 @@ def chosen_as_lost():
     return db.session.scalars(RefinementSession.select_agents_with_lost()).all()
 
 
-def test_a_queued_session_is_not_lost(agent):
-    session = RefinementSession.queue(agent, "manual", at=NOW)
-
-    factories.fall_silent(session)
-
-    assert not session.end_if_lost()
-
-
-@pytest.mark.parametrize(("edits", "status"), [(0, "failed"), (1, "incomplete")])
-def test_a_lost_session_is_incomplete_if_something_was_changed_else_failed(session, edits, status):
-    for id_ in ids_of(session)[:edits]:
-        editing.delete(session, id_)
-
-    factories.fall_silent(session)
-    session.end_if_lost()
-
-    assert (session.status, session.error_kind) == (status, "worker_lost")
-    assert session.removed_tokens == 25 * edits
-    assert last_record(session).action == f"memory_refinement_{status}"
-
-
 # -- ending ----------------------------------------------------------------------------------------
 
 
@@ -555,30 +463,6 @@ def test_completing_writes_measured_figures_before_the_agents_words(session):
     assert (session.memories_before, session.memories_after) == (4, 3)
     assert session.agent.last_refinement_at == NOW
     assert db.session.get(AgentMemory, gone) is not None
-
-
-def test_the_summary_names_every_figure_that_is_not_0(session, subtests):
-    ids = ids_of(session)
-
-    def edit():
-        editing.consolidate(session, ids[:2], factories.text_of(50))
-        editing.update(session, ids[2], factories.text_of(24))
-        editing.protect(session, ids[3])
-
-    def grow():
-        factories.ledger(session.agent, 7)
-
-    for change, ledger, done in [
-        (lambda: None, "4 → 4 memories, 0 tokens saved", {"no changes"}),
-        (grow, "4 → 5 memories, 7 tokens added", {"no changes"}),
-        (edit, "4 → 3 memories, 1 tokens saved", {"2 consolidated", "1 updated", "1 protected"}),
-    ]:
-        with case(subtests, ledger=ledger):
-            change()
-            editing.complete(session, "Done.")
-            figures, _, told = session.summary.partition(" (")
-            assert figures == f"Refinement session: {ledger}"
-            assert set(told.removesuffix("). Done.").split(", ")) == done
 
 
 @pytest.mark.parametrize(
@@ -627,14 +511,6 @@ def test_the_end_is_recorded_with_open_figures_and_sealed_words(session):
     assert b"canary".hex() not in stored
 
 
-def test_a_summary_has_1_to_2000_characters(session, subtests):
-    for summary in ("", "  ", "x" * 2_001, "\x00", None):
-        with subtests.test(summary=summary and summary[:5]):
-            with pytest.raises(InvalidValue, match="summary"):
-                editing.complete(session, summary)
-            assert session.status == "running"
-
-
 def test_every_end_is_one_record_and_after_its_work_the_agent_is_told(session, subtests):
     before = len(factories.records(session.agent))
     for status, action, worked in [
@@ -659,14 +535,3 @@ def test_every_end_is_one_record_and_after_its_work_the_agent_is_told(session, s
                 assert session.summary in memory.content
                 assert ended_early == (status == "incomplete")
                 assert (memory.session_id, memory.created_at) == (session.id, NOW)
-
-
-def test_a_memory_that_a_session_made_refers_to_it(session):
-    first, second, *_ = ids_of(session)
-
-    merged = editing.consolidate(session, [first, second], factories.text_of(50))
-
-    assert merged.session_id == session.id
-    assert merged.image()["session_id"] == str(session.id)
-    assert db.session.get_one(AgentMemory, first).image()["session_id"] is None
-    assert merged.recorded_at > NOW

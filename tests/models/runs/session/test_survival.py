@@ -3,12 +3,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import event
 
 from refine import clock
-from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import AgentMemory, EditRefused, RefinementSession
+from refine.models import EditRefused
 from refine.models.runs.session.survival import LedgerReading
 from refine.tools import RefinementTool
 from tests import editing, factories, sql
@@ -339,96 +337,10 @@ def test_an_update_lengthens_by_a_tenth_at_most_counted_from_the_snapshot(app):
     refused(lambda: editing.update(session, short, factories.text_of(19)), "at most 18 tokens")
 
 
-def test_every_result_tells_how_much_the_session_may_still_do(app):
-    session, (tower, _) = begin(TOWER, SAME_TOWER)
-    tool, tokens = RefinementTool(session), session.removable_tokens
-    size = memory(tower).token_estimate
-    db.session.commit()
-
-    left = [
-        (result["operations_left"], result["tokens_left"])
-        for result in [
-            tool.execute(action="forget"),
-            tool.execute(action="delete", id=tower),
-            tool.execute(action="delete", id="seven"),
-            tool.execute(action="delete", id=tower),
-            tool.execute(action="search", query="tower"),
-            tool.execute(action="complete", summary="Done."),
-            tool.execute(action="search", query="tower"),
-        ]
-    ]
-
-    assert left == [(10, tokens), *[(9, tokens - size)] * 4, *[(0, 0)] * 2]
-
-
 def test_a_memory_of_emoji_alone_is_not_lost(app):
     session, (emoji, _) = begin("🔑🏠➡️🌵 🎂❤️", "Mira drinks green tea in the morning")
 
     refused(lambda: editing.delete(session, emoji), f"no other memory says what #{emoji} says")
-
-
-def test_a_memory_of_emoji_may_be_merged_into_one_with_words(app):
-    session, (emoji, tea) = begin("🎂❤️ 🎂", "Mira drinks green tea")
-
-    merged = editing.consolidate(session, [emoji, tea], "Mira drinks green tea 🎂❤️")
-
-    assert memory(merged.id).content == "Mira drinks green tea 🎂❤️"
-    assert [memory(id_).discarded for id_ in (emoji, tea, merged.id)] == [True, True, False]
-
-
-def test_originals_are_read_with_few_queries(app):
-    session, _ = begin("Mira drinks green tea")
-    agent = session.agent
-    for n in range(8):
-        factories.memory(agent, f"The tower at Kastell has 17 steps and a green door {'!' * n}")
-    db.session.commit()
-    session = next_session(session)
-    ids = [each.id for each in db.session.scalars(agent.ledger.core()) if "tower" in each.content]
-    for id_ in ids[1:]:
-        editing.delete(session, id_)
-    session = next_session(session)
-    held = RefinementSession.held(session.id, session.lease_token)
-    removed = AgentMemory.lock_rows(held.agent, ids[:1]).values()
-    statements = []
-
-    def note(*args):
-        statements.append(args[2])
-
-    event.listen(db.engine, "before_cursor_execute", note)
-    LedgerReading().objections(session.id, held.agent, removed, None, Decimal("0.65"))
-    event.remove(db.engine, "before_cursor_execute", note)
-
-    assert len([each for each in statements if "audit_logs" in each]) == 1
-
-
-def test_a_number_of_lost_details_that_was_changed_in_the_database_is_found(app, monkeypatch):
-    ruled(app, monkeypatch, details="count")
-    session, (tower, _) = begin(
-        "The tower at Kastell has 17 steps and a green door", "Mira drinks green tea"
-    )
-    editing.delete(session, tower)
-    session.finish("completed", "the agent completed it")
-    db.session.commit()
-    assert session.details_lost == 2
-
-    sql.run("UPDATE refinement_sessions SET details_lost = 0")
-    db.session.expire_all()
-
-    with pytest.raises(RowAltered):
-        session.require_genuine()
-
-
-def test_a_detail_that_stands_in_two_originals_counts_once_when_it_goes(app, monkeypatch):
-    first, (tower, _) = begin(
-        "The tower at Kastell has 17 steps and a green door there", "Mira drinks green tea"
-    )
-    editing.update(first, tower, "The tower at Kastell has 17 steps and a green door")
-    second = next_session(first)
-    ruled(app, monkeypatch, details="count")
-
-    editing.delete(second, tower)
-
-    assert second.details_lost == 2
 
 
 def test_a_merge_result_may_be_tightened(app):
