@@ -13,11 +13,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def answered_json(body: bytes) -> Any:
-    """Return the value in ``body``; ValueError if it is no JSON, or nested too deeply.
-
-    NaN and infinities become None, halves of surrogate pairs U+FFFD: no server takes a request that
-    repeats them.
-    """
+    """Return the value, as far as requests can repeat it; ValueError if it is no JSON."""
     try:
         value = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
         if _depth(value) > MAX_DEPTH:

@@ -35,11 +35,7 @@ _DIGITS = re.compile("[0-9]{1,12}")
 
 @dataclass(frozen=True)
 class ListedModel:
-    """A model as its provider lists it.
-
-    ``names`` are all names that the entry gives it, ``canonical_name`` the one that the provider
-    tells it apart by; ``parameters`` what it takes, empty if that is not listed.
-    """
+    """A model by its provider's list; ``parameters`` is empty if that lists none."""
 
     id: str
     names: frozenset[str]
@@ -51,7 +47,6 @@ class ListedModel:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether it takes tools; assumed where its parameters are not listed."""
         return not self.parameters or "tools" in self.parameters
 
 
@@ -62,7 +57,6 @@ class Catalogue:
     models: tuple[ListedModel, ...]
 
     def find(self, model_id: str) -> ListedModel | None:
-        """Return the entry of a model, by its id or another of its names, or None."""
         for name in (model_id, without_variant(model_id)):
             by_id = (model for model in self.models if model.id == name)
             by_name = (model for model in self.models if name in model.names)
@@ -71,11 +65,7 @@ class Catalogue:
         return None
 
     def has_as_one(self, pinned: str, answered: str) -> bool:
-        """Tell whether both are names of one model: by the rules of names, or as the list says.
-
-        Not if the list has two models of these names, each with a canonical name of its own:
-        ``deepseek-r1-0528`` is not ``deepseek-r1`` then.
-        """
+        """Tell whether both name one model; not if the list tells their canonical names apart."""
         listed, other = self.find(pinned), self.find(answered)
         canonical = {each.canonical_name for each in (listed, other) if each is not None} - {None}
         names = listed.names if listed is not None else frozenset()
@@ -105,10 +95,7 @@ class Catalogue:
 
 @lru_cache(maxsize=2)
 def parse_catalogue(body: bytes) -> Catalogue:
-    """Return what a list says; entries without a name are left out, a broken list is empty.
-
-    Runs side by side mostly get the same list, and share what it says.
-    """
+    """Return the list, without entries that have no name; a broken list is empty."""
     try:
         listed = answered_json(body)
     except ValueError:
@@ -140,11 +127,7 @@ def _model(entry: Mapping[str, Any]) -> ListedModel | None:
 
 
 def _litellm_price(entry: Mapping[str, Any]) -> Price | None:
-    """Return the price as LiteLLM lists it, with zeros where it knows none.
-
-    Sources: https://github.com/BerriAI/litellm/issues/5549,
-    https://github.com/maximhq/bifrost/issues/1329
-    """
+    """See github.com/BerriAI/litellm/issues/5549, github.com/maximhq/bifrost/issues/1329."""
     named = {
         "prompt": at(entry, ("model_info", "input_cost_per_token")),
         "completion": at(entry, ("model_info", "output_cost_per_token")),
@@ -155,7 +138,6 @@ def _litellm_price(entry: Mapping[str, Any]) -> Price | None:
 
 
 def _counts(entry: Any, paths: tuple[tuple[str, ...], ...]) -> list[int]:
-    """The positive whole numbers, which some lists write as text or with a decimal point."""
     counts = []
     for value in (at(entry, path) for path in paths):
         is_text = isinstance(value, str) and _DIGITS.fullmatch(value) is not None
@@ -167,7 +149,6 @@ def _counts(entry: Any, paths: tuple[tuple[str, ...], ...]) -> list[int]:
 
 
 def _strings(entry: Any, paths: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-    """The texts at these places, and those of lists there."""
     for path in paths:
         value = at(entry, path)
         for each in value if isinstance(value, list) else [value]:

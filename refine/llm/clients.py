@@ -26,7 +26,6 @@ _NO_KEY = (
 
 
 def is_rehearsed(model_id: str, settings: Settings, *, is_demo: bool) -> bool:
-    """Tell whether the rehearsal model answers for this model of an agent."""
     return is_rehearsal_model(model_id) and settings.rehearses(is_demo=is_demo)
 
 
@@ -50,7 +49,6 @@ def require_one_model(model_id: str, settings: Settings) -> None:
 
 
 def _may_be_sent(model_id: str, settings: Settings) -> bool:
-    """Tell whether a name leads to one model, as far as is known: at OpenRouter."""
     at_openrouter = OPENROUTER.name == settings.dialect or _dialect_of_host(settings) is OPENROUTER
     if is_rehearsal_model(model_id) or not (at_openrouter or dialect_of(settings) is OPENROUTER):
         return True
@@ -58,17 +56,13 @@ def _may_be_sent(model_id: str, settings: Settings) -> bool:
 
 
 def configured_provider(settings: Settings) -> Provider | None:
-    """Return a client for the configured provider; None if none is configured."""
     if (key := settings.openrouter_api_key) is None:
         return None
     return Provider(settings.openrouter_base_url, key, dialect_of(settings))
 
 
 def warning_about(model_id: str, settings: Settings, *, is_demo: bool) -> str | None:
-    """Return why sessions with this model would fail, as far as is known now, or None.
-
-    Asks the provider for its list of models; without a list, nothing is said.
-    """
+    """Return why sessions with this model would fail, by the provider's list, or None."""
     if is_rehearsal_model(model_id):
         offered = is_rehearsed(model_id, settings, is_demo=is_demo)
         return None if offered else _NOT_REHEARSED
@@ -83,7 +77,6 @@ def warning_about(model_id: str, settings: Settings, *, is_demo: bool) -> str | 
 
 @contextmanager
 def client_for(model_id: str, settings: Settings, *, is_demo: bool) -> Iterator[Provider]:
-    """Yield a client for the model; ProviderError if no server is configured for it."""
     if is_rehearsed(model_id, settings, is_demo=is_demo):
         with rehearsal.serving() as base_url:
             yield Provider(base_url, api_key="rehearsal")

@@ -1,8 +1,4 @@
-"""How providers differ, as data: what each takes in a request, and gives in an answer.
-
-All of them speak OpenAI's chat completions, each with rules of its own. What is the same for all
-stands in ``provider`` and ``replies``. The comments name the sources.
-"""
+"""Providers' differences from OpenAI's chat completions, as data; the comments name the sources."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,11 +51,9 @@ class Dialect:
     )
 
     def needs_ledger_mark(self, model_id: str) -> bool:
-        """Tell whether the model's cache must be told where the ledger ends."""
         return model_id.casefold().startswith(self.marks_ledger)
 
     def own_fields(self, model_id: str, privacy: Privacy) -> dict[str, Any]:
-        """Return what a request to this provider carries besides the common fields."""
         is_marked = model_id.casefold().startswith(self.marks_request)
         mark = {"cache_control": {"type": "ephemeral"}} if is_marked else {}
         return {**self.fields(privacy), **mark}
@@ -191,7 +185,6 @@ def named(name: str) -> Dialect:
 
 
 def of_host(host: str) -> Dialect | None:
-    """Return the dialect of a provider's own host, or None if the host is nobody's."""
     for dialect in DIALECTS:
         if any(host == known or host.endswith(f".{known}") for known in dialect.hosts):
             return dialect

@@ -62,8 +62,6 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent to which address, in which dialect; ``body`` is None for a GET."""
-
     base_url: str
     path: str
     dialect: Dialect
@@ -170,7 +168,6 @@ def _check_status(response: requests.Response, request: Request) -> None:
 
 
 def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str | None]:
-    """Return the kind of error, and what to do about it."""
     unlisted = "provider_error" if status >= 500 else "refused"
     kind, advice = _STATUSES.get(status, (unlisted, None))
     if status == requests.codes.not_found:
@@ -193,7 +190,6 @@ def _body(response: requests.Response, max_bytes: int) -> bytes:
 
 
 def _usage_if_sent(fault: requests.RequestException) -> Usage | None:
-    """Return the usage, which nobody counted, if the server may have got the request."""
     broken = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
     was_sent = isinstance(fault, (requests.ReadTimeout, *broken))
     if type(fault) is requests.ConnectionError:
@@ -214,7 +210,6 @@ class _Wire:
         self._sockets: list[socket.socket] = []
 
     def session(self) -> requests.Session:
-        """Return a session all of whose sockets belong to this wire."""
         http = _Session()
         # a .netrc would replace the bearer token, a proxy would see the ledger
         http.trust_env = False
@@ -223,7 +218,6 @@ class _Wire:
         return http
 
     def cut(self) -> None:
-        """End all reading and writing, and refuse new connections."""
         with self._lock:
             self._is_cut = True
             for each in self._sockets:
@@ -233,7 +227,6 @@ class _Wire:
             self._sockets.clear()
 
     def keep(self, opened: socket.socket) -> socket.socket:
-        """Return the new socket, which can be cut from now on; OSError if it is too late."""
         with self._lock:
             if self._is_cut:
                 opened.close()
@@ -244,8 +237,6 @@ class _Wire:
 
 
 class _Adapter(HTTPAdapter):
-    """Lets its connections open sockets of a wire."""
-
     def __init__(self, wire: _Wire) -> None:
         self._wire = wire
         super().__init__()

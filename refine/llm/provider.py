@@ -1,8 +1,4 @@
-"""A provider of models: one call to one of them, or a ProviderError; and its list of models.
-
-A failed HTTP call is retried here, because nothing was executed yet: at most three attempts within
-the caller's deadline. Callers only see a Reply or an error.
-"""
+"""A provider of models: calls, retried because nothing was executed yet, and its list of models."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +30,6 @@ _KINDS_OF_KEY = ("unauthorized", "out_of_credit", "forbidden")
 
 @dataclass
 class Provider:
-    """A client for one server, which speaks one dialect."""
-
     base_url: str
     api_key: str
     dialect: Dialect = OPENROUTER
@@ -120,7 +114,6 @@ class Provider:
         return Request(self.base_url, path, self.dialect, headers, body)
 
     def _output_limit(self, model_id: str) -> str:
-        """Return the name of the output limit: as the model's entry in the list has it, if any."""
         listed = self.catalogue.find(model_id) if self.dialect.limits_in_list else None
         names = (self.dialect.output_limit, "max_tokens")
         return next((name for name in names if listed and name in listed.parameters), names[0])

@@ -1,9 +1,4 @@
-"""What can be repeated of a provider's refusal, and how long it asks to be left alone.
-
-Providers quote prompts in their error messages, and a code of their own making may be a quotation,
-too. So what is shown comes from the lists below, whatever was sent; of another code, only that
-there was one.
-"""
+"""What may be repeated of a refusal: the codes below, as providers quote prompts in errors."""
 
 import re
 from collections.abc import Mapping
@@ -117,7 +112,6 @@ def parse_refusal(body: bytes) -> Refusal:
 
 
 def _objects_in(body: bytes) -> list[Mapping[str, Any]]:
-    """The objects in which providers describe an error, the outermost last."""
     try:
         left = [answered_json(body)]
     except ValueError:
@@ -134,18 +128,13 @@ def _objects_in(body: bytes) -> list[Mapping[str, Any]]:
 
 
 def _parameter(value: Any) -> str:
-    """Return the parameter that a path leads into: ``messages`` of ``messages[0].content``."""
     if isinstance(value, list):  # a path of FastAPI, beginning with the part of the request
         value = next(iter(value[value[:1] == ["body"] :]), None)
     return re.split(r"[.\[]", value, maxsplit=1)[0] if isinstance(value, str) else ""
 
 
 def retry_after_seconds(headers: Mapping[str, str], *names: str) -> float | None:
-    """Return the seconds that the first of these headers asks for; None if it asks for none.
-
-    A date counts from the server's own ``Date``, so that clocks that differ do no harm. One that is
-    past, and whatever else is neither seconds nor a date, asks for nothing.
-    """
+    """Return the seconds that these headers ask for; a date counts from the server's ``Date``."""
     given = next((headers[name].strip() for name in names if name in headers), "")
     if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", given):  # decimals are no standard, but used
         return float(given)

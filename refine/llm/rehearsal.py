@@ -103,7 +103,6 @@ def _tokens(messages: list[Message]) -> int:
 
 
 def _previous_call(messages: list[Message]) -> list[Message]:
-    """Return the messages of the previous call, which a provider would have in its prompt cache."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return messages[: replies[-1]] if replies else []
 
@@ -156,7 +155,6 @@ def _outcome(result: dict[str, Any]) -> str:
 
 
 def _entries(messages: list[Message], start: str) -> list[Entry]:
-    """Return the memories or messages of the request, which come one per line."""
     # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
     opening = takewhile(lambda message: message["role"] != "assistant", messages)
     lines = _texts(opening, "user").split("\n")
@@ -187,7 +185,6 @@ def _asks_for(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _plan(ledger: list[Entry], style: str) -> list[Step]:
-    """Return the arguments of all calls of a session in order; the last one completes it."""
     unlocked = [entry for entry in ledger if not _is_locked(entry)]
     if _asks_for(_WHOLESALE, style):
         steps: list[Step] = [{"action": "delete", "id": entry["id"]} for entry in unlocked]
@@ -218,7 +215,6 @@ def _is_locked(entry: Entry) -> bool:
 
 
 def _words(content: str) -> str:
-    """Return the content in lower case, without punctuation, with single spaces."""
     text = unicodedata.normalize("NFC", content.lower())
     # before a digit a mark may be part of a number: 3.5 is not 35, -5 is not 5
     kept = (
@@ -245,17 +241,12 @@ def _said(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
-# -- the server ------------------------------------------------------------------------------------
-
 _SHUTDOWN_POLL_SECONDS = 0.05
 
 
 @contextmanager
 def serving(answer: Answer = answer) -> Iterator[str]:
-    """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``.
-
-    Another ``answer`` plays another model.
-    """
+    """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.answer = answer
     thread = threading.Thread(
@@ -280,7 +271,6 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report errors, except of clients that hung up."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -78,11 +78,7 @@ def most_bytes(output_tokens: int) -> int:
 def parse_reply(
     body: bytes, dialect: Dialect = OPENROUTER, headers: Mapping[str, str] | None = None
 ) -> Reply:
-    """Return the model's reply, from an answer in this dialect, with its HTTP headers.
-
-    Raises CallFailed for an error inside a 200, no choices, a cut body, or a provider that altered
-    what the model was shown. A failure of the provider that counts nothing is not billed.
-    """
+    """Return the model's reply; CallFailed for an error in a 200, a cut body, an altered prompt."""
     try:
         answer = answered_json(body)
     except ValueError:
@@ -162,7 +158,6 @@ def _text(content: Any) -> str | None:
 
 
 def _is_shown(part: dict[str, Any]) -> bool:
-    """Tell whether a part of a message is the answer's own text, not a thought."""
     return part.get("type") in (None, "text", "output_text") and not part.get("thought")
 
 
@@ -186,7 +181,6 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
 def _id_of(
     call: dict[str, Any], position: int, taken: Mapping[str, ToolCall]
 ) -> tuple[str, str | None]:
-    """Return an id that is free, and what is wrong with the given one."""
     given = _string(call.get("id"))
     if given and given not in taken:
         return given, None
@@ -217,12 +211,6 @@ def _string(value: Any) -> str:
 def _for_history(
     message: dict[str, Any], tool_calls: tuple[ToolCall, ...], dialect: Dialect
 ) -> Message:
-    """Return the assistant's message as the next request repeats it.
-
-    What the provider wants back is unchanged, except that invalid arguments become ``{}``, and an
-    impossible name ``unknown``: providers refuse a request that repeats them. The tool's result
-    says what was wrong.
-    """
     kept: Message = {"role": "assistant"}
     wanted = (*dialect.kept, *dialect.always_kept)
     kept.update({key: message[key] for key in wanted if message.get(key) is not None})
@@ -242,7 +230,6 @@ def _for_history(
 
 
 def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
-    """Return a call as it was written, with its other fields, such as the thought's signature."""
     arguments = _object(raw.get("function")).get("arguments")
     is_written = isinstance(arguments, str) and arguments.strip() not in ("", "null")
     is_valid = call.problem is None and is_written
@@ -277,11 +264,6 @@ def _usage(given: dict[str, Any], cost_in_header: Decimal | None) -> Usage:
 
 
 def _billed_usd(usage: dict[str, Any]) -> Decimal | None:
-    """Return the cost that the answer names.
-
-    With a key of one's own that is OpenRouter's fee, to which comes what the upstream bills; with
-    OpenRouter's keys the upstream's cost is a part of the cost.
-    """
     named = (cost_of_call(usage.get(name), unit) for name, unit in _COSTS)
     cost = next((usd for usd in named if usd is not None), None)
     if usage.get("is_byok") is not True:
@@ -299,5 +281,4 @@ def _is_count(value: Any) -> bool:
 
 
 def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:
-    """Return the cost that a header tells; 0 stands there where it is not known (LiteLLM)."""
     return cost_of_call(headers.get(dialect.cost_header)) or None if dialect.cost_header else None
