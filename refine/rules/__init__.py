@@ -1,4 +1,1 @@
-"""Arithmetic and parsing that must never be wrong: plain values in, plain values out.
-
-No Flask, SQLAlchemy, RQ or requests.
-"""
+"""Arithmetic and parsing on plain values, without Flask, SQLAlchemy, RQ or requests."""

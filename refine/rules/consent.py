@@ -1,7 +1,4 @@
-"""What counts as an answer to a question for consent: a plain YES or NO, and nothing else.
-
-Whatever is unclear is asked back, which takes one call; a yes that was none would open everything.
-"""
+"""What counts as consent: a plain YES or NO; whatever is unclear is asked back."""
 
 import re
 import unicodedata
@@ -9,8 +6,6 @@ from enum import Enum
 
 
 class Answer(Enum):
-    """What a reply says, or why it is not an answer."""
-
     YES = "the agent agreed"
     NO = "the agent declined"
     CUT = "the reply was cut off"
@@ -114,7 +109,6 @@ def answer_in(text: str | None, *, is_cut: bool = False, is_call: bool = False) 
 
 
 def _kind_of_yes(said: str, rest: str) -> Answer:
-    """Return what a reply says that begins with YES, and goes on with ``rest``."""
     if _NO.search(rest) is not None:
         return Answer.BOTH
     if _LIMIT.search(rest) is not None or _ABOUT_YES.match(rest) is not None:
@@ -130,10 +124,7 @@ def _kind_of_yes(said: str, rest: str) -> Answer:
 
 
 def _without_reasoning(text: str) -> str:
-    """Return the text without thoughts in tags; nothing of it if they do not end.
-
-    Where thoughts end that have not begun, all that stands before belongs to them.
-    """
+    """Drop thoughts in tags: to the end if they do not end, from the start if never begun."""
     kept: list[str] = []
     is_thinking, start = False, 0
     for tag in REASONING_TAG.finditer(text):

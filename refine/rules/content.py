@@ -1,7 +1,4 @@
-"""Which text may be stored: checks for every way in, and the limits of stored texts.
-
-Other limits are defined where they apply: purposes, notes, conversations, import rows.
-"""
+"""Which text may be stored: checks for every way in, and the limits of stored texts."""
 
 import re
 import unicodedata
@@ -51,10 +48,7 @@ def token_estimate(text: str) -> int:
 
 
 def storable(text: object, *, field: str) -> str:
-    """Return ``text`` unchanged if PostgreSQL and UTF-8 can hold it.
-
-    Raises InvalidValue for anything but a string, and for NUL or lone surrogates in it.
-    """
+    """Return ``text`` unchanged; InvalidValue for other types, NUL and lone surrogates."""
     if not isinstance(text, str):
         raise InvalidValue(f"{field} must be text")
     if (problem := unstorable_reason(text)) is not None:
@@ -63,7 +57,6 @@ def storable(text: object, *, field: str) -> str:
 
 
 def storable_or_none(field: str, text: object) -> str | None:
-    """Return ``text`` as ``storable`` does; None stays None."""
     return None if text is None else storable(text, field=field)
 
 
@@ -130,10 +123,7 @@ def visible_name(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) 
 
 
 def email_address(text: object) -> str:
-    """Return an e-mail address in lower case; InvalidValue for any other text than a plain one.
-
-    Quoted and international addresses are refused: a sentence could pose as one.
-    """
+    """Return a plain address in lower case; InvalidValue for forms that could hide words."""
     address = visible_name(text, field="email", limit=MAX_EMAIL_CHARACTERS).lower()
     if not _EMAIL.fullmatch(address):
         raise InvalidValue("email must be an address such as ada@example.org")
@@ -152,18 +142,12 @@ def known_tags(tags: object) -> list[str]:
 
 
 def comparable(content: str) -> str:
-    """Return the form in which exact duplicates are equal.
-
-    The case of a word is ignored, except where it may matter, as in a key or a code. A word is
-    whatever stands between blanks; how many blanks there are is ignored, and so is how Unicode
-    composes its characters.
-    """
+    """Return the form in which exact duplicates are equal; keys and codes keep their case."""
     words = unicodedata.normalize("NFC", content).split()
     return " ".join(word if _keeps_case(word) else word.lower() for word in words)
 
 
 def _keeps_case(word: str) -> bool:
-    """Tell whether a word has a digit, or a capital that is not its first letter."""
     letters = [each for each in word if each.isalpha()]
     has_digit = any(each.isnumeric() for each in word)
     return has_digit or any(each != each.lower() for each in letters[1:])

@@ -71,7 +71,6 @@ def _instant(value: object, place: str, now: datetime) -> datetime | None:
 
 
 def _content(content: object, place: str) -> str | None:
-    """Return the text; None for a message without text, such as a tool call or a picture."""
     if isinstance(content, list):
         content = "\n".join(text for part in content for text in _texts_of(part, place))
     if content is None or (isinstance(content, str) and not content.strip()):

@@ -36,11 +36,7 @@ def best_matches(
 
 
 def parse_ids(value: object) -> list[int]:
-    """Return the distinct ids in their order; accepts 7, "7", "#7", "7, 9", [7, 9] and "[7, 9]".
-
-    Raises InvalidValue, which quotes nothing, for everything else, such as ``True``, ``1.0``,
-    ``"1abc"``, ``[]`` and ids below 1.
-    """
+    """Return the distinct ids in 7, "7", "#7", "7, 9", [7, 9] or "[7, 9]"; or InvalidValue."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(InvalidValue):
             value = strict_json(value, max_bytes=MAX_IDS * (_MAX_ID_DIGITS + 2))
@@ -58,7 +54,6 @@ def parse_ids(value: object) -> list[int]:
 
 
 def parse_single_id(value: object) -> int:
-    """Return the only id in ``value``; InvalidValue if there are several."""
     ids = parse_ids(value)
     if len(ids) != 1:
         raise InvalidValue("id takes a single memory id")

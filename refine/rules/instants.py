@@ -17,11 +17,7 @@ _UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
 
 
 def instant(value: object, *, now: datetime) -> datetime | None:
-    """Return a time given in ISO 8601 or in s, ms, µs or ns since 1970; None for a blank value.
-
-    A time without a zone is UTC. Raises InvalidValue for other values and for times before 1980 or
-    more than a day after ``now``.
-    """
+    """Return an ISO 8601 or Unix time (s to ns) since 1980, up to tomorrow; or InvalidValue."""
     at = _read(value)
     if at is not None and at < EARLIEST:
         raise InvalidValue(f"lies before {EARLIEST.year}")
@@ -48,10 +44,7 @@ def _read(value: object) -> datetime | None:
 
 
 def from_iso(written: str) -> datetime:
-    """Return a time given in ISO 8601, in UTC; one without a zone is UTC already.
-
-    Raises ValueError, or OverflowError near the years 1 and 9999.
-    """
+    """Return an ISO 8601 time in UTC; ValueError, or OverflowError near the years 1 and 9999."""
     at = datetime.fromisoformat(written)
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 

@@ -1,12 +1,4 @@
-"""Finds pairs of memories that are alike, as a hint where near-duplicates may be.
-
-Only letters are compared, not meaning: "is 17" and "is 18" are alike. Not found are texts less
-alike than ``MIN_LIKENESS``; the same said in other words, or in another language; a near-copy of a
-text that has a nearer one still. Texts are compared that share one of their rarest features: two
-neighbouring words in either order, the beginning or the end; in short texts also single words, in
-very short ones two neighbouring characters. The first ``READ_CHARACTERS`` of a text decide with
-which others it is compared; how alike two long texts are is measured on the whole.
-"""
+"""Finds pairs of texts that are alike in their letters, among those that share rare features."""
 
 import unicodedata
 from bisect import bisect_left
@@ -28,8 +20,6 @@ _SPREADING = 2_654_435_761  # Knuth's multiplicative hash: neighbours in Unicode
 
 
 class _Folding(dict[int, str]):
-    """What each character becomes, worked out once; for ``str.translate``."""
-
     def __missing__(self, code_point: int) -> str:
         self[code_point] = folded = _folded(chr(code_point))
         return folded
@@ -48,12 +38,7 @@ _FOLDING = _Folding()
 
 
 def rough_words(text: str) -> list[str]:
-    """Return the words of a text, regardless of case and punctuation.
-
-    Letters, marks and digits make a word. Text without spaces is cut after certain characters, so
-    that the same run of characters makes the same words anywhere. A text without any letter or
-    digit is cut at its blanks.
-    """
+    """Return the words, regardless of case; text without spaces is cut at certain characters."""
     words = unicodedata.normalize("NFC", text).translate(_FOLDING).split()
     return words or text.split()
 
@@ -73,16 +58,12 @@ _EDGE_CHARACTERS = 10
 
 
 class LikelyPair(NamedTuple):
-    """Two texts that are alike: their ids, the lower one first, and the likeness in percent."""
-
     id: int
     other_id: int
     likeness: int
 
 
 class _Text(NamedTuple):
-    """One text, as far as it is compared; features are hashes, the same in every process."""
-
     id: int
     words: str
     sorted_words: str
@@ -90,10 +71,7 @@ class _Text(NamedTuple):
 
 
 def alike_texts(texts: Mapping[int, str], locked: frozenset[int]) -> Iterator[LikelyPair]:
-    """Compare each text with its candidates; yield the pairs that are alike, in no order.
-
-    Two ``locked`` texts are not compared.
-    """
+    """Compare each text with its candidates; yield alike pairs, none of two ``locked`` texts."""
     read = _read(texts)
     followed = _followed_features(read)
     holders = _holders(read, followed)
@@ -110,7 +88,6 @@ def alike_texts(texts: Mapping[int, str], locked: frozenset[int]) -> Iterator[Li
 
 
 def _read(texts: Mapping[int, str]) -> list[_Text]:
-    """Read all texts that are not blank; return them in alphabetical order."""
     read = (_text(id_, rough_words(text[:READ_CHARACTERS])) for id_, text in texts.items())
     return sorted((text for text in read if text.words), key=lambda text: (text.words, text.id))
 
@@ -129,14 +106,12 @@ def _text(id_: int, words: list[str]) -> _Text:
 
 
 def _followed_features(texts: list[_Text]) -> list[list[int]]:
-    """Return each text's rarest features that another text shares, rarest first."""
     counts = Counter(chain.from_iterable(text.features for text in texts))
     shared = {feature for feature, count in counts.items() if count > 1}
     return [sorted(text.features & shared, key=counts.__getitem__)[:_FOLLOWED] for text in texts]
 
 
 def _holders(texts: list[_Text], followed: list[list[int]]) -> dict[int, list[int]]:
-    """Return the positions of the texts that have each of the followed features, in order."""
     holders: dict[int, list[int]] = {feature: [] for features in followed for feature in features}
     for position, text in enumerate(texts):
         for feature in text.features & holders.keys():
@@ -145,7 +120,6 @@ def _holders(texts: list[_Text], followed: list[list[int]]) -> dict[int, list[in
 
 
 def _candidates(position: int, features: list[int], holders: dict[int, list[int]]) -> list[int]:
-    """Return the positions of the texts that share most of these features, the best first."""
     shared: Counter[int] = Counter()
     for feature in features:
         shared.update(_around(position, holders[feature]))
@@ -171,12 +145,7 @@ def _likeness(one: _Text, other: _Text) -> float:
 def likely_pairs(
     texts: Mapping[int, str], limit: int, *, locked: Collection[int] = ()
 ) -> list[LikelyPair]:
-    """Return at most ``limit`` pairs of texts that are alike, the most alike first.
-
-    Each text is paired with the nearest one found, so a group of five makes four pairs at most,
-    not ten. Two ``locked`` texts make no pair. If there are more pairs than the limit, every group
-    of texts that are alike is listed once before one is listed again.
-    """
+    """Return up to ``limit`` pairs, the most alike first, each group once before any twice."""
     alike = sorted(alike_texts(texts, frozenset(locked)), key=_best_first)
     pairs: list[LikelyPair] = []
     for pair in _in_turns(_nearest(alike), _groups(alike)):
@@ -201,7 +170,6 @@ def _likeness_of_whole(pair: LikelyPair, texts: Mapping[int, str]) -> int:
 
 
 def _nearest(alike: Iterable[LikelyPair]) -> Iterator[LikelyPair]:
-    """Yield those of the ordered pairs that are the first for one of their texts."""
     paired: set[int] = set()
     for pair in alike:
         if pair.id not in paired or pair.other_id not in paired:
@@ -210,7 +178,6 @@ def _nearest(alike: Iterable[LikelyPair]) -> Iterator[LikelyPair]:
 
 
 def _groups(alike: Iterable[LikelyPair]) -> dict[int, int]:
-    """Return the group of each text, by its id: texts that are connected by pairs."""
     groups: dict[int, int] = {}
     for pair in alike:
         one, other = _root(groups, pair.id), _root(groups, pair.other_id)
@@ -226,7 +193,6 @@ def _root(groups: dict[int, int], id_: int) -> int:
 
 
 def _in_turns(pairs: Iterable[LikelyPair], groups: dict[int, int]) -> list[LikelyPair]:
-    """Return the first pair of each group, then the second of each, and so on."""
     turns: Counter[int] = Counter()
     ranked: list[tuple[int, LikelyPair]] = []
     for pair in pairs:

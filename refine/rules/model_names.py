@@ -33,16 +33,11 @@ REHEARSAL_PREFIX = "rehearsal/"
 
 
 def is_rehearsal_model(model_id: str) -> bool:
-    """Tell whether this names the rehearsal model, which needs no provider."""
     return model_id.startswith(REHEARSAL_PREFIX)
 
 
 def names_one_model(model_id: str, *, at_openrouter: bool) -> bool:
-    """Tell whether a name is that of one model, which alone reads what is sent.
-
-    Where it is not certain that the server is OpenRouter, its rules hold for names that have the
-    form of its own: ``author/model``.
-    """
+    """Tell whether a name leads to one model; OpenRouter's rules hold for names of its form."""
     if _NOT_ONE_MODEL.search(model_id):
         return False
     has_its_form = at_openrouter or model_id.count("/") == 1
@@ -60,10 +55,7 @@ def is_readable(name: str) -> bool:
 
 
 def in_words(name: str | None) -> str:
-    """Return a model's name from a provider's list as it may be shown and logged.
-
-    What an answer to an agent gives as its model's name may be a quotation, and is never shown.
-    """
+    """Return a model's name from a provider's list, as it may be shown and logged."""
     if name is None or not is_readable(name):
         return "a model with an unreadable name"
     return name

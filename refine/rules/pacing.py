@@ -18,11 +18,7 @@ LONGEST_CONVERSATION_PAUSE = timedelta(days=1)
 
 
 def cooldown(hours: int, sessions_without_effect: int) -> timedelta:
-    """Return how long an agent over its budget is not asked again after a session.
-
-    ``hours`` (REFINE_COOLDOWN_HOURS) doubles, up to ``LONGEST_COOLDOWN``, with each decline or
-    session without effect since the last session that removed something.
-    """
+    """Return the pause, doubled for each session without effect, up to ``LONGEST_COOLDOWN``."""
     doubled = timedelta(hours=hours * 2 ** min(sessions_without_effect, MAX_DOUBLINGS))
     return min(doubled, LONGEST_COOLDOWN)
 

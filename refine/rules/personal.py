@@ -15,7 +15,6 @@ HIDDEN_ID = "hidden: it looks like an address or a phone number"
 
 
 def looks_personal(id_: str) -> bool:
-    """Tell whether an id that others chose looks like an e-mail address or a phone number."""
     is_phone = _PHONE.fullmatch(id_.strip()) and sum(map(str.isdigit, id_)) >= _MIN_PHONE_DIGITS
     return bool(is_phone or _MAIL.search(id_))
 

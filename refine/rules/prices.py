@@ -34,17 +34,12 @@ class Price:
 
     @property
     def is_zero(self) -> bool:
-        """Whether the model is free."""
         return not any((self.prompt, self.completion, self.cached))
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known.
-
-    Most providers count ``reasoning_tokens`` as a part of ``completion_tokens``. Unless
-    ``is_counted``, the tokens of the prompt or the completion are not known.
-    """
+    """What one call took, by the provider's count; tokens are unknown unless ``is_counted``."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -67,10 +62,7 @@ class Usage:
 
 
 def cost_of_call(value: object, unit: Decimal = Decimal(1)) -> Decimal | None:
-    """Return US dollars from a number or text, in this unit, as costs are kept: to six places.
-
-    None if it is not a number, or more than any call costs.
-    """
+    """Return US dollars in this unit, to six places; None for what no call costs."""
     number = _decimal(value)
     if number is None or not 0 <= number * unit <= _MAX_USD_PER_CALL:
         return None
@@ -97,10 +89,7 @@ def listed_price(pricing: object) -> Price | None:
 
 
 def parse_price_file(text: str) -> dict[str, Price]:
-    """Return the prices by model id; InvalidValue if the file is not as ``listed_price`` says.
-
-    The id ``*`` stands for every model that the file does not name.
-    """
+    """Return the prices by model id (``*``: any other model); InvalidValue for a broken file."""
     entries = strict_json(text, "the price file", max_bytes=_MAX_FILE_BYTES)
     if not isinstance(entries, dict) or not entries:
         raise InvalidValue(f"the price file must be a JSON object: {_EXAMPLE}")
@@ -116,11 +105,7 @@ _EXAMPLE = '{"author/model": {"prompt": "0.000003", "completion": "0.000015"}}, 
 
 
 def price_of(model_id: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the model's price in a price file, or that of every other model, or None.
-
-    A variant without a price of its own (``author/model:floor``) has the model's. The sums over
-    runs look prices up in the same way, in SQL (``models/runs/spending.py``).
-    """
+    """Return the model's price, that without its variant, or that of ``*``; in SQL: spending.py."""
     names = (model_id, without_variant(model_id), ANY_MODEL)
     return next((prices[name] for name in names if name in prices), None)
 
@@ -132,7 +117,6 @@ def _highest(given: list[Mapping[str, Any]], name: str) -> Decimal | None:
 
 
 def _decimal(value: object) -> Decimal | None:
-    """Return a finite number, if it is not too large to calculate with."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:

@@ -21,19 +21,12 @@ def in_percent(share: Decimal) -> str:
 
 
 def share_in_percent(part: int, whole: int) -> str:
-    """Return what share ``part`` is, rounded up to a tenth of a percent: "33.4%" for 1 of 3.
-
-    Rounded up, so that a part beyond a limit never reads as one within it. ``whole`` is above 0.
-    """
+    """Return a share, rounded up so that none above a limit seems within: "33.4%" for 1 of 3."""
     return in_percent((Decimal(part) / whole).quantize(Decimal("0.001"), ROUND_CEILING))
 
 
 def cost_in_words(cost_usd: Decimal, unpriced_calls: int) -> str:
-    """Return what calls of models cost: "$0.0123", "$12.35"; below one dollar to four places.
-
-    ``unpriced_calls`` are not part of ``cost_usd``: "at least $0.0123", or "unknown" if nothing
-    else is known.
-    """
+    """Return "$0.0123" or "$12.35"; with unpriced calls "at least $0.0123" or "unknown"."""
     if not unpriced_calls:
         return _in_dollars(cost_usd)
     return f"at least {_in_dollars(cost_usd)}" if cost_usd else "unknown"
@@ -54,12 +47,10 @@ def rough_span(span: timedelta) -> str:
 
 
 def in_hours(span: timedelta) -> str:
-    """Return a span in full hours: "24 hours"."""
     return plural(span // timedelta(hours=1), "hour")
 
 
 def in_days(span: timedelta) -> str:
-    """Return a span in full days: "30 days"."""
     return plural(span.days, "day")
 
 

@@ -1,9 +1,4 @@
-"""Whether an agent's name quotes what the agent keeps.
-
-Names stand on pages that people may see who may not read memories. One or two words of a memory
-may be a name; three in a row, all of a short one, or a number or password, may not. Only letters
-and digits are compared, so that case, accents, look-alikes, punctuation and spacing hide nothing.
-"""
+"""Whether an agent's name, which everybody sees, quotes three words or a number of a memory."""
 
 import re
 import unicodedata
@@ -66,11 +61,9 @@ def _is_number_or_code(word: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words, and each character of a script without spaces, as they are compared."""
     return [plain for word in _WORD.findall(clean(text)) if (plain := _plain(word))]
 
 
 def _plain(word: str) -> str:
-    """Return a word without case and accents, look-alikes as one letter."""
     letters = unicodedata.normalize("NFD", fold(word).translate(_LOOK_ALIKES))
     return "".join(each for each in letters if not unicodedata.combining(each))

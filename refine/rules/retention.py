@@ -41,11 +41,7 @@ def removable_under_threshold(mass: int, threshold: Decimal) -> int:
 
 
 def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: int) -> int:
-    """Return how many tokens the floor against slow erosion allows to go; 0 or less means none.
-
-    ``removed_recently`` is what sessions removed in the rolling window, without undone sessions:
-    the floor is a share of the mass before those removals.
-    """
+    """Return the tokens that the floor lets go, of the mass before the window; may be negative."""
     return mass - _ceil(rolling_floor * (mass + removed_recently))
 
 
@@ -72,11 +68,7 @@ def longest_update(tokens: int) -> int:
 
 
 def parse_threshold(value: object) -> Decimal:
-    """Return a refinement threshold: ``THRESHOLD_RANGE``.
-
-    Accepts numbers and their plain decimal spelling. Raises InvalidValue for everything else, so
-    that nothing unreadable ever becomes 0.
-    """
+    """Return a number in ``THRESHOLD_RANGE``; InvalidValue for all else: nothing becomes 0."""
     number = _decimal(value)
     if (
         number is None

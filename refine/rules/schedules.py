@@ -35,7 +35,6 @@ class WeeklyTime(NamedTuple):
 
     @classmethod
     def of(cls, schedule: str) -> "WeeklyTime | None":
-        """Return what a valid cron expression says; None if it says something else."""
         (minutes, hours, *dates, days), which_ones = croniter.expand(schedule)
         if which_ones or dates != [["*"], ["*"]] or len(minutes) != 1 or len(hours) != 1:
             return None
@@ -56,17 +55,12 @@ class WeeklyTime(NamedTuple):
 
     @property
     def schedule(self) -> str:
-        """The cron expression."""
         days = "*" if len(self.days) == len(WEEKDAYS) else ",".join(map(str, self.days))
         return f"{self.at.minute} {self.at.hour} * * {days}"
 
 
 def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
-    """Return a cron expression of five fields, of at most 500 characters, or raise InvalidValue.
-
-    Refuses expressions that never come due (30 February) and croniter's ``R``, a random time that
-    changes with every call.
-    """
+    """Return a cron expression of five fields that comes due, without croniter's random ``R``."""
     fields = schedule.split() if isinstance(schedule, str) else []
     text = " ".join(fields)
     if len(text) > _MAX_CHARACTERS:
@@ -82,7 +76,6 @@ def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
 
 
 def valid_time_zone(name: object) -> str:
-    """Return an IANA time zone's name, or raise InvalidValue."""
     if not isinstance(name, str) or name not in _time_zones():
         raise InvalidValue("time_zone must be an IANA name, such as UTC or Europe/London")
     return name

@@ -20,11 +20,7 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 def strict_json(
     text: str | bytes, subject: str = "", *, max_bytes: int, max_fields: int | None = None
 ) -> Any:
-    """Return the JSON value in ``text``; ``subject`` names it in error messages.
-
-    Raises InvalidValue unless ``text`` is exactly one JSON value within the limits, without
-    repeated keys, NaN, infinities, NUL characters or lone surrogates.
-    """
+    """Return the value in ``text``; InvalidValue unless it is one JSON value within limits."""
     try:
         values = strict_json_values(text, max_bytes=max_bytes, max_fields=max_fields)
         return _only(values)
@@ -129,11 +125,7 @@ _DECODER = json.JSONDecoder(
 
 
 def parse_arguments(arguments: object) -> dict[str, Any]:
-    """Return the JSON object that a model wrote; missing, blank and null arguments are ``{}``.
-
-    Raises InvalidValue for anything else that is not exactly one strict JSON object. Malformed
-    arguments are never repaired: a repaired mutation is a guess.
-    """
+    """Return a model's JSON object; never repaired, as that is a guess; blank ones are ``{}``."""
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     if not isinstance(arguments, str):

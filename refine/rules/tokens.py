@@ -29,10 +29,7 @@ def tokens_at_most(text: str) -> int:
 
 
 def request_tokens_at_most(messages: Iterable[Any], tools: Sequence[Any]) -> int:
-    """Return a token count that hardly any request exceeds: its messages, and its tools.
-
-    What stands twice in one message, such as reasoning in two forms, is counted once.
-    """
+    """Return a token count that hardly any request exceeds; a repeated text counts once."""
     of_messages = (_TOKENS_AROUND_MESSAGE + _message_tokens(message) for message in messages)
     of_tools = tokens_at_most(json.dumps(tools, ensure_ascii=False)) if tools else 0
     return sum(of_messages) + of_tools
@@ -58,10 +55,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Room:
-    """A model's context, and how many tokens of it are kept for one output.
-
-    ``own_limit`` is how many tokens the model can write at most, where its provider lists that.
-    """
+    """A model's context, its room for one output, and the model's ``own_limit`` if listed."""
 
     context_tokens: int
     output_tokens: int
@@ -69,7 +63,6 @@ class Room:
 
     @classmethod
     def of(cls, context_tokens: int, max_output_tokens: int | None = None) -> "Room":
-        """Return the division of a context; ``max_output_tokens`` is the model's own limit."""
         own_limit = MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
         output_tokens = min(MAX_OUTPUT_TOKENS, context_tokens // _OUTPUT_DIVISOR, own_limit)
         return cls(context_tokens, max(1, output_tokens), max_output_tokens)
@@ -107,10 +100,7 @@ def last_that_fit(lines: Sequence[str], room_tokens: int) -> list[str]:
 
 
 def packed(lines: Sequence[str], room_tokens: int) -> list[list[str]]:
-    """Return the lines in order, in as few parts that fit as possible.
-
-    Raises InvalidValue if a single line does not fit.
-    """
+    """Return the lines in as few parts as possible; InvalidValue if a single line does not fit."""
     parts: list[list[str]] = []
     left = 0
     for line in lines:

@@ -1,10 +1,4 @@
-"""Whether an edit keeps what memories say: a check in code, of words alone.
-
-It objects to what an edit leaves out, adds or changes, as far as words can show it: details
-(numbers, dates, times, quotations, addresses, codes, units), names, list items, negations,
-conditions, hedges, and words by how rare they are in their language and in the agent's ledger.
-Out of its reach are synonyms, translations, and what follows from what is said.
-"""
+"""Whether an edit keeps what memories say: a check in code, of words alone."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -53,7 +47,6 @@ def objections(
 
 
 def is_said(original: str, texts: Iterable[str], share: Decimal) -> bool:
-    """Tell whether one of these texts says what another said."""
     ledger = Ledger()
     keeping = Keeping(ledger.read(original), ledger, share, is_deletion=False)
     return any(keeping.is_carried_by(ledger.read(text)) for text in texts)
@@ -62,7 +55,6 @@ def is_said(original: str, texts: Iterable[str], share: Decimal) -> bool:
 def _still_said(
     ledger: Ledger, readings: Mapping[int, Reading], originals: Iterable[str], share: Decimal
 ) -> Iterator[tuple[int, Reading]]:
-    """Yield the originals that one of the memories carries, with its id."""
     for text in dict.fromkeys(originals):
         keeping = Keeping(ledger.read(text), ledger, share, is_deletion=False)
         carriers = (id_ for id_, each in readings.items() if keeping.is_carried_by(each))

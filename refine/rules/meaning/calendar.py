@@ -29,10 +29,7 @@ _SHORTEST_UNIT = 2
 
 
 def date_keys(key: str) -> tuple[str, ...]:
-    """Return what a date also says: 2026-03-03 names the year, the month and the day of the year.
-
-    ``--03-03`` is a day of any year, ``--03`` a month.
-    """
+    """Return the parts of a date: its year, month (--03) and day of any year (--03-03)."""
     year, _, rest = ("", "", key[2:]) if key.startswith("--") else key.partition("-")
     month = rest[:2]
     parts = [f"--{month}"]

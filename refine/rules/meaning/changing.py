@@ -69,7 +69,6 @@ def _words_added(
 
 
 def _is_stored(keys: Iterable[str], sources: Sequence[Reading], stored: Collection[str]) -> bool:
-    """Tell whether a date is one of the months in which a memory was stored, or a day of one."""
     days = {key for each in sources for key in each.forms if key.startswith("#--")}
     return any(key in stored or (key[:8] in stored and f"#--{key[6:]}" in days) for key in keys)
 
@@ -86,7 +85,6 @@ def _units_changed(sources: Sequence[Reading], result: Reading) -> Iterator[Obje
 
 
 def _turned(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
-    """Yield what is now denied, conditional or certain, and was not."""
     counts = [source.counts["negations"] for source in sources]
     freed: set[str] = set()
     if len(sources) > 1 and result.counts["negations"] < sum(counts):
@@ -103,7 +101,6 @@ def _turned(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
 
 
 def _reordered(sources: Sequence[Reading], result: Reading, ledger: Ledger) -> Iterator[Objection]:
-    """Yield what changed places: words of one text, or what is said of two names."""
     if len(sources) == 1:
         row, now = sources[0].row.split(), result.row.split()
         if row != now and sorted(row) == sorted(now):
@@ -126,7 +123,6 @@ def _reordered(sources: Sequence[Reading], result: Reading, ledger: Ledger) -> I
 
 
 def _said_of(reading: Reading, names: Collection[str]) -> dict[str, set[str]]:
-    """Return what follows each name in its sentence, and behind which names it stands."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     name, sentence = "", 0
     for key, number in reading.order:

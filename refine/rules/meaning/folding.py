@@ -43,10 +43,7 @@ def clean(text: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def fold(word: str) -> str:
-    """Return the form in which writings of one word are equal: case, width, composition.
-
-    Diacritics stay, except those that capitals omit (Greek) and optional ones (ё, أ).
-    """
+    """Return one form for all writings of a word; diacritics stay, except optional ones (ё, أ)."""
     if word.isascii():
         return word.lower()
     folded = (

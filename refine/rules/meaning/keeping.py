@@ -109,7 +109,6 @@ class Keeping:
         return self.original.as_written([*self.original.details, *sorted(names)])
 
     def _needed(self, plain: list[str], missing: list[str]) -> int:
-        """Return how many of the missing words must be added: as few as possible."""
         weighty = sum(weight > _WEIGHS for weight in self.original.words.values())
         allowed = max(1, int(_MISSING_SHARE * weighty + 1e-9))
         left = sum(self.original.words[key] > _WEIGHS for key in missing)
@@ -158,7 +157,6 @@ def left_out(keeping: Keeping, result: Reading | None, without: Iterable[int]) -
 
 
 def _is_denied_otherwise(original: Reading, carrier: Reading) -> bool:
-    """Tell whether one of two texts denies what the other says."""
     if (original.counts["negations"] > 0) == (carrier.counts["negations"] > 0):
         return False
     is_unspaced = any(len(key) == 2 and ord(key[0]) > 0x2E80 for key in original.words)

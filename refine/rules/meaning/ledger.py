@@ -44,7 +44,6 @@ class Ledger:
         self._readings: dict[str, Reading] = {}
 
     def put(self, id_: int, text: str) -> None:
-        """Add a memory, or take over its new text."""
         self.drop(id_)
         memory = self._memories[id_] = _counted(text)
         for word in memory.words:
@@ -53,7 +52,6 @@ class Ledger:
         self._lower.update(memory.lower)
 
     def drop(self, id_: int) -> None:
-        """Forget a memory, if it is there."""
         memory = self._memories.pop(id_, None)
         if memory is not None:
             for word in memory.words:
@@ -62,7 +60,6 @@ class Ledger:
             self._lower.subtract(memory.lower)
 
     def keep_only(self, texts: Mapping[int, str]) -> None:
-        """Take over the texts of all memories that are kept now."""
         for id_ in self._memories.keys() - texts.keys():
             self.drop(id_)
         for id_, text in texts.items():
@@ -120,7 +117,6 @@ class Ledger:
 
 
 def _is_german_noun(word: str, language: str) -> bool:
-    """Tell whether a word has a capital because it is a noun."""
     is_word = language == "de" and frequency(word, "de") > _GERMAN_WORD
     return is_word and frequency(word, "en") <= _ALSO_ENGLISH
 

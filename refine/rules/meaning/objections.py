@@ -36,11 +36,7 @@ _ADVICE = {
 
 
 class Objection(NamedTuple):
-    """One thing that is wrong with an edit.
-
-    ``memory_id``: of which of the memories that it names, if it is one; ``words``: about what;
-    ``needed``: how many of them would have to be added, of a choice.
-    """
+    """One fault of an edit: of which memory, about which words, how many of them are ``needed``."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -49,7 +45,6 @@ class Objection(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        """Tell whether no second look is needed."""
         return self.kind in SURE
 
     def __str__(self) -> str:

@@ -99,7 +99,6 @@ def read(text: str) -> Reading:
 
 
 def signs_of(text: str) -> set[str]:
-    """Return the emoji and other signs, which are all that a text without words says."""
     return {each for each in set(text) if unicodedata.category(each)[0] == "S"}
 
 
@@ -110,7 +109,6 @@ def _without_label(found: re.Match[str]) -> str:
 
 
 def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
-    """Go through the tokens in order, with what stands between them."""
     sentence = denied = end = 0
     before = None
     for token in tokens:
@@ -200,7 +198,6 @@ def _add_run(reading: Reading, run: str) -> None:
 
 
 def _add_lists(reading: Reading) -> None:
-    """Add the items of "A, B and C": each of them counts, however common the word."""
     for part in re.split(r"[.;:!?()\n]", reading.text):
         separators = _SEPARATOR.findall(part)
         if "," not in part or not any(re.search(r"\w", each) for each in separators):
@@ -217,6 +214,5 @@ def _add_lists(reading: Reading) -> None:
 
 
 def _telling(text: str, language: str) -> list[str]:
-    """Return the stems of the words that say something."""
     words = map(fold, re.findall(r"[^\W\d_][\w'-]*", text))
     return [stem(word, language) for word in words if not is_small(word, language)]

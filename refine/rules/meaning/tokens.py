@@ -63,10 +63,7 @@ _LEAST_NUMBER = 2
 
 
 class Token(NamedTuple):
-    """A piece of a text; ``keys``: what it is found by, ``says``: what else it mentions.
-
-    ``kind`` is ``word``, ``unspaced``, ``number``, ``date`` (times, too) or ``address``.
-    """
+    """A piece of a text; ``keys``: what it is found by, ``says``: what else it mentions."""
 
     kind: str
     written: str
@@ -77,10 +74,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> tuple[str, str, list[Token]]:
-    """Split a clean text; return its language, the text with plain numbers and dates, its tokens.
-
-    ``17`` stands for seventeen, ``2026-03-03`` for 3 March 2026 and for 2026年3月3日.
-    """
+    """Return a clean text's language, the text with plain numbers and dates, and its tokens."""
     language = guess_language(map(fold, re.findall(r"[^\W\d_]+", text)))
     text = calendar.with_plain_dates(_with_plain_numbers(text, language), language)
     pattern = _TOKEN_OR_ADDRESS if _HINT.search(text) else _TOKEN
@@ -142,7 +136,6 @@ def _token(match: re.Match[str]) -> Token:
 
 
 def _meant(kind: str, written: str, match: re.Match[str]) -> tuple[tuple[str, ...], ...]:
-    """Return what a token is found by, and what else it mentions."""
     if kind == "word":
         return (fold(_longest_part(written)),), ()
     if kind == "unspaced":

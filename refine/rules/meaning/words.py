@@ -74,7 +74,6 @@ def number_words(language: str) -> dict[str, int]:
 
 @cache
 def _small_words(language: str) -> frozenset[str]:
-    """Return the words of a language that say nothing by themselves."""
     stop = frozenset(map(fold, stopwords(language))) - listed("telling", language)
     return stop.union(*(listed(table, language) for table in ("fillers", "negations", "hedges")))
 
@@ -127,13 +126,11 @@ def rarity(word: str, language: str) -> float:
 
 
 def is_small(word: str, language: str) -> bool:
-    """Tell whether a folded word says nothing by itself."""
     return len(word) == 1 or re.sub("['’].*", "", word) in _small_words(language)
 
 
 @lru_cache(_REMEMBERED)
 def is_misspelling(word: str, other: str, language: str) -> bool:
-    """Tell whether one of two folded words is the other one misspelt."""
     if word[:1] != other[:1] or not (word.isalpha() and other.isalpha()):
         return False
     shorter = min(len(word), len(other))
