@@ -1,9 +1,4 @@
-"""Adds the memories of a file to an agent, in batches.
-
-Each batch is one transaction with one record (``memory_imported``). An import that is interrupted
-between two batches leaves complete ones, and the same import resumes from there: a memory that was
-imported once is recognized by its id at the source, or by its content.
-"""
+"""Adds the memories of a file, in batches of one transaction each; an import can be repeated."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,11 +64,9 @@ class Report:
 
     @property
     def is_failure(self) -> bool:
-        """Whether no row at all could be read, though there were some."""
         return bool(self.bad_rows) and not (self.added or self.already_present or self.left_out)
 
     def note(self, row: BadRow | LeftOut) -> None:
-        """Note a row that is not imported."""
         if isinstance(row, LeftOut):
             self.left_out[row.kind] += 1
         else:
@@ -147,14 +140,12 @@ class _Import:
         self._recognizer = Recognizer(agent, remembers=dry_run)
 
     def refuse_bad_rows(self, rows: Iterable[Row]) -> None:
-        """Raise InvalidValue for the first bad row."""
         for row in rows:
             made = self._candidate(row) if isinstance(row, Incoming) else row
             if isinstance(made, BadRow):
                 raise InvalidValue(f"nothing was imported: {made.place}: {made.reason}")
 
     def good_rows(self, rows: Iterable[Row]) -> Iterator[Candidate]:
-        """Yield each good row; note the other rows in the report."""
         for row in rows:
             made = self._candidate(self._unlocked(row)) if isinstance(row, Incoming) else row
             if isinstance(made, Candidate):
@@ -163,7 +154,6 @@ class _Import:
                 self._report.note(made)
 
     def _unlocked(self, row: Incoming) -> Incoming:
-        """Return the row, constitutional only if the agent itself exported it, with its origin."""
         if not row.constitutional or row.origin == self._origin:
             return row
         self._report.flags_left_out += 1
@@ -176,7 +166,6 @@ class _Import:
             return BadRow(row.place, str(error))
 
     def add(self, batch: Sequence[Candidate]) -> None:
-        """Write a batch, and commit; only count it in a dry run."""
         if not self._dry_run:
             self._agent.lock()
         new, conflicting = self._recognizer.sort(batch)

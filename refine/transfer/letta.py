@@ -1,8 +1,4 @@
-"""Letta: agent files (.af) of both versions, and archival passages as its API lists them.
-
-The memory blocks of an agent become core memories that begin with the block's label, "[human] …".
-The rest of an agent file is ignored: messages, tools, and any keys stored with them.
-"""
+"""Letta: agent files (.af) of both versions, and archival passages as its API lists them."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -25,7 +21,6 @@ from refine.transfer.rows import (
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield the passages of a file, or the blocks of its agent."""
     document = read_document(stream)
     if isinstance(document, str):  # some clients store the document inside a JSON string
         document = unchecked_json(document)
@@ -40,7 +35,6 @@ def read(stream: BinaryIO) -> Iterator[Row]:
 
 
 def _blocks_of_the_agent(document: Any) -> set[str] | None:
-    """Return the ids of the blocks of the file's agent; None where the file names none."""
     agents = list_in(document, "agents")
     if len(agents) > 1:
         raise InvalidValue("holds several agents: export each of them to a file of its own")

@@ -1,8 +1,4 @@
-"""The memory server of the Model Context Protocol: its knowledge graph, as JSON Lines.
-
-Each observation of an entity becomes a memory that begins with the entity's name and type: "Alice
-(person): Speaks Welsh". Relations between entities are counted and left out.
-"""
+"""The MCP memory server's graph, as JSON Lines; observations become memories, relations do not."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO

@@ -1,8 +1,4 @@
-"""mem0: the JSON that ``get_all`` or ``search`` returns.
-
-Memories that mem0 itself no longer shows are counted and left out. Where a file is about several
-people, each memory begins with the person it is about: "ada: Likes tea".
-"""
+"""mem0: the JSON that ``get_all`` or ``search`` returns, without memories that mem0 hides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -103,7 +99,6 @@ def _memory(place: str, row: dict[str, Any], *, is_of_several: bool) -> Row:
 
 
 def _kind_left_out(row: Mapping[str, Any]) -> str | None:
-    """Return why mem0 no longer shows the memory; None if it still does."""
     if str(row.get("event")).upper() == "DELETE":
         return DELETED
     states = {str(row.get(name)).strip().lower() for name in ("state", "status")}

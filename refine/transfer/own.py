@@ -45,9 +45,6 @@ _SOURCE = re.compile(r"[a-z][a-z0-9]{1,19}")
 _TEXT = (str, NoneType)
 
 
-# -- writing --------------------------------------------------------------------------------------
-
-
 def metadata_lines(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
     """Yield the lines of an export without contents: only what an admin may see."""
     return file_lines(_manifest(agent, has_contents=False), map(_metadata, memories))
@@ -121,9 +118,6 @@ def pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
         yield page
 
 
-# -- reading --------------------------------------------------------------------------------------
-
-
 def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the memories, and a BadRow for each altered, missing or contentless one."""
     numbered = numbered_lines(stream)
@@ -154,7 +148,7 @@ def read(stream: BinaryIO) -> Iterator[Row]:
 
 
 def own_id(origin: str, source_id: str | None) -> int | None:
-    """Return the id that a memory of a full export has in the agent with this origin, if any."""
+    """Return the id that an exported memory has in the agent with this origin, if any."""
     of, _, id_ = (source_id or "").partition("-")
     return int(id_) if of == origin and _ID.fullmatch(id_) else None
 

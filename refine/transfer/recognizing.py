@@ -1,7 +1,4 @@
-"""Rows as memories to be stored, and which of them the agent already has.
-
-A memory is recognized by its id at the source, or by its content.
-"""
+"""Recognizes the memories that the agent has, by their id at the source or their content."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,8 +19,6 @@ from refine.transfer.rows import Incoming, is_opaque
 
 
 class Candidate(NamedTuple):
-    """A memory that is stored unless the agent has it; ``given_id`` is its row's id, unhashed."""
-
     memory: NewMemory
     content_hash: str
     given_id: str | None
@@ -34,10 +29,7 @@ class Candidate(NamedTuple):
 
 
 def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Candidate:
-    """Return a row as a memory to be stored; InvalidValue if it cannot be.
-
-    ``source`` and ``memory_type`` are for rows without their own.
-    """
+    """Return a row as a memory; ``source`` and ``memory_type`` are defaults; or InvalidValue."""
     memory_type = memory_type if row.memory_type is None else row.memory_type
     if memory_type not in MEMORY_TYPES:
         raise InvalidValue(f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
@@ -58,10 +50,7 @@ def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Can
 
 
 class Recognizer:
-    """Tells the new memories of an import from those that the agent has.
-
-    A dry run stores nothing, so it ``remembers`` what was new in earlier batches.
-    """
+    """Tells new memories from known ones; a dry run ``remembers`` what earlier batches added."""
 
     def __init__(self, agent: Agent, *, remembers: bool) -> None:
         self._agent = agent
@@ -93,7 +82,6 @@ class Recognizer:
         return new, conflicting
 
     def _has_content(self, each: Candidate) -> bool:
-        """Tell whether a core memory is kept with the same content, as well protected."""
         same = self._cores.get(each.content_hash, ()) if each.is_kept_core else ()
         return any(
             is_constitutional >= each.memory.constitutional and tags.issuperset(each.memory.tags)
@@ -106,10 +94,7 @@ class Recognizer:
             protection = (each.memory.constitutional, set(each.memory.tags))
             self._cores.setdefault(each.content_hash, []).append(protection)
 
-    # -- what is stored --------------------------------------------------------------------------
-
     def _load_ids(self, batch: Sequence[Candidate]) -> None:
-        """Load which ids were imported before, including memories discarded since."""
         rows = db.session.execute(
             select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == self._agent.id,
@@ -121,10 +106,7 @@ class Recognizer:
         self._hashes.update({(row[0] or "", row[1] or ""): row[2] for row in rows})
 
     def _load_own(self, batch: Sequence[Candidate]) -> None:
-        """Load which rows are the agent's own memories, in a full export that came back.
-
-        The time has to match as well: after a restored backup, ids are given out again.
-        """
+        """The time has to match as well: after a restored backup, ids are given out again."""
         own_rows = {
             id_: each.memory
             for each in batch
@@ -164,7 +146,6 @@ class Recognizer:
 
 
 def _source_id(row: Incoming, key: DataKey) -> str:
-    """Return the row's id at the source, hashed if it could be words; without one, a row's hash."""
     if row.source_id is None:
         at = row.created_at.isoformat() if row.created_at is not None else None
         return _hashed(key, row.within, row.content.strip(), at)

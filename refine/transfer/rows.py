@@ -64,8 +64,6 @@ class Incoming(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A row that is not a memory, and why."""
-
     place: str
     reason: str
 
@@ -82,14 +80,8 @@ BLANK = "blank"
 DELETED = "deleted at the source"
 
 
-# -- JSON documents are read whole, of JSON Lines one line at a time ------------------------------
-
-
 def read_document(stream: BinaryIO) -> Any:
-    """Return the value of a JSON document; its rows are checked where they are used.
-
-    Raises InvalidValue if the document is damaged, repeats a key or is too large.
-    """
+    """Return a JSON document, its rows unchecked; InvalidValue if it is damaged or too large."""
     raw = stream.read(MAX_DOCUMENT_BYTES + 1)
     if len(raw) > MAX_DOCUMENT_BYTES:
         raise InvalidValue(
@@ -135,9 +127,6 @@ def json_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidValue("is not an object")
     return value
-
-
-# -- fields ---------------------------------------------------------------------------------------
 
 
 def list_in(document: object, name: str) -> list[Any]:
@@ -196,7 +185,6 @@ def is_opaque(id_: str) -> bool:
 
 
 def time_in(row: Mapping[str, Any], name: str = "created_at") -> datetime | None:
-    """Return the time in a field; InvalidValue names the field."""
     try:
         return instant(row.get(name), now=clock.now())
     except InvalidValue as error:
