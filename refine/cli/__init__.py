@@ -33,12 +33,10 @@ class _WithBench(click.Group):
     """Also has the commands of ``bench``, and loads them only where they are asked for."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of all commands that are there."""
         is_there = (_ROOT / "bench").is_dir()
         return sorted([*self.commands, *(_BENCH_COMMANDS if is_there else ())])
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command; a failure for one that is not installed."""
         if name not in _BENCH_COMMANDS:
             return super().get_command(context, name)
         if not (_ROOT / "bench").is_dir():

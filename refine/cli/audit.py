@@ -54,7 +54,6 @@ def audit_verify(anchor_file: TextIO | None) -> int:
 
 
 def _verify(anchored: dict[str, Any] | None) -> Verification:
-    """Verify everything, and store the outcome unless the database is read-only."""
     outcome = Verification.begin("command", clock.now())
     is_stored = not is_read_only()
     db.session.commit()

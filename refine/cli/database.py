@@ -21,10 +21,7 @@ _MAX_LISTED = 10
 
 
 def upgrade_database() -> None:
-    """Apply all migrations, and give the running roles their privileges.
-
-    BeingUpgraded if the database is for another version of Refine.
-    """
+    """Apply all migrations and grant the running roles; BeingUpgraded for another version."""
     with schema_version.upgrading():
         migration = schema_version.current()
         if migration is not None:  # before anything is written

@@ -59,7 +59,6 @@ def doctor(model_id: str | None) -> int:
 
 
 def _print(checks: Iterable[Check]) -> bool:
-    """Print each check as it comes; tell whether nothing must be fixed."""
     is_well = True
     for check in checks:
         mark = "fix" if check.problem else "warn" if check.warning else "ok"
@@ -94,7 +93,6 @@ def _checks(app: Flask) -> Iterator[Check]:
 
 
 def _proxies(proxies: int) -> Check:
-    """Check that the clients' addresses are taken from the proxy that terminates HTTPS."""
     problem = None
     if not proxies:
         problem = (
@@ -110,7 +108,6 @@ def _about(provider: Provider) -> Check:
 
 
 def _trial(provider: Provider, model_id: str, settings: Settings) -> Iterator[Check]:
-    """Try the model, with the settings of the environment and without a database."""
     if is_rehearsed(model_id, settings, is_demo=True):
         yield Check("provider", None, "the rehearsal model answers, without a provider")
     else:

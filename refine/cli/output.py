@@ -32,12 +32,10 @@ class Field(NamedTuple):
     words: Callable[[Any], str] | None = None
 
     def of(self, item: Any) -> Any:
-        """Return the value, for programs."""
         value = self.value or self.name
         return attrgetter(value)(item) if isinstance(value, str) else value(item)
 
     def cell(self, item: Any) -> str:
-        """Return the value as people read it."""
         if self.words is not None:
             return self.words(item)
         match value := self.of(item):
@@ -55,7 +53,6 @@ class Field(NamedTuple):
 
 
 def row_of(item: Any, fields: Iterable[Field]) -> dict[str, Any]:
-    """Return all fields of an object by name, for programs."""
     return {field.name: field.of(item) for field in fields}
 
 
@@ -68,11 +65,7 @@ def print_list(
     limit: int | None = None,
     more: str = "--limit lists more",
 ) -> None:
-    """Print objects as one JSON array or as a table; ``empty`` for people if there are none.
-
-    If there are more than ``limit``, the first ones are printed; ``more`` says on standard error
-    how to get the others.
-    """
+    """Print the first ``limit`` objects as JSON or a table; ``more`` says how to get the others."""
     shown = items[:limit]
     if as_json:
         print_json([row_of(item, fields) for item in shown])
@@ -85,7 +78,6 @@ def print_list(
 
 
 def print_one(item: Any, fields: Sequence[Field]) -> None:
-    """Print each field of an object on a line."""
     headings = [field.heading or field.name.replace("_", " ") for field in fields]
     width = max(map(len, headings))
     for heading, field in zip(headings, fields, strict=True):

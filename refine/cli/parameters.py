@@ -38,8 +38,6 @@ _LIST_OPTIONS = (
 
 
 class Columns(NamedTuple):
-    """The columns by which a list is narrowed, and sorted by the last two, newest first."""
-
     account_id: Any
     agent_id: Any
     at: Any
@@ -49,10 +47,7 @@ class Columns(NamedTuple):
 def lists(
     columns: Columns, fields: Sequence[Field], *, empty: str
 ) -> Callable[[Callable[..., Select[Any]]], Callable[..., None]]:
-    """Make a command of a function that returns a query: it narrows, sorts and prints its rows.
-
-    The function is called with the command's own options, in an application context.
-    """
+    """Make a command of a function that returns a query: it narrows, sorts and prints its rows."""
 
     def decorate(query: Callable[..., Select[Any]]) -> Callable[..., None]:
         @functools.wraps(query)

@@ -125,7 +125,6 @@ def _introduce(agent: Agent, session: RefinementSession) -> None:
 
 
 def _show(event: Event) -> None:
-    """Print a step of a session with its effect."""
     session, facts = event.session, event.facts
     match event.kind:
         case "duplicates":
@@ -175,9 +174,6 @@ def _calls(run: RefinementSession | MemoryTask) -> str:
 
 def _line(label: str, text: str) -> None:
     console.print(f"  {label:<17} {text}", markup=True)
-
-
-# -- background processes -------------------------------------------------------------------------
 
 
 @click.command()

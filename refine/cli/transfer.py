@@ -68,7 +68,6 @@ def import_(reference: str, file: Path, format_: str, dry_run: bool, **options: 
 
 
 def _run(agent: Agent, stream: BinaryIO, format_: str, *, dry_run: bool, **options: Any) -> Report:
-    """Import, and report; if it is interrupted, say what is kept."""
     gc.freeze()  # loaded objects stay: scanning them again and again takes long
     report = Report()
     read = partial(rows_of, stream, format_)
@@ -113,7 +112,6 @@ def export(reference: str, grant_id: uuid.UUID | None) -> None:
 
 
 def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, dict[str, Any]]]:
-    """Yield each memory with its contents, as long as the grant allows its user to read."""
     grant = db.session.get(AccessGrant, grant_id)
     if grant is None or grant.agent_id != agent.id:
         raise NotFound(f"{agent.name} has no such grant")

@@ -89,8 +89,6 @@ def about_provider(provider: Provider, model_id: str, settings: Settings) -> Ite
 
 
 class Trial:
-    """A conversation with a model: the consent question, then a tool call in two turns."""
-
     def __init__(self, provider: Provider, model_id: str, settings: Settings) -> None:
         self._provider, self._model_id, self._settings = provider, model_id, settings
         self._room = provider.catalogue.room(model_id, settings.context_tokens)
@@ -152,7 +150,6 @@ class Trial:
         return _about_call("result", reply)
 
     def _about_name(self) -> Check:
-        """Say which model answered, as sessions check it."""
         names = sorted({reply.model for reply in self._replies if reply.model is not None})
         if not names:
             return Check("name", None, warning="answers name no model: sessions cannot check it")
@@ -163,7 +160,6 @@ class Trial:
         return Check("name", None, f"answers as {' and '.join(map(in_words, names))}")
 
     def _about_cost(self) -> Check:
-        """Say whether the cost of calls is known, as runs calculate it."""
         usages = [reply.usage for reply in self._replies]
         if all(usage.cost_usd is not None for usage in usages):
             told = f"{_usd([each.cost_usd for each in usages])} for this trial"
@@ -247,7 +243,6 @@ def problem_of(call: ToolCall) -> str | None:
 
 
 def _result_of(call: ToolCall) -> Message:
-    """Return a result as the tool gives it, made up."""
     if (problem := problem_of(call)) is not None:
         outcome = error(problem)
     elif call.arguments["action"] != "search":

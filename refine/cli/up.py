@@ -88,7 +88,6 @@ def _prepare(settings: Settings) -> str:
 
 
 def _first_admin(settings: Settings) -> str:
-    """Create an admin if there is no user; return how to sign in."""
     if db.session.scalar(select(User.id).limit(1)) is None:
         new_password = partial(secrets.token_urlsafe, 12)
         password = kept_secret(settings.data_dir, _PASSWORD_FILE.name, new_password)
@@ -121,7 +120,6 @@ _PROGRAMS: dict[str, Program] = {
 
 
 def _announcing(settings: Settings, sign_in: str) -> Iterator[None]:
-    """Say once that everything is ready, or that it takes too long; looks at each ``next``."""
     deadline = time.monotonic() + _READY_SECONDS
     while not _is_ready(settings.port):
         if time.monotonic() > deadline:
@@ -133,7 +131,6 @@ def _announcing(settings: Settings, sign_in: str) -> Iterator[None]:
 
 
 def _is_ready(port: int) -> bool:
-    """Whether pages are served, and the clock has ticked."""
     try:
         prefix = os.environ.get("SCRIPT_NAME", "")
         answer = requests.get(f"http://{_HOST}:{port}{prefix}/readyz", timeout=2)
