@@ -1,9 +1,4 @@
-"""Serving many agents, for the tick and for a user who chose them.
-
-A batch is one transaction, so that its statements do not grow with it. One that fails is cut in
-two, and each half is served in a transaction of its own: one agent's failure stops no other. A
-single agent is served again if it was the database that failed.
-"""
+"""Serves many agents in batches of one transaction; failed ones are cut in two."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +26,6 @@ Outcome = TypeVar("Outcome")
 
 
 class Failed(NamedTuple):
-    """An agent that could not be served, and why."""
-
     agent_id: int
     fault: Exception
 
@@ -48,10 +41,7 @@ def safe_message(fault: Exception) -> str:
 def in_parts(
     ids: Sequence[int], serve: Callable[[Sequence[int]], Outcome], *, is_last: bool = False
 ) -> Iterator[Outcome | Failed]:
-    """Serve these agents, and commit; yield what ``serve`` returned, once or for each part.
-
-    ``is_last``: a single agent is not served again, whatever fails.
-    """
+    """Serve these agents, and commit; yield what ``serve`` returned, once or for each part."""
     try:
         served = serve(ids)
         db.session.commit()
@@ -94,7 +84,6 @@ def act_on(
 
 
 def _outcomes(agent_ids: Sequence[int], act: Any) -> Iterator[str | None]:
-    """Yield for each agent why it was not done, or None."""
     ordered = sorted(agent_ids)
     for start in range(0, len(ordered), BATCH):
         for part in in_parts(ordered[start : start + BATCH], act):

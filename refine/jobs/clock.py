@@ -1,8 +1,4 @@
-"""The clock process: rq-scheduler, which knows one job, and the worker of that job's queue.
-
-The schedule itself is in the database. rq-scheduler holds the minute's tick under one fixed id, and
-is given it anew whenever it looks, so that nothing that stands in Redis is ever read or run.
-"""
+"""The clock process: rq-scheduler holds the tick, and gets it anew whenever it looks."""
 
 import signal
 import time
@@ -31,11 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 def run_clock() -> None:
-    """Tick every minute, beginning now, until asked to stop (SIGTERM).
-
-    Call it within an application context. Several clocks do no harm. Without Redis it ticks by
-    itself.
-    """
+    """Tick every minute until stopped, within an application context, even without Redis."""
     require_redis()
     poll_at, ticked_at = 0.0, _tick()
     with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
@@ -54,7 +46,6 @@ def run_clock() -> None:
 
 
 def _tick() -> float:
-    """Tick once, however many ticks were missed; hold no connection until the next one."""
     with suppress(Unreachable):
         while take([TICKS], None) is not None:
             pass

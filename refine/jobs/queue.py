@@ -1,8 +1,4 @@
-"""The queues in Redis: they carry only ids, and wake the workers.
-
-PostgreSQL alone knows what waits, so nothing that Redis holds, loses or is made to hold matters: a
-worker that takes an id from it asks the database what to do.
-"""
+"""The queues in Redis carry only ids and wake the workers; PostgreSQL alone knows what waits."""
 
 import time
 import uuid
@@ -56,9 +52,6 @@ class JsonJob(Job):
         super().__init__(id, connection, JSONSerializer)
 
 
-# -- the connection --------------------------------------------------------------------------------
-
-
 @contextmanager
 def redis_connection(*, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[Redis]:
     """Yield a connection; Unreachable if Redis does not answer."""
@@ -77,7 +70,6 @@ def require_redis() -> None:
 
 @cache
 def _pool(url: str, patience_seconds: float) -> ConnectionPool:
-    """Return the connections of this process; a fork has its own."""
     limits = {"socket_connect_timeout": patience_seconds, "socket_timeout": patience_seconds}
     return ConnectionPool.from_url(url, **limits)
 
@@ -102,11 +94,7 @@ def _trouble(error: BaseException) -> str:
 
 
 def queue(name: str, connection: Redis) -> Queue:
-    """Return the queue of that name on that connection."""
     return Queue(name, connection=connection, serializer=JSONSerializer, job_class=JsonJob)
-
-
-# -- what waits ------------------------------------------------------------------------------------
 
 
 class Waiting(NamedTuple):
@@ -123,17 +111,13 @@ class Waiting(NamedTuple):
 
     @property
     def queue_name(self) -> str:
-        """The queue that announces it."""
         if self.kind is MemoryTask:
             return MEMORY_TASKS
         return AUTOMATIC if self.is_automatic else REQUESTED
 
 
 def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[Waiting]:
-    """Yield the runs that may begin now: those that somebody asked for first, memory tasks last.
-
-    Skips runs that another process is claiming. The caller ends the transaction.
-    """
+    """Yield the runs that may begin and that nobody is claiming; those on request first."""
     is_automatic = RefinementSession.is_automatic
     for id_ in db.session.scalars(AccessGrant.select_waiting(limit)):
         yield Waiting(AccessGrant, id_, is_automatic=False)
@@ -148,10 +132,7 @@ def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[
 
 
 def announce_waiting(at: datetime) -> int:
-    """Announce the waiting runs whose ids Redis does not hold; return how many.
-
-    Call it with no transaction open. Raises Unreachable.
-    """
+    """Announce, outside a transaction, the runs whose ids Redis lacks; return how many."""
     waiting = list(waiting_runs(at, _MOST_WAITING, automatic_limit=_MOST_WAITING))
     db.session.commit()
     if not waiting:
@@ -188,10 +169,7 @@ def _announce(waiting: Iterable[Waiting], connection: Redis) -> None:
 
 
 def take(names: Sequence[str], seconds: int | None) -> str | None:
-    """Take the next id from these queues; return the queue's name, or None if there is none.
-
-    Waits for up to ``seconds``; None: not at all. Raises Unreachable.
-    """
+    """Take the next id within ``seconds``; return its queue's name, or None. Raises Unreachable."""
     patience = PATIENCE_SECONDS + (seconds or 0)
     with redis_connection(patience_seconds=patience) as connection:
         by_key = {queue(name, connection).key: name for name in names}

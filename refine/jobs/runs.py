@@ -50,19 +50,12 @@ def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSes
 
 
 def extract_later(agent: Agent, conversation: object) -> MemoryTask:
-    """Store a finished conversation, sealed, commit, and wake a worker to extract from it.
-
-    ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused or TooMany
-    with nothing stored.
-    """
+    """Store a finished conversation and wake a worker; or InvalidValue, Refused, TooMany."""
     return _announced(MemoryTask.extract(agent, conversation))
 
 
 def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> AccessGrant:
-    """Add the user's request, commit, and have a worker ask the agent.
-
-    Raises Refused, and AccessAlreadyRequested if there is one.
-    """
+    """Add the user's request, commit and wake a worker; or Refused, AccessAlreadyRequested."""
     return _announced(AccessGrant.request(agent, user, terms))
 
 

@@ -1,8 +1,4 @@
-"""The tick: once a minute, whatever is due is queued, and whatever was lost is ended.
-
-It may run any number of times, late, or twice at once, without doing anything twice: the database
-says what is due, and agents are locked while they are served.
-"""
+"""The tick: queues what is due and ends what was lost, each minute; safe to repeat and overlap."""
 
 import operator
 import time
@@ -72,7 +68,6 @@ class TickResult:
     faults: int = 0
 
     def plus(self, other: "TickResult") -> "TickResult":
-        """Return what both did."""
         return TickResult(*map(operator.add, astuple(self), astuple(other)))
 
 
@@ -90,11 +85,7 @@ class Progress:
 
 
 def run_tick(at: datetime | None = None) -> TickResult:
-    """Do everything that is due at ``at``, committing every step; return what was done.
-
-    A step that fails is logged, and the others still run. Nothing is done in a database of another
-    version.
-    """
+    """Do everything due at ``at``; a step that fails is logged, and the others still run."""
     if schema_version.must_wait():
         return TickResult()
     running = _Tick(at or clock.now())
@@ -126,10 +117,7 @@ class SweepOutcome(NamedTuple):
 
 
 def sweep_all() -> list[SweepOutcome]:
-    """Sweep every account now, and say what becomes of its agents.
-
-    What does not fit into one step is left to the clock.
-    """
+    """Sweep every account now; what does not fit into one step is left to the clock."""
     at, outcomes = clock.now(), []
     for account in db.session.scalars(select(Account).order_by(Account.id)).all():
         prospects = Prospects.of(account, at)
@@ -148,28 +136,21 @@ def sweep_all() -> list[SweepOutcome]:
 
 
 class _Tick:
-    """One tick at one instant."""
-
     def __init__(self, at: datetime) -> None:
         self.at = at
         self.done = TickResult()
         self._caps = CostCaps(at)
         self._deadline = 0.0
 
-    # -- the steps --------------------------------------------------------------------------------
-
     def end_lost(self) -> None:
-        """End the runs whose worker sends no heartbeat."""
         for kind in RUN_KINDS:
             lost = kind.select_agents_with_lost(self.at)
             self._each(lost, partial(self._end_lost, kind), at_once=1)
 
     def end_lapsed_tasks(self) -> None:
-        """End the memory tasks that waited for too long, and delete their conversations."""
         self._each(tasks.lapsed(self.at), self._end_lapsed_tasks, at_once=1)
 
     def end_access(self) -> None:
-        """End expired grants and lapsed requests for access."""
         failed: list[uuid.UUID] = []
         while time.monotonic() < self._deadline:
             due = AccessGrant.next_overdue(self.at, except_for=failed)
@@ -185,7 +166,6 @@ class _Tick:
         self.done.announced += announce_waiting(self.at)
 
     def serve_accounts(self) -> None:
-        """Queue the sessions that are due for each account's slot and sweep."""
         self._guarded(partial(Account.set_slots, self.at))
         for account in Account.due(self.at):
             account_id = account.id
@@ -195,12 +175,10 @@ class _Tick:
                 self._guarded(partial(self._serve_sweep, account), account_id=account_id)
 
     def retry_failed(self) -> None:
-        """Retry failed sessions after their pause."""
         failed = scheduling.with_failed_last_session(self.at)
         self._each(failed, partial(self._queue, _requests_after_failure))
 
     def check_budgets(self) -> None:
-        """Queue sessions for agents over their budget that need not wait."""
         after_id = ClockMark.begin("budget_check", every=BUDGET_CHECK_EVERY, at=self.at)
         db.session.commit()
         if after_id is not None:
@@ -209,7 +187,6 @@ class _Tick:
             ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
 
     def prune(self) -> None:
-        """Delete what expired, or ended long ago, once a day."""
         if ClockMark.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
@@ -229,14 +206,11 @@ class _Tick:
         verify_slice(self.at, self._deadline)
 
     def queue_reflections(self) -> None:
-        """Queue the reflections that are due, once a night in each time zone."""
         for time_zone in tasks.reflecting_zones():
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
         ClockMark.note("tick", self.at)
-
-    # -- some agents, one account -----------------------------------------------------------------
 
     def _end_lost(self, kind: type[Run], agents: Sequence[Agent]) -> TickResult:
         held = [run for agent in agents for run in kind.held_of(agent)]
@@ -281,26 +255,19 @@ class _Tick:
         requests_of: Callable[[Candidates], Iterable[SessionRequest]],
         agents: Sequence[Agent],
     ) -> TickResult:
-        """Queue sessions; one that may not run is recorded as skipped, with the reason."""
         wanted = list(requests_of(Candidates(agents, self.at, self._caps)))
         sessions = RefinementSession.queue_all(wanted, at=self.at)
         queued = sum(session.is_live for session in sessions)
         return TickResult(queued=queued, skipped=len(sessions) - queued)
 
-    # -- running the steps ------------------------------------------------------------------------
-
     def run_step(self, step: Callable[[], None]) -> None:
-        """Take one step, within its time limit."""
         self._deadline = time.monotonic() + LONGEST_STEP_SECONDS
         self._guarded(step, step=step.__name__)
 
     def _each(
         self, due: Select[int], serve: _Serve, after_id: int = 0, at_once: int = BATCH
     ) -> Progress:
-        """Serve the agents of the query, ``at_once`` together, within the time limit.
-
-        Skips agents that another transaction has locked. One agent's failure stops no other.
-        """
+        """Serve the agents that nobody has locked, ``at_once`` together, within the limit."""
         handled = Progress(after_id=after_id)
         while time.monotonic() < self._deadline:
             following = due.where(Agent.id > handled.after_id).order_by(Agent.id).limit(at_once)

@@ -18,11 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 def verify_slice(at: datetime, deadline: float) -> None:
-    """Verify at least a few chains of today, and more until ``deadline`` (by ``time.monotonic``).
-
-    They are verified in short transactions, and counted in one of their own. If two
-    clocks verify the same chains, only one counts.
-    """
+    """Verify at least a few chains of today, and more until ``deadline`` (``time.monotonic``)."""
     due = Verification.due(at)
     db.session.commit()
     while due is not None and due.ended_at is None:

@@ -1,8 +1,4 @@
-"""The worker process: it takes waiting runs from PostgreSQL, and works on several at once.
-
-A run mostly waits for its model, so each has a thread. Redis only wakes the worker; without it, the
-worker looks for runs every few seconds.
-"""
+"""The worker process: takes waiting runs from PostgreSQL, and works on several in threads."""
 
 import ctypes
 import queue as queues
@@ -39,10 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 def work(*, burst: bool = False) -> None:
-    """Work on all queues until asked to stop; with ``burst``, until nothing waits.
-
-    Call it within an application context. Raises Unreachable if Redis is down at the start.
-    """
+    """Work until stopped, with ``burst`` until nothing waits; raises Unreachable at the start."""
     _return_large_blocks()
     require_redis()
     runner = ConcurrentRunner(settings.current().concurrency)
@@ -70,7 +63,6 @@ def _serve(runner: "ConcurrentRunner", *, burst: bool) -> None:
 
 
 def _take(*, wait: bool) -> str | None:
-    """Take an id from Redis; None if there is none, or no Redis."""
     try:
         return take(QUEUES, _WAIT_SECONDS if wait else None)
     except Unreachable as fault:
@@ -94,7 +86,6 @@ class ConcurrentRunner:
 
     @property
     def free(self) -> int:
-        """How many more runs it can begin."""
         return self._threads - len(self._held)
 
     @property
