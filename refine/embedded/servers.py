@@ -36,8 +36,6 @@ os.register_at_fork(after_in_child=_in_use.clear)
 
 
 class _Lock:
-    """The locks of one data folder; closing the file releases all of them."""
-
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -56,7 +54,6 @@ class _Lock:
         return True
 
     def is_ready(self) -> bool:
-        """Whether the owner's servers answer; for their users."""
         if not self.try_take(_READY, fcntl.LOCK_SH):
             return True
         self.release(_READY)
@@ -69,7 +66,6 @@ class _Lock:
         os.close(self._file)
 
     def owner(self) -> tuple[int, str]:
-        """Return the pid and the holder's name of the last owner."""
         pid, _, holder = os.pread(self._file, 200, 0).decode().partition(" ")
         return int(pid or 0), holder or "command"
 
@@ -101,10 +97,7 @@ def owned_servers(
 def servers_available(
     data_dir: Path, *, postgres: bool, valkey: bool, holder: str
 ) -> Iterator[None]:
-    """Use running servers until the block ends, or own them; EmbeddedError if one cannot run.
-
-    An owner must run the servers that others need.
-    """
+    """Use running servers until the block ends, or own them; EmbeddedError if one cannot run."""
     data_dir = data_dir.resolve()
     if data_dir in _in_use or not (postgres or valkey):
         yield
@@ -153,7 +146,6 @@ def _owns_or_joins(lock: _Lock, holder: str) -> bool:
 
 @contextmanager
 def _running(data_dir: Path, lock: _Lock, *, postgres: bool, valkey: bool) -> Iterator[Processes]:
-    """Run the servers that we have just come to own; at the end, wait for their users first."""
     processes: Processes = {}
     with ExitStack() as running:
         try:

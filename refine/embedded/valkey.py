@@ -18,7 +18,6 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @contextmanager
 def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run Valkey for this data folder; yield it when it answers, or raise EmbeddedError."""
     binary = _binary()
     folder, address = data_dir / "valkey", valkey_socket(data_dir)
     make_private(folder)
@@ -62,7 +61,6 @@ def _binary() -> Path:
 
 
 def _answers(address: Path) -> bool:
-    """Tell whether Valkey answers PING; while it loads its data it answers with an error."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(2)
