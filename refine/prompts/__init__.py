@@ -1,7 +1,4 @@
-"""The texts that models are given: Jinja files, rendered by an environment of their own.
-
-No HTML escaping; a value that is missing raises. Memory text is always a value, never a template.
-"""
+"""The texts that models are given: Jinja files; memory text is always a value, never a template."""
 
 import hashlib
 import json
