@@ -1,10 +1,4 @@
-"""The HTTP API, ``/api/v1``, for programs with a bearer token.
-
-``routing`` passes each request through ``authenticating`` and ``idempotency``, and checks it by its
-``schemas``. ``problems`` are the errors, ``document`` is the OpenAPI document, ``rows`` are what a
-token may see. Every other module covers one kind of resource. An agent may read its own content,
-which no human may; the operations of platform tokens read none.
-"""
+"""The HTTP API, ``/api/v1``, for programs with a bearer token: one module per kind of resource."""
 
 from flask import Flask
 

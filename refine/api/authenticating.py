@@ -1,8 +1,4 @@
-"""Bearer tokens of requests, and how many requests each may send; cookies are ignored.
-
-Reads and writes are counted by the minute, in Redis for all processes together. While Redis is
-unavailable, each process counts separately: the API keeps working, and stays limited.
-"""
+"""Bearer tokens and rate limits, counted in Redis, or by each process while Redis is away."""
 
 import math
 import time
@@ -44,10 +40,7 @@ def require_form() -> str:
 
 
 def authenticate(kind: TokenKind) -> ApiToken:
-    """Return the request's token, and count and commit its use.
-
-    Raises Problem 401 or 403, or TooMany if the token is over its limit.
-    """
+    """Return the token, and count and commit its use; Problem 401 or 403, or TooMany."""
     schema_version.require_compatible()
     token = _valid_token(require_form())
     if token.kind != kind:

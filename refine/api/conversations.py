@@ -100,5 +100,4 @@ def _status(task: MemoryTask) -> Status:
 
 
 def _reason(task: MemoryTask) -> str:
-    """Return why an attempt failed; without a failure, a limit ended it, or it may not start."""
     return task.error_kind or ("limit" if task.end_reason else "unavailable")

@@ -174,7 +174,6 @@ def _responses(each: Operation) -> dict[int, Any]:
 
 
 def _problems(each: Operation) -> list[int]:
-    """Return the statuses of the problems that the operation may have."""
     statuses = [401, 403, 422, 429, 500, 503]
     if each.method != "GET":
         statuses.append(409)

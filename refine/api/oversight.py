@@ -66,10 +66,7 @@ def audit(agent: Agent, query: RecordQuery) -> Records:
 
 
 def _bounded(query: RecordQuery, rows: Select[Any]) -> RecordQuery:
-    """Ask for as many records as ``MAX_PAGE_BYTES`` allow, and at least for one.
-
-    That of an import holds the contents of hundreds of memories.
-    """
+    """Limit records to ``MAX_PAGE_BYTES``: an import's holds hundreds of contents."""
     sizes = rows.with_only_columns(func.coalesce(func.octet_length(AuditLog.sealed_text), 0))
     totals = accumulate(row[0] for row in found_page(sizes, query).rows)
     fitting = sum(total <= MAX_PAGE_BYTES for total in totals)
@@ -91,8 +88,6 @@ def _contents(record: AuditLog) -> dict[str, Any]:
     sealed = record.sealed
     return {**sealed, "memories": contents_in(sealed)} if "memories" in sealed else sealed
 
-
-# -- access --------------------------------------------------------------------------------------
 
 _VIEWS = (
     select(func.count())

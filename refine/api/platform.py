@@ -143,9 +143,6 @@ def _summary(agent: Agent) -> AgentSummary:
     return AgentSummary.of(agent, core_memories=memories, core_tokens=tokens)
 
 
-# -- tokens --------------------------------------------------------------------------------------
-
-
 class NewToken(Body):
     """A token to create."""
 
@@ -186,9 +183,6 @@ def mint(token: ApiToken, agent_id: int, body: NewToken) -> Token:
 def revoke_token(token: ApiToken, token_id: int) -> None:
     """Revoke a token of the account, immediately and permanently."""
     account_row_or_404(token, ApiToken, token_id, "token").revoke(by=token)
-
-
-# -- usage ---------------------------------------------------------------------------------------
 
 
 class UsageQuery(PageQuery):

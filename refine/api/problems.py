@@ -69,10 +69,7 @@ class ProblemDetails(BaseModel):
 
 
 class Problem(Exception):
-    """An error of the API; ``kind`` tells it from others of the same status.
-
-    ``facts`` are further fields of ``ProblemDetails``.
-    """
+    """An error of the API; ``kind`` and ``facts`` are fields of its details."""
 
     def __init__(
         self,
@@ -124,7 +121,6 @@ def answer(error: Exception) -> Response:
 
 
 def _field_of(error: InvalidValue) -> str:
-    """Return the field that was sent, if the error begins with one."""
     path = str(error).partition(" ")[0].strip(":")
     return path if re.split(r"[.\[]", path)[0] in g.get("fields", ()) else ""
 

@@ -1,8 +1,4 @@
-"""Operations: each declares the kind of token it needs, its input and its answer.
-
-The same classes validate requests and generate the OpenAPI document, so the two cannot disagree. An
-operation without a kind of token is public; nothing else is routed.
-"""
+"""Operations: the same classes validate requests and generate the OpenAPI document."""
 
 import functools
 import json
@@ -110,16 +106,12 @@ def operation(
 
 
 def json_response(payload: object, status: int = 200) -> Response:
-    """Return a JSON answer: a resource, or plain JSON."""
     plain = payload.model_dump(mode="json") if isinstance(payload, BaseModel) else payload
     return Response(canonical_json(plain), status, mimetype=JSON)
 
 
 def _dispatch(called: Operation, **values: Any) -> Response:
-    """Check the token, then the limits, then the request: unauthenticated callers learn nothing.
-
-    The body is read first, so that no transaction is open meanwhile, and no token is revoked.
-    """
+    """Read the body first, with no transaction open; then check token, limits and request."""
     if called.bearer is None:
         return json_response(called.view(**values))
     require_form()
@@ -175,11 +167,7 @@ def _body(model: type[BaseModel], raw: bytes, max_bytes: int) -> BaseModel | str
 
 
 def _read(max_bytes: int) -> bytes:
-    """Read the body, which werkzeug caches; refuse one that is too long.
-
-    Werkzeug silently truncates a chunked body at the limit, because it declares no length; a limit
-    of one byte more reveals that.
-    """
+    """Refuse a long body; one byte above the limit reveals that werkzeug cut a chunked one."""
     request.max_content_length = max_bytes + 1
     raw = request.get_data()
     if len(raw) > max_bytes:
@@ -217,7 +205,6 @@ def _validated(model: type[Sent], sent: object) -> Sent:
 def _answer_once(
     token: ApiToken, key: str, answer: Callable[[], Response], shown_once: str | None
 ) -> Response:
-    """Return the answer, or the stored one if the key was used before."""
     if not re.fullmatch(KEY_PATTERN, key):
         raise Problem(400, f"{KEY_HEADER} must be {KEY_RULE}.")
     query, body = request.query_string.decode(), request.get_data().hex()

@@ -60,7 +60,6 @@ def found_page(rows: Select[Any], query: PageQuery) -> Found:
 
 
 def rows_of_agent(agent: Agent, model: type[Row]) -> Select[Row]:
-    """Return a query for the agent's own rows."""
     return select(model).where(cast(Any, model).agent_id == agent.id)
 
 
@@ -74,15 +73,11 @@ def agent_row_or_404(agent: Agent, model: type[Row], id_: uuid.UUID, noun: str) 
 
 
 def rows_of_account(token: ApiToken, model: type[Row]) -> Select[Row]:
-    """Return a query for the rows of the token's account."""
     return select(model).where(cast(Any, model).account_id == token.account_id)
 
 
 def account_row_or_404(token: ApiToken, model: type[Row], id_: int, noun: str) -> Row:
-    """Return the row with that id of the token's account; Problem if it has no such ``noun``.
-
-    RowAltered if it may have been another account's before somebody changed it.
-    """
+    """Return the account's row with that id; Problem if it has none, RowAltered if it was moved."""
     found: Any = db.session.get(model, id_, populate_existing=True)
     if found is None or (found.id, found.account_id) != (id_, token.account_id):
         refusals.note_other_tenant(found)

@@ -60,11 +60,7 @@ class Resource(BaseModel):
 
     @classmethod
     def of(cls, source: object, **fields: Any) -> Self:
-        """Return the resource of an object: its attributes, unless ``fields`` say otherwise.
-
-        Not by pydantic's ``from_attributes``, which turns every error of an attribute (a seal that
-        does not open, a lost connection) into one of validation.
-        """
+        """Not by ``from_attributes``, which turns errors of attributes into validation errors."""
         attributes = {name: getattr(source, name) for name in cls.model_fields.keys() - fields}
         return cls(**attributes, **fields)
 
