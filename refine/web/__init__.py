@@ -1,8 +1,4 @@
-"""The pages, one module for each area.
-
-``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
-``lists`` filters and cuts lists; ``templating`` is what templates know of all this.
-"""
+"""The pages, one module for each area."""
 
 from flask import Flask
 

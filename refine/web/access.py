@@ -119,7 +119,6 @@ def page(grant_id: uuid.UUID) -> ResponseReturnValue:
 
 @pages.post("/access/<uuid:grant_id>/end")
 def end(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """End one's own access, or revoke another user's; the browser's cache is cleared."""
     grant = scope.found_or_404(AccessGrant, grant_id)
     if not grant.may_be_ended_by(scope.user()):
         abort(403)
@@ -178,7 +177,6 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
 
 
 def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
-    """Say what became of the request; of a grant, until or since when."""
     name, hours = grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
     if grant.error_kind == NO_LONGER_ALLOWED:
         return "The request was no longer allowed; the history says why. Nothing was shown."
@@ -204,7 +202,6 @@ def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
 
 
 def _actor(record: AuditLog, agent: Agent) -> str:
-    """Name who took a step of an access: its user, the agent, or the system."""
     is_answer = record.action in ("memory_access_granted", "memory_access_declined")
     if is_answer or record.data.get("end_reason") == "revoked_by_agent":
         return agent.name

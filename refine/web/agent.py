@@ -105,10 +105,6 @@ def _tasks_of(agent: Agent) -> Select[*tuple[Any, ...]]:
 
 
 def _history(agent: Agent, tokens: int, floor: int, at: datetime) -> tuple[Growth, Plot | None]:
-    """Return how the token mass grew, and its plot with the budget and what a session must leave.
-
-    Read in a few statements, however long the history is.
-    """
     since = max(agent.created_at, at - _SPAN)
     found = masses(agent.id, since, at)
     removed, left = left_by_sessions(agent.id, since)
@@ -121,7 +117,6 @@ def _history(agent: Agent, tokens: int, floor: int, at: datetime) -> tuple[Growt
 
 
 def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:
-    """Return both as moments, oldest first; the first one says where the line begins."""
     ends = [
         Moment(each.ended_at, each.tokens, "session", each.session_id)
         for each in left

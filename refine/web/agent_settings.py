@@ -34,7 +34,6 @@ _TICKED = ("1", "on", "true", "yes", "y")
 
 @pages.get("/agents/<int:agent_id>/settings")
 def page(agent_id: int) -> str:
-    """Show the settings; of prompts only length and last change, unless a grant is active."""
     agent = scope.agent_or_404(agent_id)
     return _page(agent, opened=granted.prompts(agent.id))
 
@@ -79,7 +78,6 @@ def pause(agent_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/refinement-prompt/clear")
 @scope.admins_only
 def clear_prompt(agent_id: int) -> ResponseReturnValue:
-    """Reset the agent's refinement prompt to the default, without reading it."""
     agent = scope.agent_or_404(agent_id)
 
     def clear() -> None:
@@ -107,7 +105,6 @@ def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _model_id(agent: Agent, model_id: str) -> str:
-    """Return the model id that a form sends; pages hide one that looks personal."""
     return agent.model_id if model_id == masked_id(agent.model_id) else model_id
 
 
@@ -122,7 +119,6 @@ def _stored(agent: Agent) -> dict[str, Any]:
 
 
 def _shown_of_prompt(agent: Agent, last_changes: Mapping[str, datetime]) -> dict[str, object]:
-    """Return what the page shows of the refinement prompt: nothing of its text."""
     name = "refinement_prompt"
     return {"characters": configuring.prompt_lengths(agent)[name], "at": last_changes.get(name)}
 

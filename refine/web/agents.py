@@ -33,8 +33,6 @@ _SORTS: dict[str, tuple[Order, str]] = {
 
 
 class BulkAction(NamedTuple):
-    """How the pages call a work, before agents; what was done to them; and what it does."""
-
     name: str
     done: str
     effect: str
@@ -105,7 +103,6 @@ def listing() -> str:
 
 
 def _choices(shown: int, found: int) -> list[tuple[str, str]]:
-    """Return for whom something may be done: what forms send, and in words."""
     choices = [("ticked", "the selected agents"), ("page", f"all {shown} on this page")]
     if found > shown and not scope.sees_all_accounts():
         choices.append(("all", f"all {found:,} that match"))

@@ -45,7 +45,6 @@ class Attention:
 
     @property
     def shape(self) -> str:
-        """The shape of its level, as no level is shown by colour alone."""
         return _LEVELS[self.level]
 
 
@@ -74,7 +73,6 @@ def in_cases() -> list[tuple[Attention, list[Case]]]:
 
 
 def _conversations() -> list[Attention]:
-    """Conversations that were given up before they were read to the end."""
     given_up = conversations_given_up(scope.account_id(), clock.now() - _LOST_WITHIN)
     lost = db.session.scalar(given_up) or 0
     if not lost:
@@ -84,7 +82,6 @@ def _conversations() -> list[Attention]:
 
 
 def _without_key() -> list[Attention]:
-    """What it means for each account that no API key is set."""
     if settings.current().openrouter_api_key is not None:
         return []
     is_unanswered = unanswered()[NO_KEY]

@@ -72,7 +72,6 @@ def page() -> str:
 
 
 def _chain_of(agent: Agent) -> Any:
-    """Return how far the agent's chain was verified, and when; None if it has no records."""
     since = (ChainHead.sequence - ChainHead.verified_sequence).label("records_since")
     columns = ChainHead.verified_at, ChainHead.verified_sequence, since
     return db.session.execute(select(*columns).where(ChainHead.is_of_agent(agent.id))).first()
@@ -80,7 +79,6 @@ def _chain_of(agent: Agent) -> Any:
 
 @pages.get("/audit/<int:record_id>")
 def record(record_id: int) -> str:
-    """Show the open data of a record; its contents stay sealed without an active grant."""
     found = scope.found_or_404(AuditLog, record_id)
     opened = granted.record(found.agent_id, record_id)
     data = _data(found)
@@ -101,13 +99,11 @@ def record(record_id: int) -> str:
 
 
 def _data(record: AuditLog) -> dict[str, Any]:
-    """Return the open data of a record, as everybody who may see the record may see it."""
     data: dict[str, Any] = mask_ids(shown_data(record))
     return data
 
 
 def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the open data that the page shows nowhere else, settings as "before → after"."""
     left_out = ("memories", "image_version", "operation", CLIENT_KEY)
     shown = {name: value for name, value in data.items() if name not in left_out}
     if "mass_after" in shown:
@@ -152,7 +148,6 @@ _ATTRIBUTES = {
 def _export(
     format_: str, mimetype: str, lines: Callable[[Iterable[_Row]], Iterator[str]]
 ) -> Response:
-    """Return the chosen records as a file, sent while they are read; that they were is a record."""
     chosen = Chosen(FILTERS)
     # asked before the response is sent
     shows_origin, records = scope.user().may_act, visible_records(chosen, select(AuditLog))

@@ -33,7 +33,6 @@ class Actor(NamedTuple):
         return cls(who, found.id if found is not None else None)
 
     def condition(self) -> ColumnElement[bool]:
-        """Return the SQL condition that a record is by this actor."""
         if self.who == AGENT_OR_SYSTEM:
             return and_(AuditLog.user_id.is_(None), AuditLog.by.is_(None))
         if "@" in self.who:  # nobody's, if no user has the address
@@ -41,10 +40,7 @@ class Actor(NamedTuple):
         return AuditLog.by == self.who
 
     def as_data(self) -> dict[str, Any]:
-        """Return the actor as a record keeps them: a user by id.
-
-        Users of other accounts are left out: the record would tell that they exist.
-        """
+        """Return the actor as records keep them, without users of other accounts."""
         if "@" not in self.who:
             return {"who": self.who}
         user = db.session.get(User, self.user_id) if self.user_id is not None else None
@@ -53,7 +49,6 @@ class Actor(NamedTuple):
 
 
 def _actions(chosen: Chosen) -> dict[str, dict[str, str]]:
-    """Return the words of the actions that can be chosen, by the name of their kind."""
     kinds = [chosen["kind"]] if chosen["kind"] else list(ACTIONS_OF_KIND)
     return {
         RECORD_KINDS[kind]: {each: action(each) for each in ACTIONS_OF_KIND[kind]} for kind in kinds
@@ -127,10 +122,7 @@ FILTERS = [
 
 
 def one_of_kind(chosen: Chosen) -> OneOf | None:
-    """Return the actions of the kind, if a page is to be put together of the rows of each.
-
-    Not where another filter lets few records through: these are sorted sooner.
-    """
+    """Return the kind's actions, to union their rows; None where another filter is narrower."""
     by = chosen["who"]
     has_few = any(chosen[name] is not None for name in ("action", "agent", "session", "memory"))
     if chosen["kind"] is None or has_few or (by is not None and by.who != AGENT_OR_SYSTEM):
@@ -141,10 +133,7 @@ def one_of_kind(chosen: Chosen) -> OneOf | None:
 def visible_records(
     chosen: Chosen, of: Select[*tuple[Any, ...]], *, without: tuple[str, ...] = ()
 ) -> Select[*tuple[Any, ...]]:
-    """Return the chosen records that the user may see, newest first.
-
-    The installation's own are for site admins alone.
-    """
+    """Return the chosen records, newest first; the installation's own for site admins alone."""
     return of.where(
         scope.in_scope(AuditLog.account_id), *chosen.conditions(without=without)
     ).order_by(AuditLog.created_at.desc(), AuditLog.id.desc())

@@ -16,7 +16,6 @@ _HOST_PREFIX = "__Host-"
 
 
 def cookie_name(name: str, *, is_https: bool) -> str:
-    """Return the name under which browsers keep a cookie."""
     return f"{_HOST_PREFIX}{name}" if is_https else name
 
 
@@ -77,11 +76,7 @@ def refuse_other_sites() -> None:
 
 
 def _may_be_own() -> bool:
-    """False if the client says otherwise: old browsers never do, others only over HTTPS.
-
-    No page can forge ``Sec-Fetch-Site``. ``Origin`` is "null" for our own forms, which send no
-    referrer, but also for others.
-    """
+    """No page can forge ``Sec-Fetch-Site``; our own forms send the Origin "null"."""
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin", "null")
     if site is not None:
         return site in ("same-origin", "none")

@@ -45,7 +45,6 @@ class Agents:
 
     @classmethod
     def of_request(cls) -> "Agents":
-        """Return what the URL or form asks for; 400 if it asks for nothing."""
         wanted = Chosen(FILTERS, request.values)
         work, who = request.values.get("work", ""), request.values.get("who", "ticked")
         if work not in BULK_ACTIONS:
@@ -137,7 +136,6 @@ def _in_words(work: Work, outcome: BulkOutcome) -> str:
 
 
 def _value(work: Work) -> str | None:
-    """Return the value that the form sends, as it is stored; raises InvalidValue."""
     if work == "budget":
         field = VALUES["budget"]
         return str(valid_budget(whole_number(request.form.get(field, ""), field)))

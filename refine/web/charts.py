@@ -53,15 +53,11 @@ class Plot:
 
     @property
     def is_budget_below(self) -> bool:
-        """Whether the budget's line is below that of the floor."""
         return self.budget_y > self.floor_y
 
 
 def step_plot(moments: Sequence[Moment], budget: int, until: datetime, floor: int) -> Plot:
-    """Return the plot of these moments, by the days of the time zone of ``until``.
-
-    ``floor`` is what a session must leave.
-    """
+    """Return the plot by days of ``until``'s zone; ``floor`` is what a session must leave."""
     since = min(moments[0].at, until - timedelta(days=1))
     step = _round_step(max(budget, *(moment.tokens for moment in moments)) / _TOKEN_TICKS)
     top = step * (max(budget, *(moment.tokens for moment in moments)) // step + 1)
@@ -91,7 +87,6 @@ def _round_step(least: float) -> int:
 
 
 def _midnights(since: datetime, until: datetime) -> list[datetime]:
-    """Return up to ``_DAY_TICKS`` midnights at equal distances, the last one among them."""
     every = -(-(until - since).days // _DAY_TICKS) or 1
     day = datetime(until.year, until.month, until.day, tzinfo=until.tzinfo)
     found = []

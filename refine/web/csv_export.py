@@ -30,11 +30,7 @@ def attachment(lines: Iterator[str], filename: str, mimetype: str) -> Response:
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """Return a line of CSV, every field in quotes; an object is written as JSON.
-
-    An apostrophe stands before whatever in a text a spreadsheet could take for a formula, however
-    it separates cells. Numbers stay as they are.
-    """
+    """Return a line of CSV, quoted; an apostrophe precedes what could be a formula."""
     line = io.StringIO()
     csv.writer(line, quoting=csv.QUOTE_ALL).writerow(map(_cell, values))
     return line.getvalue()

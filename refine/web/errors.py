@@ -59,13 +59,11 @@ def page(error: Exception) -> Response:
 
 
 def _own_description(error: HTTPException) -> str | None:
-    """Return the reason a page gave to ``abort``; None where werkzeug chose the words."""
     is_own = error.code in (400, 403) and error.description != type(error).description
     return error.description if is_own else None
 
 
 def _render(status: int, **words: str) -> str:
-    """Render the page with the menu if somebody is signed in and the database can tell."""
     if status != 503 and _is_signed_in():
         return render_template("errors/page.html", **words)
     # without the context processors: they ask the database who is signed in

@@ -24,7 +24,6 @@ _MAX_NUMBER_DIGITS = 12
 
 
 def whole_number(text: str, field: str) -> int:
-    """Parse a whole number, with or without thousands separators; raises InvalidValue."""
     digits = text.replace(",", "").strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_NUMBER_DIGITS:
         raise InvalidValue(f"{field} must be a whole number")
@@ -62,7 +61,6 @@ def instant_of(text: str) -> datetime | None:
 
 
 def midnight(day: date, days_later: int = 0) -> datetime:
-    """Return when a day begins, or the day so many days later."""
     on = day + timedelta(days=days_later)
     return datetime(on.year, on.month, on.day, tzinfo=scope.zone())
 
@@ -97,7 +95,6 @@ class Outdated(Refused):
 
 
 def version(stored: Mapping[str, object]) -> str:
-    """Return the digest of these values, which cannot be computed from a guess."""
     assert current_app.secret_key is not None  # noqa: S101 - the settings require one; for mypy
     signer = Signer(current_app.secret_key, salt="drawn from", digest_method=sha256)
     return signer.get_signature(json.dumps(stored, default=str)).decode()
@@ -112,10 +109,7 @@ def require_current(stored: Mapping[str, object], sent: Mapping[str, object]) ->
 
 
 def version_to_send(stored: Mapping[str, object], error: Exception | None) -> str:
-    """Return the version of a form that shows what was typed, or else these stored values.
-
-    Only a form that says what is stored now becomes one that was drawn from it.
-    """
+    """Return the version of a form that shows what was typed, or else these stored values."""
     is_told = isinstance(error, Outdated)
     return version(stored) if is_told else request.form.get(FIELD) or version(stored)
 

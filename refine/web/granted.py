@@ -1,8 +1,4 @@
-"""Content that agents let the user read: the only module of the pages that loads content.
-
-Without a live grant of the user's own, every function returns None, and the page shows what
-everybody may see. A page that shows content redirects when the access ends.
-"""
+"""Content under a live grant of the user's own, else None: no other page module loads content."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -71,17 +67,14 @@ def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found
 
 
 def record(agent_id: int | None, record_id: int) -> Opened | None:
-    """Return the contents that a record holds, before and after."""
     return _opened(agent_id, reading.read_record, record_id)
 
 
 def versions(agent_id: int, memory_id: int) -> Opened | None:
-    """Return a memory's text, and how records changed it."""
     return _opened(agent_id, reading.versions, memory_id)
 
 
 def session(agent_id: int, session_id: uuid.UUID) -> Opened | None:
-    """Return what the agent said in a session, and what the session changed."""
     return _opened(agent_id, reading.session, session_id)
 
 
@@ -90,7 +83,6 @@ def prompts(agent_id: int) -> dict[str, str | None] | None:
 
 
 def may_see_purpose(grant: AccessGrant) -> bool:
-    """Tell whether the signed-in user may see the purpose: its own user, and admins."""
     return scope.user().id == grant.user_id or scope.user().may_act
 
 

@@ -1,9 +1,4 @@
-"""What the browser needs to change a page in place, without reloading it.
-
-There are no answers for parts of pages: a form that changes its page in place, and a page that
-keeps itself fresh, ask for the whole page and take its main part. So every page works without
-script.
-"""
+"""Changes a page in place, by its main part: every page works without script, too."""
 
 from urllib.parse import urlsplit
 
@@ -28,11 +23,7 @@ def is_asked() -> bool:
 
 
 def prepare(response: Response) -> Response:
-    """Mark a page as ours; send the browser itself where a page cannot be changed in place.
-
-    That is to another page, which shows its messages there; and to content, which has to leave the
-    screen when the access to it ends.
-    """
+    """Mark a page as ours; reload for other pages, and for content, to clear the screen."""
     response.headers[PAGE_HEADER] = "1"
     if is_asked():
         if response.location is not None and not _is_current(response.location):
@@ -50,7 +41,6 @@ def _is_current(location: str) -> bool:
 
 
 def _sent_to(response: Response, location: str) -> Response:
-    """Empty the response, but for its other headers: the browser goes to the location itself."""
     response.status_code = 200
     response.set_data(b"")
     response.headers.pop("Location", None)

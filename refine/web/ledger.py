@@ -68,7 +68,6 @@ class LedgerFilter(NamedTuple):
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "LedgerFilter":
-        """Read the filter from a URL or form; invalid values are ignored."""
         kind, tag = fields.get("kind", ""), fields.get("tag", "")
         return cls(kind if kind in KINDS else "core", tag if tag in TAGS else "")
 
@@ -87,7 +86,6 @@ def counted_kinds(composition: Composition) -> list[tuple[str, str, int]]:
 
 @pages.get("/agents/<int:agent_id>/ledger")
 def page(agent_id: int) -> str:
-    """List the agent's memories; their content is shown only under an active grant."""
     agent = scope.agent_or_404(agent_id)
     chosen = LedgerFilter.of(request.args)
     found = page_of(chosen.query(agent).with_only_columns(*_LISTED))
@@ -126,7 +124,6 @@ def search(agent_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
 @scope.admins_only
 def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    """Set or lift the constitutional flag of a memory, without seeing its content."""
     memory = memory_or_404(agent_id, memory_id)
     is_wanted = request.form.get("constitutional") == "1"
     memory.set_constitutional(is_wanted, user=scope.user())
@@ -138,7 +135,6 @@ def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
 @scope.admins_only
 def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    """Restore a discarded memory, without seeing its content."""
     memory = memory_or_404(agent_id, memory_id)
     was_discarded = memory.discarded
     memory.restore(user=scope.user())
@@ -175,7 +171,6 @@ def _back_to(agent_id: int, memory_id: int) -> str:
 
 
 def memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
-    """Return the agent's memory with that id, if the user may see the agent."""
     agent = scope.agent_or_404(agent_id)
     memory = db.session.get(AgentMemory, memory_id)
     if memory is None or memory.agent_id != agent.id:
@@ -195,7 +190,6 @@ class Version(NamedTuple):
 
 @pages.get("/agents/<int:agent_id>/memories/<int:memory_id>")
 def memory_page(agent_id: int, memory_id: int) -> str:
-    """Show a memory's versions; their texts only under an active grant."""
     opened = granted.versions(agent_id, memory_id)  # first, as reading commits
     memory = memory_or_404(agent_id, memory_id)
     records = db.session.scalars(

@@ -70,7 +70,6 @@ def register(app: Flask) -> None:
 
     @app.template_global()
     def asset(name: str) -> str:
-        """Return the URL of a static file; built once, because every page has several."""
         return url(request.script_root, name)
 
     def seconds_kept(name: str | None) -> int | None:

@@ -66,7 +66,6 @@ class Chosen:
         return self.values.get(name)
 
     def conditions(self, *, without: Sequence[str] = ()) -> list[ColumnElement[bool]]:
-        """Return the SQL conditions of the active filters, except of those named."""
         return [
             each.condition(self.values[each.name])
             for each in self.filters
@@ -144,10 +143,7 @@ def page_of(query: Select[Any], *, one_of: OneOf | None = None) -> Page:
 
 
 def as_cards(rows: Markup, columns: Sequence[str]) -> Markup:
-    """Return the rows with what a card needs: each cell's role and the name of its column.
-
-    The roles, because a table that is laid out as anything else loses them in some browsers.
-    """
+    """Return rows whose cells have roles, which a table laid out otherwise loses."""
     names = [f'<td role="cell" data-label="{escape(column)}"' for column in columns]
     column = 0
 

@@ -35,7 +35,6 @@ _Kind = type[RefinementSession] | type[MemoryTask]
 
 @pages.get("/ops")
 def page() -> str:
-    """Show health, running work and failures; what is the installation's only to site admins."""
     error, since = request.args.get("error", "").strip(), _since()
     live = _latest(RefinementSession, RefinementSession.is_live)
     live_tasks = _latest(MemoryTask, MemoryTask.is_live)
@@ -95,7 +94,6 @@ def _since() -> datetime:
 
 
 def _failures(since: datetime) -> Sequence[Any]:
-    """Count the failures since then by kind, the most frequent first; when the last one was."""
     account_id = scope.account_id()
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),

@@ -72,7 +72,6 @@ _DAYS = 90
 
 
 def _trend() -> dict[str, Any]:
-    """Return the last days of the page's accounts, up to today, added up and as bars."""
     account_id, zone = scope.account_id(), scope.zone()
     today = clock.now().astimezone(zone).date()
     first_day = today - timedelta(days=_DAYS - 1)

@@ -42,7 +42,6 @@ def invite() -> ResponseReturnValue:
 @scope.admins_only
 @scope.password_confirmed
 def invite_again(user_id: int) -> ResponseReturnValue:
-    """Create a new link for a user, to join or to choose a new password."""
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
     link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
@@ -110,8 +109,6 @@ def _protect_site_admins(user: User) -> None:
         abort(403, "Only a site admin can change a site admin.")
 
 
-# -- accounts, for site admins ---------------------------------------------------------------------
-
 accounts = Blueprint("accounts", __name__)
 
 
@@ -148,8 +145,6 @@ def _accounts(error: Exception | None = None) -> str:
     )
 
 
-# -- API tokens: created where the keys are, on the server; here they are listed and revoked -------
-
 tokens = Blueprint("tokens", __name__)
 
 
@@ -168,7 +163,6 @@ def list_tokens() -> str:
 @tokens.get("/tokens/<int:token_id>/revoke")
 @scope.admins_only
 def revoke_form(token_id: int) -> str:
-    """Say what revoking the token would end, and ask."""
     token = scope.found_or_404(ApiToken, token_id)
     minted = select(func.count()).where(
         ApiToken.minted_by_id == token.id, ApiToken.revoked_at.is_(None)

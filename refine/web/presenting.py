@@ -1,7 +1,4 @@
-"""What the templates ask about models: predicates, badges, percentages and sentences.
-
-Templates reach these functions as ``view``, so that none of them compares a status or computes.
-"""
+"""What the templates ask about models, as ``view``: predicates, badges and sentences."""
 
 from decimal import Decimal
 from typing import NamedTuple
@@ -22,11 +19,7 @@ AGENT_OR_SYSTEM = "agent or Refine"
 CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
 
 
-# -- figures ---------------------------------------------------------------------------------------
-
-
 def percent(part: int | Decimal, whole: int | Decimal) -> int:
-    """Return a share in whole percent; 0 if the whole is 0."""
     return round(100 * part / whole) if whole else 0
 
 
@@ -36,8 +29,6 @@ def before_and_after(before: int, after: int | None = None) -> str:
 
 
 class Gauge(NamedTuple):
-    """How full a bar is."""
-
     used: int
     available: int
 
@@ -64,15 +55,11 @@ class Gauge(NamedTuple):
         return "warn" if self.percent >= NEARLY_FULL_PERCENT else "ok"
 
 
-# -- agents and users ------------------------------------------------------------------------------
-
-
 def is_rehearsed(agent: Agent) -> bool:
     return clients.is_rehearsed(agent.model_id, settings.current(), is_demo=agent.account.is_demo)
 
 
 def can_be_asked(agent: Agent) -> bool:
-    """Tell whether a session or access can be requested of the agent."""
     return (
         eligibility.unavailable_reason(agent, automatic=False) is None
         and why_unanswered(agent) is None
@@ -103,9 +90,6 @@ def user_badge(user: User) -> Badge:
     return Badge("active", "✓", "ok")
 
 
-# -- sessions --------------------------------------------------------------------------------------
-
-
 def progress(session: RefinementSession) -> str:
     name = session.agent.name
     if not session.is_running:
@@ -124,7 +108,6 @@ def again(session: RefinementSession) -> str:
 
 
 def outcome(session: RefinementSession) -> str:
-    """Say how a session ended, and what it left behind."""
     name, reason = session.agent.name, f"{first_upper(session.end_reason or '')}."
     duplicates = session.duplicates_removed
     match session.status:
@@ -155,9 +138,6 @@ def _effect(session: RefinementSession) -> str:
         f"{session.memories_before} → {session.memories_after} memories, "
         f"{before:,} → {after:,} tokens in every prompt{less}: {done or 'no changes'}."
     )
-
-
-# -- audit records ---------------------------------------------------------------------------------
 
 
 _BY_AGENTS = {

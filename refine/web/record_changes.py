@@ -50,7 +50,6 @@ def _memory_change(memory: _Image) -> MemoryChange:
 
 
 def changed_core_ids(record: AuditLog) -> list[int]:
-    """Return the ids of the core memories that a session's step changed."""
     if not record.data.get("operation"):
         return []
     memories = images_in(record.data)

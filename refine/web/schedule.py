@@ -62,7 +62,6 @@ def change() -> ResponseReturnValue:
 @pages.get("/schedule/run")
 @scope.admins_only
 def run_form() -> str:
-    """Show whom a run would ask, whom not and why, and what it may cost."""
     account, at = scope.account_to_change(), clock.now()
     return render_template(
         "schedule/run.html",
@@ -113,15 +112,12 @@ def _page(error: Exception | None = None) -> str:
 
 
 def _next_slots(account: Account, at: datetime) -> list[tuple[datetime, bool]]:
-    """Return the next slots, and whether a clock change moves them."""
     schedule, zone = account.effective_schedule, account.time_zone
     following = islice(slots_after(schedule, zone, at), _NEXT_SHOWN)
     return [(slot, is_moved(slot, schedule, zone)) for slot in following]
 
 
 class PastRun(NamedTuple):
-    """A slot for which sessions were requested, retries among them."""
-
     at: datetime
     key: str
     sessions: int
@@ -144,8 +140,6 @@ def past_runs(account: Account, at: datetime) -> list[PastRun]:
         for slot, found in sorted(counts.items(), reverse=True)[:_PAST_SHOWN]
     ]
 
-
-# -- the form --------------------------------------------------------------------------------------
 
 # The default of the installation, days and a time of the week, or a cron expression.
 Kind = Literal["default", "weekly", "cron"]
@@ -175,12 +169,10 @@ class Picker:
 
     @property
     def weekdays(self) -> list[tuple[int, str]]:
-        """The days of the week by number, Monday first."""
         return [(day, WEEKDAYS[day]) for day in _MONDAY_FIRST]
 
 
 def _stored(account: Account) -> dict[str, Any]:
-    """Return the settings that the form is drawn from; its plan in one, as it sends it."""
     return {
         "schedule": account.schedule,
         "time_zone": account.time_zone,
@@ -189,7 +181,6 @@ def _stored(account: Account) -> dict[str, Any]:
 
 
 def _sent_settings(form: MultiDict[str, str]) -> dict[str, Any]:
-    """Return the account's settings that a form sends; raises InvalidValue."""
     fields: dict[str, Any] = {}
     if (kind := _kind(form)) is not None:
         fields["schedule"] = _schedule(form, kind)
@@ -203,7 +194,6 @@ def _sent_settings(form: MultiDict[str, str]) -> dict[str, Any]:
 
 
 def _kind(form: MultiDict[str, str]) -> Kind | None:
-    """Return how the form says when; a cron expression alone also does."""
     match form.get("kind"):
         case "default":
             return "default"

@@ -1,8 +1,4 @@
-"""What the signed-in user may see and do, applied to pages here; ``User.may_see`` decides.
-
-A site admin sees every account, any other user their own. Anything else is not found (404), so
-that nobody learns whether it exists; an action that a user may not take is refused (403).
-"""
+"""What the signed-in user may see and do: 404 for other accounts' rows, 403 for refused actions."""
 
 import uuid
 from collections.abc import Callable
@@ -68,10 +64,7 @@ def account_id() -> int | None:
 
 
 def in_scope(of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-    """Return the SQL condition that a column of account ids is of this page.
-
-    Written so that the database can read its rows in order from an index.
-    """
+    """Return the condition that account ids are of this page, in the order of an index."""
     account = account_id()
     return of == account if account is not None else true()
 
@@ -87,7 +80,6 @@ def chosen_account() -> Account | None:
 
 
 def sees_all_accounts() -> bool:
-    """Tell whether this page is about all accounts: a site admin's that names none."""
     return user().site_admin and chosen_account() is None
 
 
@@ -113,7 +105,6 @@ def found_or_404(model: type[Scoped], id_: int | uuid.UUID, *options: ORMOption)
 
 
 def session_or_404(session_id: uuid.UUID) -> RefinementSession:
-    """Return the session with that id and its agent, if the user may see it."""
     found = db.session.scalar(
         select(RefinementSession)
         .join(RefinementSession.agent)
@@ -125,7 +116,6 @@ def session_or_404(session_id: uuid.UUID) -> RefinementSession:
 
 
 def admins_only(view: Callable[P, R]) -> Callable[P, R]:
-    """Refuse viewers, who have read-only access."""
     return _refusing(view, lambda: not user().may_act)
 
 
@@ -160,7 +150,6 @@ def _refusing(view: Callable[P, R], is_refused: Callable[[], bool]) -> Callable[
 
 
 def public(view: Callable[P, R]) -> Callable[P, R]:
-    """Allow the view without a sign-in; every other view requires one."""
     view.is_public = True  # type: ignore[attr-defined]
     return view
 

@@ -127,7 +127,6 @@ def listing() -> str:
 
 @pages.get("/sessions/<uuid:session_id>")
 def page(session_id: uuid.UUID) -> str:
-    """Show a session's steps and figures; while it runs, the page updates automatically."""
     session = scope.session_or_404(session_id)
     agent_id, opened = session.agent_id, None
     # opened first, as reading commits; a live session has nothing to open yet
@@ -188,7 +187,6 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
 
 
 def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue:
-    """Show what an undo would do, or why it is refused; nothing is changed."""
     session = scope.session_or_404(session_id)
     agent = session.agent  # kept here, or the page would load it again after the preview
     planned, refusal = None, None

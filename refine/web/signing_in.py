@@ -31,11 +31,7 @@ pages = Blueprint("signing_in", __name__)
 
 
 def register(app: Flask) -> None:
-    """Let the pages know who is signed in.
-
-    Not by ``login.init_app``: it hooks into every response, the API's too, to refresh a cookie for
-    remembered users, and nobody is remembered beyond a session.
-    """
+    """Not by ``login.init_app``, which hooks into every response, the API's too."""
     app.login_manager = login  # type: ignore[attr-defined]
     app.context_processor(lambda: {"current_user": current_user})
     login.user_loader(_find_valid)
@@ -58,7 +54,6 @@ def protect(area: Blueprint) -> None:
 
 
 def _require_compatible() -> None:
-    """Raise BeingUpgraded if the database is of another version, unless nothing is asked of it."""
     asks = "_user_id" in session or request.method not in browsers.SAFE_METHODS
     if asks and request.blueprint != "status":
         schema_version.require_compatible()
@@ -161,7 +156,6 @@ def profile() -> ResponseReturnValue:
 @pages.post("/profile/time-zone")
 @shown_again(lambda error: _profile(error))
 def choose_time_zone() -> ResponseReturnValue:
-    """Choose the zone of the times on this user's pages; an empty one is the account's."""
     user = scope.user()
     wanted = request.form.get("time_zone", "").strip() or None
     user.lock()
@@ -175,7 +169,6 @@ def choose_time_zone() -> ResponseReturnValue:
 
 @pages.get("/profile/confirm")
 def confirm(error: Exception | None = None) -> str:
-    """Ask for the password again, before a sensitive action."""
     return render_template("signing_in/confirm.html", next=_next(), error=error)
 
 
@@ -236,7 +229,6 @@ def _continue(user: User) -> None:
 
 
 def _check_current_password() -> None:
-    """Raise InvalidValue for a wrong password, which counts as a failed sign-in; or TooMany."""
     user = scope.user()
     guess = PasswordGuess(
         user.email, request.remote_addr or "?", browsers.known_device(user), scope.sign_in().id
@@ -254,7 +246,6 @@ def _check_current_password() -> None:
 
 
 def _count_and_commit(guess: PasswordGuess) -> None:
-    """Count the guess; TooMany if the password must not be checked."""
     try:
         guess.count()
     except TooMany:
@@ -272,7 +263,6 @@ def _new_password() -> str:
 
 
 def _next() -> str:
-    """The page to go to after signing in; empty unless it is on this site."""
     return own_path(request.values.get("next", ""))
 
 

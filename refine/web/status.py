@@ -33,10 +33,7 @@ def healthz() -> Response:
 @pages.get("/readyz")
 @public
 def readyz() -> tuple[Response, int]:
-    """Answer 200 if all that Refine needs is available, or 503.
-
-    A stopped clock and a verification that alarms are ``degraded``; /ops alone says what is wrong.
-    """
+    """Answer 200 if all that Refine needs is available, or 503; /ops alone says what is wrong."""
     found = checks()
     ready = all(check.is_ok for check in found)
     if ready:
@@ -51,11 +48,7 @@ def readyz() -> tuple[Response, int]:
 @pages.get("/metrics")
 @public
 def metrics() -> Response:
-    """Report sessions, tokens, cost, and the ages of queue and tick; no names, no content.
-
-    Answers bearers of REFINE_METRICS_TOKEN, or only loopback if none is set; 503 without a
-    database.
-    """
+    """Report figures to bearers of REFINE_METRICS_TOKEN, or only to loopback if none is set."""
     if not _may_read():
         abort(403)
     registry = CollectorRegistry(auto_describe=False)

@@ -25,7 +25,6 @@ from refine.web.lists import as_cards
 
 
 def register(app: Flask) -> None:
-    """Give templates the functions of these modules as filters, the words, and the names."""
     for module in (quantities, links, words):
         app.jinja_env.filters.update(_functions(module))
     for other in (as_cards, describe_schedule, masked_id):

@@ -88,12 +88,10 @@ class Chosen(NamedTuple):
 
     @property
     def choices(self) -> list[date]:
-        """The months that can be chosen: the last twelve, and the one that is, newest first."""
         last = {first_of_month(self.this_month, -back) for back in range(_MONTHS_SHOWN)}
         return sorted(last | {self.month}, reverse=True)
 
     def query(self) -> Select[*tuple[Any, ...]]:
-        """Return a query for the rows, the most expensive first, each with the total of all."""
         last, months = (self.this_month, _MONTHS_SHOWN) if self.is_by_month else (self.month, 1)
         since, until = first_of_month(last, 1 - months), first_of_month(last, 1)
         used = used_by(self.by, since, until, scope.account_id()).cte()
@@ -140,7 +138,6 @@ def export_csv() -> ResponseReturnValue:
 
 
 def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
-    """Yield the lines; runs while the response is sent, in a database session of its own."""
     exported = _GROUPINGS[chosen.by].exported
     yield csv_line(["month", *exported, *Used._fields])
     for row in db.session.execute(query.execution_options(yield_per=BATCH_ROWS)):
@@ -151,8 +148,6 @@ def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MonthCost:
-    """What the present month of an account cost, and its cost cap."""
-
     account: Account
     spent_usd: Decimal
     is_unknown: bool
@@ -191,5 +186,4 @@ class MonthCost:
 
 
 def month_of_account(account: Account) -> MonthCost:
-    """Return what this month costs an account, whether it has a cap or not."""
     return MonthCost(account, *spent_by_agents(clock.now(), Agent.account_id == account.id))

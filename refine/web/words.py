@@ -191,13 +191,10 @@ def labelled(text: str) -> str:
 
 
 def action(name: str, operation: str | None = None) -> str:
-    """Name an action; with its record's operation, tell a rollback from an undo."""
     if operation is not None and name == "memory_refinement_rollback":
         return "session undone" if operation == "undo" else "session rolled back"
     return ACTIONS.get(name, spaced(name))
 
-
-# -- times, numbers and texts; times are in the page's zone ----------------------------------------
 
 # Quicker than strftime.
 _MONTHS = list(month_abbr)
@@ -223,7 +220,6 @@ def minute(at: datetime | None) -> str:
 
 
 def when_in(at: datetime, zone: str) -> Markup | str:
-    """Format an instant in the given time zone, which the page must name."""
     local = at.astimezone(ZoneInfo(zone))
     return Markup('<time datetime="{}">{}</time>').format(
         at.astimezone(UTC).isoformat(timespec="seconds"),
@@ -242,7 +238,6 @@ def day(on: datetime | date) -> str:
 
 
 def month(first: date) -> str:
-    """Format a month, given by a day of it: "November 2026"."""
     return f"{month_name[first.month]} {first.year}"
 
 
@@ -271,7 +266,6 @@ def first_upper(text: str) -> str:
 
 
 def spaced(name: str) -> str:
-    """Turn an identifier into words: ``worker_lost`` into "worker lost"."""
     return name.replace("_", " ")
 
 
