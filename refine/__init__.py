@@ -11,10 +11,7 @@ __version__ = "0.1.0"
 
 
 def create_app(settings: "Settings | None" = None) -> "Flask":
-    """Return the application for ``settings``, read from the environment where none are given.
-
-    Connects to nothing. Raises SettingsError, with the variable's name, for a bad value.
-    """
+    """Return the application, connected to nothing; SettingsError names a bad variable."""
     # imported here, so that a process which needs one module of Refine does not load all of it
     from refine.application import build  # noqa: PLC0415
     from refine.settings import Settings  # noqa: PLC0415

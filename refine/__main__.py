@@ -5,11 +5,7 @@ from importlib import import_module
 
 
 def main() -> None:
-    """Load all commands, and run the one that was asked for.
-
-    Loading takes a quarter less time without the garbage collector: next to nothing that modules
-    make is garbage.
-    """
+    """Run the command, loaded without the garbage collector: a quarter faster."""
     gc.disable()
     try:
         commands = import_module("refine.cli")

@@ -61,7 +61,6 @@ def build_for_forks(settings: Settings) -> None:
 
 
 def build(settings: Settings) -> Flask:
-    """Return the application: settings, keys, extensions, pages, API."""
     if settings in _built:
         logs.configure(settings.log_level)
         return _built[settings]
@@ -98,7 +97,6 @@ def build(settings: Settings) -> Flask:
 
 
 def _config(settings: Settings) -> dict[str, Any]:
-    """Return what Flask and its extensions read from ``app.config``."""
     return {
         "SECRET_KEY": settings.secret_key,
         "SQLALCHEMY_DATABASE_URI": settings.database_url,
@@ -135,7 +133,6 @@ def _forget_last_request() -> None:
 
 
 def _set_headers(response: Response) -> Response:
-    """Set the security headers; a view may have chosen its caching."""
     response.headers.update(_HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     if current_app.config["SESSION_COOKIE_SECURE"]:
@@ -151,7 +148,6 @@ class _IdConverter(IntegerConverter):
 
 
 def _answer_error(error: Exception) -> Response:
-    """Answer with a problem below the API's address, routed or not, and with a page elsewhere."""
     is_api = request.path.startswith("/api/")
     answer = problems.answer(error) if is_api else errors.page(error)
     refusals.count_response(answer)

@@ -9,26 +9,17 @@ _ahead = timedelta(0)
 
 
 def now() -> datetime:
-    """Return the current time, timezone-aware, in UTC."""
     return datetime.now(UTC) + _ahead
 
 
 def time_ahead_of_now(at: datetime) -> timedelta:
-    """Return how far ``at`` lies in the future; nothing for the present and the past.
-
-    A tick of another time than the present, as in a test, looks that far ahead.
-    """
+    """Return how far ``at`` lies in the future, as in a test's tick; zero for the past."""
     return max(at - (datetime.now(UTC) + _ahead), timedelta(0))
 
 
 @contextmanager
 def ahead(by: timedelta) -> Iterator[None]:
-    """Let this whole process live ``by`` ahead of the time until the block ends.
-
-    For simulations on a database of their own (``bench``). The clock keeps running
-    meanwhile, in every thread, so that heartbeats are as regular as ever; the database's own clock
-    stays.
-    """
+    """Let this process live ``by`` ahead of the time until the block ends, for simulations."""
     global _ahead  # noqa: PLW0603
     before, _ahead = _ahead, by
     try:

@@ -1,9 +1,4 @@
-"""The database's two roles: one owns the tables and migrates, the other runs the application.
-
-The running role reads and writes rows. It cannot alter or truncate a table, disable or drop a
-trigger, change a record of the audit log, or create an object that a trigger would mistake for a
-real one.
-"""
+"""The database's roles: one owns the tables, the other runs Refine and cannot alter them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,7 +117,6 @@ def _value(connection: "Connection[Any]", query: LiteralString | Composed) -> An
 
 @contextmanager
 def _transaction() -> "Iterator[Connection[Any]]":
-    """Yield psycopg's connection, which can quote names; commit at the end."""
     try:
         with db.engine.begin() as connection:
             driver = connection.connection.driver_connection

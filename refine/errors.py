@@ -1,7 +1,4 @@
-"""Errors, grouped by what the caller should do about them.
-
-Messages contain causes, names and figures, never memory content, prompts or keys.
-"""
+"""Errors by what callers do about them; messages never hold memory content, prompts or keys."""
 
 
 class RefineError(Exception):
@@ -17,10 +14,7 @@ class EmbeddedError(RefineError):
 
 
 class AlreadyRunning(EmbeddedError):
-    """Another process runs the embedded servers of this data folder.
-
-    ``pid`` is that process, ``holder`` its command (``up``, for example).
-    """
+    """Another process (``pid``, of the command ``holder``) runs this data folder's servers."""
 
     def __init__(self, pid: int, holder: str) -> None:
         self.pid = pid
@@ -94,11 +88,7 @@ class WrongKey(SealingError):
 
 
 class ProviderError(RefineError):
-    """The model could not be asked, or its answer cannot be used.
-
-    ``kind`` is a short word for figures and filters (``timeout``, ``rate_limited``, …),
-    ``http_status`` the status of the last answer, if there was one.
-    """
+    """The model gave no usable answer; ``kind`` is a word for filters, such as ``timeout``."""
 
     def __init__(self, message: str, *, kind: str, http_status: int | None = None) -> None:
         self.kind = kind

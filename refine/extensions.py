@@ -112,8 +112,6 @@ def stored_json(value: Any) -> str:
 
 
 class _Session(Session):
-    """A session whose flush says in our words that somebody else changed a row first."""
-
     def flush(self, objects: Any = None) -> None:
         try:
             super().flush(objects)
@@ -143,19 +141,12 @@ def database_now() -> datetime:
 
 
 def later_now() -> datetime:
-    """Return the later of the database's time and this process's: something is barred from then on.
-
-    So a clock that was set back does not shorten that.
-    """
+    """Return the later of the database's and this process's time, as a clock may be set back."""
     return max(database_now(), datetime.now(UTC))
 
 
 def agreed_now() -> datetime:
-    """Return ``database_now``, for what decides who may read or ask.
-
-    ClocksDiffer if this process's clock shows another time: one of them is wrong, or somebody put a
-    clock of their own in the way of PostgreSQL's.
-    """
+    """Return ``database_now``; ClocksDiffer if this process's clock shows another time."""
     before = datetime.now(UTC)
     shown = database_now()
     require_agreement(shown, before)
@@ -206,11 +197,7 @@ def safe_rollback() -> None:
 
 
 def end_reading(response: Response) -> Response:
-    """End the transaction of a request that only read, and succeeded, with a commit.
-
-    A rollback would discard its connection's prepared statements: each would be planned again. A
-    database that is gone by now does not matter, because everything was read.
-    """
+    """Commit a request that only read: a rollback would discard prepared statements."""
     is_read = request.method in ("GET", "HEAD") and response.status_code < 400
     if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
         try:
@@ -219,8 +206,6 @@ def end_reading(response: Response) -> Response:
             safe_rollback()
     return response
 
-
-# -- connections ---------------------------------------------------------------------------------
 
 _USED_AT = "refine_used_at"
 # For this long after its use, a silent connection is assumed to be open, as in TCP.
@@ -245,12 +230,7 @@ def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
 
 @event.listens_for(Pool, "checkout")
 def _replace_lost(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
-    """Take a new connection if the server of this one is gone.
-
-    A test takes as long as a short statement. A server that ends a connection says so; only to
-    find one that vanished silently is a connection tested, after a while without an answer. A
-    new connection is not tested: SQLAlchemy replaces a connection only once.
-    """
+    """Take a new connection if the server of this one is gone; test it only after a silence."""
     used_at = record.info.get(_USED_AT)
     if used_at is None:
         return
@@ -282,11 +262,7 @@ def is_pooled(connection: Connection) -> bool:
 
 @event.listens_for(Engine, "handle_error")
 def _scrub(context: ExceptionContext) -> None:
-    """Take row contents out of a database error; class and SQLSTATE stay.
-
-    PostgreSQL quotes whole rows in DETAIL, and values in the first line of data exceptions (class
-    22). The error is changed in place, because tracebacks print the original as its cause.
-    """
+    """Take row contents out of an error, in place: tracebacks print the original as its cause."""
     error, original = context.sqlalchemy_exception, context.original_exception
     diagnosis = getattr(original, "diag", None)
     if not isinstance(error, DBAPIError) or diagnosis is None or diagnosis.sqlstate is None:
@@ -301,8 +277,6 @@ def _scrub(context: ExceptionContext) -> None:
     error.params = None
 
 
-# -- rows that are copied into a table, as PostgreSQL takes them quickest -------------------------
-
 _COPIED = "refine_copied_rows"
 
 
@@ -314,7 +288,6 @@ def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def _binary_type(column: Column[Any]) -> str:
-    """Return the type as which psycopg writes the column; JSON is written as its text."""
     type_ = Text() if isinstance(column.type, JSON) else column.type
     return type_.compile(db.engine.dialect).lower()
 

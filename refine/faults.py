@@ -1,7 +1,4 @@
-"""What to answer and what to log for an exception: decided here for the pages and the API alike.
-
-Texts of frameworks and of the database are not shown: they may quote what was sent or stored.
-"""
+"""What pages and the API answer, and what is logged, for an exception; never a foreign text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,10 +30,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Fault:
-    """What to answer; ``log`` is the event to log and its cause, None: not logged.
-
-    ``trouble``: what keeps the database from doing it at the moment.
-    """
+    """What to answer; ``log`` is the event and its cause, ``trouble`` what ails the database."""
 
     status: int
     detail: str | None = None

@@ -35,10 +35,7 @@ _WORKER_IS_LATE_AFTER = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Check:
-    """One check; ``problem`` says what is wrong and how to fix it, None if nothing is.
-
-    A ``warning`` says what works, but is less safe than it could be.
-    """
+    """One check; ``problem``: what is wrong and how to fix it; ``warning``: what is less safe."""
 
     name: str
     problem: str | None
@@ -47,7 +44,6 @@ class Check:
 
     @property
     def is_ok(self) -> bool:
-        """Whether there is no problem."""
         return self.problem is None
 
 
@@ -134,10 +130,7 @@ def older_keys_check() -> Check:
 
 
 def verification_check(watch: Watch | None = None) -> Check:
-    """Check that the last verification found nothing wrong, and that it is not long ago.
-
-    ``watch``: what verification has to say, if the caller has already asked.
-    """
+    """Check that the last verification was not long ago and found nothing wrong."""
     alarm, last = watch or Verification.watch()
     if alarm is not None:
         return Check("verification", alarm.alarm_text)

@@ -1,7 +1,4 @@
-"""Logging: one line per event with ids and figures, never content.
-
-JSON for machines, columns on a terminal. Libraries log in the same form, from WARNING up.
-"""
+"""Logging: one line per event with ids and figures, never content."""
 
 import logging
 import sys

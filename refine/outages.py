@@ -1,7 +1,4 @@
-"""What errors of PostgreSQL mean for the caller, and how a transaction outlives an outage.
-
-Errors are told apart by their SQLSTATE: texts may quote rows.
-"""
+"""PostgreSQL's errors by SQLSTATE, as texts may quote rows, and retries of transactions."""
 
 import math
 import time
@@ -66,10 +63,7 @@ def may_pass(fault: BaseException) -> bool:
 
 
 class RetryPolicy:
-    """How long a transaction is retried: up to ``until``, by ``time.monotonic``.
-
-    Once the process ``is_stopping``, only for a few more seconds.
-    """
+    """Retry until a ``time.monotonic`` instant; a few seconds more once the process stops."""
 
     def __init__(
         self, until: float = math.inf, is_stopping: Callable[[], bool] = lambda: False
@@ -119,7 +113,6 @@ def commit_once(
 
 
 def _retry_or_raise(fault: BaseException, retry: RetryPolicy) -> None:
-    """Undo what failed; raise the fault if it will not pass, or if nobody waits any longer."""
     safe_rollback()
     if not (may_pass(fault) and retry.wait()):
         raise fault

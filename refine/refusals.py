@@ -1,8 +1,4 @@
-"""Refusals, counted: what somebody may not do or see, and wrong passwords.
-
-The totals are a metric. ``RECORDED_AT`` of them within ``COUNTED_FOR``, of one user or network
-address, are a record.
-"""
+"""Counts refusals and wrong passwords: a metric, and a record when one client has many."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -43,10 +39,7 @@ def note_other_tenant(found: object) -> None:
 
 
 def count_response(answer: Response) -> None:
-    """Count this answer if it refuses something; commits.
-
-    Whatever the request left undone in the database is rolled back.
-    """
+    """Count this answer if it refuses something; commits, and rolls back the request's work."""
     is_other_tenants = answer.status_code == 404 and g.get("is_other_tenants", False)
     if answer.status_code != 403 and not is_other_tenants:
         return
@@ -81,7 +74,6 @@ def totals() -> dict[str, int]:
 
 
 def _signed_in_user() -> User | None:
-    """Return who is signed in; nobody for the API, which ignores cookies."""
     if request.path.startswith("/api/") or not current_user.is_authenticated:
         return None
     user: User = current_user.user

@@ -51,7 +51,6 @@ class DataKey:
         self._mac = HMAC(_derive(secret, b"mac"), SHA256())
 
     def seal(self, text: str, place: Place) -> bytes:
-        """Return ``text`` encrypted for ``place``; two sealings of one text differ."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return _VERSION + nonce + self._cipher.encrypt(nonce, text.encode(), str(place).encode())
 
@@ -81,7 +80,6 @@ class Keyring:
 
     @property
     def fingerprints(self) -> frozenset[str]:
-        """The names by which a wrapped key refers to the key that wrapped it."""
         return frozenset(self._fernets)
 
     def wrap_new(self, owner: str) -> bytes:
@@ -89,11 +87,7 @@ class Keyring:
         return self._fernets[self.primary].encrypt(secrets.token_bytes(_KEY_BYTES) + owner.encode())
 
     def unwrap(self, wrapped: bytes, wrapped_by: str, owner: str) -> DataKey:
-        """Return the data key of this owner.
-
-        WrongKey if the key that wrapped it is not in the ring; SealingError if it is another
-        owner's.
-        """
+        """Return the owner's data key; WrongKey, or SealingError if it is another owner's."""
         return _unwrapped(self._fernet(wrapped_by), wrapped, owner)
 
     def rewrap(self, wrapped: bytes, wrapped_by: str) -> bytes:
@@ -107,7 +101,6 @@ class Keyring:
 
 
 def missing_key(*fingerprints: str) -> WrongKey:
-    """Return the error that the keyring lacks the keys with these fingerprints."""
     return WrongKey(
         "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed with "
         f"(fingerprint {', '.join(fingerprints)}); add it back. Nothing was written"
@@ -115,7 +108,6 @@ def missing_key(*fingerprints: str) -> WrongKey:
 
 
 def keyring() -> Keyring:
-    """Return the keyring of the application whose context is active."""
     return cast(Keyring, current_app.extensions["refine.keyring"])
 
 

@@ -199,10 +199,7 @@ class Settings:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
-        """Read every variable; raise SettingsError, with the variable's name, for a bad value.
-
-        Without a ``DATABASE_URL`` the data folder is created, and the secrets are kept in it.
-        """
+        """Read every variable; SettingsError names a bad one. May create the data folder."""
         complete = _with_computed(environ, cls.port)
         values = {
             name: parse(variable_of(name), text)
@@ -221,11 +218,7 @@ class Settings:
         return self.public_url.startswith("https://")
 
     def rehearses(self, *, is_demo: bool) -> bool:
-        """Tell whether the rehearsal model answers for an account, the demo account or another.
-
-        For others only where no provider is configured, so that it cannot be put in place of an
-        agent's own model.
-        """
+        """Tell whether the rehearsal model answers for an account; without a provider, for all."""
         return is_demo or (self.rehearsal and self.openrouter_api_key is None)
 
     def as_table_owner(self) -> "Settings":
@@ -241,33 +234,27 @@ _PARSERS: dict[str, _Parse] = {
 
 
 def variable_of(name: str) -> str:
-    """Return the environment variable of a field."""
     return name.upper() if name in _WITHOUT_PREFIX else f"REFINE_{name.upper()}"
 
 
 def is_installed() -> bool:
-    """Tell whether the environment has a database, given by URL or embedded."""
     has_url = bool(_given(os.environ, "DATABASE_URL"))
     return has_url or (data_dir_in() / _DATABASE).is_dir()
 
 
 def data_dir_in(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the data folder that the environment names."""
     return Path(_given(environ, "REFINE_DATA_DIR") or DEFAULT_DATA_DIR).absolute()
 
 
 def current() -> Settings:
-    """Return the settings of the application whose context is active."""
     return cast(Settings, current_app.extensions["refine.settings"])
 
 
 def _given(environ: Mapping[str, str], name: str) -> str:
-    """Return the variable's text; a blank one counts as not set."""
     return environ.get(name, "").strip()
 
 
 def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, str]:
-    """Add the variables whose default depends on other variables or on the data folder."""
     if _given(environ, "REFINE_OWNER_DATABASE_URL") and not _given(environ, "DATABASE_URL"):
         raise SettingsError("REFINE_OWNER_DATABASE_URL needs DATABASE_URL: the same database")
     data_dir = data_dir_in(environ)

@@ -60,7 +60,6 @@ def supervise(
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """Collect the stop signals, even if they were ignored before; restore their handlers after."""
     received: list[int] = []
 
     def remember(number: int, _frame: FrameType | None) -> None:
@@ -75,7 +74,6 @@ def _stop_signals() -> Iterator[list[int]]:
 
 
 def _reason_to_end(servers: Processes, children: "list[_Child]") -> str | None:
-    """Return which server ended or which program cannot start, in words; or None."""
     for name, server in servers.items():
         if (code := server.poll()) is not None:
             return f"embedded {name} {_in_words(code)}"
@@ -86,8 +84,6 @@ def _reason_to_end(servers: Processes, children: "list[_Child]") -> str | None:
 
 
 class _Child:
-    """A program and the process that runs it; started again whenever that has ended."""
-
     def __init__(self, name: str, program: Program) -> None:
         self.name = name
         self._program = program
@@ -101,12 +97,10 @@ class _Child:
 
     @property
     def cannot_start(self) -> bool:
-        """Whether it ended by itself soon after its first start."""
         code, age = self.process.exitcode, time.monotonic() - self._began
         return code is not None and code >= 0 and self._starts == 1 and age < _STARTING_SECONDS
 
     def keep_running(self) -> None:
-        """Start the program again once it has ended and its pause is over."""
         if self.is_alive:
             return
         if self._due_at is None:
@@ -119,7 +113,6 @@ class _Child:
             self._start()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process group, which may outlive it."""
         pid = self.process.pid or 0
         with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for zombies
             try:
@@ -155,7 +148,6 @@ def _leave_parent(name: str) -> None:
 
 
 def _stop(children: list[_Child], grace_seconds: float, received: list[int]) -> None:
-    """End all processes, and everything left in their process groups."""
     for child in children:
         child.signal(signal.SIGTERM)
     deadline = time.monotonic() + grace_seconds
