@@ -49,16 +49,11 @@ def handle(error: Exception) -> Fault:
     if fault.log is not None:
         event, cause = fault.log
         log = _log.error if fault.status == 500 else _log.warning
-        log(event, path=_path_without_texts(), fault=cause)
+        has_text = any(isinstance(value, str) for value in (request.view_args or {}).values())
+        path = str(request.url_rule) if has_text else request.path  # a text may be a link's secret
+        log(event, path=path, fault=cause)
         _log.debug(event, exc_info=error)
     return fault
-
-
-def _path_without_texts() -> str:
-    """Return the path, with its ids; only its rule if a text is in it, such as a link's secret."""
-    values = request.view_args or {}
-    has_text = any(isinstance(value, str) for value in values.values())
-    return str(request.url_rule) if has_text else request.path
 
 
 def classify(error: Exception) -> Fault:
@@ -94,7 +89,6 @@ def classify(error: Exception) -> Fault:
 
 
 def status_of(error: Exception) -> int:
-    """Return the status of the answer to this error, for a form that is shown again with it."""
     return classify(error).status
 
 

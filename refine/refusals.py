@@ -45,7 +45,9 @@ def count_response(answer: Response) -> None:
         return
     try:
         db.session.rollback()
-        count("not_found" if is_other_tenants else "forbidden", user=_signed_in_user())
+        is_signed_in = not request.path.startswith("/api/") and current_user.is_authenticated
+        user = current_user.user if is_signed_in else None
+        count("not_found" if is_other_tenants else "forbidden", user=user)
         db.session.commit()
     except SQLAlchemyError:  # the answer stands, counted or not
         safe_rollback()
@@ -68,13 +70,5 @@ def count(kind: Kind, *, user: User | None = None) -> None:
 
 
 def totals() -> dict[str, int]:
-    """Return how many refusals of each kind there were."""
     counted = Tally.totals(_TOTAL_KEY)
     return {kind: counted.get(kind, 0) for kind in KINDS}
-
-
-def _signed_in_user() -> User | None:
-    if request.path.startswith("/api/") or not current_user.is_authenticated:
-        return None
-    user: User = current_user.user
-    return user

@@ -82,10 +82,11 @@ def conversation(agent: Agent, conversation_id: uuid.UUID) -> Conversation:
 
 def _conversation(task: MemoryTask) -> Conversation:
     status = _status(task)
+    reason = task.error_kind or ("limit" if task.end_reason else "unavailable")
     return Conversation.of(
         task,
         status=status,
-        reason=_reason(task) if status in ("waiting", "given_up") else None,
+        reason=reason if status in ("waiting", "given_up") else None,
         memories_saved=task.memories_kept,
         next_attempt_at=task.due_at if status == "waiting" else None,
     )
@@ -97,7 +98,3 @@ def _status(task: MemoryTask) -> Status:
     if task.is_live:
         return "waiting" if task.due_at > clock.now() else "queued"
     return "done" if task.status == "completed" else "given_up"
-
-
-def _reason(task: MemoryTask) -> str:
-    return task.error_kind or ("limit" if task.end_reason else "unavailable")

@@ -74,19 +74,17 @@ def _bounded(query: RecordQuery, rows: Select[Any]) -> RecordQuery:
 
 
 def _record(record: AuditLog) -> Record:
+    sealed = {} if record.action.startswith(_ACCESS_ACTIONS) else record.sealed
+    if "memories" in sealed:
+        sealed = {**sealed, "memories": contents_in(sealed)}
     return Record.of(
         record,
         subject_type=record.auditable_type,
         subject_id=record.auditable_id,
         # from where a person acted is for the admins
         data={name: value for name, value in shown_data(record).items() if name != CLIENT_KEY},
-        sealed={} if record.action.startswith(_ACCESS_ACTIONS) else _contents(record),
+        sealed=sealed,
     )
-
-
-def _contents(record: AuditLog) -> dict[str, Any]:
-    sealed = record.sealed
-    return {**sealed, "memories": contents_in(sealed)} if "memories" in sealed else sealed
 
 
 _VIEWS = (

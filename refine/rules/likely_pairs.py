@@ -122,16 +122,12 @@ def _holders(texts: list[_Text], followed: list[list[int]]) -> dict[int, list[in
 def _candidates(position: int, features: list[int], holders: dict[int, list[int]]) -> list[int]:
     shared: Counter[int] = Counter()
     for feature in features:
-        shared.update(_around(position, holders[feature]))
+        at = bisect_left(holders[feature], position)
+        shared.update(holders[feature][max(0, at - _ON_EITHER_SIDE) : at + _ON_EITHER_SIDE + 1])
     del shared[position]
     enough = 2 if len(features) == _FOLLOWED else 1
     ranked = sorted(shared, key=shared.__getitem__, reverse=True)[:_COMPARED]
     return [other for other in ranked if shared[other] >= enough]
-
-
-def _around(position: int, positions: list[int]) -> list[int]:
-    at = bisect_left(positions, position)
-    return positions[max(0, at - _ON_EITHER_SIDE) : at + _ON_EITHER_SIDE + 1]
 
 
 def _likeness(one: _Text, other: _Text) -> float:

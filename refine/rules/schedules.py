@@ -44,7 +44,6 @@ class WeeklyTime(NamedTuple):
 
     @classmethod
     def picked(cls, days: Iterable[str], at: str) -> "WeeklyTime":
-        """Return what the fields ``days`` and ``time`` of a form say; or raise InvalidValue."""
         known = [day for day in range(7) if str(day) in days]
         if not known:
             raise InvalidValue("days must include at least one day of the week")
@@ -82,12 +81,10 @@ def valid_time_zone(name: object) -> str:
 
 
 def last_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
-    """Return the latest slot at or before ``at`` (aware), in UTC."""
     return next(slots_until(schedule, time_zone, at))
 
 
 def next_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
-    """Return the first slot after ``at`` (aware), in UTC."""
     return next(slots_after(schedule, time_zone, at))
 
 
@@ -128,7 +125,8 @@ def describe_schedule(schedule: str) -> str:
         at = f"at {weekly.at:%H:%M}"
         if len(weekly.days) == len(WEEKDAYS):
             return f"every day {at}"
-        return f"on {_listed([f'{WEEKDAYS[day]}s' for day in weekly.days])} {at}"
+        *first, last = [f"{WEEKDAYS[day]}s" for day in weekly.days]
+        return f"on {', '.join(first)} and {last} {at}" if first else f"on {last} {at}"
     minute, hour, day, *others = schedule.split()
     if minute.isdigit() and hour.isdigit() and day.isdigit() and others == ["*", "*"]:
         return f"on day {int(day)} of each month at {int(hour):02}:{int(minute):02}"
@@ -142,7 +140,3 @@ def _instant(local: datetime, zone: ZoneInfo) -> datetime:
         if instant.astimezone(zone).replace(tzinfo=None) == local:
             return instant
         local += timedelta(minutes=1)
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

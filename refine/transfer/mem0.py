@@ -59,7 +59,8 @@ def read(stream: BinaryIO) -> Iterator[Row]:
         raise InvalidValue(f"holds no memories (a list, or one under {', '.join(_LISTS)})")
     make = partial(_memory, is_of_several=_is_of_several_people(memories))
     yield from rows_of_objects("row", memories, make)
-    if _has_other_pages(around, len(memories)):
+    has_neighbour = any(around.get(name) for name in _NEXT)
+    if has_neighbour or _largest(around, _PAGES) > 1 or _largest(around, _TOTALS) > len(memories):
         join = "join the rows of all pages in one file, and import that"
         yield BadRow("file", f"is one page of several, with {len(memories):,} rows; {join}")
 
@@ -71,11 +72,6 @@ def _is_of_several_people(rows: Sequence[Any]) -> bool:
         if len(people - {""}) > 1:
             return True
     return False
-
-
-def _has_other_pages(around: Mapping[str, Any], rows: int) -> bool:
-    has_neighbour = any(around.get(name) for name in _NEXT)
-    return has_neighbour or _largest(around, _PAGES) > 1 or _largest(around, _TOTALS) > rows
 
 
 def _largest(around: Mapping[str, Any], names: tuple[str, ...]) -> int:

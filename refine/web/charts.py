@@ -24,8 +24,6 @@ OUTCOMES = (
 
 
 class Moment(NamedTuple):
-    """The token mass of an agent's ledger at an instant; ``mark`` names an event worth marking."""
-
     at: datetime
     tokens: int
     mark: str | None = None
@@ -59,8 +57,11 @@ class Plot:
 def step_plot(moments: Sequence[Moment], budget: int, until: datetime, floor: int) -> Plot:
     """Return the plot by days of ``until``'s zone; ``floor`` is what a session must leave."""
     since = min(moments[0].at, until - timedelta(days=1))
-    step = _round_step(max(budget, *(moment.tokens for moment in moments)) / _TOKEN_TICKS)
-    top = step * (max(budget, *(moment.tokens for moment in moments)) // step + 1)
+    highest = max(budget, *(moment.tokens for moment in moments))
+    least = highest / _TOKEN_TICKS
+    size = int(10 ** max(0, len(str(int(least))) - 1))
+    step = next(step * size for step in (1, 2, 5, 10) if step * size >= least)
+    top = step * (highest // step + 1)
 
     def x(at: datetime) -> float:
         return round(100 * ((at - since) / (until - since)), 2)
@@ -80,12 +81,6 @@ def step_plot(moments: Sequence[Moment], budget: int, until: datetime, floor: in
     )
 
 
-def _round_step(least: float) -> int:
-    """Return the first of 1, 2, 5, 10, 20, 50 … that is not less."""
-    size: int = 10 ** max(0, len(str(int(least))) - 1)
-    return next(step * size for step in (1, 2, 5, 10) if step * size >= least)
-
-
 def _midnights(since: datetime, until: datetime) -> list[datetime]:
     every = -(-(until - since).days // _DAY_TICKS) or 1
     day = datetime(until.year, until.month, until.day, tzinfo=until.tzinfo)
@@ -98,8 +93,6 @@ def _midnights(since: datetime, until: datetime) -> list[datetime]:
 
 
 class Part(NamedTuple):
-    """A part of a bar: what it stands for, its place, and the amount that it shows."""
-
     name: str
     y: float
     height: float
@@ -108,8 +101,6 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Bar:
-    """One day's bar: its place, and its parts."""
-
     day: date
     x: float
     width: float

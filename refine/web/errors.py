@@ -46,7 +46,8 @@ def page(error: Exception) -> Response:
     if isinstance(error, CSRFError):
         title, advice = _OUT_OF_DATE
     elif isinstance(error, HTTPException):
-        advice = _own_description(error) or advice
+        is_own = error.code in (400, 403) and error.description != type(error).description
+        advice = (error.description if is_own else None) or advice
     elif fault.detail is not None:
         is_refusal = status in (400, 409, 429)
         title = _BEING_UPGRADED if isinstance(error, BeingUpgraded) else title
@@ -56,11 +57,6 @@ def page(error: Exception) -> Response:
     answer = make_response(_render(status, title=title, advice=advice), status)
     answer.headers.update(fault.headers)
     return answer
-
-
-def _own_description(error: HTTPException) -> str | None:
-    is_own = error.code in (400, 403) and error.description != type(error).description
-    return error.description if is_own else None
 
 
 def _render(status: int, **words: str) -> str:

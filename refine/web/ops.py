@@ -35,7 +35,8 @@ _Kind = type[RefinementSession] | type[MemoryTask]
 
 @pages.get("/ops")
 def page() -> str:
-    error, since = request.args.get("error", "").strip(), _since()
+    error = request.args.get("error", "").strip()
+    since = midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
     live = _latest(RefinementSession, RefinementSession.is_live)
     live_tasks = _latest(MemoryTask, MemoryTask.is_live)
     failures = _failures(since)
@@ -87,10 +88,6 @@ def _checks() -> list[Check]:
         clock_check(),
         time_check(),
     ]
-
-
-def _since() -> datetime:
-    return midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
 
 
 def _failures(since: datetime) -> Sequence[Any]:
