@@ -56,8 +56,6 @@ CLOCKS_DIFFER_BY = timedelta(seconds=30)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant: aware going in, UTC coming out."""
-
     impl = DateTime(timezone=True)
     cache_ok = True
     python_type = datetime
@@ -167,7 +165,6 @@ def require_agreement(shown: datetime, before: datetime) -> None:
 
 
 def is_read_only() -> bool:
-    """Tell whether the database takes no writes from us, as a replica."""
     return bool(db.session.scalar(text("SHOW transaction_read_only")) == "on")
 
 

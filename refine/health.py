@@ -62,7 +62,6 @@ def checks() -> list[Check]:
 
 
 def clock_check() -> Check:
-    """Check that the clock ticks. Needs a database at the newest migration."""
     age = ClockMark.age("tick")
     if age is None:
         return Check("clock", "the clock has never run; start `refine clock`")
@@ -84,7 +83,6 @@ def time_check() -> Check:
 
 
 def schedule_check(at: datetime | None = None) -> Check:
-    """Check that the accounts' slots are served, by now or ``at``."""
     now = at or clock.now()
     late = func.count().filter(Account.has_late_slot(now))
     following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
@@ -121,7 +119,6 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
 
 
 def older_keys_check() -> Check:
-    """Tell whether keys are still wrapped with an older encryption key; never a problem."""
     older = WrappedKey.under_older_keys()
     said = f"{plural(older, 'data key')} still wrapped with an older key; run `refine keys rotate`"
     return Check(
@@ -130,7 +127,6 @@ def older_keys_check() -> Check:
 
 
 def verification_check(watch: Watch | None = None) -> Check:
-    """Check that the last verification was not long ago and found nothing wrong."""
     alarm, last = watch or Verification.watch()
     if alarm is not None:
         return Check("verification", alarm.alarm_text)
@@ -190,7 +186,6 @@ def _problem_of(check: Callable[[], object], kind: type[RefineError]) -> str | N
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether a host, a name or an address, is this machine itself."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

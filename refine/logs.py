@@ -17,7 +17,6 @@ _SHARED: list[Processor] = [
 
 
 def configure(level: str) -> None:
-    """Log to standard error: the application at ``level``, libraries at WARNING."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -36,7 +35,6 @@ def configure(level: str) -> None:
 
 
 def quieten() -> None:
-    """Log only warnings and errors, for commands whose output a person reads."""
     log = logging.getLogger("refine")
     if log.level == logging.INFO:
         log.setLevel(logging.WARNING)

@@ -58,7 +58,6 @@ def database_trouble(error: DBAPIError) -> Trouble | None:
 
 
 def may_pass(fault: BaseException) -> bool:
-    """Tell whether the same transaction may succeed later: the database is away, busy or full."""
     return isinstance(fault, DBAPIError) and database_trouble(fault) is not None
 
 
@@ -73,7 +72,6 @@ class RetryPolicy:
         self._is_short = False
 
     def wait(self) -> bool:
-        """Wait a moment; tell whether to retry."""
         if not self._is_short and self._is_stopping():
             self._is_short = True
             self._until = min(self._until, time.monotonic() + STOPPING_SECONDS)

@@ -32,8 +32,6 @@ _KEY_BYTES = 32
 
 
 class Place(NamedTuple):
-    """Where sealed bytes are stored; they open nowhere else."""
-
     column: str
     """Table and column, such as ``agent_memories.content``."""
     row: object
@@ -83,7 +81,6 @@ class Keyring:
         return frozenset(self._fernets)
 
     def wrap_new(self, owner: str) -> bytes:
-        """Return a fresh data key for this owner, wrapped by the primary key."""
         return self._fernets[self.primary].encrypt(secrets.token_bytes(_KEY_BYTES) + owner.encode())
 
     def unwrap(self, wrapped: bytes, wrapped_by: str, owner: str) -> DataKey:
@@ -91,7 +88,6 @@ class Keyring:
         return _unwrapped(self._fernet(wrapped_by), wrapped, owner)
 
     def rewrap(self, wrapped: bytes, wrapped_by: str) -> bytes:
-        """Return the same data key, of the same owner, wrapped by the primary key."""
         return self._fernets[self.primary].encrypt(_decrypt(self._fernet(wrapped_by), wrapped))
 
     def _fernet(self, fingerprint: str) -> Fernet:

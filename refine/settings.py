@@ -214,7 +214,6 @@ class Settings:
 
     @property
     def is_https(self) -> bool:
-        """Whether browsers reach the pages over HTTPS."""
         return self.public_url.startswith("https://")
 
     def rehearses(self, *, is_demo: bool) -> bool:
@@ -222,7 +221,6 @@ class Settings:
         return is_demo or (self.rehearsal and self.openrouter_api_key is None)
 
     def as_table_owner(self) -> "Settings":
-        """Return the settings of a process that connects as the owner of the tables."""
         return dataclasses.replace(self, database_url=self.owner_database_url or self.database_url)
 
 

@@ -137,7 +137,6 @@ class _Child:
 
 
 def _leave_parent(name: str) -> None:
-    """After the fork: a session and signals of our own, as a new process has them."""
     os.setsid()
     with suppress(OSError):  # what `top` shows, on Linux
         Path("/proc/self/comm").write_text(f"refine {name}")

@@ -65,7 +65,6 @@ def application(
 
 @contextmanager
 def in_context(settings: Settings, *, is_service: bool = False) -> Iterator[Flask]:
-    """Yield the application with its context pushed; disconnect from the database at the end."""
     app = create_app(settings)
     if not is_service:
         logs.quieten()

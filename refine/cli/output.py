@@ -102,7 +102,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON: times with their zone, amounts and ids as text."""
     click.echo(json.dumps(value, indent=1, default=_plain))
 
 

@@ -188,7 +188,6 @@ def _about_call(step: str, reply: Reply) -> Check:
 
 
 def made_up_entries() -> list[dict[str, Any]]:
-    """Return the made-up memories, as a session shows memories."""
     return [
         {
             "id": _FIRST_ID + position,
@@ -203,7 +202,6 @@ def made_up_entries() -> list[dict[str, Any]]:
 
 
 def opening(provider: Provider, model_id: str) -> list[Message]:
-    """Return the made-up ledger and the consent question."""
     entries = made_up_entries()
     ledger = prompts.render(
         "ledger",

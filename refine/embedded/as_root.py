@@ -26,7 +26,6 @@ class OsUser:
     gid: int
 
     def command_prefix(self) -> list[str | Path]:
-        """Return what runs a command as this user, with no rights over other files."""
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise EmbeddedError(

@@ -135,7 +135,6 @@ def stop_leftover(pid_file: Path, mark: str, stop_signal: signal.Signals) -> Non
 
 
 def recorded_pid(pid_file: Path) -> int | None:
-    """Return the pid in the first line of a pid file; None if a power cut has emptied it."""
     try:
         pid = int(pid_file.read_text().splitlines()[0])
     except (FileNotFoundError, ValueError, IndexError):

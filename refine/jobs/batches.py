@@ -67,8 +67,6 @@ _Outcomes = list[str | None]
 
 
 class BulkOutcome(NamedTuple):
-    """For how many agents it was done, and for how many not, by the reason."""
-
     done: int
     skipped: Counter[str]
 

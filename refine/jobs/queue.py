@@ -54,7 +54,6 @@ class JsonJob(Job):
 
 @contextmanager
 def redis_connection(*, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[Redis]:
-    """Yield a connection; Unreachable if Redis does not answer."""
     pool = _pool(settings.current().redis_url, patience_seconds)
     try:
         yield Redis(connection_pool=pool)
@@ -98,8 +97,6 @@ def queue(name: str, connection: Redis) -> Queue:
 
 
 class Waiting(NamedTuple):
-    """A run that a worker may begin."""
-
     kind: type[Run]
     id: uuid.UUID
     is_automatic: bool

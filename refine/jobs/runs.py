@@ -36,7 +36,6 @@ def work_on_run(run: Waiting, lease_token: uuid.UUID | None = None) -> None:
 
 
 def work_on(run_id: str) -> None:
-    """Work on the waiting run of this id: the job that the queues carry."""
     for kind in RUN_KINDS:
         run = db.session.get(kind, uuid.UUID(run_id))
         if run is not None:

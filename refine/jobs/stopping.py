@@ -11,7 +11,6 @@ _stop_requested = False
 
 @contextmanager
 def handle_stop_signals(*signals: signal.Signals) -> Iterator[None]:
-    """Have these signals request a stop, until the end of the block."""
     global _stop_requested  # noqa: PLW0603 - one process has one answer
     before = {number: signal.signal(number, _request_stop) for number in signals}
     try:
@@ -23,7 +22,6 @@ def handle_stop_signals(*signals: signal.Signals) -> Iterator[None]:
 
 
 def stop_requested() -> bool:
-    """Tell whether one of the signals has arrived."""
     return _stop_requested
 
 

@@ -72,8 +72,6 @@ def _take(*, wait: bool) -> str | None:
 
 
 class ConcurrentRunner:
-    """Works on up to so many runs at once, each in a thread."""
-
     def __init__(
         self, threads: int, work_on: Callable[[Waiting, uuid.UUID], None] = work_on_run
     ) -> None:
@@ -135,7 +133,6 @@ class ConcurrentRunner:
             self._ended.put(run.id)
 
     def await_end(self, seconds: float) -> bool:
-        """Wait for a run to end; tell whether one did."""
         try:
             ended = self._ended.get(timeout=seconds) if seconds else self._ended.get_nowait()
         except queues.Empty:

@@ -52,8 +52,6 @@ class ListedModel:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All models that a provider lists; empty where it has no list."""
-
     models: tuple[ListedModel, ...]
 
     def find(self, model_id: str) -> ListedModel | None:
@@ -81,7 +79,6 @@ class Catalogue:
         return Room.of(listed.context_tokens or default_tokens, listed.max_output_tokens)
 
     def prices(self, model_id: str, price_file: Mapping[str, Price]) -> dict[str, Price]:
-        """Return the model's known prices by where each is from; the first one counts."""
         listed = self.find(model_id)
         found = {
             "the provider's list": listed.price if listed is not None else None,

@@ -178,7 +178,6 @@ NAMES = tuple(dialect.name for dialect in DIALECTS)
 
 
 def named(name: str) -> Dialect:
-    """Return the dialect of this name; SettingsError if there is none."""
     if name not in NAMES:
         raise SettingsError(f"REFINE_DIALECT must be one of {', '.join(NAMES)}")
     return DIALECTS[NAMES.index(name)]

@@ -69,10 +69,7 @@ _ONLY = "I am the rehearsal model: I {} only."
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply to the body of one request: a chat completion.
-
-    Everything but ``created`` follows from ``body``.
-    """
+    """Return the reply to the body of one request: a chat completion."""
     messages: list[Message] = body["messages"]
     tools = body.get("tools") or []
     message = _next_message(messages, {tool["function"]["name"] for tool in tools})

@@ -28,7 +28,6 @@ _environment = Environment(
 
 
 def render(name: str, **values: Any) -> str:
-    """Return the text of ``<name>.md.j2`` with its values filled in."""
     return _environment.get_template(f"{name}.md.j2").render(**values).strip()
 
 
@@ -56,7 +55,6 @@ def as_block(words: str) -> str:
 
 @cache
 def default_prompt(field: str) -> str:
-    """Return the text that stands in where an agent has no ``field`` prompt of its own."""
     return render(f"default_{field}")
 
 

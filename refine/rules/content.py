@@ -43,7 +43,6 @@ _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozen
 
 
 def token_estimate(text: str) -> int:
-    """Return ``ceil(characters / 4)``."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
@@ -69,7 +68,6 @@ def reply_text(field: str, text: object) -> str | None:
 
 
 def unstorable_reason(text: str) -> str | None:
-    """Return why PostgreSQL or UTF-8 cannot hold the text; None if they can."""
     if (found := _UNSTORABLE.search(text)) is None:
         return None
     if found.group() == "\x00":
@@ -100,7 +98,6 @@ def memory_content(text: object) -> str:
 
 
 def prompt_text(field: str, text: object) -> str | None:
-    """Return a prompt, trimmed and bounded; None (the default) if it is blank."""
     if text is None or not storable(text, field=field).strip():
         return None
     return bounded_text(text, field=field, limit=MAX_PROMPT_CHARACTERS)
@@ -131,7 +128,6 @@ def email_address(text: object) -> str:
 
 
 def known_tags(tags: object) -> list[str]:
-    """Return the tags, each once, in the order of ``TAGS``; InvalidValue if one is unknown."""
     if isinstance(tags, str | bytes | Mapping) or not isinstance(tags, Iterable):
         raise InvalidValue(f"tags must be a list of: {', '.join(TAGS)}")
     given = list(tags)

@@ -50,12 +50,10 @@ def without_variant(model_id: str) -> str:
 
 
 def is_readable(name: str) -> bool:
-    """Tell whether a name from a provider is one that may be shown, logged and set."""
     return _SHOWN_NAME.fullmatch(name) is not None
 
 
 def in_words(name: str | None) -> str:
-    """Return a model's name from a provider's list, as it may be shown and logged."""
     if name is None or not is_readable(name):
         return "a model with an unreadable name"
     return name

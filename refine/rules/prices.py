@@ -49,7 +49,6 @@ class Usage:
     is_counted: bool = False
 
     def priced(self, price: Price) -> Self:
-        """Return it with its cost: as the answer names it, else calculated from this price."""
         if self.cost_usd is not None:
             return self
         cached = min(self.cached_tokens, self.prompt_tokens)

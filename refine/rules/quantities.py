@@ -16,7 +16,6 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
 
 
 def in_percent(share: Decimal) -> str:
-    """Return an exact share in percent: "75%" for 0.75, "0.01%" for 0.0001."""
     return f"{(share * 100).normalize():f}%"
 
 
@@ -60,6 +59,5 @@ def ago(age: timedelta) -> str:
 
 
 def abbreviated(items: Sequence[str], separator: str) -> str:
-    """Return the first ``MAX_LISTED`` items, and how many more there are."""
     more = len(items) - MAX_LISTED
     return separator.join([*items[:MAX_LISTED], *([f"and {more} more"] if more > 0 else [])])

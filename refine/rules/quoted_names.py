@@ -47,7 +47,6 @@ def _runs(words: list[str]) -> Iterator[str]:
 
 
 def _weight(word: str) -> float:
-    """Return how many words it counts as."""
     if _HAN.match(word):
         return 1 / _HAN_IN_A_WORD
     return 1 / _OTHERS_IN_A_WORD if _UNSPACED.match(word) else 1

@@ -23,14 +23,12 @@ _PLAIN = re.compile(r"[0-9]*\.?[0-9]+|[0-9]+\.")
 
 
 def retained_tokens(ceiling_tokens: int, tokens_now: int) -> int:
-    """Return a memory's present tokens, capped at its ceiling."""
     return min(ceiling_tokens, tokens_now)
 
 
 def removable_tokens(
     mass: int, *, threshold: Decimal, rolling_floor: Decimal, removed_recently: int
 ) -> int:
-    """Return how many of ``mass`` tokens one session may remove, 0 to ``mass``."""
     by_floor = removable_under_floor(mass, rolling_floor, removed_recently)
     return max(0, min(removable_under_threshold(mass, threshold), by_floor))
 
@@ -80,7 +78,6 @@ def parse_threshold(value: object) -> Decimal:
 
 
 def threshold_check(column: str) -> str:
-    """Return the range as an SQL condition; a column's type limits the decimals."""
     return f"{column} > {THRESHOLD_ABOVE} AND {column} <= {MAX_THRESHOLD}"
 
 

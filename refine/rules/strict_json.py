@@ -31,7 +31,6 @@ def strict_json(
 def strict_json_values(
     text: str | bytes, *, max_bytes: int, max_fields: int | None = None
 ) -> list[Any]:
-    """Return the JSON values in ``text``, which may follow one another without a separator."""
     given = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if len(given) > max_bytes:
         raise InvalidValue(f"must not be longer than {max_bytes:,} bytes")
@@ -42,7 +41,6 @@ def strict_json_values(
 
 
 def unchecked_json(text: str | bytes) -> Any:
-    """Return the one JSON value in a large document; ``check_json`` then checks its parts."""
     return _only(_decoded(text))
 
 

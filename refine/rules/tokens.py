@@ -68,7 +68,6 @@ class Room:
         return cls(context_tokens, max(1, output_tokens), max_output_tokens)
 
     def output(self, times: int = 1) -> int:
-        """Return the tokens of one output, or of one with ``times`` the usual room."""
         limits = [times * self.output_tokens, self.context_tokens // 2]
         if self.own_limit is not None:
             limits.append(self.own_limit)
@@ -90,7 +89,6 @@ class Room:
 
 
 def last_that_fit(lines: Sequence[str], room_tokens: int) -> list[str]:
-    """Return the last lines that fit, in order; leave out longer ones."""
     fitting: list[str] = []
     for line in reversed(lines):
         if (tokens := tokens_at_most(line)) <= room_tokens:

@@ -24,8 +24,6 @@ MAX_NAMED_BAD_ROWS = 20
 
 
 class Format(NamedTuple):
-    """A reader, which yields the rows of a file in order, and in a few words what it reads."""
-
     read: Callable[[BinaryIO], Iterator[Row]]
     files: str
 
@@ -50,8 +48,6 @@ def rows_of(stream: BinaryIO, format_: str) -> Iterator[Row]:
 
 @dataclass
 class Report:
-    """Figures of an import; bad rows by place and reason."""
-
     added: Counter[str] = field(default_factory=Counter)  # by memory type
     added_tokens: int = 0
     already_present: int = 0
@@ -79,7 +75,6 @@ class Report:
         return f"{memory_count(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield what happened to the other rows, each with a label."""
         if self.already_present:
             other = f", {self.conflicting:,} of them with a different text, not stored"
             yield "already here", f"{self.already_present:,}{other if self.conflicting else ''}"

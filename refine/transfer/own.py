@@ -46,14 +46,12 @@ _TEXT = (str, NoneType)
 
 
 def metadata_lines(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
-    """Yield the lines of an export without contents: only what an admin may see."""
     return file_lines(_manifest(agent, has_contents=False), map(_metadata, memories))
 
 
 def full_lines(
     agent: Agent, memories: Iterable[tuple[AgentMemory, Mapping[str, Any]]]
 ) -> Iterator[str]:
-    """Yield the lines of a full export: each memory with its ``content`` and ``extra``."""
     rows = (
         {**_metadata(memory), "source_id": memory.source_id, **contents}
         for memory, contents in memories
@@ -119,7 +117,6 @@ def pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield the memories, and a BadRow for each altered, missing or contentless one."""
     numbered = numbered_lines(stream)
     try:
         origin = _origin_in(_object(next(numbered, (1, b"null"))[1]))

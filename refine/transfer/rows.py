@@ -69,8 +69,6 @@ class BadRow(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A well-formed row that is not imported; ``kind`` says why, in the report."""
-
     kind: str
 
 
@@ -93,7 +91,6 @@ def read_document(stream: BinaryIO) -> Any:
 def rows_of_objects(
     noun: str, values: Iterable[Any], make: Callable[[str, dict[str, Any]], Row]
 ) -> Iterator[Row]:
-    """Yield what ``make`` makes of each object of a document, or why it is a bad row."""
     for number, value in enumerate(values, 1):
         place = f"{noun} {number}"
         try:
@@ -130,7 +127,6 @@ def json_object(value: Any) -> dict[str, Any]:
 
 
 def list_in(document: object, name: str) -> list[Any]:
-    """Return the list in a field of an object; an empty one if there is none."""
     value = document.get(name) if isinstance(document, dict) else None
     return value if isinstance(value, list) else []
 
@@ -172,7 +168,6 @@ def subject_prefix(subject: str) -> str:
 
 
 def plain_id(row: Mapping[str, Any]) -> str | None:
-    """Return an id that is text or an integer, as text; None if there is none."""
     value = row.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -49,13 +49,11 @@ class Attention:
 
 
 def in_general() -> list[Attention]:
-    """Return what needs attention besides agents, worst first."""
     found = [*_without_key(), *_installation(), *_conversations(), *_accounts()]
     return sorted(found, key=lambda item: list(_LEVELS).index(item.level))
 
 
 def in_cases() -> list[tuple[Attention, list[Case]]]:
-    """Return what agents need attention for, with the worst cases of each, worst first."""
     found = cases(scope.account_id())
     return [
         (

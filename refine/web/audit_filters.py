@@ -22,8 +22,6 @@ _MAX_WHO_CHARACTERS = 254
 
 
 class Actor(NamedTuple):
-    """Who acted: as the URL says, and the id of the user of that address."""
-
     who: str
     user_id: int | None
 
@@ -140,7 +138,6 @@ def visible_records(
 
 
 def views(chosen: Chosen) -> list[tuple[str, str, bool]]:
-    """Return the kinds of records, and all of them: name, address, and whether it is chosen."""
     return [
         (name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
         for kind, name in [(None, "All"), *RECORD_KINDS.items()]

@@ -23,7 +23,6 @@ _VALID_FOR_SECONDS = 180 * 24 * 3600
 
 
 def remember_device(user: User) -> None:
-    """Give the browser a cookie by which it is known when this user signs in again."""
     # made now: once the sign-in is committed, nothing may fail
     name = _name(user)
     signed = str(_signer(user).dumps(known_device(user) or new_secret()))

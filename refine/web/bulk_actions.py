@@ -37,8 +37,6 @@ VALUES = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
 
 @dataclass(frozen=True)
 class Agents:
-    """What is to be done, and for which agents: those that were ticked, or all of a filter."""
-
     work: Work
     ids: Sequence[int] | None
     wanted: Chosen

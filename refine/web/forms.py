@@ -31,7 +31,6 @@ def whole_number(text: str, field: str) -> int:
 
 
 def day_of(text: str) -> date | None:
-    """Return the day that an ISO date names; None for anything else."""
     try:
         given = date.fromisoformat(text)
     except ValueError:
@@ -40,7 +39,6 @@ def day_of(text: str) -> date | None:
 
 
 def month_of(text: str) -> date | None:
-    """Return the first day of the month that is given like 2026-11; None for anything else."""
     return day_of(f"{text}-01")
 
 
@@ -52,7 +50,6 @@ def uuid_of(text: str) -> UUID | None:
 
 
 def instant_of(text: str) -> datetime | None:
-    """Return the instant that an ISO time with its zone names; None for anything else."""
     try:
         given = datetime.fromisoformat(text)
     except ValueError:
@@ -67,7 +64,6 @@ def midnight(day: date, days_later: int = 0) -> datetime:
 
 @cache
 def time_zones() -> list[str]:
-    """Return the zones that are named by a place, without aliases and technical names."""
     technical = ("Etc", "posix", "right")
     zones = available_timezones()
     return sorted(zone for zone in zones if "/" in zone and not zone.startswith(technical))

@@ -46,7 +46,6 @@ def redirect_when_access_ends(response: Response) -> Response:
 
 
 def live() -> list[LiveGrant]:
-    """Return the grants under which the user may read now; looked up once for a page."""
     if not current_user.is_authenticated:
         return []
     if "live_grants" not in g:

@@ -14,7 +14,6 @@ PAGE_HEADER = "Refine-Page"
 
 
 def seconds_while(something_runs: object) -> int | None:
-    """Return how often a list refreshes; None if nothing in it runs."""
     return LISTED_SECONDS if something_runs else None
 
 

@@ -36,8 +36,6 @@ _LISTED: tuple[Any, ...] = (
 
 
 class Kind(NamedTuple):
-    """A kind of memories: its name, how many there are, and what to say if there are none."""
-
     name: str
     count: Callable[[Composition], int]
     none: str
@@ -101,7 +99,6 @@ def page(agent_id: int) -> str:
     )
 )
 def search(agent_id: int) -> ResponseReturnValue:
-    """Search the contents of memories; by POST, so that no URL holds the words."""
     agent = scope.agent_or_404(agent_id)
     chosen, text = LedgerFilter.of(request.form), request.form.get("search", "")
     found = granted.search(
@@ -179,8 +176,6 @@ def memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
 
 
 class Version(NamedTuple):
-    """What a record did to the memory; the text only under a grant."""
-
     record: AuditLog
     change: MemoryChange
     merged_from: Sequence[int]

@@ -20,12 +20,10 @@ _PAGES_OF_ONE = {
 
 
 def asked_for() -> str:
-    """Return the URL of this request as it was sent: all of its path, and its arguments."""
     return request.script_root + request.full_path.rstrip("?")
 
 
 def public_url(endpoint: str, **values: Any) -> str:
-    """Return the address of a page for somebody who is sent it, by a page or by a command."""
     public = settings.current().public_url
     is_asked = has_request_context() and not urlsplit(public).path
     pages = current_app.url_map.bind("", script_name=request.script_root if is_asked else None)
@@ -33,7 +31,6 @@ def public_url(endpoint: str, **values: Any) -> str:
 
 
 def here(**changed: object) -> str:
-    """Return the URL of this page with other arguments; None removes one."""
     wanted = {k: v for k, v in {**request.args.to_dict(), **changed}.items() if v is not None}
     path = request.script_root + request.path
     return f"{path}?{urlencode(wanted)}" if wanted else path
@@ -51,7 +48,6 @@ _A_YEAR_IN_SECONDS = 31_536_000
 
 
 def register(app: Flask) -> None:
-    """Add the digest of each static file to its URL, and have what is asked for by it kept."""
     assert app.static_folder is not None  # noqa: S101 - the application names it; for mypy
     folder = Path(app.static_folder)
 

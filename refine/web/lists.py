@@ -47,8 +47,6 @@ class Filter:
 
 
 class Chosen:
-    """What a URL or form asks of a list, by the names of its filters."""
-
     def __init__(self, filters: Sequence[Filter], args: Mapping[str, str] | None = None) -> None:
         given = request.args if args is None else args
         self.filters = filters
@@ -90,7 +88,6 @@ class Chosen:
 
 
 def searched(*columns: SQLColumnExpression[str], label: str) -> Filter:
-    """Return a search for a part of one of these columns, regardless of case."""
     return Filter(
         "q",
         label,
@@ -102,7 +99,6 @@ def searched(*columns: SQLColumnExpression[str], label: str) -> Filter:
 
 
 def contains(text: str, *columns: SQLColumnExpression[str]) -> ColumnElement[bool]:
-    """Return the SQL condition that one of the columns contains the text, regardless of case."""
     first, *others = (column.icontains(text, autoescape=True) for column in columns)
     for other in others:
         first |= other
@@ -122,7 +118,6 @@ def one_of(name: str, label: str, words: Mapping[Any, str], **declared: Any) -> 
 
 
 def of_agent(column: SQLColumnExpression[Any]) -> Filter:
-    """Return the filter for one agent, by its id; 404 if the user may not see it."""
     return Filter(
         "agent",
         "Agent",

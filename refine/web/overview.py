@@ -97,8 +97,6 @@ def _trend() -> dict[str, Any]:
 
 
 class Step(NamedTuple):
-    """A step, whether it is done, how to do it, and on which page."""
-
     name: str
     is_done: bool
     how: str
@@ -106,7 +104,6 @@ class Step(NamedTuple):
 
 
 def first_steps(*, has_agents: bool) -> list[Step]:
-    """Return the steps to the first session, in order; that one is never done yet."""
     slug = scope.account_to_change().slug
     has_token = select(ApiToken.id).where(
         scope.in_scope(ApiToken.account_id),

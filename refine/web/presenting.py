@@ -24,7 +24,6 @@ def percent(part: int | Decimal, whole: int | Decimal) -> int:
 
 
 def before_and_after(before: int, after: int | None = None) -> str:
-    """Return two figures as "20 → 19"; the first alone if the second is unknown, or the same."""
     return f"{before:,}" if after in (None, before) else f"{before:,} → {after:,}"
 
 
@@ -38,12 +37,10 @@ class Gauge(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The bar's width in percent: a bar cannot overflow."""
         return min(self.percent, 100)
 
     @property
     def limit_x(self) -> float | None:
-        """Where the bar's limit is drawn, if more is used: the bar then goes beyond it."""
         if self.used <= self.available:
             return None
         return round(100 * self.available / self.used - 1, 1)
@@ -67,7 +64,6 @@ def can_be_asked(agent: Agent) -> bool:
 
 
 def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:
-    """Return why nothing, or nothing automatic, happens; lists do not look for erased agents."""
     if is_erased:
         return Badge("erased", "○", "calm")
     if not agent.active:
@@ -76,7 +72,6 @@ def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:
 
 
 def budget_badge(tokens: int, budget: int) -> Badge:
-    """Say whether so many tokens are within a budget, or by how much they are over it."""
     if tokens > budget:
         return Badge(f"{max(1, percent(tokens - budget, budget))}% over budget", "!", "warn")
     return Badge("within budget", "✓", "ok")

@@ -14,8 +14,6 @@ _Image = Mapping[str, Any]
 
 
 class MemoryChange(NamedTuple):
-    """A row of a record's table: a memory before and after, each cell as "before → after"."""
-
     id: int
     memory_type: str
     tokens: str
@@ -81,7 +79,6 @@ _URLS: dict[str, Callable[[AuditLog], str]] = {
 
 
 def subject_of(record: AuditLog) -> tuple[str, str | None] | None:
-    """Return what the record is about, if it names something, and its page, if it has one."""
     kind = record.auditable_type
     if kind is None:
         return None

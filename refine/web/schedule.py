@@ -125,7 +125,6 @@ class PastRun(NamedTuple):
 
 
 def past_runs(account: Account, at: datetime) -> list[PastRun]:
-    """Return the account's last slots that led to sessions, newest first."""
     due = islice(slots_until(account.effective_schedule, account.time_zone, at), _PAST_SHOWN)
     counts = defaultdict[datetime, Counter[str]](Counter)
     for each in totals.by_slot(account.id, list(due)[-1]):
@@ -149,8 +148,6 @@ _FIRST_TIME = WeeklyTime((1,), time(4))
 
 @dataclass(frozen=True)
 class Picker:
-    """What the fields about days, time and cron expression show."""
-
     kind: Kind
     days: Collection[int]
     time: str
@@ -158,7 +155,6 @@ class Picker:
 
     @classmethod
     def of(cls, schedule: str | None, form: MultiDict[str, str]) -> "Picker":
-        """Show what was sent or, if nothing was, the account's own schedule."""
         if (kind := _kind(form)) is not None:
             days = [day for day in range(7) if str(day) in form.getlist("days")]
             return cls(kind, days, form.get("time", ""), form.get("schedule", ""))

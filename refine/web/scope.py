@@ -48,7 +48,6 @@ def user() -> User:
 
 
 def zone() -> ZoneInfo:
-    """Return the time zone of the page, the user's own or their account's; every cell asks."""
     found: ZoneInfo | None = g.get("zone")
     if found is None:
         found = g.zone = ZoneInfo(user().time_zone or user().account.time_zone)
@@ -56,7 +55,6 @@ def zone() -> ZoneInfo:
 
 
 def account_id() -> int | None:
-    """Return the one account of this page: the URL's, or the user's own; None for all accounts."""
     if sees_all_accounts():
         return None
     chosen = chosen_account()
@@ -120,7 +118,6 @@ def admins_only(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
-    """Require the password again unless it was entered recently."""
 
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -101,7 +101,6 @@ _FILTERS = [
 def listed(
     kind: type[RefinementSession] | type[MemoryTask], *conditions: ColumnExpressionArgument[bool]
 ) -> Select[*tuple[Any, ...]]:
-    """Return a query for what lists show of this page's runs, newest first: plain columns."""
     columns = _LISTED if kind is RefinementSession else _LISTED_TASKS
     return (
         select(*columns)
@@ -226,8 +225,6 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
 
 
 class Step(NamedTuple):
-    """A step of a session: its record, the memories that it changed, and by how many tokens."""
-
     record: AuditLog
     memory_ids: Sequence[int]
     tokens: int | None

@@ -52,7 +52,6 @@ def _of_user() -> dict[str, Any]:
 
 
 def verification_watch() -> Watch:
-    """Return what verification has to say; looked up once for a page."""
     if "verification_watch" not in g:
         g.verification_watch = Verification.watch()
     return cast(Watch, g.verification_watch)

@@ -37,8 +37,6 @@ _MONTHS_SHOWN = 12
 
 
 class Grouping(NamedTuple):
-    """A way to group usage: the key of its rows, and what an export says of each."""
-
     key: str
     exported: dict[str, Callable[[Any], object]]
 
@@ -68,8 +66,6 @@ _FIGURES = (
 
 
 class Chosen(NamedTuple):
-    """What the URL asks for; invalid values are ignored."""
-
     by: str
     month: date
     this_month: date
@@ -163,7 +159,6 @@ class MonthCost:
 
     @property
     def gauge(self) -> Gauge | None:
-        """How much of the cap is spent, in cents; None if that is unknown, or there is no cap."""
         cap = self.account.monthly_cost_cap_usd
         if cap is None or self.is_unknown:
             return None
@@ -171,7 +166,6 @@ class MonthCost:
 
     @property
     def note(self) -> str:
-        """Say why nothing starts automatically any more, if so."""
         cap = self.account.monthly_cost_cap_usd
         is_reached = cap is not None and self.spent_usd >= cap
         if not is_reached and not self.is_unknown:

@@ -19,8 +19,6 @@ from refine.web import scope
 
 
 class Badge(NamedTuple):
-    """A state as a word and a shape, since no state is shown by colour alone."""
-
     word: str
     shape: str
     css_class: str
@@ -158,8 +156,6 @@ RECORD_KINDS = {
 
 
 class AlarmWords(NamedTuple):
-    """What the alarm about verifications says: on every page, and on the button in Operations."""
-
     headline: str
     see: str
     acknowledge: str | None
@@ -212,7 +208,6 @@ def when(at: datetime | None) -> Markup | str:
 
 
 def minute(at: datetime | None) -> str:
-    """Format an instant in the page's time zone as plain text, for where no markup can be."""
     if at is None:
         return "never"
     local = at.astimezone(scope.zone())
@@ -232,7 +227,6 @@ def as_of() -> str:
 
 
 def day(on: datetime | date) -> str:
-    """Format a day, that of an instant in the page's time zone."""
     local = on.astimezone(scope.zone()) if isinstance(on, datetime) else on
     return f"{local.day} {_MONTHS[local.month]} {local.year}"
 
@@ -242,7 +236,6 @@ def month(first: date) -> str:
 
 
 def ago(at: datetime | None) -> str:
-    """Say roughly how long ago an instant was, or in how long it will be; empty for None."""
     return "" if at is None else quantities.ago(clock.now() - at)
 
 
@@ -270,11 +263,9 @@ def spaced(name: str) -> str:
 
 
 def is_about(error: object, *fields: str) -> bool:
-    """Tell whether a message is about one of these fields: it then begins with the field's name."""
     return str(error or "").partition(" ")[0] in fields
 
 
 def with_code(text: str) -> Markup:
-    """Return a text as markup: what stands between backticks is code."""
     parts = enumerate(text.split("`"))
     return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in parts)
