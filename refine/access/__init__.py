@@ -1,5 +1,1 @@
-"""The mechanic's exception at work: the agent is asked, and what it grants becomes readable.
-
-``asking`` puts the question; ``reading`` is the one place through which content becomes readable
-by a human; ``differences`` shows how an edit changed a text.
-"""
+"""The mechanic's exception at work: ``asking`` the agent, ``reading`` what it granted."""

@@ -1,7 +1,4 @@
-"""Asking an agent whether a human may read its memories: its own model, and no other.
-
-Nothing but the model's own YES grants anything; docs/architecture.md lists what counts as one.
-"""
+"""Asking an agent's own model whether a human may read; docs/architecture.md says what grants."""
 
 import uuid
 from datetime import datetime
@@ -30,12 +27,7 @@ def question(
     *,
     request_id: uuid.UUID | None = None,
 ) -> str:
-    """Return what the agent is asked, word for word; ``request_id`` is that of a stored request.
-
-    Every word that a human typed, and the agent's name, is in one line of JSON, so that it cannot
-    pose as anything else. No tag stands there that would divide thoughts from an answer, if the
-    agent quotes it.
-    """
+    """Return the question, word for word; human words stand in a JSON line and pose as nothing."""
     at = agreed_now()
     request = prompts.as_line(
         {
@@ -58,7 +50,6 @@ def question(
 
 
 def _asked_lately(agent: Agent, at: datetime, except_for: uuid.UUID | None) -> dict[str, int]:
-    """Count the requests of the last ``CHANGE_HISTORY_WINDOW``, their users, and the declined."""
     requested = AuditLog.action == "memory_access_requested"
     declined = AuditLog.action == "memory_access_declined"
     counts = select(

@@ -14,8 +14,6 @@ _MOST_STEPS = 5_000_000
 
 
 class Part(NamedTuple):
-    """Some words, and whether they stayed."""
-
     kind: Literal["same", "gone", "new"]
     text: str
 
@@ -42,7 +40,6 @@ def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[Part]:
 
 
 def _compared(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    """Return difflib's operations; if they take too long, all words count as different."""
     matcher = SequenceMatcher(None, old, new)  # it ignores words that are frequent
     places: Mapping[str, list[int]] = matcher.b2j  # type: ignore[attr-defined] # documented
     pairs = sum(len(places.get(word, ())) for word in old)

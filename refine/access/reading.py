@@ -1,9 +1,5 @@
-"""The only module through which a human reads content.
-
-Each function checks the grant by the database's clock, writes the record of what is about to be
-seen, commits it, and only then returns content. If the record cannot be written, nothing is
-returned. Only plain values are returned, through which nothing else can be loaded; their fields
-have other names than sealed columns, so that a test can prove that templates read no sealed column.
+"""The only module through which a human reads content: it checks the grant by the database's
+clock, commits the record of what will be seen, and only then returns plain values.
 """
 
 import uuid
@@ -57,7 +53,6 @@ class LiveGrant:
 
     @property
     def minutes_left(self) -> int:
-        """The minutes left, the one that has begun included."""
         return -(-self.seconds_left // 60)
 
 
@@ -102,8 +97,6 @@ class Opened:
 def _under_grant(
     read: Callable[Concatenate[AccessGrant, P], T],
 ) -> Callable[Concatenate[uuid.UUID, User, P], T]:
-    """Have a function read under the grant of an id, if it lets the user read now."""
-
     @wraps(read)
     def guarded(grant_id: uuid.UUID, user: User, /, *args: P.args, **kwargs: P.kwargs) -> T:
         grant = _readable_grant(grant_id, user)
@@ -114,7 +107,6 @@ def _under_grant(
 
 
 def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
-    """The grant, if it lets this user read now; nobody can end it before the record is written."""
     user.require_genuine()
     before = datetime.now(UTC)
     grant = db.session.scalar(
@@ -149,7 +141,6 @@ WITH_PURPOSE = (
 
 
 def live_grants(user: User) -> list[LiveGrant]:
-    """Return the user's grants that let them read now."""
     user.require_genuine()
     granted = (
         select(AccessGrant)
@@ -190,7 +181,7 @@ def purpose_of(grant: AccessGrant) -> str | None:
 
 @_under_grant
 def memories(grant: AccessGrant, ids: Sequence[int]) -> dict[int, str]:
-    """Return the texts of those of these memories that are the agent's."""
+    """Return the texts of the agent's memories among ``ids``."""
     shown = {memory.id: memory.content for memory in _memories_of(grant, ids)}
     return _seen(grant, "memories", shown, ids=[id_ for id_ in ids if id_ in shown])
 
@@ -214,11 +205,7 @@ def search(
     rows: int,
     after_id: int | None = None,
 ) -> Found:
-    """Return a page of the memories ``among`` that contain ``text``, regardless of case.
-
-    All that contain it are recorded as read, because the count tells of them. ``after_id`` is the
-    last memory of the page before. InvalidValue for an empty or too long text.
-    """
+    """Return a page of memories with ``text``; all matches are recorded: the count tells them."""
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
     all_of = db.session.scalars(among.where(AgentMemory.agent_id == grant.agent_id)).all()
     hits = {memory.id: memory.content for memory in all_of if wanted in memory.content.casefold()}
@@ -231,7 +218,6 @@ def search(
 
 @_under_grant
 def read_record(grant: AccessGrant, record_id: int) -> Opened:
-    """Return the sealed part of one of the agent's records."""
     record = _of_agent(grant, AuditLog, record_id)
     texts = {name: text for name, text in record.sealed.items() if isinstance(text, str)}
     shown = Opened(texts, _changes(record))
@@ -253,7 +239,6 @@ def versions(grant: AccessGrant, memory_id: int) -> Opened:
 
 @_under_grant
 def session(grant: AccessGrant, session_id: uuid.UUID) -> Opened:
-    """Return what the agent said in one of its sessions, and what the session changed."""
     looked_at = _of_agent(grant, RefinementSession, session_id)
     records = select(AuditLog).where(AuditLog.session_id == session_id)
     said = {"consent_reply": looked_at.consent_reply, "summary": looked_at.summary}
@@ -278,7 +263,6 @@ def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory
 
 
 def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[Change]:
-    """Return the changes of memories in the agent's records among these, the oldest first."""
     records = db.session.scalars(
         newest_first.where(AuditLog.agent_id == grant.agent_id)
         .options(undefer(AuditLog.sealed_text))
@@ -295,7 +279,6 @@ def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
 
 
 def _seen(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
-    """Commit the record of what will be shown, then return it."""
     at = agreed_now()
     if grant.expires_at is None or grant.expires_at <= at:
         raise NoAccess("your access to these memories has ended")
@@ -305,7 +288,6 @@ def _seen(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
 
 
 def _changes(record: AuditLog) -> list[Change]:
-    """Return how a record changed memories; the result of a merge comes first."""
     images = sorted(contents_in(record.sealed), key=lambda image: image["before"] is not None)
     is_merge = record.action == "memory_refinement_consolidate"
     sources = [image for image in images if is_merge and image["before"] is not None]

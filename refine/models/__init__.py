@@ -1,9 +1,4 @@
-"""The nouns of Refine, their verbs and their guards. Models never commit and never enqueue.
-
-From the ground up: ``audit`` (records in chains), ``people`` (accounts and users), ``ledger`` (what
-an agent keeps), ``agent`` (identity, settings, who may be asked), ``clients`` (programs with
-tokens), ``runs`` (sessions, tasks, access). ``integrity`` verifies all of it.
-"""
+"""Tables, their verbs and their guards. Models never commit and never enqueue."""
 
 from sqlalchemy.orm import configure_mappers
 

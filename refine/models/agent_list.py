@@ -62,15 +62,12 @@ def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
 
 
 class Totals(NamedTuple):
-    """How many agents there are, their token mass, and how many of them are over their budget."""
-
     agents: int
     tokens: int
     over_budget: int
 
 
 def totals(*conditions: ColumnElement[bool]) -> Totals:
-    """Return the totals of the agents that meet the conditions."""
     summed = select(
         func.count(),
         func.coalesce(func.sum(Agent.core_tokens), 0),
@@ -80,7 +77,6 @@ def totals(*conditions: ColumnElement[bool]) -> Totals:
 
 
 def is_in(state: State) -> ColumnElement[bool]:
-    """Return the SQL condition that an agent is in this state."""
     match state:
         case "over_budget":
             return Agent.over_budget & Agent.active
@@ -98,7 +94,6 @@ def is_in(state: State) -> ColumnElement[bool]:
 
 
 def in_order(order: Order) -> list[Any]:
-    """Return the columns to sort agents by; ties go by id."""
     long_ago = func.coalesce(Agent.last_session_at, func.to_timestamp(0))
     by: dict[Order, Any] = {
         "name": func.lower(Agent.name).asc(),
@@ -116,11 +111,8 @@ _SHOWN = 5
 
 
 class Case(NamedTuple):
-    """An agent that needs attention: for its budget, or for its last session.
-
-    ``number`` agents need it for the same reason; the last sessions of ``same_cause`` of them ended
-    with the same kind of error, and it stands for all these. Sessions that somebody acknowledged do
-    not count.
+    """An agent that needs attention. ``number`` agents need it for the same reason; ``same_cause``
+    of them failed with the same kind of error. Acknowledged sessions do not count.
     """
 
     kind: Kind
@@ -135,16 +127,12 @@ class Case(NamedTuple):
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether a session of the agent could run."""
         reason = eligibility.unavailable_reason(self.agent, automatic=False)
         return reason is None and eligibility.why_unanswered(self.agent) is None
 
 
 def cases(account_id: int | None) -> dict[Kind, list[Case]]:
-    """Return the worst cases of each kind, among agents (of this account).
-
-    Those who are furthest over their budgets; the latest sessions.
-    """
+    """Return the worst cases of each kind: furthest over budget, or latest session."""
     of = true() if account_id is None else Agent.account_id == account_id
     return {
         kind: [Case(kind, *row) for row in db.session.execute(_worst(kind, of))]

@@ -1,11 +1,5 @@
-"""Rows that decide something: each carries a keyed digest over its columns.
-
-Someone who can write to the database but has no keys cannot forge or change such a row: the digest
-would not match, and the row would be rejected. Which columns a digest covers follows from the
-mapping, so a new column is covered without being listed anywhere.
-
-Audit records keep the digests of the rows that they are about, before and after, so that
-``refine audit verify`` detects an older version of a row that was put back.
+"""Rows with a keyed digest, which nobody without the keys can forge or change. Audit records
+keep the digests before and after, so that verification finds an older version put back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -57,18 +51,13 @@ def _once_per_class(function: OfClass) -> OfClass:
 
 
 class ChainOwner(NamedTuple):
-    """The owner of the chain that records changes of a row: an agent or an account."""
-
     account_id: int | None = None
     agent_id: int | None = None
 
 
 class Attested:
-    """A row with a keyed digest over all of its columns but the ``unsigned`` ones.
-
-    Every flush signs new and changed rows. It refuses to sign a row that did not match its digest
-    before, and (because the digest is the mapper's version) one that another transaction has
-    changed since it was loaded: ChangedMeanwhile.
+    """A row with a keyed digest over all columns but the ``unsigned`` ones, renewed at each flush.
+    A flush refuses altered rows, and raises ChangedMeanwhile if another transaction was first.
     """
 
     # The attributes that the digest leaves out, with the reason; those of base classes count, too.
@@ -92,19 +81,14 @@ class Attested:
 
     @property
     def row_name(self) -> str:
-        """The row as messages and records name it, such as ``User 7``."""
         return f"{type(self).__name__} {self.id}"
 
     def signing_key(self) -> DataKey:
-        """Return the key of the digest."""
         return WrappedKey.platform_key()
 
     @property
     def is_genuine(self) -> bool:
-        """Whether the row, as it was loaded, is as the application left it.
-
-        True for a new row. Changes that are not flushed yet do not count.
-        """
+        """Whether the row matched its digest when loaded; unflushed changes do not count."""
         state = inspect(self)
         if state.key is None:
             return True
@@ -125,10 +109,8 @@ class Attested:
         return kept is not None and compare_digest(kept.encode(), expected.encode())
 
     def require_genuine(self, **values: object) -> None:
-        """Raise RowAltered if the row was changed outside the application, or lacks these values.
-
-        ``values`` are those by which SQL found the row: an operator that its owner put in the way
-        of PostgreSQL's own can find any other.
+        """Raise RowAltered if the row was altered, or lacks these ``values`` by which SQL found it:
+        the database's owner can redefine operators so that others are found.
         """
         if not self.is_genuine or not all(
             compare_digest(str(getattr(self, name)).encode(), str(value).encode())
@@ -137,27 +119,23 @@ class Attested:
             raise RowAltered(self.row_name)
 
     def require_own(self, *relations: str) -> None:
-        """Raise RowAltered unless the rows that SQL joined are genuine, and those of this row."""
+        """Raise RowAltered unless the joined rows are genuine and belong to this row."""
         for name in relations:
             getattr(self, name).require_genuine(id=getattr(self, f"{name}_id"))
 
     def log_if_altered(self) -> bool:
-        """Log the row's name if it was changed outside the application; tell whether it was.
-
-        For ending many rows at once: an altered row grants nothing and must not block the rest.
-        """
+        """Tell whether the row was altered, and log it: one such row must not block the rest."""
         if is_altered := not self.is_genuine:
             _log.warning("a row was altered", row=self.row_name)
         return is_altered
 
     def lock(self) -> None:
-        """Lock and reload this row until the transaction ends."""
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
 
 
 def new_secret() -> str:
-    """Return 256 random bits as text that fits into a link or a cookie."""
+    """Return 256 random bits for a link or a cookie."""
     return token_urlsafe(32)
 
 
@@ -167,7 +145,7 @@ def keyed_hash(secret: str, context: str) -> str:
 
 
 def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) -> None:
-    """Sign new rows with their ids and add them by COPY, several times as quick as a flush."""
+    """Sign new rows and add them by COPY, several times as fast as a flush."""
     columns = {
         each.key: cast(Column[Any], each.columns[0]).name
         for each in inspect(kind).column_attrs
@@ -187,11 +165,7 @@ def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) ->
 
 @_once_per_class
 def signed_columns(kind: type[Any]) -> Mapping[str, Column[Any]]:
-    """Return the columns of a mapped class that its digest or hash covers, by attribute.
-
-    All of its table, except those that the database computes, the digest itself, and the
-    ``unsigned`` ones.
-    """
+    """Return the columns that the digest or hash covers, by attribute."""
     left_out = {name for base in kind.__mro__ for name in vars(base).get("unsigned", ())}
     columns = {each.key: each.columns[0] for each in inspect(kind).column_attrs}
     return {
@@ -203,7 +177,6 @@ def signed_columns(kind: type[Any]) -> Mapping[str, Column[Any]]:
 
 
 def row_text(kind: type[Any], values: Mapping[str, Any]) -> str:
-    """Return the text of a row that is signed: table, and the signed columns by attribute."""
     shown = {
         name: values[name] if as_json is None or values[name] is None else as_json(values[name])
         for name, as_json in _signed_as(kind)
@@ -212,19 +185,17 @@ def row_text(kind: type[Any], values: Mapping[str, Any]) -> str:
 
 
 def digest_of(kind: type[Attested], values: Mapping[str, Any], key: DataKey) -> str:
-    """Return the digest that a row with these values, by attribute, must carry."""
     return key.mac(row_text(kind, values), _CONTEXT)
 
 
 def plain_rows(kind: type[Attested], *columns: Any) -> Select[Any]:
-    """Return a query of the signed columns and the digest, without objects, and further columns."""
+    """Select signed columns, digest and further columns without entities."""
     attributes = kind.__mapper__.columns
     checked = [*signed_columns(kind), DIGEST]
     return select(*(attributes[name].label(name) for name in checked), *columns)
 
 
 def plain_digest(kind: type[Attested], row: Row[Any], key: DataKey | None = None) -> str:
-    """Return the digest that a row of ``plain_rows`` must carry; ``key``: not the platform's."""
     return digest_of(kind, row._asdict(), key or WrappedKey.platform_key())
 
 
@@ -235,7 +206,6 @@ def _signed_as(kind: type[Any]) -> list[tuple[str, Callable[[Any], Any] | None]]
 
 
 def _as_json(column: Column[Any]) -> Callable[[Any], Any] | None:
-    """Return what makes JSON of a value, as it comes back from the database."""
     match column.type:
         case UtcDateTime():
             return clock.iso
@@ -264,7 +234,6 @@ def _rounded(value: Any, scale: int) -> str:
 @event.listens_for(Attested, "before_insert", propagate=True)
 @event.listens_for(Attested, "before_update", propagate=True)
 def _sign(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
-    """Sign a new row, or a changed one that was genuine before, and note it for the next record."""
     kind, state, before = type(row), inspect(row), None
     known: Mapping[str, Any] = {}
     changed: Collection[str] = signed_columns(kind)
@@ -290,7 +259,6 @@ def _note_deleted(_mapper: Mapper[Any], _connection: Connection, row: Attested) 
 
 
 def _complete(row: Attested, connection: Connection) -> None:
-    """Give a new row its id and the defaults that the digest covers."""
     for name, column in signed_columns(type(row)).items():
         if getattr(row, name) is None and column.default is not None:
             setattr(row, name, _value_of(column.default))
@@ -299,7 +267,6 @@ def _complete(row: Attested, connection: Connection) -> None:
 
 
 def _touch(row: Attested, changed: Collection[str]) -> list[str]:
-    """Set what every update of the row sets, such as the time of the last change."""
     touched = [
         (name, column.onupdate)
         for name, column in signed_columns(type(row)).items()
@@ -332,10 +299,7 @@ def _is_itself(state: InstanceState[Any]) -> bool:
 def _as_loaded(
     state: InstanceState[Any], connection: Callable[[], Connection]
 ) -> Mapping[str, Any]:
-    """Return the signed columns and the digest as they were loaded or last flushed.
-
-    As they are stored, where one of them is unknown: not loaded, or changed in place.
-    """
+    """Return signed columns and digest as last loaded or flushed; unknown ones as stored."""
     loaded = {**state.dict, **state.committed_state}
     kind, key = state.class_, state.key
     if key is None or all(loaded.get(name, NO_VALUE) is not NO_VALUE for name in _checked(kind)):
@@ -350,15 +314,12 @@ def _as_loaded(
 
 
 class _Change(NamedTuple):
-    """A row that changed in this transaction, and its digest before the first change."""
-
     row: Attested
     is_update: bool
     before: str | None
 
 
 def _note_change(row: Attested, *, is_update: bool, before: str | None) -> None:
-    """Note for the next record that the row, whose digest was ``before``, was added or changed."""
     if row.chain_owner is None:
         return
     if row.statuses_without_records and row.status in row.statuses_without_records:
@@ -369,10 +330,8 @@ def _note_change(row: Attested, *, is_update: bool, before: str | None) -> None:
 
 
 def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
-    """Return how this owner's rows changed since its last record, by row name.
-
-    Marks them as recorded, so call it only while writing a record, after a flush, and not inside a
-    savepoint.
+    """Return the rows changed since the owner's last record, and mark them as recorded: call it
+    after a flush while writing a record, never inside a savepoint.
     """
     changed = _changed(db.session())
     mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
@@ -388,7 +347,6 @@ def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
 
 
 def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
-    """Return the names of updated rows that no record covers yet, by owner."""
     unrecorded: dict[ChainOwner, list[str]] = {}
     for name, (row, is_update, _) in _changed(session).items():
         if is_update and inspect(row).persistent and row.chain_owner is not None:

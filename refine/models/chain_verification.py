@@ -1,4 +1,4 @@
-"""The verification of one chain: every record in its place, and the rows as their records say."""
+"""The verification of one chain: its records, and the rows that they name."""
 
 import json
 from collections import Counter
@@ -49,8 +49,6 @@ class ChainBroken(Exception):
 
 
 class ChainVerification:
-    """The verification of one chain, and the first problem that it found."""
-
     agent: Agent | None = None
     key: DataKey | None = None
     problem: str | None = None
@@ -83,7 +81,6 @@ class ChainVerification:
     # -- records ---------------------------------------------------------------------------------
 
     def read(self, records: Iterable[Any]) -> None:
-        """Walk all records, and keep the digests that the last of each row left."""
         for record in records:
             self._follow(record)
             if '"memories":[{' in record.data:  # parsing takes as long as hashing
@@ -99,7 +96,6 @@ class ChainVerification:
             self._was_erased |= record.action == "agent_erased"
 
     def _follow(self, record: Any) -> None:
-        """Take the next record; ChainBroken if it is not the one that must follow."""
         expected = self.records + 1
         if record.sequence != expected:
             raise ChainBroken(
@@ -162,7 +158,6 @@ class ChainVerification:
         self.key = self.agent.data_key()
 
     def compare_memories(self, key: DataKey, rows: Iterable[Any]) -> None:
-        """Compare memories with their digests and their last records."""
         for memory in rows:
             self.memories += 1
             if is_kept_core(memory.memory_type, memory.discarded_at):
@@ -183,7 +178,6 @@ class ChainVerification:
             raise ChainBroken("the last session in the agent's row does not match its sessions")
 
     def compare_row(self, kind: type[Attested], row: Any) -> None:
-        """Compare an attested row with its digest and its records."""
         name = f"{kind.__name__} {row.id}"
         if row.row_digest != plain_digest(kind, row):
             raise ChainBroken(f"{name} was changed outside the application")
@@ -197,7 +191,7 @@ class ChainVerification:
             self._compare_session(row)
 
     def _compare_session(self, session: Any) -> None:
-        """Compare a session with its records: an older version of a running one is genuine."""
+        """An older version of a running session is genuine: its records follow later."""
         recorded = self._mutations[session.id]
         if session.mutation_count != recorded:
             raise ChainBroken(
@@ -211,7 +205,6 @@ class ChainVerification:
             )
 
     def check_missing_rows(self) -> None:
-        """Look for recorded rows that are gone."""
         kept = [name for name, digest in self._row_digests.items() if digest is not None]
         # sign-ins and links are deleted in time; those that were altered leave no other trace
         kept += [name for name in self._ended_rows if name.startswith(("ApiToken", "AccessGrant"))]

@@ -53,11 +53,7 @@ Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 
 
 def constant(name: str) -> ColumnElement[str]:
-    """Return a name as a part of a statement, and not as a parameter.
-
-    PostgreSQL may then use a partial index in a plan that it keeps; otherwise it would make a new
-    plan each time. Only for names that the code itself gives.
-    """
+    """Return a name as SQL text, not a parameter, so that kept plans can use partial indexes."""
     return literal_column(f"'{name}'", Text)
 
 
@@ -82,16 +78,12 @@ Changes = dict[str, list[Any]]
 
 
 def require_allowed(fields: Mapping[str, Any], allowed: Collection[str]) -> None:
-    """Raise InvalidValue if one of the fields is not among those that may be set this way."""
     if forbidden := [field for field in fields if field not in allowed]:
         raise InvalidValue(f"{forbidden[0]} cannot be set here")
 
 
 def set_fields(row: object, fields: Mapping[str, Any]) -> Changes:
-    """Set the fields of the row; return those that changed, each as [before, after].
-
-    Fractional numbers are given as text, because records hold no floats.
-    """
+    """Set fields; return the changed ones as [before, after], fractions as text."""
     before = {field: getattr(row, field) for field in fields}
     for field, value in fields.items():
         setattr(row, field, value)

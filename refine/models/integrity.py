@@ -1,7 +1,4 @@
-"""Verifies all chains, and compares memories and attested rows with them.
-
-Chains are verified some at a time, with a few queries for all of them, in one snapshot.
-"""
+"""Verifies all chains in one snapshot, and memories and attested rows against them."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -47,7 +44,7 @@ def verify_all() -> Iterator[ChainResult]:
 
 
 def batches_of_chains(after_id: int = 0) -> Iterator[list[int]]:
-    """Yield the ids of all chains after this one, as many at a time as are verified together."""
+    """Yield the ids of all chains after this one, in batches to be verified together."""
     while True:
         is_ours = not db.session().in_transaction()
         chain_ids = _next_chains(after_id)
@@ -72,11 +69,7 @@ def _next_chains(after_id: int) -> list[int]:
 
 
 def verify_chains(chain_ids: Collection[int]) -> list[ChainResult]:
-    """Verify these chains, and the memories and rows of their owners against them.
-
-    Whatever goes wrong is a problem of one chain alone: a row that cannot even be read must not
-    keep others from being verified.
-    """
+    """Verify chains and their owners' rows; a fault stays a problem of one chain alone."""
     try:
         with _snapshot():
             return _verify(chain_ids)
@@ -106,10 +99,7 @@ def problems_outside_chains() -> Iterator[ChainResult]:
 
 
 def note_verified(results: Iterable[ChainResult], at: datetime) -> None:
-    """Store how far chains without a problem were verified.
-
-    A head that somebody has locked is left for the next time: its holder may wait for another.
-    """
+    """Store the progress of clean chains; skip locked heads, whose holders may wait for others."""
     sound = [each for each in results if each.chain_id is not None and each.problem is None]
     if not sound:
         return
@@ -124,7 +114,6 @@ def note_verified(results: Iterable[ChainResult], at: datetime) -> None:
 
 
 def attested_kinds() -> list[type[Attested]]:
-    """Return every kind of row with a digest."""
     return list({**_rows_of_accounts(()), **_rows_of_agents(())})
 
 
@@ -168,7 +157,6 @@ def _verify(chain_ids: Collection[int]) -> list[ChainResult]:
 
 
 def _compare_memories(chains: Chains) -> None:
-    """Compare agents and their memories with their records; by id of the agent."""
     whole = select(Agent).options(undefer("*"))  # a digest covers all
     for agent in db.session.scalars(whole.where(Agent.id.in_(chains))):
         chains[agent.id].agent = agent
@@ -189,7 +177,6 @@ def _compare_memories(chains: Chains) -> None:
 
 
 def _compare_rows(rows_of: OwnedRows, chains: Chains) -> None:
-    """Compare attested rows with the records; by id of the owner."""
     for kind, (owner_id, mine) in rows_of.items() if chains else ():
         for row in _rows(plain_rows(kind, owner_id.label("owner_id")).where(mine)):
             chains[row.owner_id].attempt(chains[row.owner_id].compare_row, kind, row)

@@ -1,4 +1,4 @@
-"""Data keys, stored wrapped by an encryption key, and the texts that they seal."""
+"""Data keys, wrapped by encryption keys, and the texts that they seal."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -36,7 +36,6 @@ T = TypeVar("T", bound=str | None)
 
 
 def key_owner_name(agent_id: int) -> str:
-    """Return the name to which an agent's key is bound."""
     return f"agent {agent_id}"
 
 
@@ -49,11 +48,7 @@ class Rotation(NamedTuple):
 
 
 class WrappedKey(Base):
-    """One random data key, wrapped by one of REFINE_ENCRYPTION_KEYS.
-
-    An agent's key seals everything that the agent owns. The platform's one key hashes the audit
-    chains, so that they still verify after an agent's key was destroyed.
-    """
+    """A data key, wrapped by one of REFINE_ENCRYPTION_KEYS; the platform's hashes audit chains."""
 
     __tablename__ = "data_keys"
     __table_args__ = (
@@ -110,11 +105,7 @@ class WrappedKey(Base):
 
     @classmethod
     def rotate(cls, *, after_id: int, limit: int) -> "Rotation | None":
-        """Re-wrap the next keys that the keyring's first key did not wrap; None if none is left.
-
-        Touches no other table. Skips rows that another rotation has locked; keys that cannot be
-        opened stay as they are and are reported.
-        """
+        """Re-wrap the next keys under older ones, skip locked ones; None if none is left."""
         older = db.session.scalars(
             select(cls)
             .where(cls.id > after_id, cls._is_under_older_key())
@@ -138,7 +129,7 @@ class WrappedKey(Base):
 
     @classmethod
     def under_older_keys(cls) -> int:
-        """Return how many keys are not wrapped by the keyring's first key."""
+        """Count the keys not wrapped by the keyring's first key."""
         older = select(func.count()).select_from(cls).where(cls._is_under_older_key())
         return db.session.scalar(older) or 0
 
@@ -151,7 +142,6 @@ class WrappedKey(Base):
 
     @classmethod
     def _is_under_older_key(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that the keyring's first key did not wrap a stored key."""
         primary = keyring().primary
         # two ranges, because an index finds nothing by !=
         is_other = or_(cls.wrapped_by < primary, cls.wrapped_by > primary)
@@ -174,8 +164,6 @@ def _forget_platform_key(session: Session) -> None:
 
 
 class KeyHolder(Protocol):
-    """A row whose texts are sealed under one data key."""
-
     @property
     def id(self) -> Any: ...
     def data_key(self) -> DataKey:
@@ -183,10 +171,7 @@ class KeyHolder(Protocol):
 
 
 def row_id(row: Any, connection: Connection | None = None) -> Any:
-    """Return the id of a row; a new row is given its own now.
-
-    What is sealed, and every digest, is bound to it, so it must be known before the row is written.
-    """
+    """Return the row's id; a new row gets its own now: seals and digests are bound to it."""
     if row.id is None:
         default = inspect(type(row)).attrs["id"].columns[0].default
         if default is not None and default.is_callable:
@@ -203,17 +188,12 @@ def next_ids(ids: Sequence, count: int) -> Select[Any]:
 
 
 def place_of(row: Any, column: str) -> Place:
-    """Return the place to which what is sealed in this column of the row is bound."""
     return Place(f"{row.__tablename__}.{column}", row_id(row))
 
 
 class SealedText(Generic[T]):
-    """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
-
-    The column itself must be called like the text: what is sealed is bound to that name.
-
-    ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
-    again keeps the stored bytes.
+    """A text attribute, encrypted in ``sealed_<name>``; the column must be called like the text.
+    ``valid`` normalises or raises InvalidValue; setting an equal text keeps the stored bytes.
     """
 
     def __init__(self, valid: Callable[[str, object], T]) -> None:

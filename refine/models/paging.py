@@ -1,8 +1,4 @@
-"""Keyset pagination: page 1,000 of a list is as fast as the first.
-
-A page is named by the place before or after which it lies: the values that its neighbouring row is
-sorted by. Clients send them back as text. They are not secret: another value only moves the place.
-"""
+"""Keyset pagination: page 1,000 of a list is as fast as the first. Bookmarks are not secret."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -47,19 +43,13 @@ class Page:
 
 @dataclass(frozen=True)
 class OneOf:
-    """That a column has one of these values; not part of a query, but given to ``select_page``.
-
-    The page is then taken from the first rows of each value. These are read in order from an index
-    that begins with the column; otherwise the database would read all of their rows.
-    """
+    """A column's values, each read in order from an index that begins with the column."""
 
     column: Any
     values: Collection[str]
 
 
 class _Key:
-    """A column that rows are sorted by, in the direction in which they are read."""
-
     def __init__(self, clause: ColumnElement[Any], position: int, *, backwards: bool) -> None:
         is_sorted = isinstance(clause, UnaryExpression) and clause.modifier is not None
         self.column: ColumnElement[Any] = clause.element if is_sorted else clause
@@ -81,10 +71,7 @@ def select_page(
     *,
     one_of: OneOf | None = None,
 ) -> Page:
-    """Return the page of this bookmark, or the first one; InvalidValue if it fits no page.
-
-    The query needs a unique order, by columns that are never NULL.
-    """
+    """Return the bookmark's page, or InvalidValue; the query needs a unique order without NULLs."""
     backwards = bookmark is not None and bookmark.startswith("<")
     clauses = enumerate(query._order_by_clauses)
     keys = [_Key(clause, position, backwards=backwards) for position, clause in clauses]
@@ -113,7 +100,6 @@ def select_page(
 
 
 def _lies_beyond(bookmark: str, keys: list[_Key]) -> ColumnElement[bool]:
-    """Return the SQL condition that a row lies beyond a place."""
     if bookmark[:1] not in ("<", ">"):
         raise ValueError("not a bookmark")
     less, greater = [], []
@@ -129,7 +115,6 @@ def _place(row: Any, keys: list[_Key]) -> str:
 
 
 def _first_of_all(first: Select[Any], one_of: OneOf, keys: list[_Key], rows: int) -> Select[Any]:
-    """Return the first rows of all values, from the ``first`` rows of each."""
     values = literal(list(one_of.values), ARRAY(Text))
     each = func.unnest(values).table_valued("value").render_derived()
     of_each = first.where(one_of.column == each.c.value).correlate(each).lateral("of_each")

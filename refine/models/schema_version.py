@@ -1,4 +1,4 @@
-"""Whether the database's schema is the one of this version of Refine, and who upgrades it."""
+"""Whether the database's schema fits this version, and locks for upgrades."""
 
 import time
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 def current() -> str | None:
-    """Return the database's migration; None without tables; Unreachable if it does not answer."""
+    """Return the database's migration; None without tables; Unreachable."""
     try:
         with db.engine.connect() as connection:
             if connection.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is None:
@@ -43,7 +43,6 @@ def current() -> str | None:
 
 
 def migrations() -> tuple[str, ...]:
-    """Return this version's migrations, newest first."""
     return _migrations_in(current_app.extensions["migrate"].directory)
 
 
@@ -53,7 +52,6 @@ def _migrations_in(directory: str) -> tuple[str, ...]:
 
 
 def problem() -> str | None:
-    """Return why this version cannot work with the database as it is now; None if it can."""
     migration, (newest, *older) = current(), migrations()
     if migration == newest:
         return None
@@ -73,7 +71,7 @@ def require_compatible() -> None:
 
 
 def must_wait() -> bool:
-    """Tell whether work must wait because database and code are incompatible; log it once."""
+    """Tell whether database and code are incompatible; log it once."""
     reason = _problem()
     if reason != current_app.extensions.get(_WAITS):
         current_app.extensions[_WAITS] = reason
@@ -93,17 +91,13 @@ def wait_until_compatible() -> None:
 
 
 def forget() -> None:
-    """Look again at the next request: the database refused a statement."""
+    """Look again: the database refused a statement."""
     current_app.extensions.pop(_KEPT, None)
 
 
 @contextmanager
 def upgrading(longest_wait: str = _LONGEST_WAIT) -> Iterator[None]:
-    """Keep other upgrades of this database out, once they have ended; may be nested.
-
-    Raises Refused if another one still runs after ``longest_wait``. The lock belongs to a
-    transaction, so that it works behind a pooler, and ends with its process.
-    """
+    """Keep other upgrades out, nested or after a wait (Refused); works behind a pooler."""
     if _is_upgrading.get():
         yield
         return

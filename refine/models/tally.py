@@ -38,10 +38,8 @@ class Tally(Base):
         step: int = 1,
         at: datetime | None = None,
     ) -> dict[str, Tallied]:
-        """Add ``step`` to each tally and return the new counts, never below 0.
-
-        One atomic statement, so that parallel requests cannot all see the same count. The keys are
-        locked in order, so that two statements never wait for each other.
+        """Add ``step`` to each tally, return the new counts, never below 0. One statement, so that
+        parallel requests never see the same count; keys are locked in order.
         """
         at = at or clock.now()
         ends_at = at + lasts if lasts is not None else None
@@ -63,7 +61,7 @@ class Tally(Base):
 
     @classmethod
     def totals(cls, prefix: str) -> dict[str, int]:
-        """Return the counts that never start over, by what follows ``prefix`` in their key."""
+        """Return lasting counts by what follows ``prefix`` in their keys."""
         lasting = select(cls.key, cls.count).where(
             cls.key.startswith(prefix, autoescape=True), cls.ends_at.is_(None)
         )
@@ -71,6 +69,5 @@ class Tally(Base):
 
     @classmethod
     def delete_ended(cls, at: datetime) -> None:
-        """Delete expired tallies, skipping locked ones."""
         ended = select(cls.key).where(cls.ends_at <= at).with_for_update(skip_locked=True)
         db.session.execute(delete(cls).where(cls.key.in_(ended)))

@@ -40,7 +40,7 @@ Observer = Callable[["Event"], None]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that just happened in a session, for an observer; never content."""
+    """Something that happened in a session, for an observer; never content."""
 
     kind: str
     session: RefinementSession
@@ -48,11 +48,7 @@ class Event:
 
 
 class SessionWorker(ModelWorker[RefinementSession]):
-    """One worker's work on one session.
-
-    If it runs ``by_hand``, being stopped is an orderly end: somebody watches it, and stops it. A
-    worker that is stopped fails it.
-    """
+    """Works on one session; run ``by_hand``, a stop is an orderly end and no failure."""
 
     _kind = RefinementSession
     _definition = DEFINITION
@@ -111,7 +107,6 @@ class SessionWorker(ModelWorker[RefinementSession]):
         self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
 
     def _snapshot(self) -> tuple[LedgerExcerpt, str | None]:
-        """Take the snapshot; return what the agent is shown, and why it need not be asked."""
         session = self._held()
         agent, reason = session.agent, None
         last = RefinementSession.last_ended_of(
@@ -165,7 +160,6 @@ class SessionWorker(ModelWorker[RefinementSession]):
                 is_reminded = True
 
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
-        """Carry out the calls of one reply in order; tell whether one ended the session."""
         over = False
         for call in calls:
             if not over:
@@ -194,22 +188,18 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return RunEnded(run.stopped_status, run.stop_reason, user=run.stop_requested_by)
 
     def _unavailable(self, reason: str) -> RunEnded:
-        """An orderly end, as if somebody had stopped the session."""
         return RunEnded(self._run.stopped_status, reason)
 
     def _out_of_time(self) -> RunEnded:
-        """Before consent a failure; after it an orderly end."""
         late = super()._out_of_time()
         return late if self._run.consented_at is None else RunEnded("incomplete", late.reason)
 
     def _too_large(self) -> RunEnded:
-        """Before consent a failure; after it an orderly end."""
         grown = super()._too_large()
         status: EndStatus = "failed" if self._run.consented_at is None else "incomplete"
         return RunEnded(status, grown.reason, grown.error_kind)
 
     def _report(self, kind: str, **facts: Any) -> None:
-        """Notify the observer; one that raises is dropped, and the session continues."""
         try:
             self._observe(Event(kind, self._run, facts))
         except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
@@ -224,7 +214,6 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
 
 def _shown_action(call: ToolCall) -> str:
-    """The action of a call if it is one of the tool's; other words of a model are not shown."""
     action = call.arguments.get("action")
     return action if isinstance(action, str) and action in ACTIONS else "unreadable call"
 

@@ -31,10 +31,7 @@ from refine.tools.refinement import DEFINITION
 
 @dataclass(frozen=True)
 class LedgerExcerpt:
-    """The core memories that a session shows: all of them, or a batch that fits.
-
-    ``all_memories`` is how many there are, shown or not.
-    """
+    """The core memories shown, all or a batch; ``all_memories`` counts those not shown, too."""
 
     lines: list[str]
     shown_ids: frozenset[int]
@@ -48,10 +45,7 @@ class LedgerExcerpt:
 
     @classmethod
     def of(cls, agent: Agent, *, room_tokens: int, after_id: int | None = None) -> "LedgerExcerpt":
-        """Return what fits into ``room_tokens``, beginning after the memory ``after_id``.
-
-        A memory that would not fit even alone is left out.
-        """
+        """Return what fits, beginning after ``after_id``; without memories too large for it."""
         key = agent.data_key()
         lines = {each.id: as_entry(each.ledger_entry(key)) for each in agent.ledger.each_core()}
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
@@ -69,13 +63,11 @@ class LedgerExcerpt:
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:
-    """Return how many tokens of a model's context the ledger may take."""
     own = [agent.system_message, agent.effective_refinement_prompt]
     return room.for_content([*own, *_journal(agent, clock.now()), *texts_of_every_session()])
 
 
 def texts_of_every_session() -> list[str]:
-    """Return what a session's model reads besides its memories and its agent's own words."""
     return [*map(prompts.source, ("ledger", "consent", "session")), as_line(DEFINITION)]
 
 
@@ -113,7 +105,6 @@ def first_messages(
 
 
 def brief(session: RefinementSession) -> str:
-    """Return what may help, the rules, the figures and the style of the session."""
     style, is_default = session.agent.effective("refinement_prompt")
     return prompts.render(
         "session",
@@ -130,7 +121,6 @@ def brief(session: RefinementSession) -> str:
 
 
 def _figures(session: RefinementSession) -> dict[str, Any]:
-    """The limits and figures that the question and the brief both state."""
     agent, mass_tokens = session.agent, session.mass_before or 0
     is_over_budget = mass_tokens > agent.core_token_budget
     return {
@@ -146,7 +136,6 @@ def _figures(session: RefinementSession) -> dict[str, Any]:
 
 
 def _journal(agent: Agent, at: datetime) -> list[str]:
-    """The journal of the last week, one entry per line."""
     return [
         as_line(memory.dated_content()) for memory in db.session.scalars(agent.ledger.journal(at))
     ]
@@ -165,10 +154,7 @@ MAX_PAIRS = 20
 
 
 def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
-    """Return at most ``MAX_PAIRS`` pairs of the snapshot's kept memories, without any two locked.
-
-    Pairs that the agent was shown in full come first.
-    """
+    """Return at most ``MAX_PAIRS`` pairs, not both locked; those shown in full come first."""
     entries = SessionEntry.of(session)
     texts, locked = dict[int, str](), set[int]()
     for memory in session.agent.ledger.each_core():

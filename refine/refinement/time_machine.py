@@ -1,10 +1,5 @@
-"""The Time Machine: an ended session is undone from the audit log, exactly and content-blind.
-
-The agent's records are replayed backwards: each must find every memory in the state in which the
-record left it, and returns it to the state that the record found. A memory in another state is a
-conflict, and then nothing is changed. ``and_after`` also replays everything that happened since:
-sessions, toggles, restores. Memories saved since stay. An earlier undo and the records that it took
-back cancel out, and are skipped.
+"""The Time Machine: undoes a session from the audit log, exactly and content-blind. Records are
+replayed backwards; a memory not in the state that its record left is a conflict.
 """
 
 from collections import Counter
@@ -43,7 +38,6 @@ class Obstacle:
 
     @classmethod
     def of(cls, memory_id: int, record: AuditLog) -> "Obstacle":
-        """Return the record as an obstacle to taking back what happened before to this memory."""
         return cls(
             memory_id,
             record.id,
@@ -58,11 +52,7 @@ class Obstacle:
 
 
 class UndoConflict(Refused):
-    """Memories are no longer as the session left them; nothing was changed.
-
-    ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record;
-    ``is_wider_possible``: undoing everything since the session as well might succeed.
-    """
+    """Memories changed since, by ``obstacles`` or without a record; nothing was undone."""
 
     def __init__(
         self, obstacles: Sequence[Obstacle], unexplained: Collection[int], *, and_after: bool
@@ -85,7 +75,7 @@ class UndoConflict(Refused):
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of an undo in figures: memories by what becomes of them, and the ledger."""
+    """The effect of an undo: memories by outcome, and the ledger."""
 
     brought_back: int
     discarded: int
@@ -116,11 +106,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Undo:
-    """What an undo would do, or did: the sessions that it undoes, and its effect.
-
-    ``is_done``: the session was undone before, and nothing is left to do. ``sequences`` are the
-    records that it takes back.
-    """
+    """An undo: its sessions, record ``sequences`` and effect; ``is_done``: nothing is left."""
 
     session: RefinementSession
     sessions: Sequence[RefinementSession]
@@ -131,7 +117,7 @@ class Undo:
 
 
 def preview(session: RefinementSession, *, and_after: bool = False) -> Undo:
-    """Return what ``undo`` would do now, or raise what it would raise. Changes nothing."""
+    """Return what ``undo`` would do or raise, without changes."""
     return _planned(session, and_after, clock.now())
 
 
@@ -143,11 +129,7 @@ def undo(
     and_after: bool = False,
     at: datetime | None = None,
 ) -> Undo:
-    """Undo the ended session, or everything since it began, in the caller's transaction.
-
-    Recorded as ``memory_refinement_rollback``, with a journal memory for the agent. Raises Refused
-    while the agent has a live session, and UndoConflict. A second undo changes nothing.
-    """
+    """Undo the session, or everything since it began; Refused, or UndoConflict."""
     at = at or clock.now()
     plan = _planned(session, and_after, at)
     if plan.is_done:
@@ -219,7 +201,6 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
 
 
 def _is_seen(change: Change) -> bool:
-    """Tell whether the change is more than another date of a discard."""
     before = change.before or {}
     is_redated = before["discarded_at"] and change.after["discarded_at"]
     return not is_redated or not change.altered().keys() <= {"discarded_at"}
@@ -228,11 +209,7 @@ def _is_seen(change: Change) -> bool:
 def _relying_on(
     agent: Agent, changes: Sequence[Change], later: Sequence[AuditLog]
 ) -> list[Obstacle]:
-    """The later edits that relied on texts which this undo would remove.
-
-    A duplicate needs a copy, whatever the settings; of what an edit removed, details and words must
-    remain.
-    """
+    """Later edits that relied on texts which this undo would remove."""
     rules = settings.current()
     duplicates = [record for record in later if record.action == "memory_refinement_dedup"]
     unsaid = duplicates_losing_their_last_copy(agent, changes, duplicates) if duplicates else set()
@@ -246,7 +223,6 @@ def _relying_on(
 def _sessions_of(
     session: RefinementSession, records: Collection[AuditLog]
 ) -> list[RefinementSession]:
-    """The session, and those whose records are taken back."""
     ids = {session.id, *(record.session_id for record in records if record.session_id)}
     if len(ids) == 1:  # it is locked, and not undone
         return [session]
@@ -290,7 +266,6 @@ def _undo_note(plan: Undo, through: Channel) -> str:
 
 
 def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
-    """The agent's records of memories since the session's first one, newest first."""
     holds_images = AuditLog.data["image_version"].as_string().is_not(None)
     first = select(func.min(AuditLog.sequence)).where(
         AuditLog.session_id == session.id, AuditLog.agent_id == session.agent_id, holds_images
@@ -308,7 +283,6 @@ def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
 
 
 def _without_undos(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos and what these took back, which cancel out."""
     taken_back: set[int] = set()
     found = []
     for record in records:
@@ -321,8 +295,6 @@ def _without_undos(records: Sequence[AuditLog]) -> list[AuditLog]:
 
 @dataclass
 class _MemoryState:
-    """One memory during the replay: its present image, and the image reached so far."""
-
     present: Image
     target: Image
     oldest_sequence: int = 0
@@ -330,16 +302,13 @@ class _MemoryState:
     was_promoted: bool = False
 
     def matches(self, left: Image) -> bool:
-        """Whether it has reached the state in which a record left it, apart from a promotion."""
+        """Whether a record left it so, apart from a promotion."""
         type_then = {"memory_type": left["memory_type"]} if self.was_promoted else {}
         return state_of({**self.target, **type_then}) == state_of(left)
 
 
 class _Replay:
-    """Takes an agent's records back, newest first, unless their memory is blocked.
-
-    It locks the memories and changes none; ``records`` are those that it took back.
-    """
+    """Takes records back, newest first, unless their memory is blocked; locks memories only."""
 
     def __init__(self, agent: Agent, records: Sequence[AuditLog], at: datetime) -> None:
         steps = [

@@ -25,7 +25,7 @@ _OWN_PROMPTS = {"reflection": "memory_reflection_prompt", "extraction": "reflect
 
 
 def lines_of(task: MemoryTask) -> list[str]:
-    """Return the journal entries or unread messages of the task, each as one line of JSON."""
+    """Return unread journal entries or messages, each as one line of JSON."""
     if task.kind == "extraction":
         return [as_line(message) for message in task.messages()[-task.lines_unread :]]
     return [
@@ -35,18 +35,13 @@ def lines_of(task: MemoryTask) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the parts of a task show: some or all core memories, and the lines of each part."""
-
     core: list[str]
     core_memories: int
     parts: list[list[str]]
 
 
 def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
-    """Return how the lines fit a model's context; None if one line is too long.
-
-    Core memories take at most half of the room, and never that of the longest line.
-    """
+    """Return how lines fit, core memories in at most half of the room; None if a line does not."""
     own_texts = [message["content"] for message in opening(task, Layout([], 0, [[]]))]
     room_tokens = room.for_content(own_texts)
     kept = db.session.scalars(task.agent.ledger.core())
@@ -61,7 +56,7 @@ def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
 
 
 def opening(task: MemoryTask, layout: Layout, part: int = 1) -> list[Message]:
-    """Return the messages with which a part begins; the first is number 1."""
+    """Return the first messages of a part, counted from 1."""
     style, _is_default = task.agent.effective(_OWN_PROMPTS[task.kind])
     shown = prompts.render(
         task.kind,

@@ -19,12 +19,11 @@ _TOO_LARGE = "a single entry is too large for the context of the agent's model"
 
 
 class TaskWorker(ModelWorker[MemoryTask]):
-    """One worker's work on one task, which is retried later if it is given up and kept nothing."""
+    """Works on one task, which is retried later if it kept nothing."""
 
     _kind = MemoryTask
 
     def _work(self) -> None:
-        """Read part after part."""
         tool = _TOOLS[self._committed(lambda: self._run.kind)]
         self._definition = tool.definition
         self._execute = tool(self._run_id, self._lease_token, self._retry).execute
@@ -49,7 +48,6 @@ class TaskWorker(ModelWorker[MemoryTask]):
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)
 
     def _layout(self, lines: list[str]) -> Layout | None:
-        """Lay the lines out to fit the model's context."""
         task = self._held()
         task.prompt_version = prompts.version()
         if task.kind == "extraction":
@@ -67,7 +65,6 @@ class TaskWorker(ModelWorker[MemoryTask]):
         return RunEnded("incomplete", grown.reason, grown.error_kind)
 
     def _read(self, unread_after: int) -> None:
-        """Read one part, until the model answers without a tool call."""
         self._turns = 0
         kept = self._committed(lambda: self._run.memories_kept)
         while calls := self._turn().tool_calls:
@@ -78,7 +75,6 @@ class TaskWorker(ModelWorker[MemoryTask]):
         self._committed(partial(self._note_read, unread_after))
 
     def _note_read(self, unread_after: int, kept_before: int = -1) -> None:
-        """Note that a part of a conversation needs no other attempt, once it kept something."""
         task = self._held()
         if task.kind == "extraction" and task.memories_kept > kept_before:
             task.lines_unread = unread_after

@@ -1,8 +1,4 @@
-"""Working on a run: one worker, from the claim to the end.
-
-What a session, a memory task and a request for access share: the heartbeat, asking the agent's
-model, carrying out tool calls, and writing the end whatever happens.
-"""
+"""Working on a run: one worker, from the claim to the end."""
 
 from refine.running.model_calls import ModelWorker
 from refine.running.run_worker import RunEnded

@@ -1,4 +1,4 @@
-"""How an agent is asked for its consent, and asked back once if its answer is unclear."""
+"""Asking for consent, and asking back once if the answer is unclear."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,8 @@ _NO_ANSWER: Message = {"role": "assistant", "content": "(no answer)"}
 
 
 def answer_to_question(ask: Ask, messages: list[Message]) -> tuple[Reply, bool]:
-    """Return the agent's reply and whether it consents; ``messages`` end with the question.
-
-    Adds what is said to ``messages``. An unclear reply is asked back once, with room for twice the
-    output; after a tool call the model may not call then. (Formats of llama-cpp-python let it do
-    nothing else as long as it may.) ProviderError, of the kind ``no_answer``, if the second reply
-    is unclear, too: that does not count as a no.
+    """Return the reply and whether it consents, and add both to ``messages``. An unclear reply is
+    asked back once; ProviderError ``no_answer`` if that is unclear, too, which is no NO.
     """
     reply = ask(1, False)
     if (answer := answer_of(reply)) not in (Answer.YES, Answer.NO):
@@ -38,18 +34,16 @@ def answer_to_question(ask: Ask, messages: list[Message]) -> tuple[Reply, bool]:
 
 
 def answer_of(reply: Reply) -> Answer:
-    """Return what a reply says, or why it is not an answer."""
     return answer_in(reply.text, is_cut=reply.is_cut, is_call=bool(reply.tool_calls))
 
 
 def not_open(reply: Reply, answer: Answer = Answer.CALL) -> list[Message]:
-    """Return the results of calls that came before the consent, or beside a NO."""
+    """Return results for calls before the consent, or beside a NO."""
     result = prompts.as_line(error(asking_back(answer)))
     return [tool_message(call, result) for call in reply.tool_calls]
 
 
 def asking_back(answer: Answer) -> str:
-    """Return what the agent is told about a reply that is not an answer."""
     return prompts.render("asked_back", unclear=answer.value)
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat of a process that holds runs: one thread stamps all of them."""
+"""The heartbeat of a process: one thread stamps all of its runs."""
 
 import math
 import threading
@@ -27,11 +27,7 @@ _hearts: dict[Engine, "_Heart"] = {}
 
 @contextmanager
 def beating(run_id: uuid.UUID, lease_token: uuid.UUID, until: float = math.inf) -> Iterator[None]:
-    """Stamp the run at intervals, together with all others that this process holds.
-
-    Not beyond ``until`` (by ``time.monotonic``): a run that takes longer hangs, and should
-    count as lost.
-    """
+    """Stamp the run at intervals, until this ``time.monotonic``: a hanging run counts as lost."""
     engine = db.engine
     with _lock:
         heart = _hearts.get(engine)
@@ -51,10 +47,7 @@ def beating(run_id: uuid.UUID, lease_token: uuid.UUID, until: float = math.inf) 
 
 
 class _Heart:
-    """Beats for all runs of a process, from a thread and a connection of its own.
-
-    The connection is outside the pool and stays open, so that a busy pool delays no beat.
-    """
+    """Its connection is outside the pool and stays open, so that a busy pool delays no beat."""
 
     def __init__(self, engine: Engine) -> None:
         # each run's id by its lease, and until when it may continue
@@ -88,7 +81,6 @@ class _Heart:
         return connection
 
     def _stamp(self, connection: Connection) -> bool:
-        """Stamp all runs; False if some are locked, or lost."""
         at = time.monotonic()
         with _lock:
             held = {token: id_ for token, (id_, until) in self.held.items() if at < until}
@@ -104,10 +96,7 @@ def _beat_for(
     ids: list[uuid.UUID],
     lease_tokens: list[uuid.UUID],
 ) -> Update:
-    """Stamp these runs; one that is locked waits for the next beat.
-
-    The stamp is by the database's clock, the only one that all who look for lost runs share.
-    """
+    """Stamp runs by the database's clock, which all share; skip locked ones until the next beat."""
     held = select(kind.id).where(kind.id.in_(ids), kind.lease_token.in_(lease_tokens))
     free = held.with_for_update(key_share=True, skip_locked=True)
     stamped = update(kind).where(kind.id.in_(free)).returning(kind.id)

@@ -1,7 +1,4 @@
-"""Calling the agent's model for a run: each turn within the limits, and what it took counted.
-
-No transaction is open while the model is asked.
-"""
+"""Calling the agent's model within limits, counted, and with no transaction open meanwhile."""
 
 import dataclasses
 import time
@@ -50,7 +47,6 @@ class ModelWorker(RunWorker[AnyRun]):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Open a client for the model that the agent had at the claim, and learn its room."""
         is_demo = self._committed(lambda: self._account().is_demo)
         with client_for(self._model_id, self._settings, is_demo=is_demo) as self._client:
             catalogue = self._client.catalogue
@@ -58,7 +54,6 @@ class ModelWorker(RunWorker[AnyRun]):
             yield
 
     def _turn(self) -> Reply:
-        """Ask for one more turn; RunEnded at the limit of turns, or of refusals."""
         self._check_refusals()
         if self._turns >= self._settings.max_turns:
             limit = self._settings.max_turns
@@ -72,18 +67,14 @@ class ModelWorker(RunWorker[AnyRun]):
         return reply
 
     def _check_refusals(self) -> None:
-        """End the run as failed if its model repeats mistakes, each of which costs a call."""
         for (_, shown), times in Counter(refusal[1:] for refusal in self._refusals).items():
             if times >= MAX_EQUAL_REFUSALS:
                 reason = f"the model's calls were refused {times} times for the same reason{shown}"
                 raise RunEnded(None, reason, "refused_calls")
 
     def _ask_model(self, times: int = 1, only_words: bool = False) -> Reply:
-        """Return the model's next message; no transaction is open meanwhile, its cost is counted.
-
-        It has ``times`` the usual room for its output, and may call the tool unless it is to be
-        ``only_words``. The caller decides whether the message becomes part of the conversation.
-        Nothing is sent that may not fit: some servers silently drop what is too much.
+        """Return the model's next message, with ``times`` the usual room for output. Only what fits
+        is sent: some servers silently drop the rest.
         """
         privacy = self._committed(self._checked_privacy)
         output_tokens = self._room.output_beside(self._request_tokens(), times)
@@ -107,7 +98,6 @@ class ModelWorker(RunWorker[AnyRun]):
         return reply
 
     def _checked_privacy(self) -> Privacy:
-        """Return what a call is sent under, if the run may continue."""
         self._check_may_continue()
         account = self._account()
         return Privacy(
@@ -119,7 +109,6 @@ class ModelWorker(RunWorker[AnyRun]):
     def _generated(
         self, privacy: Privacy, output_tokens: int, only_words: bool, lost: list[Usage]
     ) -> Reply:
-        """Call the model, with no transaction open; ``lost`` gets the usage of calls in vain."""
         return self._client.generate(
             self._model_id,
             self._messages,
@@ -140,8 +129,6 @@ class ModelWorker(RunWorker[AnyRun]):
         return request_tokens_at_most(self._messages, self._tools)
 
     def _count(self, usages: list[Usage], output_tokens: int, **noted: str | None) -> None:
-        """Count calls of the model, and note what else is to be noted in the run; commit."""
-
         def count() -> None:
             run = self._held()
             for usage in usages:
@@ -152,11 +139,7 @@ class ModelWorker(RunWorker[AnyRun]):
         self._committed(count)
 
     def _priced(self, usage: Usage, output_tokens: int) -> Usage:
-        """Return the usage with its cost: as the answer names it, else calculated from a price.
-
-        The cost stays unknown without a price. Tokens that nobody counted are taken to be as many
-        as possible, so that a cost cap never counts too little, now or from prices named later.
-        """
+        """Price the usage: uncounted tokens as many as possible, unknown prices left unknown."""
         if usage.cost_usd is not None:
             return usage
         if is_rehearsal_model(self._model_id):
@@ -171,7 +154,6 @@ class ModelWorker(RunWorker[AnyRun]):
         return next((usage.priced(price) for price in prices.values()), usage)
 
     def _other_model(self, answered: str | None) -> str | None:
-        """Return the listed name of the model that answered, if it is not the agent's own."""
         catalogue = self._client.catalogue
         if answered is None or catalogue.has_as_one(self._model_id, answered):
             return None
@@ -179,8 +161,6 @@ class ModelWorker(RunWorker[AnyRun]):
         return in_words(listed.id) if listed else "a model that the provider does not list"
 
     def _begin_tool_call(self) -> None:
-        """Count a call before it is carried out, and commit; RunEnded at the limit of calls."""
-
         def count() -> None:
             run: Any = self._held()  # an agent that is asked for access has no tool
             self._check_may_continue()
@@ -192,7 +172,6 @@ class ModelWorker(RunWorker[AnyRun]):
         self._committed(count)
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
-        """Carry out a call of the one tool on offer, and add its result to the conversation."""
         problem = problem_with(call, self._definition or {})
         result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
         self._messages.append(tool_message(call, as_line(without_echo(result, call.arguments))))
@@ -209,21 +188,19 @@ class ModelWorker(RunWorker[AnyRun]):
         self._refusals |= {(self._turns, why, shown)}
 
     def _refuse(self, problem: str) -> dict[str, Any]:
-        """Return the result of a call that never reached the tool."""
         return error(problem)
 
     def _too_large(self) -> RunEnded:
         return RunEnded(None, _TOO_LARGE, "too_large")
 
     def _account(self) -> Account:
-        """Return the account of the agent, whose terms hold for every call."""
         agent = db.session.get_one(Agent, self._agent_id)
         agent.require_genuine(id=self._agent_id)
         agent.require_own("account")
         return agent.account
 
     def _is_unwanted(self) -> bool:
-        """Tell whether to drop the model's answer; not if the database cannot say so now."""
+        """Not if the database cannot say so now."""
         try:
             unwanted = self._has_lost_lease() or self._is_stop_requested()
             db.session.commit()
@@ -234,7 +211,7 @@ class ModelWorker(RunWorker[AnyRun]):
 
 
 def problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:
-    """Return why a call cannot be carried out by the one tool on offer; None if it can."""
+    """Return why the tool on offer cannot carry out a call; None if it can."""
     name = definition["function"]["name"]
     if call.problem is not None:
         return f"{call.problem}; nothing was done"

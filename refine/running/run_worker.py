@@ -1,8 +1,5 @@
-"""One worker's work on one run, from the claim to the end.
-
-Every step is committed before the next one begins, no transaction is open while the model is asked,
-and every write checks the lease. A step that failed because the database was away is taken again
-once it is back (``refine.outages``); who has the run by then, the lease decides.
+"""One worker's work on one run: every step is committed before the next, every write checks the
+lease, and a step is retried while the database is away (``refine.outages``).
 """
 
 import time
@@ -29,10 +26,7 @@ AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 
 
 class RunEnded(Exception):
-    """Ends the run with this status; None: it is given up after a failure.
-
-    ``user`` is who asked for the end, if anybody did.
-    """
+    """Ends the run with this status; None: after a failure. ``user`` asked for the end, if set."""
 
     def __init__(
         self,
@@ -64,11 +58,8 @@ class RunWorker(Generic[AnyRun]):
         lease_token: uuid.UUID | None = None,
         **options: Any,
     ) -> AnyRun | None:
-        """Claim the waiting run and work on it to its end; None if it cannot be claimed.
-
-        ``is_stopping`` tells that this process was asked to stop: the run then ends at its next
-        step, or stays waiting. Commits at every step. An unexpected exception also ends the run,
-        and is re-raised. ``lease_token`` is that of the claim, if the caller has one made.
+        """Claim a run and work on it to its end, committing each step; None if it is not to claim.
+        ``is_stopping``: end at the next step. Other exceptions end the run and are raised again.
         """
         if is_stopping():
             db.session.rollback()
@@ -138,16 +129,12 @@ class RunWorker(Generic[AnyRun]):
         """Hook that is called after the end is committed."""
 
     def _is_stop_requested(self) -> bool:
-        """Tell whether somebody asked this run to stop."""
         return False
 
     # -- steps -----------------------------------------------------------------------------------
 
     def _committed(self, work: Callable[[], Done]) -> Done:
-        """Do the work and commit it, however often the database is away.
-
-        It may be done twice, if only the answer to its commit was lost.
-        """
+        """Commit the work, retried while the database is away: twice if an answer was lost."""
         return commit_once(work, self._retry)
 
     def _work_to_end(self) -> RunEnded | None:
@@ -164,7 +151,6 @@ class RunWorker(Generic[AnyRun]):
     # -- the end ---------------------------------------------------------------------------------
 
     def _finish(self, ending: RunEnded) -> None:
-        """Write the end, unless the run has ended or another worker has it."""
         try:
             self._committed(lambda: self._write_end(ending))
         except LeaseLost:
@@ -179,7 +165,6 @@ class RunWorker(Generic[AnyRun]):
             self._end(run, ending)
 
     def _check_may_continue(self) -> None:
-        """End here if the run is no longer ours, was stopped, or may not go on."""
         if self._has_lost_lease():
             raise LeaseLost(self._run.status)
         if self._is_stop_requested() or self._is_stopping():
@@ -210,7 +195,6 @@ class RunWorker(Generic[AnyRun]):
 
 
 def _ending_of(fault: BaseException) -> RunEnded:
-    """Return the end of a run after a fault of ours, or of the process."""
     if isinstance(fault, KeyboardInterrupt):
         return RunEnded(None, "interrupted", "interrupted")
     return RunEnded(None, f"internal error ({type(fault).__name__})", "internal")

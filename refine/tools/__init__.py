@@ -1,4 +1,4 @@
-"""What an agent may do, as a model may call it."""
+"""The tools that models may call."""
 
 from refine.tools.memory_task import PromoteTool, SaveToJournalTool
 from refine.tools.refinement import RefinementTool

@@ -1,4 +1,4 @@
-"""What the tools share: definitions, results as a model reads them, one transaction per call."""
+"""Definitions, results, and one transaction per call, for all tools."""
 
 from collections.abc import Callable, Iterable
 from reprlib import repr as short_repr
@@ -16,10 +16,7 @@ _MAX_QUOTED = 60
 def function_definition(
     name: str, description: str, properties: dict[str, Any], required: Iterable[str] | None = None
 ) -> dict[str, Any]:
-    """Return a function definition for a chat completion; by default all properties are required.
-
-    OpenAI's strict mode demands that; our tools do without most of them.
-    """
+    """Return a definition for chat completions; OpenAI's strict mode requires all properties."""
     parameters = {
         "type": "object",
         "properties": properties,
@@ -35,31 +32,23 @@ def in_one_call(
     retry: RetryPolicy = NO_RETRY,
     is_done: Callable[[], bool] | None = None,
 ) -> Done:
-    """Commit what a tool call does, with ``commit_once``; undo it if it raises.
-
-    What the caller left uncommitted is committed before.
-    """
+    """Commit a tool call with ``commit_once``; undo it if it raises."""
     if db.session().in_transaction():
         db.session.commit()
     return commit_once(work, retry, is_done)
 
 
 def error(message: str, **facts: Any) -> Result:
-    """Return the result that says what is wrong and what to do."""
     return {"type": "error", "error": message, **facts}
 
 
 def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
-    """Return the result without the texts of the call itself, which the model would pay for twice.
-
-    Ids stay, and so does what differs from what the model wrote.
-    """
+    """Return the result without the call's own texts: the model would pay for them twice."""
     said = [value for value in arguments.values() if isinstance(value, str)]
     return {name: value for name, value in result.items() if name == "type" or value not in said}
 
 
 def invalid(name: str, value: object) -> str:
-    """Return the message for a parameter with a value that is not allowed."""
     try:
         shown = value if isinstance(value, str) else short_repr(value)
     except ValueError:  # a number of thousands of digits
@@ -68,10 +57,8 @@ def invalid(name: str, value: object) -> str:
 
 
 def missing(name: str, taker: str) -> str:
-    """Return the message for a parameter that a tool, or one action of it, needs."""
     return f"{name} is required for {taker}"
 
 
 def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:
-    """Return the message for a parameter that a tool, or one action of it, does not take."""
     return f"unknown parameter; {taker} takes: {', '.join(allowed)}"

@@ -22,10 +22,7 @@ from refine.tools.save_memory import SavingTool, saving_definition
 
 
 class TaskTool:
-    """A tool in one memory task, under the lease that the caller holds.
-
-    LeaseLost if the task is no longer the caller's.
-    """
+    """A tool in one memory task, under the caller's lease; LeaseLost."""
 
     def __init__(
         self, task_id: uuid.UUID, lease_token: uuid.UUID, retry: RetryPolicy = NO_RETRY
@@ -50,8 +47,6 @@ class TaskTool:
 
 
 class PromoteTool(TaskTool):
-    """In a reflection, an agent makes core memories of journal entries."""
-
     definition = function_definition(
         "promote",
         "Keep journal entries for good: they become core memories of yours, as they stand.",
@@ -65,11 +60,7 @@ class PromoteTool(TaskTool):
     )
 
     def execute(self, /, ids: object = None, **unknown: Any) -> Result:
-        """Promote the entries and commit; return ``promoted`` with their ids, or an ``error``.
-
-        Exact duplicates of kept core memories are not promoted: ``existing`` names each, and the
-        memory that it repeats.
-        """
+        """Promote entries and commit; ``existing`` names exact duplicates, which stay."""
         if unknown:
             return error(unknown_parameter("promote", ["ids"]))
         if ids is None:
@@ -88,8 +79,6 @@ class PromoteTool(TaskTool):
 
 
 class SaveToJournalTool(TaskTool, SavingTool):
-    """In an extraction, an agent saves journal memories and no others."""
-
     definition = saving_definition(
         "Keep something in your journal, where it is shown to you for one week.", ["journal"]
     )

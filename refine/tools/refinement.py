@@ -77,7 +77,7 @@ _TOO_MANY = (
 
 
 class RefinementTool:
-    """The tool for one session, under the caller's lease, or the one that the session has now."""
+    """The tool for one session, under the caller's lease, or the present one."""
 
     MAX_MUTATIONS = MAX_MUTATIONS
 
@@ -107,11 +107,7 @@ class RefinementTool:
         return dict(self._left)
 
     def execute(self, /, action: object = None, **params: Any) -> Result:
-        """Carry out one call and commit it; return a JSON-able dict with a ``type``.
-
-        Whatever a model sends is at worst answered with an error that says what is wrong and what
-        to do; then nothing is changed or counted. Our own faults raise, with nothing committed.
-        """
+        """Carry out one call and commit; errors for the model change nothing, faults raise."""
         before = self.stats
         try:
             result = in_one_call(
@@ -127,7 +123,6 @@ class RefinementTool:
         return {**result, **self._left}
 
     def _has_changed(self, before: dict[str, int]) -> bool:
-        """Tell whether a call was carried out although its answer was lost: it edited, or ended."""
         session = db.session.get_one(RefinementSession, self._session_id)
         session.lock()
         return session.stats != before or not session.is_running
@@ -226,10 +221,7 @@ class _UnknownAction(InvalidValue):
 
 
 def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a known action, complete and without others; else InvalidValue.
-
-    Models fill unused parameters with null or blanks, which count as missing.
-    """
+    """Return complete parameters of a known action, blanks left out; else InvalidValue."""
     if action is None:
         raise _UnknownAction("action is required")
     if not isinstance(action, str) or action not in ACTIONS:

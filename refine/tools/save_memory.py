@@ -11,7 +11,6 @@ from refine.tools.calls import Result, error, function_definition, in_one_call, 
 
 
 def saving_definition(description: str, memory_types: Sequence[str]) -> dict[str, Any]:
-    """Return the definition of a tool ``save_memory`` for these types of memories."""
     properties = {
         "content": {"type": "string", "description": "The memory, in your own words."},
         "memory_type": {"type": "string", "enum": list(memory_types)},
@@ -32,7 +31,7 @@ DEFINITION = saving_definition(
 
 
 class SavingTool:
-    """What the tools named ``save_memory`` share; ``_save`` says where they save."""
+    """Shared by the tools named ``save_memory``; ``_save`` says where they save."""
 
     _save: Callable[[object, object, object], tuple[AgentMemory, bool]]
 
@@ -44,11 +43,7 @@ class SavingTool:
         tags: object = None,
         **unknown: Any,
     ) -> Result:
-        """Save one memory and commit; return ``saved`` with its id, or an ``error``.
-
-        An exact duplicate is not saved again: the result names the memory that is there, with
-        ``existing`` set (which memories count: ``Ledger.select_core_with``).
-        """
+        """Save and commit; ``existing`` marks an exact duplicate (``Ledger.select_core_with``)."""
         if unknown:
             allowed = DEFINITION["function"]["parameters"]["properties"]
             return error(unknown_parameter("save_memory", allowed))
@@ -70,7 +65,5 @@ class SavingTool:
 
 
 class SaveMemoryTool(SavingTool):
-    """The tool for one agent."""
-
     def __init__(self, agent: Agent) -> None:
         self._save = agent.ledger.remember

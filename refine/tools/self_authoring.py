@@ -32,8 +32,6 @@ DEFINITION = function_definition(
 
 
 class SelfAuthoringTool:
-    """The tool for one agent."""
-
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 

@@ -1,8 +1,4 @@
-"""Agents: the AI personas whose memory is kept.
-
-``agent`` is the class with its columns, key, chain and ledger; ``configuring`` changes its
-settings; ``eligibility`` says who may be asked, in Python and in SQL.
-"""
+"""Agents: the AI personas whose memory is kept."""
 
 from refine.models.agent import eligibility
 from refine.models.agent.agent import (

@@ -87,10 +87,7 @@ _holder: ContextVar[int | None] = ContextVar("holder", default=None)
 
 @contextmanager
 def only_key_of(agent_id: int | None) -> Iterator[None]:
-    """Open no other agent's key until the block ends, whatever rows SQL finds meanwhile.
-
-    For code that acts as one agent, or reads what it keeps. None: every agent's key is opened.
-    """
+    """Until the block ends, open no other agent's key, whatever rows SQL finds; None: any key."""
     before = _holder.set(agent_id)
     try:
         yield
@@ -211,10 +208,7 @@ class Agent(Attested, Base):
 
     @classmethod
     def named(cls, reference: str) -> "Agent":
-        """Return the agent of that id or name, regardless of case; an id or exact name goes first.
-
-        NotFound, or Ambiguous with the ids.
-        """
+        """Return the agent of an id or name, exact ones first; NotFound, or Ambiguous."""
         same = func.lower(cls.name) == func.lower(reference)
         if (agent_id := id_in(reference)) is not None:
             same = or_(cls.id == agent_id, same)
@@ -230,25 +224,17 @@ class Agent(Attested, Base):
     # -- its key and its chain -------------------------------------------------------------------
 
     def data_key(self) -> DataKey:
-        """Return the key under which everything that the agent owns is sealed.
-
-        RowAltered if the agent was changed outside the application, or is not the one of
-        ``only_key_of``.
-        """
+        """Open the agent's key; RowAltered if it was altered, or is outside ``only_key_of``."""
         holder = _holder.get()
         self.require_genuine(id=self.id if holder is None else holder)
         return self.wrapped_key.open(key_owner_name(self.id))
 
     @property
     def is_erased(self) -> bool:
-        """Whether the data key was destroyed, and with it everything that it sealed."""
         return self.wrapped_key.wrapped is None
 
     def erase(self, at: datetime | None = None, *, by: str | None = None) -> None:
-        """Destroy the data key, and with it all that it sealed, for good.
-
-        Recorded as ``agent_erased``, with who did it in ``by``; nothing happens the second time.
-        """
+        """Destroy the data key for good, recorded as ``agent_erased`` with ``by`` in its data."""
         self.lock()
         if not self.is_erased:
             at = at or clock.now()
@@ -284,10 +270,7 @@ class Agent(Attested, Base):
     def lock_due(
         cls, due: Select[int], ids: Sequence[int], *, wait: bool = False
     ) -> Sequence[Self]:
-        """Lock the agents among ``ids`` that are ``due``, and return those that still are.
-
-        Agents that another transaction has locked are left out or, with ``wait``, waited for.
-        """
+        """Lock and return the agents among ``ids`` still ``due``; skip locked ones, or ``wait``."""
         mine = due.where(cls.id.in_(ids)).order_by(cls.id)
         lock = mine.with_for_update(key_share=True, skip_locked=not wait, of=cls)
         locked_ids = db.session.scalars(lock).all()
@@ -311,7 +294,6 @@ class Agent(Attested, Base):
         return Ledger(self)
 
     def memory_context(self, at: datetime | None = None) -> str | None:
-        """Return the memories that the agent is shown in normal conversation, as Markdown."""
         return self.ledger.context(at or clock.now())
 
     @property
@@ -340,7 +322,6 @@ class Agent(Attested, Base):
 
     @property
     def threshold(self) -> Decimal:
-        """The same threshold as an exact decimal."""
         if self.refinement_threshold is None:
             return DEFAULT_THRESHOLD
         return Decimal(str(self.refinement_threshold))
@@ -360,11 +341,8 @@ class Agent(Attested, Base):
 
     @property
     def system_message(self) -> str:
-        """What each conversation with its model begins with: a line of its own, then its prompt.
-
-        No other agent's conversation begins with that line, so what a provider has in its cache
-        tells nothing about another agent. Nor does it tell others whether they guessed its prompts:
-        the line is another one after each change by others of who the agent is.
+        """The first message of each conversation: a line unknown to others, then the prompt. It
+        keeps providers' prompt caches apart, and changes when others change the identity.
         """
         since = clock.iso(self.identity_changed_at) or ""
         line = self.data_key().mac(since, "agents.first_line")[:_LINE_CHARACTERS]
@@ -393,7 +371,6 @@ class Agent(Attested, Base):
 
 
 def valid_budget(value: Any) -> int:
-    """Return a core memory budget, or raise InvalidValue."""
     if type(value) is not int or not 1 <= value <= MAX_CORE_TOKEN_BUDGET:
         raise InvalidValue(
             f"core_token_budget must be a whole number from 1 to {MAX_CORE_TOKEN_BUDGET:,}"

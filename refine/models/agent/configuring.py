@@ -34,12 +34,7 @@ _CHANGED = "agent_settings_update"
 
 
 def author(agent: Agent, field: str, value: object, at: datetime | None = None) -> None:
-    """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
-
-    Writing a ``memory_reflection_prompt`` turns the daily reflection on, the default turns it
-    off. Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing;
-    it refuses a name that quotes a memory.
-    """
+    """Set one of ``AUTHORED_FIELDS`` as the agent itself; None restores the default."""
     if field == "name" and value is None:
         raise InvalidValue("name has no default; give one")
     agent.lock()
@@ -68,12 +63,8 @@ def configure(
     at: datetime | None = None,
     **fields: Any,
 ) -> list[str]:
-    """Set fields of ``ADMIN_FIELDS``, or of ``PLATFORM_FIELDS`` with a platform's ``token_id``.
-
-    Return the names of those that changed. Recorded as ``agent_settings_update``; ``by`` names the
-    actor in its data. The agent is told of all that its platform changed, and of what others
-    changed of its identity: then nobody may request access for ``IDENTITY_CHANGE_WAIT``. After
-    InvalidValue the caller rolls back. Deactivating the agent ends who may read it.
+    """Set fields of ``ADMIN_FIELDS``, or with ``token_id`` of ``PLATFORM_FIELDS``; return the names
+    of changed ones and tell the agent. After InvalidValue the caller rolls back.
     """
     is_platform = token_id is not None
     require_allowed(fields, PLATFORM_FIELDS if is_platform else ADMIN_FIELDS)
@@ -93,10 +84,7 @@ def configure(
 def configure_all(
     agents: Iterable[Agent], *, user: Actor, at: datetime | None = None, **fields: Any
 ) -> list[Agent]:
-    """Set fields of ``MANY_FIELDS`` as ``configure`` does; return the agents that changed.
-
-    The agents are as ``lock_due`` returns them. Takes a few statements for all.
-    """
+    """Configure agents from ``lock_due`` in a few statements; return the changed ones."""
     require_allowed(fields, MANY_FIELDS)
     changes_of = {agent: set_fields(agent, fields) for agent in agents}
     changed = [agent for agent, changes in changes_of.items() if changes]
@@ -111,12 +99,8 @@ def configure_all(
 
 
 def _set_prompts(agent: Agent, prompts: Mapping[str, Any], actor: Mapping[str, Any]) -> list[str]:
-    """Set prompts as the platform, each with a sealed record; return which changed.
-
-    One that the platform did not write last counts as changed even by the same words:
-    otherwise the platform, or a reader of the records, would learn that it guessed them.
-    Removing the ``memory_reflection_prompt`` ends the daily reflection; only the agent itself
-    can turn it on.
+    """Return the changed prompts. Equal words count as a change too: otherwise a platform would
+    learn that it guessed the agent's own prompt.
     """
     last, changed = _last_prompt_records(agent), []
     for field, value in prompts.items():
@@ -147,10 +131,7 @@ def clear_refinement_prompt(agent: Agent, *, user: Actor, at: datetime | None = 
 
 
 def changes_by_others(agent: Agent, at: datetime | None = None) -> list[dict[str, str]]:
-    """Return the changes of ``IDENTITY_FIELDS`` that were recent now or ``at``, but its own.
-
-    Each as its date, what was changed, and who changed it: a platform or an admin.
-    """
+    """Return recent changes of ``IDENTITY_FIELDS`` by others: date, field and author of each."""
     changes = (
         select(AuditLog.created_at, AuditLog.data)
         .where(
@@ -180,7 +161,6 @@ def _note_changes(
     at: datetime | None,
     with_other_fields: bool = False,
 ) -> None:
-    """Note when others last changed who the agent is, and tell it; so, too, of other fields."""
     is_identity_changed = any(field in IDENTITY_FIELDS for field in changed)
     if is_identity_changed:
         agent.identity_changed_at = later_now()
@@ -190,7 +170,6 @@ def _note_changes(
 
 
 def last_prompt_changes(agent: Agent) -> dict[str, datetime]:
-    """Return when each of ``PROMPTS`` was last changed; those it came with are left out."""
     return {
         prompt: record.created_at
         for prompt, record in _last_prompt_records(agent).items()
@@ -199,10 +178,6 @@ def last_prompt_changes(agent: Agent) -> dict[str, datetime]:
 
 
 def _last_prompt_records(agent: Agent) -> dict[str, Any]:
-    """Return the record of each prompt's last change: its field, author and date.
-
-    The field is None for those the agent came with.
-    """
     field, by = AuditLog.data["field"].as_string(), AuditLog.data["by"].as_string()
     came_with_all = AuditLog.action == "agent_created"
     records = (
@@ -217,7 +192,6 @@ def _last_prompt_records(agent: Agent) -> dict[str, Any]:
 
 
 def prompt_lengths(agent: Agent) -> dict[str, int | None]:
-    """Return the length of each of ``PROMPTS``; None for a default."""
     own = {prompt: None if agent.is_erased else getattr(agent, prompt) for prompt in PROMPTS}
     return {prompt: None if text is None else len(text) for prompt, text in own.items()}
 
@@ -225,13 +199,11 @@ def prompt_lengths(agent: Agent) -> dict[str, int | None]:
 def _record_sealed(
     agent: Agent, field: str, before: Any, after: Any, data: Mapping[str, Any], **about: Any
 ) -> None:
-    """Record a change of one field, its values sealed: the data tells only how long it is."""
     data = {"field": field, "characters": len(str(after or "")), **data}
     agent.record(_CHANGED, data=data, sealed={"before": before, "after": after}, **about)
 
 
 def _admin(user: Actor | None) -> str:
-    """Return how the journal names an admin: by number, never by what somebody typed."""
     return f"Admin {user.id}" if user is not None else "An admin"
 
 

@@ -1,4 +1,4 @@
-"""Who may be asked: each rule in Python for one agent, and in SQL for many, side by side."""
+"""The rules for starting runs of an agent: in Python for one, in SQL for many, side by side."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -46,10 +46,7 @@ NOT_REHEARSED = "the rehearsal model answers only agents of the demo account"
 
 
 def unavailable_reason(agent: Agent, *, automatic: bool) -> str | None:
-    """Return why the agent may not be asked; None if it may.
-
-    With ``automatic`` runs, a paused agent or account may not be asked either.
-    """
+    """Return why no run may start, or None; pauses stop only ``automatic`` runs."""
     if not agent.active:
         return NOT_ACTIVE
     if agent.is_erased:
@@ -73,12 +70,10 @@ def obstacles(*, automatic: bool) -> dict[str, ColumnElement[bool]]:
 
 
 def is_available(*, automatic: bool) -> ColumnElement[bool]:
-    """Return the SQL condition that ``unavailable_reason`` is None."""
     return and_(*map(not_, obstacles(automatic=automatic).values()))
 
 
 def why_unavailable(*, automatic: bool) -> ColumnElement[str | None]:
-    """Return ``unavailable_reason`` as an SQL expression."""
     conditions = obstacles(automatic=automatic).items()
     return case(*((condition, literal(reason)) for reason, condition in conditions))
 
@@ -95,7 +90,6 @@ def why_unanswered(agent: Agent) -> str | None:
 
 
 def why_model_unanswered(model_id: str, *, is_demo: bool) -> str | None:
-    """Return ``why_unanswered`` of an agent with this model."""
     current = settings.current()
     if is_rehearsal_model(model_id) and current.rehearses(is_demo=is_demo):
         return None
@@ -121,7 +115,6 @@ def unanswered() -> dict[str, ColumnElement[bool]]:
 
 
 def has_unlocked_core_memory(agent: Agent) -> bool:
-    """Tell whether there is a kept core memory that a session may change."""
     unlocked = agent.ledger.core().where(~AgentMemory.is_locked).limit(1)
     return db.session.scalar(unlocked) is not None
 
@@ -133,7 +126,7 @@ def with_unlocked_core_memory() -> ColumnElement[bool]:
 
 
 def may_be_refined(agent: Agent) -> bool:
-    """Tell whether it may be asked automatically, and has something to refine."""
+    """Tell whether automatic runs are allowed, and something can be refined."""
     return unavailable_reason(agent, automatic=True) is None and has_unlocked_core_memory(agent)
 
 
@@ -170,7 +163,6 @@ def not_refined_since(slot_at: datetime) -> ColumnElement[bool]:
 
 
 def next_session_at(agent: Agent) -> datetime | None:
-    """Return when the next scheduled session is due; None if none is."""
     is_served = unavailable_reason(agent, automatic=True) is None
     return agent.account.next_due_at if is_served else None
 
@@ -179,7 +171,7 @@ def next_session_at(agent: Agent) -> datetime | None:
 
 
 class Group(NamedTuple):
-    """Agents that have a reason in common, by name; and the names of the first of them."""
+    """Agents with one reason in common, and the names of the first of them."""
 
     reason: str | None
     ids: Sequence[int]
@@ -191,7 +183,6 @@ class Group(NamedTuple):
 
     @property
     def named(self) -> list[tuple[int, str]]:
-        """The ids and names of the first of them."""
         return list(zip(self.ids, self.names, strict=False))
 
     @property
@@ -202,7 +193,7 @@ class Group(NamedTuple):
 def grouped_by(
     reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
 ) -> dict[str | None, Group]:
-    """Return the agents that meet the conditions by a reason, the largest groups first."""
+    """Group the matching agents by a reason, the largest groups first."""
     each = select(reason.label("reason"), Agent.name, Agent.id).where(*conditions).subquery()
     in_order = (func.lower(each.c.name), each.c.id)
     ids = func.array_agg(aggregate_order_by(each.c.id, *in_order), type_=ARRAY(BigInteger))

@@ -1,7 +1,4 @@
-"""Anchors: where every chain stood at one moment, to be kept on another machine.
-
-A chain whose tail was cut off still verifies by itself; an older anchor shows what is missing.
-"""
+"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +17,7 @@ FORMAT = "refine-anchor-1"
 
 
 def anchor(at: datetime | None = None) -> dict[str, Any]:
-    """Return the head of every chain that has records: its id, sequence and hash, no content."""
+    """Return the head of every chain with records: id, sequence and hash."""
     heads = db.session.scalars(
         select(ChainHead).where(ChainHead.sequence > 0).order_by(ChainHead.id)
     )

@@ -1,7 +1,4 @@
-"""The chains of the audit log: one for each agent, each account, and the platform; and their heads.
-
-A head is locked by whoever appends to its chain. It carries a keyed digest of where the chain ends.
-"""
+"""The chains of the audit log and their heads, locked by whoever appends."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -46,8 +43,6 @@ RECORD_IDS = Sequence("audit_logs_id_seq")
 
 
 class Actor(Protocol):
-    """The user who acted."""
-
     @property
     def id(self) -> int: ...
 
@@ -57,10 +52,8 @@ Client = Mapping[str, str]
 
 
 class Chain(NamedTuple):
-    """The chain that a record goes to, and the key that seals its contents.
-
-    An agent's chain without a key belongs to an agent that was erased, or altered outside the
-    application: its records hold figures alone. Other chains are sealed by the platform's key.
+    """A chain, and the key that seals its contents. An agent's chain without a key (erased, or
+    altered outside the application) holds figures alone.
     """
 
     account_id: int | None = None
@@ -69,7 +62,6 @@ class Chain(NamedTuple):
 
     @property
     def chain_owner(self) -> ChainOwner:
-        """The owner of the chain."""
         return ChainOwner(None if self.agent_id is not None else self.account_id, self.agent_id)
 
 
@@ -122,10 +114,7 @@ class ChainHead(Attested, Base):
 
     @classmethod
     def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
-        """Add the head of a new owner's chain, without records; nothing if there is one.
-
-        The platform's chain begins with the first of all. RowAltered if others exist without it.
-        """
+        """Add the head of a new owner's chain; RowAltered if the platform's alone is missing."""
         executor = executor if executor is not None else db.session
         if owner != PLATFORM_OWNER:
             cls._require_platform(executor)
@@ -178,7 +167,7 @@ class ChainHead(Attested, Base):
 
     @classmethod
     def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:
-        """Return the SQL condition that the chain is this agent's; an index answers it."""
+        """Match an agent's chain by its index."""
         account, agent = cls._key()
         return and_(account == 0, agent == agent_id)
 

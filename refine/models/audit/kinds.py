@@ -1,4 +1,4 @@
-"""The kinds of actions that people look for in the audit log. Every action is of exactly one."""
+"""Kinds of actions, for searching; every action has exactly one."""
 
 from collections.abc import Mapping
 from itertools import chain

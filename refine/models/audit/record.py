@@ -1,8 +1,5 @@
-"""Audit records, in hash chains: one chain for each agent, each account, and the platform.
-
-A record carries its place in its chain and a keyed hash over itself and the previous hash, so that
-an edited, missing, added or moved record shows (``chain_walk``). It holds everything that an
-exact reversal needs: ids and figures under ``data``, contents under ``sealed``.
+"""Audit records: each has its place in a chain and a keyed hash over itself and the previous
+hash. ``data`` holds ids and figures, ``sealed`` contents: enough for exact reversals.
 """
 
 import json
@@ -74,11 +71,7 @@ CLIENT_KEY = "from"
 
 
 class Event(NamedTuple):
-    """The content of a record, without its place.
-
-    ``data`` holds no content and no floats; ``sealed`` is encrypted, and left out for an agent's
-    chain without a key. ``client`` is for somebody who is not signed in: a user carries their own.
-    """
+    """The content of a record. ``data`` has no content, no floats; users carry their ``client``."""
 
     action: str
     user: Actor | None = None
@@ -89,7 +82,6 @@ class Event(NamedTuple):
     client: Client | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the record that hold it, except the sealed ones."""
         if self.action not in ACTIONS:
             raise LookupError(f"the action {self.action} is of no kind")
         kind, id_ = self.subject if self.subject is not None else (None, None)
@@ -104,7 +96,6 @@ class Event(NamedTuple):
         }
 
     def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
-        """Return what is sealed of it in the record of this id."""
         if not self.sealed or (chain.agent_id is not None and chain.key is None):
             return None
         key = chain.key or WrappedKey.platform_key()
@@ -112,12 +103,10 @@ class Event(NamedTuple):
 
 
 def _figure(type_: type[TypeEngine[Any]], sql: str) -> MappedColumn[Any]:
-    """Return a column that the database takes from the record's data."""
     return mapped_column(type_, Computed(sql, persisted=True), deferred=True)
 
 
 def _memory_ids(data: str) -> str:
-    """Return the SQL of the ids of the memories that a record changed, or showed to somebody."""
     return (
         f"(jsonb_path_query_array({data}::jsonb, '$.memories[*].id') || "
         f"jsonb_path_query_array({data}::jsonb, '$.ids[*]'))"
@@ -238,7 +227,7 @@ class AuditLog(Base):
 
     @classmethod
     def is_about_memory(cls, memory_id: int | SQLColumnExpression[int]) -> ColumnElement[bool]:
-        """Return the SQL condition that a record changed this memory, or showed it to somebody."""
+        """Match records that changed this memory, or showed it to somebody."""
         ids: ColumnElement[Any] = literal_column(_memory_ids("audit_logs.data"), JSONB)
         return and_(text(f"({_HAS_MEMORY_IDS})"), ids.contains(func.to_jsonb(memory_id)))
 
@@ -246,10 +235,7 @@ class AuditLog(Base):
     def record(
         cls, action: str, *, chain: Chain, at: datetime | None = None, **about: Any
     ) -> "AuditLog":
-        """Append a record to ``chain``, in the caller's transaction; ``about``: see ``Event``.
-
-        Flushes, and locks the head of the chain.
-        """
+        """Append a record and flush; locks the head of the chain. ``about``: see ``Event``."""
         return cls.record_all([(chain, [Event(action, **about)])], at=at)[0]
 
     @classmethod
@@ -275,7 +261,6 @@ class AuditLog(Base):
     def _next(
         cls, head: ChainHead, id_: int, event_: Event, chain: Chain, rows: Any, at: datetime
     ) -> "AuditLog":
-        """Return the record that follows in a chain, and move its locked head on."""
         record = cls(
             id=id_,
             chain_id=head.id,
@@ -293,29 +278,23 @@ class AuditLog(Base):
 
     @property
     def sealed(self) -> dict[str, Any]:
-        """The encrypted part, decrypted; empty where there is none."""
         if self.sealed_text is None:
             return {}
         key = self.agent.data_key() if self.agent is not None else WrappedKey.platform_key()
         return self.sealed_under(key)
 
     def sealed_under(self, key: DataKey) -> dict[str, Any]:
-        """Return ``sealed`` of a record that has it; ``key`` is that of the chain."""
         opened = key.open(self.sealed_text or b"", place_of(self, "sealed"))
         contents: dict[str, Any] = json.loads(opened)
         return contents
 
     def link(self, previous_hash: str) -> str:
-        """Return the hash that this record must carry after ``previous_hash``."""
         values = {name: getattr(self, name) for name in signed_columns(AuditLog)}
         return link_hash(previous_hash, values, WrappedKey.platform_key())
 
 
 def link_hash(previous_hash: str, values: Mapping[str, Any], platform: DataKey) -> str:
-    """Return the hash that a record with these values carries after ``previous_hash``.
-
-    It covers every column, by attribute; JSON may be given as its stored text.
-    """
+    """Return the hash over all columns by attribute; JSON may be given as its stored text."""
     return platform.mac(previous_hash + row_text(AuditLog, values), _LINK_CONTEXT)
 
 

@@ -1,4 +1,4 @@
-"""The outcome of each verification, kept so that pages and monitors show it."""
+"""Outcomes of verifications, for pages and monitors."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -43,15 +43,11 @@ AlarmKind = Literal["failed", "late"]
 
 @dataclass(frozen=True)
 class Alarm:
-    """What is wrong, in words for a site admin: it names rows, but no content."""
-
     kind: AlarmKind
     alarm_text: str
 
 
 class Watch(NamedTuple):
-    """The current alarm, and the last finished verification."""
-
     alarm: Alarm | None
     last: "Verification | None"
 
@@ -77,17 +73,13 @@ class Verification(Base):
 
     @classmethod
     def begin(cls, begun_by: BegunBy, at: datetime) -> "Verification":
-        """Return a verification that begins at ``at``, not stored yet."""
         begun = cls(begun_by=begun_by, started_at=at, after_chain_id=0)
         begun.chains = begun.records = begun.memories = begun.problems = 0
         return begun
 
     @classmethod
     def due(cls, at: datetime) -> "Verification | None":
-        """Return the clock's unfinished verification, or a new one if it is time.
-
-        One that began days ago, or has yet to begin, is not continued.
-        """
+        """Return the clock's unfinished verification, or a new one if due; None otherwise."""
         recent = cls.started_at.between(at - IS_LATE_AFTER, at)
         mine = select(cls).where(cls.begun_by == "clock", recent).order_by(cls.id.desc()).limit(1)
         last = db.session.scalar(mine)
@@ -101,7 +93,6 @@ class Verification(Base):
         return begun
 
     def add(self, results: Iterable[ChainResult]) -> None:
-        """Count what was found."""
         for found in results:
             if found.records or found.memories:
                 self.chains += 1
@@ -111,7 +102,6 @@ class Verification(Base):
                 self.note_problem(f"{found.name}: {found.problem}")
 
     def note_problem(self, problem: str) -> None:
-        """Count a problem, and keep it if it is the first."""
         self.problems += 1
         self.first_problem = self.first_problem or problem
 
@@ -132,10 +122,8 @@ class Verification(Base):
 
     @classmethod
     def watch(cls) -> Watch:
-        """Return the current alarm, and the last finished verification; each None if there is none.
-
-        A failed verification alarms until a site admin has looked at it and a later one found
-        nothing wrong; otherwise it alarms if none has finished for ``IS_LATE_AFTER``.
+        """Return the current alarm and the last finished verification. A failure alarms until it is
+        acknowledged and a later one found nothing; so does a verification that is late.
         """
         newest = select(func.max(cls.id)).where(cls.ended_at.is_not(None)).scalar_subquery()
         rows = select(cls).where(or_(cls.id == newest, cls._is_unseen_failure()))
@@ -147,7 +135,6 @@ class Verification(Base):
 
     @classmethod
     def acknowledge_all(cls, *, user: Actor, at: datetime) -> None:
-        """Acknowledge every failure, recorded as ``verification_seen``."""
         unseen = db.session.scalars(select(cls).where(cls._is_unseen_failure())).all()
         for each in unseen:
             each.seen_at, each.seen_by_id = at, user.id
@@ -163,7 +150,6 @@ class Verification(Base):
 
     @property
     def failure_text(self) -> str:
-        """The first problem, how many others there are, and when they were found."""
         others = self.problems - 1
         more = f", and {plural(others, 'more problem')}" if others else ""
         return f"{self.first_problem}{more} (verified at {self.ended_at:%Y-%m-%d %H:%M} UTC)"

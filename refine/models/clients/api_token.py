@@ -70,11 +70,8 @@ class ApiToken(Attested, Base):
         by: "ApiToken | None" = None,
         expires_at: datetime | None = None,
     ) -> tuple["ApiToken", str]:
-        """Return a new token's row and its secret, which cannot be retrieved later.
-
-        Recorded as ``token_minted`` in the agent's chain, or the account's. ``by`` is the platform
-        token that mints it, for an agent of its account; Refused for any other token, and for one
-        that is no longer valid. Without one, it is the server's command line.
+        """Return a new token and its secret, shown once. ``by``: the minting platform token, or
+        None for the command line; Refused if it is invalid or not of the agent's account.
         """
         if agent is not None:
             agent.lock()  # before the head of its chain
@@ -100,7 +97,6 @@ class ApiToken(Attested, Base):
         return token, secret
 
     def _require_may_mint(self, agent: Agent | None) -> None:
-        """Lock this token; Refused unless it is valid and a platform's, of the agent's account."""
         self.lock()
         self.require_genuine()
         if agent is None or self.kind != "platform" or self.account_id != agent.account_id:
@@ -124,7 +120,6 @@ class ApiToken(Attested, Base):
 
     @property
     def is_valid(self) -> bool:
-        """Whether neither the token nor the one that minted it was revoked, and it lasts."""
         expired = self.expires_at is not None and self.expires_at <= clock.now()
         return not (expired or self.is_revoked)
 
@@ -139,10 +134,7 @@ class ApiToken(Attested, Base):
         return self.revoked_at is not None or minter.revoked_at is not None
 
     def note_use(self, at: datetime | None = None) -> bool:
-        """Note that the token was used, once a minute at most; tell whether that was written.
-
-        An agent token's first use is recorded as ``token_first_used``.
-        """
+        """Note the use, once a minute at most; tell whether it was written."""
         at = at or clock.now()
         is_unused = self.kind == "agent" and self.first_used_at is None
         is_first = is_unused and self._note_first_use(at)
@@ -162,10 +154,7 @@ class ApiToken(Attested, Base):
         return True
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
-        """Revoke the token for good, and all that it minted; nothing happens the second time.
-
-        A row that was altered outside the application opens nothing, and stays as it is.
-        """
+        """Revoke the token and all that it minted; an altered row opens nothing, and stays."""
         self.lock()
         # first the agents' chains, in order, then the account's: as when a user's access ends
         minted = select(ApiToken).where(
@@ -181,21 +170,15 @@ class ApiToken(Attested, Base):
     # -- verbs of a platform token --------------------------------------------------------------
 
     def add_agent(self, **fields: Any) -> Agent:
-        """Add an agent to the account, recorded as ``agent_created``.
-
-        A prompt that the platform wrote counts as a change of identity.
-        """
         if any(fields.get(prompt) for prompt in PROMPTS):
             fields["identity_changed_at"] = later_now()
         self.require_own("account")
         return Agent.create(self.account, actor=self._audit_actor, **fields)
 
     def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
-        """Set fields of ``PLATFORM_FIELDS`` and tell the agent; return the changed ones' names."""
         return configuring.configure(agent, token_id=self.id, **fields)
 
     def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
-        """Mint a token for one of the account's agents, and tell the agent."""
         self.require_own("account")
         token, secret = ApiToken.mint(
             account=self.account, agent=agent, by=self, expires_at=expires_at
@@ -207,7 +190,6 @@ class ApiToken(Attested, Base):
 
     @property
     def _audit_actor(self) -> dict[str, Any]:
-        """How audit records name this token as the actor."""
         return {"by": "platform", "token_id": self.id}
 
     def _record(

@@ -31,19 +31,13 @@ _REQUEST_CONTEXT = "idempotency_keys.request"
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """The stored answer to a request."""
-
     status: int
     body: str
     media_type: str | None
 
 
 class IdempotencyKey(Base):
-    """One key of one token: the hash of its request, and the answer once there is one.
-
-    Answers may hold memories, so they are sealed under the agent's key, or the platform's for a
-    platform token; the request's hash has the same key.
-    """
+    """One key of one token; its answer is sealed, under the agent's or the platform's key."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (
@@ -67,10 +61,7 @@ class IdempotencyKey(Base):
     def reserve(
         cls, token: ApiToken, key: str, request: str, at: datetime | None = None
     ) -> tuple["IdempotencyKey", bool]:
-        """Return the row of a token's key, and whether this request is the first to use it.
-
-        InvalidValue if a different request used it within ``ANSWERS_KEPT_FOR``.
-        """
+        """Return the key's row, and whether it is new; InvalidValue if another request used it."""
         at = at or clock.now()
         hashed = _data_key(token).mac(request, _REQUEST_CONTEXT)
         new = {"request_hash": hashed, "created_at": at, "answer": None, "answered_at": None}
@@ -98,16 +89,13 @@ class IdempotencyKey(Base):
         return row, False
 
     def store(self, answer: StoredResponse, at: datetime | None = None) -> None:
-        """Store the answer to the request."""
         self.answer = canonical_json(asdict(answer))
         self.answered_at = at or clock.now()
 
     def stored_response(self) -> StoredResponse | None:
-        """Return the stored answer; None while there is none."""
         return None if self.answer is None else StoredResponse(**json.loads(self.answer))
 
     def data_key(self) -> DataKey:
-        """Return the key of the agent whose token it is, or the platform's."""
         return _data_key(self.token)
 
     @classmethod

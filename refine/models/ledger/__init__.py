@@ -1,9 +1,4 @@
-"""What an agent keeps.
-
-``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
-them. ``memory`` is one memory and its verbs. ``image`` holds a memory's state before and after a
-change, ``history`` what records tell of memories, such as the mass over time.
-"""
+"""What an agent keeps: its ledger of memories, their images and their history."""
 
 from refine.models.ledger.image import (
     Change,

@@ -1,4 +1,4 @@
-"""What audit records tell of memories: the token mass over time, and which changed a memory."""
+"""Histories from audit records: the token mass over time, and changes of a memory."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -39,8 +39,6 @@ _LATEST = 1_000
 
 
 class Mass(NamedTuple):
-    """An agent's token mass after a record."""
-
     at: datetime
     record_id: int
     tokens: int
@@ -58,12 +56,8 @@ _MASS = (
 
 
 def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
-    """Return the agent's token mass over this time, oldest first, the mass at ``since`` first.
-
-    However long the history is, these are the masses at ``_SAMPLES`` instants, each as the last
-    record before it tells, and after the last ``_NOTED`` of the ``NOTABLE`` records, which are
-    looked for among the last ``_LATEST`` records. Empty for an agent without records, whose mass
-    before the first one counts as 0.
+    """Return the mass over this time, oldest first, from ``since``: at ``_SAMPLES`` instants and
+    after the last ``_NOTED`` of the ``NOTABLE`` records. Empty without records.
     """
     found = sorted(_sampled(agent_id, since, until) | _notable(agent_id, since, until))
     if not found:
@@ -74,7 +68,6 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
 
 
 def _sampled(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
-    """Return what the last record before each instant says: one look into an index for each."""
     pause = (until - since) / _SAMPLES
     at = [*(since + pause * number for number in range(_SAMPLES)), until]
     unnested = func.unnest(literal(at, ARRAY(DateTime(timezone=True))))
@@ -105,7 +98,6 @@ def _notable(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
 
 
 def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:
-    """Return a query for the records that changed the memory, newest first."""
     return (
         select(AuditLog)
         .where(
@@ -118,18 +110,12 @@ def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:
 
 
 def record_ids_about(memory_id: int) -> Sequence[int]:
-    """Return the ids of the records that changed this memory, or showed it to somebody.
-
-    In a query of their own: the database overestimates their number and would sort all others.
-    """
+    """Return ids alone: the database overestimates their number and would sort all others."""
     return db.session.scalars(select(AuditLog.id).where(AuditLog.is_about_memory(memory_id))).all()
 
 
 def effect_tokens(data: Mapping[str, Any]) -> int:
-    """Return by how many tokens a record with this data changed the mass.
-
-    A new memory counts in full.
-    """
+    """Return by how many tokens a record changed the mass; a new memory counts in full."""
     return sum(mass_of(memory["after"]) - mass_of(memory["before"]) for memory in images_in(data))
 
 

@@ -1,10 +1,5 @@
-"""Images: a memory's full row, as an audit record keeps it before and after a change.
-
-Images make exact reversals possible. The public part of an image (ids, dates, flags, figures) goes
-into a record's ``data``, its contents into ``sealed``; ``after`` holds what differs from
-``before``, and that what differs from a row of unset fields. The *state* of a memory is its
-content, type, flag, tags, original date, and whether it is discarded; a keyed digest of the state
-tells whether a memory is still as a session showed it, or as a record left it.
+"""Images: a memory's row before and after a change, for exact reversals; ``after`` keeps only
+differences. Its *state*: content, type, flag, tags, original date, and whether it is discarded.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -30,13 +25,11 @@ _NOT_IN_IMAGE = {"agent_id", "content_hash", "updated_at", "row_digest"}
 
 @cache
 def image_fields() -> Mapping[str, Column[Any]]:
-    """Return the fields of an image: every column of the table but those that it leaves out."""
     columns = Base.metadata.tables["agent_memories"].columns
     return {column.name: column for column in columns if column.name not in _NOT_IN_IMAGE}
 
 
 def is_sealed_field(field: str) -> bool:
-    """Tell whether a field holds content, which records seal."""
     return isinstance(image_fields()[field].type, LargeBinary)
 
 
@@ -58,15 +51,12 @@ class Change:
     after: Image
 
     def altered(self) -> Image:
-        """Return the fields that the change altered, as they were before it."""
+        """Return the altered fields as they were before."""
         before = self.before or {}
         return {field: value for field, value in before.items() if self.after[field] != value}
 
     def reversed_onto(self, present: Image, at: datetime, keep: Collection[str] = ()) -> Image:
-        """Return ``present`` with the altered fields put back, except for those in ``keep``.
-
-        A memory that the change created is discarded, because nothing is ever deleted.
-        """
+        """Put altered fields back, except ``keep``; a created memory is discarded."""
         if self.before is None:
             return {**present, "discarded_at": present["discarded_at"] or clock.iso(at)}
         altered = self.altered().items()
@@ -84,19 +74,18 @@ class Change:
 
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
-    """Return the keyed digest of the state that an image shows."""
     return key.mac(canonical_json(state_of(image)), "agent_memories.state")
 
 
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state that an image shows; the time of a discard is not part of it."""
+    """Return the state in an image, without the time of a discard."""
     fields = ("content", "memory_type", "constitutional", "tags", "created_at")
     state = {field: image[field] for field in fields}
     return {**state, "discarded": image["discarded_at"] is not None}
 
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return changes as the ``data`` and the ``sealed`` part of a record."""
+    """Return ``data`` and ``sealed`` for a record of changes."""
     shown, hidden = [], []
     for change in changes:
         public: Image = {"id": change.memory_id}
@@ -134,19 +123,16 @@ def _joined(public: Image, contents: Image, side: str) -> Any:
 
 
 def images_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the public part of a record's images, with every field."""
     unset = {field: value for field, value in _unset_fields().items() if not is_sealed_field(field)}
     return [_whole(memory, {**unset, "id": memory["id"]}) for memory in data.get("memories", [])]
 
 
 def contents_in(sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sealed part of a record's images, with every field."""
     unset = {field: value for field, value in _unset_fields().items() if is_sealed_field(field)}
     return [_whole(memory, unset) for memory in sealed.get("memories", [])]
 
 
 def _whole(memory: Mapping[str, Any], unset: Image) -> dict[str, Any]:
-    """Return a stored memory with all fields of its images; ``before`` is None for a new one."""
     before = {**unset, **memory["before"]} if "before" in memory else None
     return {"id": memory["id"], "before": before, "after": {**(before or unset), **memory["after"]}}
 
@@ -160,7 +146,6 @@ def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
 
 
 def mass_of(image: Image | None) -> int:
-    """Return what a memory in this state contributes to the token mass."""
     return int(image["token_estimate"]) if image is not None and is_kept(image) else 0
 
 

@@ -1,4 +1,4 @@
-"""The ledger: an agent's memories, their mass, and what the agent adds to them."""
+"""The ledger: an agent's memories, their mass, and additions to them."""
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -53,10 +53,7 @@ class Ledger:
         return self._mine().where(AgentMemory.is_shown_journal(at))
 
     def each_core(self) -> Iterator[AgentMemory]:
-        """Yield the memories of ``core``, fetched in parts: thousands would take megabytes.
-
-        The transaction must stay open meanwhile.
-        """
+        """Yield ``core`` in parts, to spare megabytes; the transaction must stay open."""
         fresh = {"yield_per": _READ_AT_ONCE, "populate_existing": True}
         yield from db.session.scalars(self.core().execution_options(**fresh))
 
@@ -67,12 +64,11 @@ class Ledger:
     # -- figures ---------------------------------------------------------------------------------
 
     def core_totals(self) -> tuple[int, int]:
-        """Return how many core memories are kept, and their token mass."""
+        """Return the number of kept core memories, and their token mass."""
         db.session.flush()
         return self._agent.core_count, self._agent.core_tokens
 
     def composition(self, at: datetime) -> Composition:
-        """Return how many memories there are of each kind at ``at``."""
         mine = AgentMemory.agent_id == self._agent.id
         core, discarded = is_of_kind("core", at), is_of_kind("discarded", at)
         kept = select(
@@ -90,11 +86,7 @@ class Ledger:
     # -- what the agent sees ---------------------------------------------------------------------
 
     def context(self, at: datetime) -> str | None:
-        """Return core and current journal memories as Markdown, oldest first; None if none.
-
-        Lines after the first of a memory are indented, so that content cannot pose as a section or
-        as another memory.
-        """
+        """Return memories as Markdown, oldest first, indented so that none poses as another."""
         sections = [
             _section("Core memories", db.session.scalars(self.core()).all()),
             _section("Journal of the last week", db.session.scalars(self.journal(at)).all()),
@@ -102,10 +94,7 @@ class Ledger:
         return "\n\n".join(filter(None, sections)) or None
 
     def is_quoted_by(self, name: str, earlier: str) -> bool:
-        """Tell whether a name quotes a memory, alone or together with the ``earlier`` name.
-
-        Discarded memories count, too. Only the agent may learn this.
-        """
+        """Tell whether a name, alone or with the ``earlier`` one, quotes any memory."""
         key, both = self._agent.data_key(), f"{earlier} {name} {earlier}"
         return any(
             quotes(name, text) or (quotes(both, text) and not quotes(earlier, text))
@@ -123,10 +112,7 @@ class Ledger:
         at: datetime | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> tuple[AgentMemory, bool]:
-        """Save a memory, recorded as ``memory_saved``; return it, and whether it already existed.
-
-        An exact duplicate of a kept core memory that has all its tags is not saved again.
-        """
+        """Save a memory; return it, and whether an exact duplicate with all its tags existed."""
         at = at or clock.now()
         memory = AgentMemory(
             agent=self._agent, content=content, memory_type=memory_type, tags=tags, **_dated(at)
@@ -140,10 +126,7 @@ class Ledger:
     def select_core_with(
         self, hashes: Collection[str], tags: Sequence[str] = ()
     ) -> Select[AgentMemory]:
-        """Return a query for the kept core memories with one of these contents, and these tags.
-
-        Leaves out what may be taken back, although the agent saved it.
-        """
+        """Select kept core memories by hash and tags, without those that an undo may take back."""
         return self.core().where(
             AgentMemory.content_hash.in_(hashes),
             AgentMemory.tags.contains(list(tags)),
@@ -151,13 +134,12 @@ class Ledger:
         )
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
-        """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""
         at = at or clock.now()
         self._agent.lock()
         return self._save(self._journal_note(content, at), None, at)
 
     def add_session_note(self, session_id: uuid.UUID, content: str, at: datetime) -> Change:
-        """Add a session's note to the agent's journal; return the change, which it records."""
+        """Add a session's note to the journal; return the change for its record."""
         return _added(self._journal_note(content, at, session_id=session_id))
 
     def _journal_note(self, content: str, at: datetime, **fields: Any) -> AgentMemory:
@@ -174,10 +156,7 @@ class Ledger:
     def add_all(
         self, action: str, new: Sequence["NewMemory"], *, at: datetime, **record: Any
     ) -> None:
-        """Add thousands of memories as of ``at``, with one record; ``record``: see ``Event``.
-
-        The caller has locked the agent.
-        """
+        """Add thousands of memories with one record; the caller has locked the agent."""
         db.session.flush()
         # nothing can be asked of the database during a COPY
         ids, changes = AgentMemory.next_ids(len(new)), list[Change]()
@@ -196,8 +175,6 @@ class Ledger:
 
 
 class NewMemory(NamedTuple):
-    """A memory to be added, all of it valid."""
-
     content: str
     memory_type: str
     tags: list[str]

@@ -1,4 +1,4 @@
-"""One memory: what it is, and the verbs that change it, each with its audit record."""
+"""One memory, and the verbs that change it, each with its audit record."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +81,7 @@ _REWRITE_OR_RESTORE = ("memory_refinement_update", "memory_restored")
 
 
 class MemoryOwner(Protocol):
-    """The agent that owns memories, as far as they need to know it."""
+    """The agent, as far as memories need to know it."""
 
     @property
     def id(self) -> int: ...
@@ -108,11 +108,7 @@ def _index(name: str, *columns: str, where: str, **options: Any) -> Index:
 
 
 class AgentMemory(Attested, Base):
-    """One memory: core (permanent, part of every prompt) or journal (shown for a week).
-
-    Signed under its agent's key. Setting ``content`` seals it and sets ``content_hash`` and
-    ``token_estimate``. Discarding is soft: everything can be restored.
-    """
+    """One memory, signed under its agent's key. Discarding is soft: everything can be restored."""
 
     __tablename__ = "agent_memories"
 
@@ -228,7 +224,6 @@ class AgentMemory(Attested, Base):
 
     @hybrid_property
     def discarded(self) -> bool:
-        """Whether the memory was discarded: kept in the database, shown nowhere."""
         return self.discarded_at != None  # noqa: E711
 
     @hybrid_property
@@ -242,25 +237,20 @@ class AgentMemory(Attested, Base):
 
     @classmethod
     def is_kept_journal(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that it is a journal memory that was not discarded."""
         return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
 
     @classmethod
     def is_shown_journal(cls, at: Instant) -> ColumnElement[bool]:
-        """Return the SQL condition that it is a journal memory shown to its agent at ``at``."""
         return and_(cls.is_kept_journal(), cls.created_at > at - JOURNAL_SHOWN_FOR)
 
     @classmethod
     def is_note(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that this journal memory is a note of Refine's own."""
+        """Match journal memories that are notes of Refine's own."""
         return cls.source.is_not_distinct_from(NOTE)
 
     @classmethod
     def could_be_undone(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that it may go although its agent saves the same again.
-
-        An undo may take back what a session made or rewrote, and what was restored.
-        """
+        """Match memories that an undo may take back: a session's, or restored ones."""
         rewritten_or_restored = select(AuditLog.id).where(
             AuditLog.agent_id == cls.agent_id,
             AuditLog.action.in_(_REWRITE_OR_RESTORE),
@@ -272,7 +262,6 @@ class AgentMemory(Attested, Base):
 
     @hybrid_property
     def is_locked(self) -> bool:
-        """Whether no session may delete, merge or rewrite it."""
         return self.edit_lock is not None
 
     @is_locked.inplace.expression
@@ -288,10 +277,7 @@ class AgentMemory(Attested, Base):
         return None if IMMUTABLE_TAGS.isdisjoint(self.tags) else "immutable"
 
     def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
-        """Return the memory as JSON values, as a session shows it to the agent.
-
-        ``key``: the agent's, if the caller has already opened it.
-        """
+        """Return JSON values for a session; ``key``: the agent's, if already opened."""
         return {
             "id": self.id,
             "date": str(clock.iso(self.created_at))[:10],
@@ -302,13 +288,12 @@ class AgentMemory(Attested, Base):
         }
 
     def dated_content(self) -> dict[str, str]:
-        """Return date and content, as the agent's model reads what it need not refer to."""
         return {"date": f"{self.created_at:%Y-%m-%d}", "content": self.content}
 
     # -- images ----------------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """Return the row of a flushed memory as JSON values, contents in clear."""
+        """Return the flushed row as JSON values, contents in clear."""
         return {field: _to_json(getattr(self, field)) for field in image_fields()}
 
     def apply(self, image: Image, at: datetime) -> None:
@@ -322,16 +307,12 @@ class AgentMemory(Attested, Base):
 
     @property
     def state_digest(self) -> str:
-        """The keyed digest of the memory's state (see ``image``)."""
         return state_digest_of(self, self.data_key())
 
     # -- verbs -----------------------------------------------------------------------------------
 
     def discard(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
-        """Discard the memory, recorded as ``memory_discarded``; nothing happens the second time.
-
-        Refused for a constitutional memory.
-        """
+        """Discard the memory once; Refused for a constitutional one."""
         self._lock()
         if self.constitutional:
             raise Refused(f"Cannot discard constitutional memory #{self.id}")
@@ -339,7 +320,6 @@ class AgentMemory(Attested, Base):
             self._change("memory_discarded", user, at, discarded_at=clock.iso(at or clock.now()))
 
     def restore(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
-        """Restore a discarded memory, constitutional or not; recorded as ``memory_restored``."""
         self._lock()
         if self.discarded:
             self._change("memory_restored", user, at, discarded_at=None)
@@ -347,7 +327,6 @@ class AgentMemory(Attested, Base):
     def set_constitutional(
         self, constitutional: bool, *, user: Actor | None = None, at: datetime | None = None
     ) -> None:
-        """Set or lift the flag, recorded as ``memory_constitutional_toggle``."""
         self._lock()
         if self.constitutional != constitutional:
             self._change("memory_constitutional_toggle", user, at, constitutional=constitutional)
@@ -356,10 +335,7 @@ class AgentMemory(Attested, Base):
 
     @classmethod
     def lock_rows(cls, agent: MemoryOwner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
-        """Return those of the agent's memories by id, reloaded and locked in order of id.
-
-        RowAltered if one of them was changed outside the application: a change would sign it.
-        """
+        """Reload and lock the agent's memories by id, in order; RowAltered for an altered one."""
         if not (wanted := sorted(ids)):
             return {}
         rows = db.session.scalars(
@@ -376,7 +352,6 @@ class AgentMemory(Attested, Base):
 
     @staticmethod
     def next_ids(count: int) -> list[int]:
-        """Return ids for that many new memories, in order, with one query."""
         return db.session.scalar(next_ids(_IDS, count)) or []
 
     def _lock(self) -> None:
@@ -431,11 +406,8 @@ def change_in_turn(
     locked: Mapping[int, AgentMemory] | None = None,
     at: datetime | None = None,
 ) -> list[AuditLog]:
-    """Write the records of several edits, then change the memories; return the records.
-
-    The records come first because they are what permits a change to a constitutional memory. A
-    change without ``before`` is about a memory that was just added, and stays as it is. ``locked``:
-    the memories, if the caller has locked and checked them.
+    """Write records of edits, then change the memories: the records permit constitutional changes.
+    A change without ``before`` is of a memory just added; ``locked`` ones are checked already.
     """
     changes = [change for edit in edits for change in edit.changes if change.before is not None]
     if locked is None:
@@ -456,7 +428,6 @@ def change_in_turn(
 
 
 def is_of_kind(kind: str, at: Instant) -> ColumnElement[bool]:
-    """Return the SQL condition that a memory is of this kind at ``at``: one of its keys below."""
     shown = AgentMemory.is_shown_journal(at)
     kinds: dict[str, ColumnElement[bool]] = {
         "core": and_(AgentMemory.is_kept_core),

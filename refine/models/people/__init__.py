@@ -1,4 +1,4 @@
-"""Accounts and their users: who owns agents, and who may look at what."""
+"""Accounts and their users."""
 
 from refine.models.people.account import Account
 from refine.models.people.invitation import Invitation

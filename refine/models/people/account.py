@@ -105,7 +105,7 @@ class Account(Attested, Base):
 
     @classmethod
     def create(cls, name: str, slug: str | None = None, *, user: Actor | None = None) -> "Account":
-        """Add an account, recorded as ``account_created``; Refused if the slug is taken."""
+        """Add an account; Refused if the slug is taken."""
         slug = slug or cls.slug_for(name)
         if slug == DEMO_SLUG:
             raise Refused(f"the slug {slug!r} is reserved for the demo account; give another one")
@@ -125,18 +125,13 @@ class Account(Attested, Base):
 
     @staticmethod
     def slug_for(name: str) -> str:
-        """Return a slug made of the letters and digits of ``name``."""
         slug = "-".join(re.findall(r"[a-z0-9]+", name.lower()))
         if not slug:
             raise InvalidValue("a slug needs letters a to z or digits; give one with --slug")
         return slug[:MAX_SLUG_CHARACTERS].strip("-")
 
     def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
-        """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
-
-        Recorded as ``account_settings_update``. A new schedule or time zone moves the next slot,
-        unless it is already due. InvalidValue for any other field.
-        """
+        """Set ``ADMIN_FIELDS``, return changed names; a new schedule moves a slot not yet due."""
         require_allowed(fields, ADMIN_FIELDS)
         at = at or clock.now()
         self.lock()
@@ -150,10 +145,7 @@ class Account(Attested, Base):
         return list(changes)
 
     def request_sweep(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
-        """Have the next ticks queue a session for every agent that needs one now.
-
-        Recorded as ``sweep_requested``, unless one is under way.
-        """
+        """Have the next ticks queue a session for every agent that needs one."""
         self.lock()
         if self.sweep_requested_at is None:
             self.sweep_requested_at = at or clock.now()
@@ -161,10 +153,7 @@ class Account(Attested, Base):
 
     @classmethod
     def set_slots(cls, at: datetime) -> None:
-        """Set each account's next slot by its schedule; one that is already due stays as it is.
-
-        A new account's is the first after its creation.
-        """
+        """Set each account's next slot by its schedule; slots already due stay."""
         for account in db.session.scalars(select(cls).where(cls.next_due_at.is_(None))):
             account.next_due_at = account.next_slot(min(account.created_at, at))
         schedule = func.coalesce(cls.schedule, settings.current().schedule)
@@ -197,11 +186,9 @@ class Account(Attested, Base):
         return max(last, self.next_due_at) if self.next_due_at is not None else last
 
     def last_slot(self, at: datetime) -> datetime:
-        """Return the latest slot at or before ``at``."""
         return last_slot(self.effective_schedule, self.time_zone, at)
 
     def next_slot(self, at: datetime) -> datetime:
-        """Return the first slot after ``at``."""
         return next_slot(self.effective_schedule, self.time_zone, at)
 
     @validates("name")

@@ -1,4 +1,4 @@
-"""Invitations: one-time links with which a person chooses a password."""
+"""Invitations: one-time links for choosing a password."""
 
 from datetime import datetime, timedelta
 
@@ -37,10 +37,7 @@ class Invitation(Attested, Base):
 
     @classmethod
     def issue(cls, user: User, at: datetime | None = None, *, by: User | None = None) -> str:
-        """Return the secret of a new link for the user; their earlier links end.
-
-        Refused if the user is not active: nobody could follow it.
-        """
+        """Return the secret of a new link; earlier ones end. Refused if the user is not active."""
         user.lock()  # otherwise two links issued at the same time would both work
         if not user.active:
             raise Refused(f"{user.email} is not active; an admin can change that in the dashboard")
@@ -60,12 +57,11 @@ class Invitation(Attested, Base):
 
     @classmethod
     def end_all_of(cls, user: User, at: datetime | None = None) -> None:
-        """End the user's links; one that was altered outside the application stays as it is."""
         cls._end(cls.user_id == user.id, at)
 
     @classmethod
     def end_issued_by(cls, user: User) -> None:
-        """End the links that a user who may no longer act issued, for good."""
+        """End the links that a user who may no longer act issued."""
         cls._end(cls.issued_by_id == user.id)
 
     @classmethod
@@ -95,7 +91,6 @@ class Invitation(Attested, Base):
 
     @property
     def _issuer_may_act(self) -> bool:
-        """Whether its issuer, if a user made it, could still make it: they know its secret."""
         issuer = self.issued_by
         if issuer is None:
             return self.issued_by_id is None
@@ -103,11 +98,7 @@ class Invitation(Attested, Base):
         return may_act and issuer.id == self.issued_by_id
 
     def accept(self, password: str, at: datetime | None = None) -> User:
-        """Set the user's password and use up the link; InvalidValue for a bad password.
-
-        Refused if another user has joined with this address. Whoever issued the link may have used
-        it: for ``PASSWORD_LINK_WAIT`` (access grants) the user may not request access.
-        """
+        """Set the password, use up the link; InvalidValue, or Refused if the address was joined."""
         may_join = self.user.may_join()
         self.user.set_password(password)
         if not may_join:

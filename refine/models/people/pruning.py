@@ -1,4 +1,4 @@
-"""Deleting the sign-ins and invitations that ended long ago."""
+"""Deletes sign-ins and invitations that ended long ago."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -19,11 +19,7 @@ Kind = type[SignIn] | type[Invitation]
 
 
 def prune(kind: Kind, at: datetime, after_id: int) -> tuple[int, int | None]:
-    """Delete the next rows that are no longer kept; return how many, and the last id of the batch.
-
-    The id is None if no more follow. Recorded as ``rows_pruned`` if an earlier record names a row:
-    from then on it must be gone. A row that was changed outside the application stays.
-    """
+    """Delete old rows, but altered ones; return how many, and the last id if more follow."""
     over = select(kind).where(_is_over(kind, at), kind.id > after_id).order_by(kind.id)
     locked = over.limit(_BATCH).with_for_update(of=kind, skip_locked=True)
     rows: list[SignIn | Invitation] = list(db.session.scalars(locked))
@@ -38,7 +34,6 @@ def prune(kind: Kind, at: datetime, after_id: int) -> tuple[int, int | None]:
 
 
 def _is_over(kind: Kind, at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that a row ended so long ago that it is no longer kept."""
     if kind is SignIn:
         since = at - SIGN_INS_KEPT_FOR
         return or_(

@@ -1,7 +1,4 @@
-"""Signing in: guesses at passwords, counted before they are checked, and signed-in browsers.
-
-Browsers are kept in the database so that they can be ended.
-"""
+"""Sign-ins, kept in the database so that they can be ended, and counted password guesses."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -37,11 +34,7 @@ _IPV6_NETWORK_BITS = 64
 
 
 class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
-    """One signed-in browser: its cookie holds a secret, the row the secret's hash.
-
-    It ends on signing out, on a password change, when the user is deactivated, after ``IDLE_FOR``
-    without use, and after ``LASTS_FOR``.
-    """
+    """One signed-in browser: its cookie holds a secret, the row the secret's hash."""
 
     __tablename__ = "sign_ins"
 
@@ -68,7 +61,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
     @classmethod
     def begin(cls, user: User, at: datetime | None = None) -> "SignIn":
-        """Return a new sign-in; only now does ``secret`` hold the secret for the cookie."""
+        """Return a new sign-in; ``secret``, for the cookie, is available only now."""
         at = at or clock.now()
         secret = new_secret()
         begun = cls(
@@ -85,10 +78,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
     @classmethod
     def find_valid(cls, secret: str, at: datetime | None = None) -> "SignIn | None":
-        """Return the sign-in of that secret if it is still valid, and note its use.
-
-        A row that was altered outside the application counts as missing.
-        """
+        """Return the valid sign-in of this secret, note its use; altered rows count as missing."""
         at = at or clock.now()
         secret_hash = keyed_hash(secret, "sign_ins.secret_hash")
         its_account = joinedload(cls.user).joinedload(User.account, innerjoin=True)
@@ -108,7 +98,6 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return found
 
     def _is_valid(self, secret_hash: str, at: datetime) -> bool:
-        """Tell whether it lasts and its user is active; RowAltered for a row of theirs."""
         self.require_genuine(secret_hash=secret_hash)
         self.require_own("user")
         self.user.require_own("account")
@@ -119,7 +108,6 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     def end_all_of(
         cls, user: User, *, except_for: "SignIn | None" = None, at: datetime | None = None
     ) -> None:
-        """End every sign-in of the user, ``except_for`` this one."""
         theirs = select(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
         for each in db.session.scalars(theirs.order_by(cls.id)).all():
             if each is not except_for:
@@ -129,43 +117,33 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
 
     def end(self, at: datetime | None = None) -> None:
-        """End this sign-in, recorded as ``sign_in_ended``; nothing happens the second time.
-
-        A row that was altered outside the application opens nothing, and stays as it is.
-        """
+        """End this sign-in once; an altered row opens nothing, and stays."""
         if self.ended_at is None:
             if not self.log_if_altered():
                 self.ended_at = at or clock.now()
             self.user.account.record("sign_in_ended", subject=("SignIn", self.id), at=at)
 
     def is_still_valid(self) -> bool:
-        """Tell whether it has not ended meanwhile; the user stays locked until the commit.
-
-        So no other request changes the password in between.
-        """
+        """Tell whether it has not ended; locks the user, so that no password changes meanwhile."""
         self.user.lock()
         self.lock()
         return self.ended_at is None and self.user.active
 
     def renewed(self, at: datetime | None = None) -> "SignIn":
-        """Return a new sign-in that replaces this one; call it when the sign-in gains rights."""
+        """Return a new sign-in in place of this one, for when it gains rights."""
         at = at or clock.now()
         self.end(at)
         return SignIn.begin(self.user, at)
 
     def get_id(self) -> str:
-        """Return what Flask-Login keeps in the cookie."""
+        """Identify the sign-in to Flask-Login."""
         return self.secret
 
 
 @dataclass(frozen=True)
 class PasswordGuess:
-    """A password typed for one user, from one network address.
-
-    Counted for the user and the address together, so that nobody can lock a user out from
-    elsewhere, and for the address. ``device`` is a browser in which the user signed in before: it
-    has a counter of its own, so that strangers behind the same address cannot lock it out either.
-    ``sign_in_id`` (of the signed-in browser) has one too: changing the address does not help.
+    """A guess, counted for user and address together, so that nobody locks a user out from
+    elsewhere; a known ``device`` and a ``sign_in_id`` have counters of their own.
     """
 
     email: str
@@ -174,10 +152,7 @@ class PasswordGuess:
     sign_in_id: int | None = None
 
     def count(self, at: datetime | None = None) -> None:
-        """Count the guess, before the password is checked; TooMany if it must not be checked.
-
-        The caller commits in either case, so that guesses made at the same time all count.
-        """
+        """Count before checking; TooMany if it must not be checked. The caller always commits."""
         at, limits = at or clock.now(), self._limits
         counted = Tally.add(limits, lasts=GUESS_WINDOW, at=at)
         refused = [
@@ -191,12 +166,10 @@ class PasswordGuess:
             )
 
     def uncount(self, at: datetime | None = None) -> None:
-        """Uncount a right guess, so that only wrong ones count."""
         Tally.add(self._limits, lasts=GUESS_WINDOW, step=-1, at=at)
 
     @property
     def _limits(self) -> Mapping[str, int]:
-        """How many guesses are allowed, by the key of their tally; only keyed hashes are stored."""
         network = network_of(self.address)
         email = self.email.strip().lower()
         if self.device is not None:
@@ -212,7 +185,6 @@ class PasswordGuess:
 
 
 def address_key(address: str) -> str:
-    """Return the key under which a network address is counted."""
     return f"address {_hashed(network_of(address))}"
 
 
@@ -221,7 +193,7 @@ def _hashed(text: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """Return the address, or the network of an IPv6 address; other text unchanged."""
+    """Return the address, or the network of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Users: the people of an account who use the dashboard."""
+"""People who use the dashboard."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -91,7 +91,7 @@ class User(Attested, Base):
 
     @classmethod
     def by_email(cls, email: str) -> "User | None":
-        """Return the user of that address, regardless of case; if possible, one with a password."""
+        """Return the user of that address, preferably one with a password."""
         joined_first = cls.password_hash.is_(None), cls.id
         return db.session.scalar(
             select(cls).where(cls._has_email(email)).order_by(*joined_first).limit(1)
@@ -99,7 +99,7 @@ class User(Attested, Base):
 
     @classmethod
     def named(cls, reference: str) -> "User":
-        """Return the user of that id or address, regardless of case; NotFound, or Ambiguous."""
+        """Return the user of that id or address; NotFound, or Ambiguous."""
         same = cls._has_email(reference)
         if (user_id := id_in(reference)) is not None:
             same = or_(cls.id == user_id, same)
@@ -116,7 +116,7 @@ class User(Attested, Base):
         return func.lower(cls.email) == email.strip().lower()
 
     def _add(self, *, elsewhere: bool) -> None:
-        """Add the user; Refused if the account, or ``elsewhere`` who joined, has the address."""
+        """Refused if the account has the address, or ``elsewhere`` somebody who joined has it."""
         mine = User.account_id == self.account.id
         is_used = db.session.scalar(select(exists().where(User._has_email(self.email), mine)))
         if is_used or (elsewhere and not self.may_join()):
@@ -135,10 +135,7 @@ class User(Attested, Base):
         role: str = "admin",
         site_admin: bool = False,
     ) -> "User":
-        """Add a user with a password, recorded as ``user_created`` with what added them (``by``).
-
-        Refused if the address is in use, InvalidValue for a bad one.
-        """
+        """Add a user with a password; Refused if the address is in use, InvalidValue."""
         user = cls(account=account, email=email, role=role, site_admin=site_admin)
         user.set_password(password)
         user._add(elsewhere=True)
@@ -147,11 +144,7 @@ class User(Attested, Base):
 
     @classmethod
     def invite(cls, account: Account, email: str, *, role: str, by: "User") -> "User":
-        """Add a user without a password, who cannot sign in before choosing one.
-
-        Recorded as ``user_invited``. Refused if the account has the address. Only a site admin
-        learns whether another account has it; for others, the invitation cannot be accepted.
-        """
+        """Add a user without a password; only a site admin is Refused for addresses elsewhere."""
         user = cls(account=account, email=email, role=role)
         user._add(elsewhere=by.site_admin)
         user.record("user_invited", by=by, data={"role": user.role})
@@ -162,10 +155,7 @@ class User(Attested, Base):
 
     @classmethod
     def with_password(cls, email: str, password: str) -> "User | None":
-        """Return the active user of that e-mail and password; as slow for an unknown one.
-
-        The user is locked until the commit, so that the password does not change meanwhile.
-        """
+        """Return the active user, locked until the commit; as slow for unknown addresses."""
         found = cls.by_email(email)
         stored = found.password_hash if found is not None else None
         matches = _matches(stored or DUMMY_PASSWORD_HASH, password)
@@ -176,7 +166,7 @@ class User(Attested, Base):
         return found if found.active and found.password_hash == stored else None
 
     def set_password(self, password: str) -> None:
-        """Keep the argon2id hash of ``password``; InvalidValue if it is too short or too long."""
+        """Keep the argon2id hash; InvalidValue if the password is too short or long."""
         if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
             raise InvalidValue(
                 f"the password must have {MIN_PASSWORD_CHARACTERS} to "
@@ -185,17 +175,13 @@ class User(Attested, Base):
         self.password_hash = _hasher.hash(password)
 
     def lock_for(self, by: "User") -> None:
-        """Lock this user and who changes them; Refused if the latter may no longer act.
-
-        In the order of their ids: of two who change each other at the same time, one waits.
-        """
+        """Lock both users in order of id; Refused if ``by`` may no longer act."""
         for each in sorted((self, by), key=lambda user: user.id):
             each.lock()
         if (reason := by.inability_reason(self.account_id)) is not None:
             raise Refused(reason)
 
     def may_join(self) -> bool:
-        """Tell whether nobody else signs in with the user's address."""
         others = User._has_email(self.email), User.id != self.id, User.password_hash.is_not(None)
         return not db.session.scalar(select(exists().where(*others)))
 

@@ -1,10 +1,4 @@
-"""Runs: a run is work for which one worker calls an agent's model.
-
-``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
-core memories, ``task`` adds to memory between sessions, and ``saving`` is what it may keep;
-``access`` asks the agent to let a human read. ``spending`` adds up what they used and cost,
-``workload`` counts what waits, runs and has ended; ``clock_mark`` remembers the clock's rounds.
-"""
+"""Runs: work for which one worker calls an agent's model."""
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
 from refine.models.runs.clock_mark import ClockMark

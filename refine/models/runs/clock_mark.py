@@ -1,4 +1,4 @@
-"""Clock marks: what a tick must remember until the next one."""
+"""What one tick must remember for the next."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -24,16 +24,12 @@ class ClockMark(Base):
 
     @classmethod
     def note(cls, event: Event, at: datetime) -> None:
-        """Note that the event happened at ``at``."""
         mark = insert(cls).values(event=event, at=at)
         db.session.execute(mark.on_conflict_do_update(index_elements=[cls.event], set_={"at": at}))
 
     @classmethod
     def begin(cls, event: Event, *, every: timedelta, at: datetime) -> int | None:
-        """Begin a round, or continue an unfinished one; None if none is due.
-
-        Returns the id after which it continues, 0 for a new round; ``reached`` notes its progress.
-        """
+        """Return the id after which the round continues, 0 for a new one; None if none is due."""
         mark = insert(cls).values(event=event, at=at, after_id=0)
         is_due = (cls.at <= at - every) | (cls.at > at) | cls.after_id.is_not(None)
         begun = mark.on_conflict_do_update(
@@ -53,6 +49,5 @@ class ClockMark(Base):
 
     @classmethod
     def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
-        """Return how long ago the event was; None if it never happened."""
         last = db.session.scalar(select(cls.at).where(cls.event == event))
         return None if last is None else (at or clock.now()) - last

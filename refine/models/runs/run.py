@@ -1,8 +1,5 @@
-"""Runs: what refinement sessions, memory tasks and requests for access have in common.
-
-In each of them one worker calls an agent's model. A run waits until a worker claims it and gets a
-lease: a token that is compared in every transaction that changes something. A worker that has lost
-its run can no longer change anything.
+"""What sessions, memory tasks and access requests share. A worker claims a waiting run and gets
+a lease, compared in every writing transaction: whoever lost the run can change nothing.
 """
 
 import uuid
@@ -66,16 +63,12 @@ class LeaseLost(Refused):
 
 
 def blocked_reason(agent: Agent, caps: CostCaps, *, automatic: bool) -> str | None:
-    """Return why no run of the agent may start now; None if one may.
-
-    Why it is unavailable; for ``automatic`` runs, which alone obey pauses, also the cost cap.
-    """
+    """Return why no run may start, or None; the cost cap stops only ``automatic`` runs."""
     reason = eligibility.unavailable_reason(agent, automatic=automatic)
     return reason or (caps.reason(agent.account) if automatic else None)
 
 
 def errors_index(table: str) -> Index:
-    """Return the index by which runs that ended with an error are listed, newest first."""
     return Index(
         f"ix_{table}_errors",
         text("created_at DESC"),
@@ -86,8 +79,6 @@ def errors_index(table: str) -> Index:
 
 
 class Run:
-    """The columns for a run's life cycle, lease and cost, and the methods that depend on them."""
-
     # The statuses of a run that waits for a worker, and of one that a worker holds.
     waiting_status: ClassVar[str] = "queued"
     running_status: ClassVar[str] = "running"
@@ -120,7 +111,6 @@ class Run:
 
     @declared_attr
     def agent(self) -> Mapped[Agent]:
-        """The agent whose model is asked."""
         return relationship()
 
     def __init__(self, *, agent: Agent, **fields: Any) -> None:
@@ -129,7 +119,6 @@ class Run:
         super().__init__(**{"model_id": agent.model_id, **fields})
 
     def data_key(self) -> DataKey:
-        """Return the agent's key; RowAltered if the run was changed outside the application."""
         _require_genuine(self)
         return self.agent.data_key()
 
@@ -142,7 +131,6 @@ class Run:
 
     @hybrid_property
     def is_live(self) -> bool:
-        """Whether the run waits for a worker, or a worker holds it."""
         return self.status in (self.waiting_status, self.running_status)
 
     @is_live.inplace.expression
@@ -152,19 +140,16 @@ class Run:
 
     @hybrid_property
     def is_held(self) -> bool:
-        """Whether a worker holds the run: it has a lease."""
         return self.lease_token != None  # noqa: E711
 
     @hybrid_property
     def is_waiting(self) -> bool:
-        """Whether no worker has claimed the run yet."""
         return (self.status == self.waiting_status) & (self.lease_token == None)  # noqa: E711
 
     # -- waiting ---------------------------------------------------------------------------------
 
     @classmethod
     def _add(cls, agent: Agent, at: datetime, **fields: Any) -> Self:
-        """Add a waiting run; the caller has locked the agent."""
         return cls._add_all([cls._new(agent, at, **fields)])[0]
 
     @classmethod
@@ -180,10 +165,7 @@ class Run:
 
     @classmethod
     def select_waiting(cls, limit: int) -> Select[uuid.UUID]:
-        """Return a query for the ids of the waiting runs, the oldest first.
-
-        Skips those that another transaction has locked, to claim or end them.
-        """
+        """Select the ids of waiting runs, oldest first, without locked ones."""
         return (
             select(cls.id)
             .where(cls.is_waiting)
@@ -197,11 +179,7 @@ class Run:
     def claim(
         self, at: datetime | None = None, *, lease_token: uuid.UUID | None = None
     ) -> uuid.UUID | None:
-        """Claim the waiting run; return the lease, or None if it cannot be claimed.
-
-        The agent's present model is recorded. A run that may no longer start ends, or is put off.
-        ``lease_token``: a new one, if the caller has it already.
-        """
+        """Claim the run and return the lease; None if it ended, waits, or has another worker."""
         at = at or clock.now()
         self.lock()
         _require_genuine(self)
@@ -230,11 +208,7 @@ class Run:
 
     @classmethod
     def held(cls, run_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
-        """Return the run, locked together with its agent, if this lease still holds it.
-
-        The lease is the caller's own copy. LeaseLost if the run ended or another worker has it,
-        RowAltered if it was changed outside the application.
-        """
+        """Lock and return the run with its agent; LeaseLost if the lease is over, RowAltered."""
         kind: Any = cls
         found = db.session.execute(
             select(kind, Agent)
@@ -254,7 +228,6 @@ class Run:
         return held
 
     def count_call(self, usage: Usage) -> None:
-        """Add the usage of one call of the model."""
         self.llm_calls += 1
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
@@ -269,7 +242,7 @@ class Run:
     # By the database's clock, which also stamps the heartbeats: the clocks of workers differ.
 
     def is_lost(self, at: datetime | None = None) -> bool:
-        """Tell whether a worker holds the run that has stopped sending heartbeats, at ``at``."""
+        """Tell whether its worker stopped sending heartbeats, at ``at``."""
         silent_since = self.heartbeat_at if self.is_held else None
         return silent_since is not None and silent_since < database_now() - _silence(at)
 
@@ -281,7 +254,6 @@ class Run:
 
     @classmethod
     def held_of(cls, agent: Agent) -> list[Self]:
-        """Return the agent's runs that workers hold."""
         return list(
             db.session.scalars(
                 select(cls)
@@ -291,14 +263,14 @@ class Run:
         )
 
     def end_if_lost(self, at: datetime | None = None) -> bool:
-        """Give up the run if its worker stopped sending heartbeats; tell whether it did."""
+        """Give up the run if ``is_lost``; tell whether it was."""
         self.lock()
         if is_lost := self.is_lost(at):
             self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
 
     def end_if_killed(self, lease_token: uuid.UUID, at: datetime | None = None) -> bool:
-        """Give up the run of a process that was killed; tell whether this lease of it held it."""
+        """Give up a killed process's run; tell whether its lease still held."""
         self.lock()
         if was_held := self.lease_token == lease_token:
             self.give_up("its worker's process was killed", WORKER_LOST, at=at)
@@ -312,10 +284,7 @@ class Run:
 
     @classmethod
     def has_ended_with_error(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that the run failed, or an error ended it early or unread.
-
-        A task that waits for a retry keeps the kind of its last error, but has not ended.
-        """
+        """Match failed runs and those ended early; a task that waits for a retry has not ended."""
         return and_(cls.ended_at.is_not(None), cls.error_kind.is_not(None))
 
     # -- for lists and logs ----------------------------------------------------------------------
@@ -328,7 +297,6 @@ class Run:
         return cls.agent_id.in_(select(Agent.id).where(Agent.account_id == account_id))
 
     def usage(self) -> dict[str, Any]:
-        """Return the usage of all calls of the model, as JSON values."""
         return {
             "llm_calls": self.llm_calls,
             "prompt_tokens": self.prompt_tokens,
@@ -340,8 +308,6 @@ class Run:
 
 
 class RetriableRun(Run):
-    """The further columns of sessions and memory tasks, which are retried after a failure."""
-
     trigger: Mapped[str] = mapped_column(Text)
     slot_at: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
@@ -355,7 +321,6 @@ LIVE = (Run.waiting_status, Run.running_status)
 
 
 def _silence(at: datetime | None) -> timedelta:
-    """Return after how long without heartbeats, by now, a worker is lost at ``at``."""
     return LOST_AFTER - (clock.time_ahead_of_now(at) if at is not None else timedelta(0))
 
 
@@ -370,5 +335,5 @@ def _require_genuine(run: Run) -> None:
 
 
 def log_after_commit(message: str, facts: dict[str, Any]) -> None:
-    """Log a run that ended when the current transaction commits; drop it when that rolls back."""
+    """Log an ended run after the commit; never after a rollback."""
     after_commit(lambda: _log.info(message, **facts))

@@ -1,7 +1,4 @@
-"""What an agent keeps in a task: journal entries promoted to core, or new journal memories.
-
-Each verb expects a task that its caller holds (``MemoryTask.held``).
-"""
+"""Verbs of a memory task that its caller holds (``MemoryTask.held``): promote and save."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,10 +14,7 @@ from refine.rules.content import known_tags, memory_content
 
 
 def journal_entries(task: MemoryTask) -> Select[AgentMemory]:
-    """Return a query for the journal of the week before the task began, without Refine's notes.
-
-    Later entries are left for the next reflection.
-    """
+    """Select the week's journal before the task began, without Refine's notes."""
     began = task.started_at or task.created_at
     return task.agent.ledger.journal(began).where(
         AgentMemory.recorded_at <= began, ~AgentMemory.is_note()
@@ -30,11 +24,7 @@ def journal_entries(task: MemoryTask) -> Select[AgentMemory]:
 def promote(
     task: MemoryTask, ids: Sequence[int], *, at: datetime | None = None
 ) -> tuple[list[int], dict[int, int]]:
-    """Make core memories of these entries, one record each (``memory_promoted``).
-
-    Return the promoted ids, and the kept core memories that the other entries repeat, by entry id.
-    InvalidValue promotes nothing: an unknown or constitutional entry, or too many.
-    """
+    """Promote entries; return their ids, and repeated core memories by entry id. InvalidValue."""
     at, chosen = at or clock.now(), _entries(task, ids)
     cores = task.agent.ledger.select_core_with({entry.content_hash for entry in chosen})
     kept = list(db.session.scalars(cores.order_by(AgentMemory.id)))
@@ -67,11 +57,7 @@ def promote(
 def save(
     task: MemoryTask, content: object, tags: object = (), *, at: datetime | None = None
 ) -> tuple[AgentMemory, bool]:
-    """Save a journal memory (``memory_saved``); return it, and whether it already existed.
-
-    Exact duplicates of a kept core memory, or of the current journal, that have all these tags
-    are not saved.
-    """
+    """Save a journal memory; return it, and whether an exact duplicate with its tags existed."""
     at = at or clock.now()
     hashed = content_hash(memory_content(content), task.data_key())
     ledger, tags = task.agent.ledger, known_tags(tags)

@@ -1,7 +1,4 @@
-"""What agents used and cost: all kinds of runs, added up in one place.
-
-A run counts in the month in which it was requested, by the clock of its account.
-"""
+"""Usage and cost of all runs; a run counts in its account's month of request."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -53,10 +50,7 @@ _Rows = Select[*tuple[Any, ...]]
 
 
 class DaySpending(NamedTuple):
-    """The memory tasks that were requested on a day, and what all runs of that day cost.
-
-    ``unpriced_calls`` are the calls whose cost is unknown, and not part of ``cost_usd``.
-    """
+    """Memory tasks of a day, and the cost of all its runs without ``unpriced_calls``."""
 
     day: date
     reflections: int
@@ -66,10 +60,7 @@ class DaySpending(NamedTuple):
 
 
 class Used(NamedTuple):
-    """Some runs, added up.
-
-    ``cost_usd`` is without ``unpriced_calls``, whose cost is unknown.
-    """
+    """Runs, added up; ``cost_usd`` is without ``unpriced_calls``."""
 
     sessions: int
     reflections: int
@@ -86,7 +77,6 @@ class Used(NamedTuple):
 
     @classmethod
     def total_of(cls, rows: Sequence[Row[*tuple[Any, ...]]]) -> "Used":
-        """Return the total that each row of ``with_total`` has."""
         return cls.of(rows[0], "total_") if rows else cls(0, 0, 0, 0, 0, 0, Decimal(0), 0)
 
 
@@ -101,7 +91,6 @@ class CostCaps:
         self._reasons: dict[int, str | None] = {}
 
     def look_up(self, accounts: Iterable[Account]) -> None:
-        """Read what is not known yet of these accounts, in one statement for all."""
         new = [each for each in accounts if each.id not in self._reasons]
         self._reasons |= dict.fromkeys(each.id for each in new)
         capped = [each.id for each in new if each.monthly_cost_cap_usd is not None]
@@ -111,11 +100,7 @@ class CostCaps:
             self._reasons[account.id] = f"the account's {cap}"
 
     def reason(self, account: Account) -> str | None:
-        """Return why the account's cost cap forbids automatic runs; None if it does not.
-
-        A cap that cannot be checked, because the cost of a run of this month is unknown,
-        forbids them too.
-        """
+        """Return why the cap forbids automatic runs: it is reached, or a cost is unknown."""
         self.look_up([account])
         return self._reasons[account.id]
 
@@ -132,7 +117,6 @@ def accounts_at_cap(at: datetime) -> Select[Account, bool]:
 
 
 def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
-    """Return the problem with a cost cap: it is reached, or cannot be checked."""
     cap = f"monthly cost cap of ${cap_usd}"
     if is_reached:
         return f"{cap} is reached"
@@ -146,23 +130,18 @@ def cap_in_words(cap_usd: Decimal | None, *, is_reached: bool) -> str:
 
 
 def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, bool]:
-    """Return what the agents that meet the conditions cost this month, in their accounts' zones.
-
-    And whether the cost is partly unknown; only the known part is included.
-    """
+    """Return this month's known cost in the accounts' zones, and whether more is unknown."""
     summed = _summed_month(at).join(Account, Account.id == Agent.account_id).where(*conditions)
     usd, is_unknown = db.session.execute(summed).one()
     return Decimal(usd), is_unknown
 
 
 def _month(at: datetime) -> Any:
-    """Return, beside each account, what its runs cost this month."""
     summed = _summed_month(at).where(Agent.account_id == Account.id)
     return summed.correlate(Account).lateral()
 
 
 def _summed_month(at: datetime) -> _Rows:
-    """Return the query that adds up runs of agents; accounts are joined by the caller."""
     runs = all_runs()
     known_usd = _known_usd(runs)
     usd = func.coalesce(known_usd, runs.c.cost_usd)
@@ -214,10 +193,7 @@ def by_month(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return what each of these agents of the account used, month by month, as ``Used`` has it.
-
-    Of the runs from ``since`` (inclusive) to ``until`` (exclusive).
-    """
+    """Return each agent's usage by month, from ``since`` (inclusive) to ``until`` (exclusive)."""
     runs = all_runs()
     month = func.to_char(_requested(runs), "YYYY-MM").label("month")
     summed = _summed(runs, month, Agent.id.label("agent_id"), Agent.name.label("agent"))
@@ -231,11 +207,7 @@ def by_month(
 
 
 def used_by(what: str, since: date, until: date, account_id: AccountId) -> _Rows:
-    """Return a query for what agents (of this account) used in these months.
-
-    By ``what``: ``agent``, ``model`` or ``month``. ``since`` and ``until`` (exclusive) are the
-    first days of months.
-    """
+    """Select usage by ``agent``, ``model`` or ``month``; months from ``since`` to ``until``."""
     runs = all_runs()
     month = cast(func.date_trunc("month", _requested(runs)), Date).label("month")
     keys: dict[str, list[SQLColumnExpression[Any]]] = {
@@ -286,16 +258,12 @@ def _summed(runs: Subquery, *keys: SQLColumnExpression[Any]) -> _Rows:
 
 
 def _in_utc(day: date, shift: timedelta) -> ColumnElement[datetime]:
-    """When the day begins in UTC, shifted.
-
-    It stands in the statement, not beside it: how many rows are read decides how best to read them.
-    """
+    """Return the day's beginning as SQL text, so that the planner sees how many rows are read."""
     begins = datetime.combine(day, time(), UTC) + shift
     return literal(begins, DateTime(timezone=True), literal_execute=True)
 
 
 def _requested(runs: Subquery) -> ColumnElement[datetime]:
-    """When runs were requested, by the account's clock."""
     return func.timezone(Account.time_zone, runs.c.created_at)
 
 
@@ -317,11 +285,7 @@ def all_runs() -> Subquery:
 
 
 def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
-    """Return what a run cost at most; NULL if calls were unpriced and nobody named a price since.
-
-    Prices that were named since then count, so that a cap can be checked again. They are applied to
-    all tokens, because the run does not store which tokens its known cost covers.
-    """
+    """Return the highest cost of a run, by prices named since, too; NULL if still unpriced."""
     prices = settings.current().prices
     estimated = {model_id: _estimated_usd(runs, price) for model_id, price in prices.items()}
     otherwise: Any = estimated.pop(ANY_MODEL, null())

@@ -1,7 +1,4 @@
-"""Memory tasks: runs between sessions in which an agent only adds to its memory.
-
-Reflections on the journal, and extractions from finished conversations.
-"""
+"""Memory tasks: reflections on the journal, and extractions from conversations."""
 
 import json
 import uuid
@@ -72,8 +69,6 @@ class ReflectionAlreadyLive(Refused):
 
 
 class MemoryTask(RetriableRun, Base):
-    """A reflection on the journal, or an extraction from a finished conversation."""
-
     __tablename__ = "memory_tasks"
     __table_args__ = (
         CheckConstraint(f"kind IN {KINDS}", name="kind"),
@@ -126,7 +121,7 @@ class MemoryTask(RetriableRun, Base):
         slot_at: datetime | None = None,
         at: datetime | None = None,
     ) -> "MemoryTask":
-        """Add a queued reflection; ReflectionAlreadyLive if the agent has one."""
+        """Queue a reflection; ReflectionAlreadyLive."""
         at = at or clock.now()
         _refuse_unavailable(agent)
         agent.lock()
@@ -142,10 +137,7 @@ class MemoryTask(RetriableRun, Base):
     def reflect_daily(
         cls, agents: Iterable[Agent], slot_at: datetime, at: datetime
     ) -> list["MemoryTask"]:
-        """Add queued daily reflections as ``reflect`` does, in one statement for all.
-
-        The agents are locked, available, and have no live reflection.
-        """
+        """Queue daily reflections; the agents are locked, available, without live ones."""
         fields = {"kind": "reflection", "trigger": "daily", "due_at": at, "slot_at": slot_at}
         return cls._add_all([cls._new(agent, at, **fields) for agent in agents])
 
@@ -153,11 +145,7 @@ class MemoryTask(RetriableRun, Base):
     def extract(
         cls, agent: Agent, conversation: object, *, at: datetime | None = None
     ) -> "MemoryTask":
-        """Add a queued extraction from a finished conversation, which stays sealed until it ends.
-
-        ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused for an
-        agent that is not available, TooMany if ``MAX_WAITING`` are waiting already.
-        """
+        """Queue an extraction of messages, sealed until it ends; InvalidValue, Refused, TooMany."""
         # by the clock that a lapse hangs on, too
         created_at = at or func.clock_timestamp(type_=UtcDateTime())
         at = at or clock.now()
@@ -175,14 +163,12 @@ class MemoryTask(RetriableRun, Base):
 
     @classmethod
     def conversations_waiting(cls, agent: Agent) -> int:
-        """Return how many conversations of the agent are waiting."""
         waiting = select(func.count()).where(
             cls.agent_id == agent.id, cls.kind == "extraction", cls.is_waiting
         )
         return db.session.scalars(waiting).one()
 
     def messages(self) -> list[dict[str, Any]]:
-        """Return the conversation's messages; none if there is no conversation."""
         return cast(list[dict[str, Any]], json.loads(self.conversation or "[]"))
 
     # -- starting --------------------------------------------------------------------------------
@@ -193,7 +179,6 @@ class MemoryTask(RetriableRun, Base):
         return self.trigger != "cli"
 
     def _may_start(self, at: datetime) -> bool:
-        """Tell whether it may start; else a reflection ends ``skipped``, a conversation waits."""
         if self.due_at > at or self.end_if_lapsed(at):
             return False
         if (reason := self.skip_reason(at)) is not None:
@@ -213,11 +198,7 @@ class MemoryTask(RetriableRun, Base):
 
     @classmethod
     def lapsed_by(cls, at: datetime) -> ColumnElement[bool]:
-        """Return whether a task waited for longer than it may, as an SQL condition.
-
-        A lapse deletes a conversation: it takes the database's clock as well as ``at``, so that a
-        process whose clock runs ahead deletes nothing.
-        """
+        """Match lapsed tasks by the database's clock too, so that a wrong one deletes nothing."""
         by_both = func.least(at, func.clock_timestamp(type_=UtcDateTime()))
         span = case(*((cls.kind == kind, span) for kind, span in TASK_LAPSES_AFTER.items()))
         return and_(cls.is_waiting, cls.created_at <= by_both - span)
@@ -246,11 +227,7 @@ class MemoryTask(RetriableRun, Base):
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
-        """After a failure, retry later; end if something was kept, or after too many attempts.
-
-        A conversation is retried until it lapses, from the first part of which nothing was kept; a
-        task of ``refine reflect`` is not retried.
-        """
+        """Retry later; end if something was kept, on request, or after too many attempts."""
         at = at or clock.now()
         pause = retry_pause(self.attempt) if self.is_automatic else None
         if self.kind == "extraction":
@@ -267,7 +244,6 @@ class MemoryTask(RetriableRun, Base):
             log_after_commit("memory task put off", self.facts())
 
     def end_if_lapsed(self, at: datetime | None = None) -> bool:
-        """End a task that waited for longer than it may; tell whether it did."""
         at = at or clock.now()
         self.lock()
         mine = select(MemoryTask.id).where(MemoryTask.id == self.id, self.lapsed_by(at))
@@ -279,7 +255,7 @@ class MemoryTask(RetriableRun, Base):
         return has_lapsed
 
     def facts(self) -> dict[str, Any]:
-        """Return what the log line of the task says: ids and figures."""
+        """Return ids and figures for the log line."""
         lasted = (self.ended_at or self.due_at) - (self.started_at or self.due_at)
         return {
             "task_id": str(self.id),
@@ -313,17 +289,12 @@ def _refuse_unavailable(agent: Agent) -> None:
 
 
 def reflecting_zones() -> Sequence[str]:
-    """Return the time zones of agents with a daily reflection."""
     zones = select(Account.time_zone).join(Agent, Agent.account_id == Account.id)
     return db.session.scalars(zones.where(Agent.reflects_daily).distinct()).all()
 
 
 def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
-    """Return a query for the ids of that zone's agents that are due a reflection for this slot.
-
-    They have a daily reflection, and in the journal of the week before the slot something that no
-    completed reflection has read.
-    """
+    """Select the zone's agents with new journal entries in the week before the slot."""
     mine = (MemoryTask.agent_id == Agent.id) & (MemoryTask.kind == "reflection")
     was_read = (
         exists()
@@ -380,7 +351,6 @@ def lapsed(at: datetime) -> Select[int]:
 
 
 def waiting_of(agent: Agent) -> Sequence[MemoryTask]:
-    """Return the agent's waiting tasks, the oldest first."""
     return db.session.scalars(
         select(MemoryTask)
         .where(MemoryTask.agent_id == agent.id, MemoryTask.is_waiting)

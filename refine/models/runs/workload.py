@@ -1,4 +1,4 @@
-"""What waits for workers, what they work on, and what has ended."""
+"""Counts of waiting, running and ended runs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +28,6 @@ class Workload(NamedTuple):
 
     @classmethod
     def at(cls, at: datetime, account_id: int | None = None) -> "Workload":
-        """Return the workload (of this account), in one query."""
         sessions = _sessions(account_id).subquery("sessions")
         tasks = _tasks(at, account_id).subquery("tasks")
         both = select(sessions, tasks).join_from(sessions, tasks, true())
@@ -61,12 +60,7 @@ def _tasks(at: datetime, account_id: AccountId) -> Select[*tuple[Any, ...]]:
 
 
 def ended_runs() -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return all ended sessions and memory tasks, added up.
-
-    How many ``runs`` there are of a ``kind``, ``status``, ``trigger`` and ``error_kind``, their
-    tokens and cost, and their ``effect``: the tokens that sessions removed, or the memories that
-    tasks added.
-    """
+    """Add up ended sessions and tasks; ``effect``: tokens removed, or memories added."""
     sessions = _ended(RefinementSession, literal_column("'session'"), "removed_tokens")
     tasks = _ended(MemoryTask, MemoryTask.kind, "memories_kept")
     return db.session.execute(union_all(sessions, tasks)).all()

@@ -1,8 +1,4 @@
-"""The mechanic's exception: a human's time-limited permission to read one agent's memories.
-
-``grant`` is the request, the agent's answer and the permission; ``asking_rules`` says what a user
-may ask for, and who may ask.
-"""
+"""The mechanic's exception: time-limited permission to read one agent's memories."""
 
 from refine.models.runs.access.asking_rules import (
     MAX_MINUTES,

@@ -1,4 +1,4 @@
-"""What a user may ask for, and who may ask which agent."""
+"""Rules for requesting access."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,15 +35,13 @@ DECLINE_WAIT = timedelta(days=7)
 
 @dataclass(frozen=True)
 class AccessTerms:
-    """Reason, purpose and duration of a request for access."""
-
     reason: str
     purpose: str
     duration_minutes: int
 
     @classmethod
     def checked(cls, *, reason: object, purpose: object, duration_minutes: object) -> "AccessTerms":
-        """Return the terms, or raise InvalidValue."""
+        """Return the terms; InvalidValue if one is invalid."""
         if reason not in REASONS:
             raise InvalidValue(f"reason must be one of {', '.join(REASONS)}")
         if type(duration_minutes) is not int or not MIN_MINUTES <= duration_minutes <= MAX_MINUTES:
@@ -62,17 +60,12 @@ def valid_purpose(field: str, value: object) -> str:
 
 
 class Decline(Protocol):
-    """A request that the agent declined."""
-
     user_id: int
     ended_at: datetime | None
 
 
 def why_not_ask(agent: Agent, user: User, now: datetime) -> str | None:
-    """Return why this user may not ask this agent, whatever was asked before; None if they may.
-
-    RowAltered for an agent or account that was changed outside the application.
-    """
+    """Return why the user may not ask this agent, whatever was asked before; RowAltered."""
     agent.require_genuine()
     agent.require_own("account")
     reason = user.inability_reason(agent.account_id)

@@ -1,7 +1,5 @@
-"""Access grants: a human's request to read one agent's memories, and what came of it.
-
-One row for the request, the agent's answer, and the permission. Times that decide who may read are
-the database's, so a wrong process clock cannot extend access.
+"""Access grants: request, answer and permission in one row. The database's clock decides, so
+a wrong process clock cannot extend access.
 """
 
 import uuid
@@ -67,8 +65,6 @@ REQUEST_LAPSES_AFTER = timedelta(hours=24)
 
 
 class AccessAlreadyRequested(Refused):
-    """The user has an open request or a live grant for this agent; ``grant_id`` is that one."""
-
     def __init__(self, grant_id: uuid.UUID, status: str) -> None:
         self.grant_id = grant_id
         super().__init__(
@@ -79,8 +75,6 @@ class AccessAlreadyRequested(Refused):
 
 
 class AccessGrant(Run, Attested, Base):
-    """One user's access to one agent's memories, from the request on."""
-
     __tablename__ = "access_grants"
     __table_args__ = (
         CheckConstraint(f"reason IN {tuple(REASONS)}", name="reason"),
@@ -166,7 +160,7 @@ class AccessGrant(Run, Attested, Base):
 
     @classmethod
     def _declines(cls, agent: Agent) -> list["AccessGrant"]:
-        """Return the requests that the agent declined, newest first; RowAltered for any request."""
+        """RowAltered for any altered request of the agent."""
         requests = db.session.scalars(
             select(cls).where(cls.agent_id == agent.id).order_by(cls.ended_at.desc())
         ).all()
@@ -225,7 +219,6 @@ class AccessGrant(Run, Attested, Base):
     # -- asking the agent ------------------------------------------------------------------------
 
     def _may_start(self, at: datetime) -> bool:
-        """Tell whether the agent may be asked now; if not, the request ends."""
         if self.is_waiting and self.created_at <= database_now() - REQUEST_LAPSES_AFTER:
             self.lapse()
             return False
@@ -235,11 +228,7 @@ class AccessGrant(Run, Attested, Base):
         return True
 
     def settle(self, reply: str | None, *, agreed: bool, generation_id: str | None) -> None:
-        """Store the agent's answer; a yes grants access if the user may still ask.
-
-        A no counts in any case. Nothing happens if the request is no longer open. Of an agent that
-        was erased meanwhile, no answer can be kept: the request fails.
-        """
+        """Store the answer: a no always counts, a yes only if the user may still ask."""
         self.lock()
         if self.status != "requested":
             return
@@ -276,12 +265,10 @@ class AccessGrant(Run, Attested, Base):
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
-        """End a request without a valid answer; it is not retried."""
         self.error_kind = error_kind
         self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
 
     def lapse(self) -> None:
-        """End a request that no worker took in time."""
         hours = quantities.in_hours(REQUEST_LAPSES_AFTER)
         self._end_request("lapsed", why=f"no worker could ask the agent within {hours}")
 
@@ -305,7 +292,6 @@ class AccessGrant(Run, Attested, Base):
 
     @property
     def has_expired(self) -> bool:
-        """Whether its time is over."""
         return self.expires_at is not None and self.expires_at <= self.read_at
 
     @hybrid_property
@@ -336,10 +322,7 @@ class AccessGrant(Run, Attested, Base):
         return user.id == self.user_id or user.inability_reason(self.account_id) is None
 
     def end(self, *, user: User | None) -> bool:
-        """End a live grant; tell whether there was one. ``user`` None: the agent revokes it.
-
-        Its own user ends it, another admin who may see the agent revokes it, others are refused.
-        """
+        """End a live grant, tell whether there was one; Refused. No user: the agent ends it."""
         if user is not None and not self.may_be_ended_by(user):
             raise Refused("this access is not yours to end")
         self.lock()
@@ -353,10 +336,7 @@ class AccessGrant(Run, Attested, Base):
 
     @classmethod
     def end_all_of(cls, user: User, *, by: User | None) -> None:
-        """End the user's requests and grants for good, since ``by`` changed what they may do.
-
-        ``by`` issued a link to set their password, or took their role or their state from them.
-        """
+        """End the user's requests and grants: ``by`` changed their password link, role or state."""
         theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
         reason, why = "revoked_by_admin", "the user's password was set through a link"
         if not (user.active and user.may_act):
@@ -365,11 +345,7 @@ class AccessGrant(Run, Attested, Base):
             grant.end_for_good(why, by, reason)
 
     def end_for_good(self, why: str, by: Actor | None, reason: str = NO_LONGER_ALLOWED) -> None:
-        """End a grant for this reason, or a request for ``why``, and tell the agent.
-
-        What made it end may be taken back later: it stays ended. A row that was altered outside
-        the application stays as it is and opens nothing: only the record says that it ended.
-        """
+        """End a grant or request and tell the agent; of an altered row, only the record says so."""
         self.lock()
         if self.status not in UNFINISHED:
             return
@@ -387,7 +363,6 @@ class AccessGrant(Run, Attested, Base):
                 )
 
     def end_if_expired(self) -> bool:
-        """End a grant that has expired; tell whether it had."""
         if has_expired := self.status != self.current_status:
             self.end_overdue()
         return has_expired
@@ -396,11 +371,7 @@ class AccessGrant(Run, Attested, Base):
     def next_overdue(
         cls, at: datetime | None = None, *, except_for: Collection[uuid.UUID] = ()
     ) -> "AccessGrant | None":
-        """Return a grant that has expired, or a request that has lapsed, locked; None if none has.
-
-        By the database's clock, and at ``at`` if that is later. Skips those that another process
-        has locked.
-        """
+        """Lock an expired grant or lapsed request, by the database's clock and a later ``at``."""
         by = func.clock_timestamp() + clock.time_ahead_of_now(at or clock.now())
         has_expired = and_(cls.status == "granted", cls.expires_at <= by)
         has_lapsed = and_(cls.is_waiting, cls.created_at <= by - REQUEST_LAPSES_AFTER)
@@ -414,7 +385,6 @@ class AccessGrant(Run, Attested, Base):
         )
 
     def end_overdue(self) -> None:
-        """End what ``next_overdue`` found."""
         if self.status == "granted":
             self._end_grant("expired", self.expires_at or database_now(), None)
         else:
@@ -441,7 +411,6 @@ class AccessGrant(Run, Attested, Base):
         sealed: dict[str, Any] | None = None,
         **facts: Any,
     ) -> AuditLog:
-        """Append a record about this grant to the agent's chain."""
         return self.agent.record(
             f"memory_access_{action}",
             user=user,
@@ -452,7 +421,6 @@ class AccessGrant(Run, Attested, Base):
         )
 
     def is_subject(self) -> ColumnElement[bool]:
-        """Return the SQL condition that a record is about this request and grant."""
         return and_(
             AuditLog.auditable_type == constant("AccessGrant"),
             AuditLog.auditable_id == str(self.id),

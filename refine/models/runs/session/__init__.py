@@ -1,11 +1,4 @@
-"""Refinement sessions.
-
-``session`` is the noun and its life: queue, claim, snapshot, end. In between come ``duplicates``
-and ``editing``: ``refusing`` says which edits are not made, ``survival`` what the ledger must go on
-saying, ``entry`` what is counted for each memory, and ``breaker`` undoes everything. ``notes`` is
-what the agent is told at the end. Of many sessions, ``scheduling`` says who is due and who must
-wait, ``prospects`` whom a sweep would ask and what that may cost, ``totals`` what they did.
-"""
+"""Refinement sessions: their life, their edits, and their limits."""
 
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.refusing import EditRefused

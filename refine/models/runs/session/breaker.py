@@ -27,10 +27,7 @@ def trips(session: RefinementSession, removed: int) -> bool:
 
 
 def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:
-    """Undo every edit of the loop, newest first, and end the session ``rolled_back``.
-
-    Field by field: changes that an admin made meanwhile stay, and duplicates stay removed.
-    """
+    """Undo the loop's edits field by field and end the session; changes by others stay."""
     records = _records_since_first_edit(session)
     session.removed_tokens = session.details_lost = 0
     reason = _reason(session, attempted_tokens)
@@ -45,7 +42,6 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
 
 
 def _records_since_first_edit(session: RefinementSession) -> Sequence[AuditLog]:
-    """All records of the agent since the loop's first edit, newest first by sequence."""
     first_edit = select(func.min(AuditLog.sequence)).where(
         AuditLog.session_id == session.id, AuditLog.action.in_(LOOP_EDITS)
     )
@@ -66,10 +62,7 @@ def _is_loop_edit(session: RefinementSession, record: AuditLog) -> bool:
 def _reversed(
     session: RefinementSession, records: Sequence[AuditLog], at: datetime
 ) -> list[Change]:
-    """The changes that bring memories back to where the edits found them.
-
-    A field that somebody else changed after an edit stays as they left it.
-    """
+    """Fields that somebody else changed after an edit stay as they left them."""
     changes = [
         (_is_loop_edit(session, record), change)
         for record in records
@@ -94,7 +87,6 @@ def _reversed(
 
 
 def _operations(session: RefinementSession, records: Sequence[AuditLog]) -> str:
-    """What the session did, oldest first: "consolidate #1, #2; delete #3"."""
     operations = []
     for edit in reversed(records):
         if _is_loop_edit(session, edit):
@@ -104,7 +96,6 @@ def _operations(session: RefinementSession, records: Sequence[AuditLog]) -> str:
 
 
 def _reason(session: RefinementSession, attempted_tokens: int) -> str:
-    """Return why the breaker fired: figures, and the setting that was the limit."""
     share = share_in_percent(attempted_tokens, session.mass_before or 0)
     limit = f"refinement_threshold {session.threshold.normalize():f}"
     if session.is_limited_by_floor:

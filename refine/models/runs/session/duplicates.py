@@ -21,11 +21,7 @@ BATCH = 150
 
 
 def remove_duplicates(session: RefinementSession, at: datetime | None = None) -> int:
-    """Discard up to ``BATCH`` exact duplicates of kept core memories; return how many were.
-
-    One record each. The locked memories of a group stay, or the oldest if none is locked. The first
-    one that stays takes over the tags of the discarded ones.
-    """
+    """Discard up to ``BATCH`` exact duplicates; locked ones stay, else the oldest with all tags."""
     at = at or clock.now()
     memories = AgentMemory.lock_rows(session.agent, _repeated_ids(session.agent_id))
     kept = [memory for memory in memories.values() if memory.is_kept_core]
@@ -38,7 +34,6 @@ def remove_duplicates(session: RefinementSession, at: datetime | None = None) ->
 
 
 def _repeated_ids(agent_id: int) -> list[int]:
-    """The ids of memories with the same content, enough for ``BATCH`` duplicates."""
     locked = func.count().filter(AgentMemory.is_locked)
     repeated = (
         select(func.array_agg(AgentMemory.id))
@@ -59,7 +54,6 @@ def _repeated_ids(agent_id: int) -> list[int]:
 def _removals(
     session: RefinementSession, memories: Sequence[AgentMemory], at: datetime
 ) -> Iterator[MemoryEdit]:
-    """One removal for each duplicate among memories in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
         staying = [memory for memory in group if memory.edit_lock] or group[:1]
@@ -83,10 +77,7 @@ def _removals(
 def duplicates_losing_their_last_copy(
     agent: Agent, changes: Collection[Change], removals: Iterable[AuditLog]
 ) -> set[tuple[int, int]]:
-    """Return which duplicates that these records removed have a copy, and none after ``changes``.
-
-    Each as the sequence of its record and the id of the memory.
-    """
+    """Return the removed duplicates, as (sequence, memory id), without a copy after ``changes``."""
     key = agent.data_key()
     removed = {
         (record.sequence, change.memory_id): content_hash(change.before["content"], key)

@@ -1,8 +1,4 @@
-"""What an agent may do to its ledger in a session.
-
-Each works on a running session that its caller holds (``RefinementSession.held``), and writes
-change, record and figures in the caller's transaction. A refusal (EditRefused) changes nothing.
-"""
+"""An agent's edits in a session that its caller holds; EditRefused changes nothing."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -48,7 +44,7 @@ from refine.rules.retention import longest_update, retained_tokens
 
 
 class Edited(NamedTuple):
-    """A memory that an edit changes or adds, its entry, its images, and what it counts then."""
+    """A changed or added memory: its entry, its images, and what it counts then."""
 
     memory: AgentMemory
     entry: SessionEntry
@@ -63,10 +59,7 @@ def search(
     after: datetime | None = None,
     before: datetime | None = None,
 ) -> list[AgentMemory]:
-    """Return the kept core memories that match, by date, then id; the caller marks what it shows.
-
-    ``query`` matches anywhere, regardless of case; ``after`` is inclusive, ``before`` exclusive.
-    """
+    """Return matches by date, then id; ``after`` is inclusive, ``before`` exclusive."""
     matching = session.agent.ledger.core()
     if after is not None:
         matching = matching.where(AgentMemory.created_at >= after)
@@ -84,10 +77,7 @@ def consolidate(
     at: datetime | None = None,
     reading: LedgerReading | None = None,
 ) -> AgentMemory:
-    """Merge two to eight memories into a new one, dated as the earliest, with all their tags.
-
-    The sources are discarded. May trip the breaker. ``reading`` spares reading the ledger again.
-    """
+    """Merge memories into a new one with the earliest date and all tags. May trip the breaker."""
     at = at or clock.now()
     refuse_number(ids)
     refuse_over_cap(session)
@@ -126,7 +116,7 @@ def update(
     at: datetime | None = None,
     reading: LedgerReading | None = None,
 ) -> AgentMemory:
-    """Tighten the wording of one memory. May trip the breaker. ``reading``: see ``consolidate``."""
+    """Tighten the wording of one memory. May trip the breaker."""
     at = at or clock.now()
     refuse_over_cap(session)
     content = memory_content(content)
@@ -153,7 +143,7 @@ def delete(
     at: datetime | None = None,
     reading: LedgerReading | None = None,
 ) -> AgentMemory:
-    """Discard one memory. May trip the breaker. ``reading``: see ``consolidate``."""
+    """Discard one memory. May trip the breaker."""
     at = at or clock.now()
     refuse_over_cap(session)
     ((memory, entry),) = _editable(session, [memory_id], "delete")
@@ -183,11 +173,7 @@ def protect(
 
 
 def complete(session: RefinementSession, summary: str, at: datetime | None = None) -> None:
-    """End as the agent asked; the summary starts with the measured figures.
-
-    Checks the breaker once more: the session is rolled back instead if that trips. RowAltered if
-    its entries are not what it was measured by.
-    """
+    """End as the agent asked, unless the breaker trips; RowAltered if an entry was altered."""
     summary = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
     removed = SessionEntry.removed_tokens(session)
     if breaker.trips(session, removed):
@@ -205,7 +191,6 @@ Found = dict[int, tuple[AgentMemory, SessionEntry | None]]
 def _editable(
     session: RefinementSession, ids: Sequence[int], verb: str
 ) -> list[tuple[AgentMemory, SessionEntry]]:
-    """The kept, unlocked, shown and unchanged memories of these ids, with their entries."""
     found = _locked(session, ids)
     refuse_missing(found, ids)
     wanted = [found[id_] for id_ in dict.fromkeys(ids)]
@@ -214,10 +199,7 @@ def _editable(
 
 
 def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
-    """Return those of the agent's memories by id, locked in order of id, with their entries.
-
-    RowAltered if one of them is not as the application left it.
-    """
+    """Lock memories in order of id, with their entries; RowAltered for an altered one."""
     is_its_entry = and_(
         SessionEntry.session_id == session.id,
         SessionEntry.memory_id == AgentMemory.id,
@@ -254,7 +236,6 @@ def _write(
     at: datetime,
     reading: LedgerReading | None,
 ) -> None:
-    """Write record and changes, and count them; undo the whole session if it removed too much."""
     key, since = session.data_key(), session.agent.ledger_version
     removed = session.removed_tokens
     for each in edited:

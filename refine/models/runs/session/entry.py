@@ -1,4 +1,4 @@
-"""What a session counts for each memory of its ledger."""
+"""Counts of a session for each memory of its ledger."""
 
 import uuid
 from collections.abc import Collection, Iterable
@@ -18,13 +18,8 @@ from refine.sealing import DataKey
 
 
 class SessionEntry(Attested, Base):
-    """One memory of a session's ledger, or a merge result that the session made.
-
-    ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
-    still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
-    the state that the agent saw last; the agent may not change a memory that it has not seen.
-    Signed under the agent's key. Entries are deleted when their session ends: its records hold
-    everything that is kept.
+    """One memory of a session's ledger; deleted at its end. ``ceiling_tokens`` is its size at the
+    snapshot (of a merge: its sources' count), ``counting_tokens`` at most that.
     """
 
     __tablename__ = "session_entries"
@@ -61,10 +56,7 @@ class SessionEntry(Attested, Base):
         memories: Iterable[AgentMemory],
         shown: Collection[int] | None,
     ) -> list["SessionEntry"]:
-        """Add the entries of a ledger; ``shown``: the memories that the agent is shown, None: all.
-
-        Return the entries, which are not part of the database's session.
-        """
+        """Add entries of a ledger, detached; ``shown``: ids of memories shown, None: all."""
         key, entries = session.data_key(), []
         for memory in memories:
             is_shown = shown is None or memory.id in shown
@@ -77,10 +69,7 @@ class SessionEntry(Attested, Base):
 
     @classmethod
     def of(cls, session: Run, ids: Collection[int] | None = None) -> "dict[int, SessionEntry]":
-        """Return the entries of these memories, or of all, by the memory's id.
-
-        RowAltered if one was changed outside the application.
-        """
+        """Return entries by memory id; RowAltered for an altered one."""
         mine = select(cls).where(cls.session_id == session.id)
         if ids is not None:
             mine = mine.where(cls.memory_id == one_of_ids(ids))
@@ -91,10 +80,7 @@ class SessionEntry(Attested, Base):
 
     @classmethod
     def removed_tokens(cls, session: Any) -> int:
-        """Return how many tokens of the snapshot no longer count.
-
-        RowAltered if the entries are not what the session's edits were measured by.
-        """
+        """Return the snapshot's tokens that no longer count; RowAltered for altered entries."""
         counting: Any = func.coalesce(func.sum(cls.counting_tokens), 0)
         counted = db.session.scalar(select(counting).where(cls.session_id == session.id))
         removed = int(session.mass_before or 0) - int(counted or 0)
@@ -104,10 +90,7 @@ class SessionEntry(Attested, Base):
 
     @classmethod
     def show(cls, session: Any, memories: Iterable[AgentMemory]) -> None:
-        """Note that the agent has seen these memories in their present state.
-
-        RowAltered if the entries are not what the session was measured by.
-        """
+        """Note that the agent saw these memories in their present state; RowAltered."""
         if cls.removed_tokens(session) != session.removed_tokens:
             raise RowAltered(f"RefinementSession {session.id}")
         key = session.data_key()

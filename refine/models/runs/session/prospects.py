@@ -1,8 +1,4 @@
-"""Which agents a sweep queues, why it skips the others, and what the sessions may cost.
-
-Beforehand a person is told: by a few statements, however many agents there are, and by the figures
-on their rows. When its turn comes, each agent is decided on by itself.
-"""
+"""Which agents a sweep queues, why it skips the others, and what the sessions may cost."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,11 +29,7 @@ _Session = RefinementSession
 
 
 def estimate(at: datetime, agent_ids: Sequence[int]) -> Decimal | None:
-    """Return what a session of each of these agents may cost; None if nobody knows.
-
-    An agent counts with the mean of its sessions in the last ``LOOKS_BACK`` that asked a model, or
-    without any with the mean of the others.
-    """
+    """Return what sessions of these agents may cost, by their recent means; None if unknown."""
     means = (
         select(func.avg(_Session.cost_usd).label("mean"))
         .where(
@@ -61,7 +53,7 @@ NOT_DUE = "refined since the last slot, and within the budget"
 
 
 class Prospects(NamedTuple):
-    """What a sweep would do: whom it would ask, and why not the others, most of them first."""
+    """Which agents a sweep would ask, and why not the others, most of them first."""
 
     asked: Group | None
     left_out: list[Group]
@@ -69,14 +61,13 @@ class Prospects(NamedTuple):
 
     @classmethod
     def of(cls, account: Account, at: datetime) -> "Prospects":
-        """Return what a sweep of the account at this moment would do."""
         groups = grouped_by(_reason(account, at), Agent.account_id == account.id)
         asked = groups.pop(None, None)
         return cls(asked, list(groups.values()), estimate(at, asked.ids if asked else []))
 
 
 def due_for_sweep(account: Account, at: datetime) -> Select[int]:
-    """Return a query for the ids of the agents that the sweep under way has not asked yet."""
+    """Select agents that the current sweep has not asked yet."""
     asked_since = exists().where(
         RefinementSession.agent_id == Agent.id,
         RefinementSession.created_at >= account.sweep_requested_at,
@@ -87,7 +78,7 @@ def due_for_sweep(account: Account, at: datetime) -> Select[int]:
 
 
 def why_not_on_request() -> ColumnElement[str | None]:
-    """Return why an agent that somebody has chosen gets no session; NULL if it gets one."""
+    """Why a chosen agent gets no session; NULL if it gets one."""
     return case(
         (has_live_session(), literal(LIVE_SESSION)),
         (
@@ -110,7 +101,6 @@ def _obstacles() -> dict[str, ColumnElement[bool]]:
 
 
 def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
-    """Return why a sweep leaves an agent out, in its order; NULL if it does not."""
     slot_at, capped = account.last_slot(at), CostCaps(at).reason(account)
     is_running = Agent.last_session_status.is_not_distinct_from("running")
     reasons: dict[str, ColumnElement[bool]] = {
@@ -125,10 +115,7 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
 
 
 def decide_for_request(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
-    """Return the session that somebody asked for, or why the agent gets none.
-
-    A live session whose worker was lost ends.
-    """
+    """Return a session request, or why there is none; ends a live session with a lost worker."""
     if (unavailable := eligibility.unavailable_reason(agent, automatic=False)) is not None:
         return unavailable
     if (no_answer := why_unanswered(agent)) is not None:

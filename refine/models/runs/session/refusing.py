@@ -1,7 +1,4 @@
-"""Which edits a session refuses, and what it then tells the agent's model.
-
-A refusal (EditRefused) changes nothing.
-"""
+"""Refusals of edits, with messages for the agent's model. A refusal changes nothing."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -21,10 +18,7 @@ from refine.rules.retention import MAX_MERGED
 
 
 class EditRefused(Refused):
-    """A rule forbids this edit; the message is written for the agent's model.
-
-    ``memory`` is the memory as it is now, if it has changed since the agent saw it.
-    """
+    """A rule forbids this edit; ``memory`` is its present state, if the agent has not seen it."""
 
     def __init__(self, message: str, memory: AgentMemory | None = None) -> None:
         self.memory = memory
@@ -32,7 +26,6 @@ class EditRefused(Refused):
 
 
 def refuse_over_cap(session: RefinementSession) -> None:
-    """Refuse the eleventh mutation."""
     if session.mutation_count >= MAX_MUTATIONS:
         raise EditRefused(
             f"Hard cap reached: {MAX_MUTATIONS} mutating operations performed in this "
@@ -41,7 +34,6 @@ def refuse_over_cap(session: RefinementSession) -> None:
 
 
 def refuse_number(ids: Collection[int]) -> None:
-    """Refuse a merge of one memory, or of more than one call may take."""
     if len(set(ids)) < 2:
         raise EditRefused("consolidate requires at least 2 memory IDs")
     if len(set(ids)) > MAX_MERGED:
@@ -77,7 +69,6 @@ def refuse_loss(
 def refuse_missing(
     found: Mapping[int, tuple[AgentMemory, SessionEntry | None]], ids: Sequence[int]
 ) -> None:
-    """Refuse ids that are not those of kept core memories."""
     kept = {id_ for id_, (memory, _) in found.items() if memory.is_kept_core}
     if missing := [id_ for id_ in ids if id_ not in kept]:
         noun = "Memory" if len(missing) == 1 else "Memories"
@@ -86,7 +77,6 @@ def refuse_missing(
 
 
 def refuse_locked(memories: Collection[AgentMemory], verb: str) -> None:
-    """Refuse memories that no session may delete, merge or rewrite."""
     for lock in LOCKS:
         if locked := [str(memory.id) for memory in memories if memory.edit_lock == lock]:
             many = f"memories: {', '.join(locked)}"

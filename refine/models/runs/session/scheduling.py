@@ -1,4 +1,4 @@
-"""Which agents an automatic session is due for, and which must wait."""
+"""Agents due for automatic sessions, and rules for waiting."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -41,11 +41,7 @@ _Session = RefinementSession
 
 
 def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
-    """Return a query for the ids of the account's agents that are due a session for this slot.
-
-    Leaves out agents that were refined since the slot came, that have a session for it, or that
-    have a session that has ended since then, answered or with a failure that may be retried.
-    """
+    """Select agents without a session or another attempt for this slot."""
     answered_or_retried = and_(
         _Session.ended_at >= slot_at,
         or_(
@@ -69,10 +65,7 @@ def has_live_session() -> ColumnElement[bool]:
 
 
 def over_budget(at: datetime) -> Select[int]:
-    """Return a query for the ids of agents over their budget that may be asked.
-
-    Without a live session, and past the shortest cool-down: ``Candidates`` check the rest.
-    """
+    """Select agents over budget, past the shortest cool-down; ``Candidates`` check the rest."""
     shortest = cooldown(settings.current().cooldown_hours, 0)
     answered_lately = exists().where(
         _Session.agent_id == Agent.id,
@@ -85,10 +78,7 @@ def over_budget(at: datetime) -> Select[int]:
 
 
 def with_failed_last_session(at: datetime) -> Select[int]:
-    """Return a query for the ids of agents whose last session was automatic, and failed.
-
-    Only if attempts are left and the shortest pause is over: ``Candidates`` check the rest.
-    """
+    """Select agents whose failed session may be tried again; ``Candidates`` check the rest."""
     later = aliased(_Session)
     superseded = exists().where(
         later.agent_id == _Session.agent_id, later.created_at > _Session.created_at
@@ -111,10 +101,7 @@ def with_failed_last_session(at: datetime) -> Select[int]:
 
 
 class Candidates:
-    """Agents that may be asked at one moment, and the rules for each of them.
-
-    What the rules need is read when it is first needed, in one statement for all agents.
-    """
+    """Rules for agents at one moment, with what they need read once for all agents."""
 
     def __init__(
         self,
@@ -130,18 +117,12 @@ class Candidates:
     # -- the rules -------------------------------------------------------------------------------
 
     def forbidden_reason(self, agent: Agent) -> str | None:
-        """Return what forbids automatic sessions of this agent, in words; None if nothing does.
-
-        What blocks automatic runs, and the floor against slow erosion.
-        """
+        """Return what forbids automatic sessions: a block, or the floor against slow erosion."""
         blocked = blocked_reason(agent, self._caps, automatic=True)
         return blocked or _Session.erosion_reason(agent, self.removed_tokens(agent))
 
     def automatic_skip_reason(self, agent: Agent) -> str | None:
-        """Return why the clock does not ask this agent now, in words; None if it may.
-
-        What forbids a sweep too, and that nothing has changed.
-        """
+        """Return what forbids a session, or that nothing has changed; None if it may start."""
         if (reason := self.forbidden_reason(agent)) is not None:
             return reason
         if agent.id in self._unchanged_ids:
@@ -156,11 +137,7 @@ class Candidates:
         return agent.id in self._ids_with_unlocked_memory
 
     def must_wait(self, agent: Agent) -> bool:
-        """Tell whether an agent over its budget must wait before it is asked.
-
-        It must if its last session was too recent, or failed and has its own retry, or if a
-        session could remove nothing.
-        """
+        """Tell whether it is too soon, a retry is pending, or nothing could be removed."""
         removed = self.removed_tokens(agent)
         if _Session.removable_of(agent.core_token_usage, agent, removed) == 0:
             return True
@@ -198,7 +175,6 @@ class Candidates:
         return is_needed and not self.automatic_skip_reason(session.agent)
 
     def _is_failure_of_slot(self, session: RefinementSession) -> bool:
-        """Whether this automatic session failed, and no slot has come since."""
         if session.ended_at is None or not session.may_be_retried:
             return False
         return session.ended_at >= self._last_slot(session.agent)
@@ -216,7 +192,6 @@ class Candidates:
         return self._all_caps
 
     def removed_tokens(self, agent: Agent) -> int:
-        """Return how many tokens sessions removed in the rolling window, without undone ones."""
         return _Session.removed_by(self._ended_lately[agent.id])
 
     @cached_property
@@ -229,14 +204,12 @@ class Candidates:
 
     @cached_property
     def _answered(self) -> Mapping[int, Sequence[RefinementSession]]:
-        """Each agent's last sessions that it answered, newest first."""
         answered: dict[int, list[RefinementSession]] = {id_: [] for id_ in self._ids}
         for session in self._latest(MAX_DOUBLINGS, only_answered=True):
             answered[session.agent_id].append(session)
         return answered
 
     def _latest(self, limit: int, *, only_answered: bool) -> Sequence[RefinementSession]:
-        """Up to ``limit`` sessions of each agent, newest first."""
         mine = select(_Session).where(_Session.agent_id == Agent.id)
         if only_answered:
             mine = mine.where(one_of_constants(_Session.status, ANSWERED))
@@ -266,11 +239,7 @@ class Candidates:
 
     @cached_property
     def _unchanged_ids(self) -> frozenset[int]:
-        """The agents whose last session removed nothing, and that have not changed since.
-
-        Only after a completed session, and for ``MAX_QUIET_SLOTS`` slots. Never an agent whose
-        ledger is shown in batches, as the next session shows another batch.
-        """
+        """Agents whose last sessions, of the whole ledger, removed nothing, unchanged since."""
         last = [sessions[0] for sessions in self._answered.values() if sessions]
         quiet = [session.id for session in last if self._changed_nothing(session)]
         if not quiet:
@@ -279,7 +248,6 @@ class Candidates:
         return frozenset(db.session.scalars(unchanged))
 
     def _changed_nothing(self, session: RefinementSession) -> bool:
-        """Whether it was completed within the last slots, saw the whole ledger, changed nothing."""
         return (
             session.status == "completed"
             and not session.had_effect
@@ -290,10 +258,7 @@ class Candidates:
 
 
 def _changed_since() -> ColumnElement[bool]:
-    """Return the SQL condition that core memories or settings changed since the session began.
-
-    Other than by the session itself. What is saved meanwhile shows in the figures if it is core.
-    """
+    """Match sessions whose agents' core memories or settings others changed since."""
     recorded = exists().where(
         AuditLog.agent_id == _Session.agent_id,
         AuditLog.created_at > _Session.started_at,
@@ -314,7 +279,6 @@ def _changed_since() -> ColumnElement[bool]:
 
 
 def _slots_between(account: Account, ended_at: datetime | None, at: datetime) -> int:
-    """How many of the account's slots came since then; counts no further than needed."""
     slots, slot = 0, account.last_slot(at)
     while ended_at is not None and slot > ended_at and slots <= MAX_QUIET_SLOTS:
         slots, slot = slots + 1, account.last_slot(slot - timedelta(microseconds=1))

@@ -103,7 +103,7 @@ _NOTHING_DONE = dict.fromkeys(STATS.values(), 0)
 
 
 class Reversal(NamedTuple):
-    """What a rollback undoes, what its record adds to the figures, and what the agent is told."""
+    """A rollback's changes, facts for its record, and a note for the agent."""
 
     changes: Sequence[Change] = ()
     data: Mapping[str, Any] = {}
@@ -111,18 +111,13 @@ class Reversal(NamedTuple):
 
 
 class SessionAlreadyLive(Refused):
-    """The agent has a queued or running session; ``session_id`` is that one."""
-
     def __init__(self, session_id: uuid.UUID, status: str = "live") -> None:
         self.session_id = session_id
         super().__init__(f"the agent already has a live session, {status}: {session_id}")
 
 
 class SessionRequest(NamedTuple):
-    """A session that is to be queued for an agent.
-
-    With ``skip_reason`` it ends at once, ``skipped``: the slot is accounted for without a question.
-    """
+    """A session to queue; with ``skip_reason`` it ends ``skipped`` at once."""
 
     agent: Agent
     trigger: Trigger
@@ -140,11 +135,7 @@ def _sealed(name: str) -> Any:
 
 
 def closing_note(session: "RefinementSession", rollback_note: str | None = None) -> str | None:
-    """Return the journal note of a session that has just ended; None if there is nothing to tell.
-
-    An agent that consented is told the outcome, and any agent is told of the exact duplicates that
-    were removed, however the session ended.
-    """
+    """Return the journal note, if any: the outcome after a consent, removed duplicates always."""
     why = session.end_reason
     outcomes = {
         "completed": session.summary,
@@ -163,11 +154,6 @@ def closing_note(session: "RefinementSession", rollback_note: str | None = None)
 
 
 class RefinementSession(RetriableRun, Attested, Base):
-    """One session: queued, claimed, measured, ended.
-
-    What happens in between is in ``duplicates``, ``editing`` and ``breaker``.
-    """
-
     __tablename__ = "refinement_sessions"
     __table_args__ = (
         CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
@@ -258,10 +244,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         at: datetime | None = None,
         **about: Any,
     ) -> "RefinementSession":
-        """Add a queued session, recorded as ``refinement_queued``; ``about``: as in SessionRequest.
-
-        SessionAlreadyLive if the agent has a live one. One whose worker was lost ends first.
-        """
+        """Queue a session; SessionAlreadyLive. ``about``: see SessionRequest."""
         at = at or clock.now()
         db.session.flush()
         if (reason := eligibility.unavailable_reason(agent, automatic=False)) is not None:
@@ -272,7 +255,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         return cls.queue_all([SessionRequest(agent, trigger, **about)], user=user, at=at)[0]
 
     def end_if_lost_or_raise(self, at: datetime) -> None:
-        """End, for another session of the agent, if the worker was lost; or SessionAlreadyLive."""
+        """End this session if its worker was lost; else SessionAlreadyLive."""
         if not (self.is_lost(at) and self.end_if_lost(at)):
             raise SessionAlreadyLive(self.id, self.status)
 
@@ -280,10 +263,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     def queue_all(
         cls, requests: Collection[SessionRequest], *, user: User | None = None, at: datetime
     ) -> list["RefinementSession"]:
-        """Add queued sessions as ``queue`` does, in a few statements for all.
-
-        The agents are locked, available, and have no live session.
-        """
+        """Queue sessions in a few statements; agents are locked, available, without live ones."""
         sessions = cls._add_all([cls._requested(each, user, at) for each in requests])
         if sessions:
             events_of = [(each.agent.chain, each._first_events(user)) for each in sessions]
@@ -321,10 +301,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     def start(
         cls, agent: Agent, trigger: Trigger = "manual", *, at: datetime | None = None
     ) -> "RefinementSession":
-        """Return a running session with its snapshot taken and all of its ledger shown.
-
-        One that may not start is ``skipped``. The caller commits.
-        """
+        """Return a running session with a snapshot of all memories, or a ``skipped`` one."""
         session = cls.queue(agent, trigger, at=at)
         if session.claim(at) is not None:
             session.take_snapshot()
@@ -338,10 +315,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     # -- what it is measured against -------------------------------------------------------------
 
     def take_snapshot(self, shown: Collection[int] | None = None) -> None:
-        """Fix what the session is measured against: entries, mass, and what it may remove.
-
-        ``shown`` are the ids of the memories that the agent is shown; None: all.
-        """
+        """Fix entries, mass and limits; ``shown``: ids of memories shown, None: all."""
         entries = SessionEntry.add_all(self, self.agent.ledger.each_core(), shown)
         self.memories_before = len(entries)
         self.shown_memories = len(entries) if shown is None else len(shown)
@@ -353,7 +327,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @classmethod
     def removed_recently(cls, agent: Agent, at: datetime | None = None) -> int:
-        """Return how many tokens sessions removed in the rolling window, without undone ones."""
         since = (at or clock.now()) - ROLLING_WINDOW
         return cls.removed_by(cls.ended_since(since, [agent.id])[agent.id])
 
@@ -361,10 +334,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     def ended_since(
         cls, since: datetime, agent_ids: Collection[int]
     ) -> dict[int, list["RefinementSession"]]:
-        """Return the sessions that ended since then, of each of these agents.
-
-        Also those that records say ended, so that a changed row is found, and refused.
-        """
+        """Return sessions by agent, even if only records say that they ended: RowAltered."""
         found: dict[int, list[RefinementSession]] = {id_: [] for id_ in agent_ids}
         mine = one_of_ids(agent_ids)
         lately = select(cls.id, cls.agent_id).where(cls.agent_id == mine, cls.ended_at > since)
@@ -381,7 +351,7 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @staticmethod
     def removed_by(sessions: Iterable["RefinementSession"]) -> int:
-        """Return how many tokens these sessions removed, without undone sessions."""
+        """Add up the tokens that sessions removed, without undone ones."""
         removed = 0
         for session in sessions:
             session.require_genuine()
@@ -391,7 +361,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @classmethod
     def removable_of(cls, mass: int, agent: Agent, removed_recently: int) -> int:
-        """Return how many of ``mass`` tokens a session of the agent may remove."""
         return removable_tokens(
             mass,
             threshold=agent.threshold,
@@ -410,7 +379,7 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @classmethod
     def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
-        """Return the SQL condition that there is an ``erosion_reason``, as the rows tell it."""
+        """Match agents with an ``erosion_reason``."""
         # for an index: no session lasts as long as the window
         lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
         removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
@@ -425,11 +394,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
-        """End after a failure: ``incomplete`` if something was changed, else ``failed``.
-
-        A session that somebody asked to stop ends like any other that is stopped: a failure would
-        be tried again.
-        """
+        """End ``incomplete`` after changes, as stopped if requested, else ``failed``."""
         status: EndStatus = "incomplete" if self.mutation_count else "failed"
         user = None
         if self.is_stop_requested:
@@ -448,11 +413,8 @@ class RefinementSession(RetriableRun, Attested, Base):
         user: User | None = None,
         at: datetime | None = None,
     ) -> None:
-        """End with a status and a record of measured figures, and tell the agent in its journal.
-
-        A rollback's ``reversal`` becomes part of the same record; the figures are those after it.
-        ``user`` is who asked for the end, if anybody did. For an agent that was erased or altered
-        meanwhile, only figures are recorded, and no journal memory is added.
+        """End with a record of measured figures, and a journal note for the agent. Of an agent that
+        was erased or altered meanwhile, only figures are recorded.
         """
         at = at or clock.now()
         db.session.flush()
@@ -483,17 +445,13 @@ class RefinementSession(RetriableRun, Attested, Base):
         self.mass_after = mass + sum(change.mass_difference for change in changes)
 
     def _tell(self, summary: str | None, rollback_note: str | None, at: datetime) -> list[Change]:
-        """Set the summary, and add a note to the agent's journal if there is anything to tell."""
         if self.status in CONSENTED_ENDS:
             self.summary = f"{self.summary_line()} {summary or ''}".strip()
         note = closing_note(self, rollback_note)
         return [self.agent.ledger.add_session_note(self.id, note, at)] if note is not None else []
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
-        """Ask the session to stop before its next step; a queued one ends ``skipped`` at once.
-
-        Without a user, it is the server's command line.
-        """
+        """Ask for a stop before the next step; a queued session ends ``skipped``."""
         at = at or clock.now()
         self.lock()
         if not self.is_live:
@@ -505,7 +463,6 @@ class RefinementSession(RetriableRun, Attested, Base):
             self.finish("skipped", f"{self.stop_reason} while it was queued", user=user, at=at)
 
     def acknowledge(self, user: User, at: datetime | None = None) -> None:
-        """Note who looked at how the session ended, recorded as ``refinement_seen``."""
         at = at or clock.now()
         self.lock()
         if not self.needs_attention:
@@ -521,7 +478,6 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def duration(self) -> timedelta | None:
-        """How long a session that has ended took; None if it never started."""
         if self.started_at is None or self.ended_at is None:
             return None
         return self.ended_at - self.started_at
@@ -532,13 +488,11 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def stop_reason(self) -> str:
-        """What the end of a session says that somebody asked to stop."""
         by_user = self.stop_requested_by_id is not None
         return "stopped on request" if by_user else "stopped on the command line"
 
     @property
     def stopped_status(self) -> EndStatus:
-        """How a session ends that somebody asked to stop."""
         return "skipped" if self.consented_at is None else "incomplete"
 
     @property
@@ -547,10 +501,7 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def has_changes(self) -> bool:
-        """Whether the session left changes: exact duplicates removed, edits, protection.
-
-        The edits of a session that was rolled back are gone.
-        """
+        """Whether duplicates removed, edits or protection are left after the end."""
         edits = self.mutation_count + self.stats["protected"]
         return self.duplicates_removed > 0 or (self.status != "rolled_back" and edits > 0)
 
@@ -605,7 +556,7 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def undone_by_label(self) -> str:
-        """Who undid the session: a user's e-mail address, or the channel."""
+        """The user's e-mail address, or the channel."""
         return self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
 
     # -- its figures -----------------------------------------------------------------------------
@@ -619,7 +570,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         return MAX_MUTATIONS - self.mutation_count
 
     def count_call(self, usage: Usage) -> None:
-        """Add what one call of the model cost; calls after the consent are turns."""
         super().count_call(usage)
         self.turns += self.consented_at is not None
 
@@ -638,7 +588,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         )
 
     def measured(self) -> dict[str, Any]:
-        """Return the figures that the record of the session's end keeps."""
         return {
             **{name: getattr(self, name) for name in _MEASURED},
             "reason": self.end_reason,
@@ -649,7 +598,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return what the log line of the ended session says: ids and figures."""
+        """Return ids and figures for the log line."""
         names = ("agent_id", "model_id", "attempt", "error_kind", "tool_calls")
         lasted = self.duration or timedelta(0)
         return {
@@ -679,10 +628,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     def last_ended_of(
         cls, agent: Agent, *, before: datetime, statuses: Collection[str] = ENDED
     ) -> "RefinementSession | None":
-        """Return the agent's last session before that time that has ended so.
-
-        RowAltered if that was changed outside the application.
-        """
+        """Return the last session that ended so before a time; RowAltered."""
         those = select(cls).where(
             cls.agent_id == agent.id, cls.status.in_(statuses), cls.created_at < before
         )
@@ -693,7 +639,7 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @classmethod
     def last_changing_of(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the agent's last ended session that changed memories, undone or not."""
+        """Return the last session that changed memories, undone or not."""
         mine = select(cls).where(cls.agent_id == agent.id, ~cls.is_live)
         newest_first = db.session.scalars(mine.order_by(cls.created_at.desc()))
         return next((session for session in newest_first if session.has_changes), None)

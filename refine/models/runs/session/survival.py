@@ -1,8 +1,5 @@
-"""What an agent's memories say, and said before its sessions changed them.
-
-Sessions may merge, rewrite and delete only what the ledger continues to say (``rules.meaning``).
-Edits are compared with the texts of the snapshot and, so that nothing is lost in small steps, with
-the texts that the agent's sessions of the last 30 days removed or rewrote.
+"""What memories say, and said before an agent's sessions of the last 30 days changed them:
+edits may only lose what the ledger continues to say (``rules.meaning``).
 """
 
 import uuid
@@ -25,11 +22,8 @@ LOOKS_BACK = timedelta(days=30)
 
 
 class LedgerReading:
-    """The kept core memories of an agent, and the originals before them, read for comparing.
-
-    Reading takes time, so a tool keeps one of these for all of its calls. The ledger is read again
-    when its version on the agent's locked row shows a change that was not followed: a trigger
-    counts every change, whoever makes it.
+    """The kept core memories, and the originals before them; kept for all calls of a tool, and
+    read again when the agent's ledger version shows another change.
     """
 
     def __init__(self) -> None:
@@ -48,10 +42,7 @@ class LedgerReading:
         content: str | None,
         share: Decimal,
     ) -> list[Objection]:
-        """Return what is wrong with an edit that puts ``content`` in place of memories.
-
-        ``content`` is the text of a merge or an update; None for a deletion.
-        """
+        """Return what is wrong with ``content`` in place of memories; None: they are deleted."""
         self._read_changes(agent)
         return objections(
             self._ledger,
@@ -70,11 +61,7 @@ class LedgerReading:
         later: Iterable[AuditLog],
         share: Decimal,
     ) -> set[tuple[int, int]]:
-        """Return which texts would no longer be said once ``changes`` are made.
-
-        Checks the texts that ``later`` edits removed or rewrote, relying on the ledger as it is
-        now. Each is given by the sequence of its record and the id of its memory.
-        """
+        """Return texts of ``later`` edits lost by ``changes``, as (sequence, memory id)."""
         after = {change.memory_id: change.after for change in changes}
         kept = {memory.id: memory.content for memory in self._fetch(agent)}
         removed = [text for id_, text in kept.items() if id_ in after]
@@ -98,11 +85,7 @@ class LedgerReading:
         since: int,
         version: int,
     ) -> None:
-        """Take over an edit that was just written: its record, its memories as they are now.
-
-        It took the ledger from version ``since`` to ``version``. If the ledger was not read in
-        the former, the next edit reads it again. Forget this reading if the edit is not committed.
-        """
+        """Follow an edit from version ``since`` to ``version``; discard this on a rollback."""
         if self._version != since:
             return
         self._take_over(record, changes)
@@ -114,7 +97,7 @@ class LedgerReading:
 
     @staticmethod
     def _fetch(agent: Agent) -> list[AgentMemory]:
-        """Return the kept core memories; a row changed outside the application says nothing."""
+        """A row changed outside the application says nothing."""
         core = db.session.scalars(agent.ledger.core())
         return [memory for memory in core if memory.is_genuine]
 
@@ -126,11 +109,7 @@ class LedgerReading:
         self._version = agent.ledger_version
 
     def _read_originals(self, agent: Agent, since: datetime) -> None:
-        """Read the texts that sessions changed since they were last read.
-
-        For each session and memory the text before the session's first edit counts. What the
-        session wrote itself does not, so that it can take back its own words.
-        """
+        """For each session and memory, the text before its first edit counts: no own words."""
         edits = (
             select(AuditLog)
             .options(undefer(AuditLog.sealed_text))

@@ -18,10 +18,7 @@ _LONGEST = timedelta(days=1)
 
 
 class DayTotals(NamedTuple):
-    """The sessions of one status that were requested on a day, added up.
-
-    ``removed_tokens`` is without undone sessions.
-    """
+    """Sessions of one status requested on one day; ``removed_tokens`` without undone ones."""
 
     day: date
     status: str
@@ -48,8 +45,6 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
 
 
 class SlotTotals(NamedTuple):
-    """The sessions of one status for a slot, retries among them."""
-
     slot_at: datetime
     status: str
     sessions: int
@@ -75,10 +70,7 @@ class Left(NamedTuple):
 
 
 def left_by_sessions(agent_id: int, since: datetime) -> tuple[int, list[Left]]:
-    """Return how many tokens the agent's sessions removed since then, and what the last ones left.
-
-    Undone sessions removed nothing.
-    """
+    """Return removed tokens, without undone sessions, and what the last sessions left."""
     left = (
         select(
             func.sum(_removed()).over(),
