@@ -63,11 +63,7 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
 
 
 def grant(role: str, password: str | None = None) -> None:
-    """Create the running role if it is missing, and give it its privileges; safe to repeat.
-
-    For the owner of the tables. Only a SCRAM verifier of the password leaves this process. Raises
-    Refused if the role could still bypass the guards.
-    """
+    """Create the running role if need be, grant its privileges; Refused if it bypasses guards."""
     if not 0 < len(role.encode()) <= _LONGEST_NAME_BYTES:
         raise InvalidValue(f"the role's name must have 1 to {_LONGEST_NAME_BYTES} bytes")
     with _transaction() as connection:

@@ -1,8 +1,4 @@
-"""Base classes of bodies, queries and responses, which validate and document themselves.
-
-Subclasses live in the modules of their operations. Attribute docstrings become the descriptions in
-the OpenAPI document.
-"""
+"""Base classes of bodies, queries and responses; attribute docstrings describe them in OpenAPI."""
 
 import re
 from contextlib import suppress

@@ -20,11 +20,7 @@ _ANY_WIDTH = 100_000
 
 
 class Field(NamedTuple):
-    """A field of what a command lists; people see it in a list only if it has a heading.
-
-    The value is an attribute of the listed object: the one named ``name`` or, if it is called
-    otherwise there, ``value``. ``words`` says it to people, if they read it in other words.
-    """
+    """A field of listed objects; people see it if it has a heading. ``value``: its attribute."""
 
     name: str
     heading: str | None = None

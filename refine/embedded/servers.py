@@ -79,12 +79,7 @@ def owned_servers(
     holder: str = "up",
     wait_seconds: float = 3,
 ) -> Iterator[Processes]:
-    """Own the servers of a data folder until the block ends; yields their processes by name.
-
-    For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end. Raises
-    AlreadyRunning or EmbeddedError. At the end it waits for other users of the servers, unless
-    interrupted.
-    """
+    """Own the servers until the block ends; yield them, or AlreadyRunning, EmbeddedError."""
     data_dir = data_dir.resolve()
     with _lock_of(data_dir) as lock:
         if not wait_until(lambda: lock.try_own(holder), wait_seconds):
@@ -123,11 +118,7 @@ def _lock_of(data_dir: Path) -> Iterator[_Lock]:
 
 
 def _owns_or_joins(lock: _Lock, holder: str) -> bool:
-    """Return True if we own the servers, False if they run and we count as a user.
-
-    We count as a user first: from then on no owner stops the servers, and if one dies, we or
-    another waiting process become the owner.
-    """
+    """Return True to own the servers, False to use them; a user first, so no owner stops them."""
     wait_until(lambda: lock.try_take(_USERS, fcntl.LOCK_SH))
     owns = False
 

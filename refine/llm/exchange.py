@@ -198,11 +198,7 @@ def _usage_if_sent(fault: requests.RequestException) -> Usage | None:
 
 
 class _Wire:
-    """The sockets of an exchange, which the waiting caller can cut.
-
-    A server that drips bytes, or repeats HTTP 100, keeps a thread reading for ever, whatever the
-    timeouts of its socket. Cutting the socket ends the thread.
-    """
+    """The sockets of an exchange: cutting them ends a thread that a slow server keeps busy."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -48,10 +48,7 @@ class Reply:
 
 
 class CallFailed(ProviderError):
-    """One call gave no reply; another attempt may help if it ``is_transient``.
-
-    ``usage`` is what it took all the same, as far as anybody counted it; None if it is not billed.
-    """
+    """One call gave no reply; ``usage`` is what it took, as far as counted, None if not billed."""
 
     def __init__(
         self,

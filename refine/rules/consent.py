@@ -82,11 +82,7 @@ _LIMIT = re.compile(
 
 
 def answer_in(text: str | None, *, is_cut: bool = False, is_call: bool = False) -> Answer:
-    """Return what a reply says, by its first word; thoughts that leaked into it are cut off.
-
-    A NO declines whatever follows. A YES is one only if nothing follows that denies or limits it,
-    in the whole text. ``is_cut``: a limit or a filter ended it; ``is_call``: it calls a tool, too.
-    """
+    """Return what a reply says, by its first word; a YES only if nothing behind it limits it."""
     said = unicodedata.normalize("NFC", _without_reasoning(text or "")).replace("\ufe0f", "")
     said = said.strip("\ufeff \t\r\n")
     for end in _ENDS_OF_TURN:

@@ -23,12 +23,7 @@ MAX_CONVERSATION_CHARACTERS = 500_000
 
 
 def valid_conversation(messages: object, *, now: datetime) -> list[dict[str, Any]]:
-    """Return the messages as they are stored: role, name and time if given, content as one text.
-
-    Content is text or a list of parts; only text parts count; messages without text and
-    ``IGNORED`` fields are dropped. Raises InvalidValue, which names the place and quotes nothing,
-    for anything else, for unknown fields, if no text is left, and beyond the limits above.
-    """
+    """Return role, name, time and text of each message with text; InvalidValue names the place."""
     if not isinstance(messages, list) or not messages:
         raise InvalidValue("messages must be a list of at least one message")
     if len(messages) > MAX_MESSAGES:

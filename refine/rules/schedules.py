@@ -1,8 +1,4 @@
-"""Schedules: cron expressions in an account's local time, their slots, and how they read in words.
-
-A local time that a clock change skips runs at the next valid minute; a repeated one runs only the
-first time.
-"""
+"""Cron schedules in local time: skipped times run at the next valid minute, repeated ones once."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, time, timedelta

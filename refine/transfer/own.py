@@ -1,9 +1,4 @@
-"""Refine's own format, written and read.
-
-The first line is the manifest: format, version, agent, with or without contents. Then comes a line
-for each memory with a SHA-256 digest of its other fields. The closing line has the number of
-memories and a digest of their digests, so that altered and missing lines are detected.
-"""
+"""Refine's own format: a manifest, memories with digests, and a line with the digest of these."""
 
 import hashlib
 import re

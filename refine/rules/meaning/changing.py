@@ -16,11 +16,7 @@ def changed(
     stored: Collection[str],
     earlier: Sequence[Reading] = (),
 ) -> Iterator[Objection]:
-    """Yield the objections to a text that takes the place of others.
-
-    ``stored``: keys of the months in which they were stored, which a text may name; ``earlier``:
-    what they said before, which it may say again.
-    """
+    """Yield objections; a text may name ``stored`` months, and repeat what ``earlier`` said."""
     said = [*sources, *earlier]
     new = [key for key in result.words if not any(says(each, key, result) for each in said)]
     yield from _details_added(new, said, result, stored)

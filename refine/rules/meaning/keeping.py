@@ -136,10 +136,7 @@ class Keeping:
 
 
 def left_out(keeping: Keeping, result: Reading | None, without: Iterable[int]) -> list[Objection]:
-    """Return what is left out of an original: nothing, if one text carries it.
-
-    Told is what the new text would need; of a deletion, what the nearest kept memory lacks.
-    """
+    """Return what the new text (or nearest memory) lacks; nothing if one text carries it."""
     if not keeping.original.words:
         return []
     best = list(keeping.lacking(result)) if result is not None else []
