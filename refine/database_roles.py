@@ -76,7 +76,11 @@ def grant(role: str, password: str | None = None) -> None:
         granted = {name: Identifier(value) for name, value in names.items()}
         connection.execute(SQL(_GRANT).format(**granted))
         if password is not None:
-            connection.execute(_set_password(role, password, connection))
+            verifier = connection.pgconn.encrypt_password(  # the password stays in this process
+                password.encode(), role.encode(), b"scram-sha-256"
+            ).decode()
+            login = SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(Identifier(role), verifier)
+            connection.execute(login)
         if (powers := _powers(role, connection)) is not None:
             raise Refused(f"the role {role} {powers}: choose another for the application")
 
@@ -93,13 +97,6 @@ def own_powers() -> str | None:
     """Return how the role of this connection could bypass the guards; None if it could not."""
     with _transaction() as connection:
         return _powers(_value(connection, "SELECT current_user"), connection)
-
-
-def _set_password(role: str, password: str, connection: "Connection[Any]") -> Composed:
-    verifier = connection.pgconn.encrypt_password(
-        password.encode(), role.encode(), b"scram-sha-256"
-    ).decode()
-    return SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(Identifier(role), verifier)
 
 
 def _powers(role: str, connection: "Connection[Any]") -> str | None:

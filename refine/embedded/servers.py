@@ -150,11 +150,7 @@ def _running(data_dir: Path, lock: _Lock, *, postgres: bool, valkey: bool) -> It
         try:
             yield processes
         finally:
-            _await_users(lock)
-
-
-def _await_users(lock: _Lock) -> None:
-    if not wait_until(lambda: lock.try_take(_USERS), _SILENT_SECONDS):
-        user = "another refine command that uses the embedded servers"
-        sys.stderr.write(f"refine: waiting for {user}\n")
-        wait_until(lambda: lock.try_take(_USERS))
+            if not wait_until(lambda: lock.try_take(_USERS), _SILENT_SECONDS):
+                user = "another refine command that uses the embedded servers"
+                sys.stderr.write(f"refine: waiting for {user}\n")
+                wait_until(lambda: lock.try_take(_USERS))
