@@ -18,7 +18,7 @@ from refine.jobs import tick
 from refine.models import ApiToken, ClockMark, schema_version
 from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import eventually, refine, services
+from tests.commands import eventually, refine
 from tests.web.conftest import browser_of, person, signed_in_browser, words_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -145,22 +145,6 @@ def test_the_clock_waits_says_so_once_and_goes_on(
     assert sum("waiting: the database schema is incompatible" in each for each in said) == 1
     assert ClockMark.age("tick") is not None
     assert any("compatible again" in record.getMessage() for record in caplog.records)
-
-
-def test_a_service_that_starts_before_the_upgrade_waits_for_it(
-    fresh: dict[str, str], tmp_path: Path
-) -> None:
-    with services(fresh, tmp_path) as start:
-        clock = start("clock")
-        eventually(
-            lambda: clock.lines("waiting: the database schema is incompatible with this version")
-        )
-        assert clock.is_running()
-
-        upgraded = refine("db", "upgrade", environ=fresh)
-
-        eventually(lambda: clock.lines("the database schema is compatible again"))
-        assert (upgraded.returncode, clock.is_running()) == (0, True)
 
 
 def test_waiting_services_continue_as_soon_as_they_are_compatible(ours: Flask) -> None:

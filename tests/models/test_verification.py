@@ -103,10 +103,6 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
         ["UPDATE audit_logs SET sequence = 0 WHERE id = {record_4}"],
         ["record 1 is missing (the next one is 0, id {record_4})"],
     ),
-    "a record moved to the end": (
-        ["UPDATE audit_logs SET sequence = 99 WHERE id = {record_4}"],
-        ["record 4 is missing (the next one is 5, id {record_5})"],
-    ),
     "all records deleted": (
         ["DELETE FROM audit_logs WHERE agent_id = {agent}"],
         ["the chain ends at record 0, its head says 7"],
@@ -136,14 +132,6 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
         ],
         ["record 2 (id {record_3}) was altered, added or moved"],
     ),
-    "a record overwritten with another": (
-        [
-            "UPDATE audit_logs a SET action = b.action, data = b.data, sealed = b.sealed, "
-            "auditable_id = b.auditable_id, hash = b.hash "
-            "FROM audit_logs b WHERE a.id = {record_3} AND b.id = {record_2}"
-        ],
-        ["record 3 (id {record_3}) was altered, added or moved"],
-    ),
     "a record added at the end": (
         [
             "INSERT INTO audit_logs (id, chain_id, sequence, action, data, created_at, hash) "
@@ -160,13 +148,6 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
         [
             "record 2 (id {record_7}) was altered, added or moved",
             "the chain ends at record 6, its head says 7",
-        ],
-    ),
-    "a record moved to no chain": (
-        ["UPDATE audit_logs SET chain_id = 999999 WHERE id = {record_4}"],
-        [
-            "record 4 is missing (the next one is 5, id {record_5})",
-            "the chain has records, but its head is missing",
         ],
     ),
     "a head deleted": (
@@ -190,10 +171,6 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
     "the platform's chain deleted": (
         ["DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL"],
         ["its audit chain is gone"],
-    ),
-    "a head's length": (
-        ["UPDATE chain_heads SET sequence = 9 WHERE id = {chain}"],
-        ["the chain ends at record 7, its head says 9"],
     ),
     "a head's hash": (
         ["UPDATE chain_heads SET hash = repeat('a', 64) WHERE id = {chain}"],
@@ -367,11 +344,7 @@ def test_a_changed_column_of_a_memory_is_found_and_named(
                 ]
 
 
-def columns_but(*left_out: str) -> list[str]:
-    return [column.name for column in AgentMemory.__table__.columns if column.name not in left_out]
-
-
-SET = ", ".join(f"{name} = b.{name}" for name in columns_but("id"))
+OTHERS = ", ".join({*AgentMemory.__table__.columns.keys()} - {"id"})
 
 # Statements, and the first problem that verification must find.
 LEDGER_CHANGES: dict[str, tuple[list[str], str]] = {
@@ -385,18 +358,10 @@ LEDGER_CHANGES: dict[str, tuple[list[str], str]] = {
     ),
     "a memory copied": (
         [
-            f"INSERT INTO agent_memories (id, {', '.join(columns_but('id'))}) "
-            f"SELECT 777777, {', '.join(columns_but('id'))} "
+            f"INSERT INTO agent_memories (id, {OTHERS}) SELECT 777777, {OTHERS} "
             "FROM agent_memories WHERE id = {memory_1}"
         ],
         "memory 777777 was changed outside the application",
-    ),
-    "memories that exchanged all but their ids": (
-        [
-            f"UPDATE agent_memories a SET {SET} FROM agent_memories b WHERE a.id <> b.id "
-            "AND a.id IN ({memory_1}, {memory_2}) AND b.id IN ({memory_1}, {memory_2})"
-        ],
-        "memory {memory_1} was changed outside the application",
     ),
     "a memory under another agent's key": (
         [

@@ -162,6 +162,18 @@ def test_the_first_use_is_recorded_once_and_cannot_be_hidden(app):
         ApiToken.of_secret(secret)
 
 
+def test_of_first_uses_at_once_one_is_recorded(app):
+    agent = factories.agent()
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    db.session.commit()
+    assert token.first_used_at is None
+    sql.rewrite("UPDATE api_tokens SET first_used_at = now()")
+
+    token.note_use()
+
+    assert "token_first_used" not in [record.action for record in factories.records(agent)]
+
+
 def test_a_revoked_token_is_not_valid(app):
     agent = factories.agent()
     token, _ = ApiToken.mint(account=agent.account, agent=agent)

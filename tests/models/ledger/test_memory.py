@@ -139,6 +139,7 @@ def test_setting_the_same_content_changes_nothing(app):
 
     for again in ["the same words", "  the same words\n"]:
         memory.content = again
+        memory.apply(memory.image(), NOW)
         db.session.commit()
 
     assert sql.snapshot() == before

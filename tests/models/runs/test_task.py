@@ -80,6 +80,13 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
         MemoryTask.reflect(agent, "cli")
 
 
+def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
+    lost = running(MemoryTask.reflect(agent, "cli"))
+    factories.fall_silent(lost)
+
+    assert (MemoryTask.reflect(agent, "cli").status, lost.status) == ("queued", "failed")
+
+
 def test_the_database_refuses_to_keep_the_conversation_of_an_ended_task(agent: Agent) -> None:
     task = factories.extraction(agent)
     db.session.commit()

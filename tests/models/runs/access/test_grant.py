@@ -300,6 +300,24 @@ def test_a_second_open_request_for_an_agent_is_refused(
             assert refusal.value.grant_id == first.id
 
 
+def test_the_next_request_ends_a_grant_that_has_expired(agent: Agent, reader: User) -> None:
+    first = live_grant(agent, reader)
+    age(first, hours=2)
+
+    second = request(agent, reader)
+
+    assert (first.status, first.end_reason, second.status) == ("ended", "expired", "requested")
+    assert first.ended_at == first.expires_at
+
+
+def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader)
+    age(grant, hours=24)
+
+    assert not grant.claim()
+    assert (grant.status, last_record(agent).action) == ("lapsed", "memory_access_lapsed")
+
+
 def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User) -> None:
     mine = live_grant(agent, reader), request(factories.agent(account=agent.account), reader)
     expired = live_grant(factories.agent(account=agent.account), reader)
