@@ -16,7 +16,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.errors import RowAltered, SealingError
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, ChainHead
+from refine.models import Agent, AgentMemory, ChainHead, integrity
 from refine.models.attested import signed_columns
 from refine.models.audit.record import link_hash
 from refine.models.integrity import note_verified, verify_all
@@ -513,3 +513,15 @@ def test_all_queries_see_one_moment(agent: Agent) -> None:
         found = list(verify_all())
 
     assert [each.problem for each in found if each.problem] == []
+
+
+def test_as_many_chains_are_verified_together_as_have_so_many_records(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
+    chains, records = [head.id for head in heads], sum(head.sequence for head in heads)
+    assert heads[-1].agent_id == agent.id
+
+    monkeypatch.setattr(integrity, "RECORDS_AT_ONCE", records - 1)
+
+    assert list(integrity.batches_of_chains()) == [chains[:-1], chains[-1:]]

@@ -135,6 +135,15 @@ def test_an_agent_is_erased_once(app):
     assert [record.action for record in factories.records(agent)].count("agent_erased") == 1
 
 
+def test_an_agent_cannot_go_without_a_name(app):
+    agent = factories.agent(name="Ada")
+
+    with pytest.raises(InvalidValue, match="name has no default"):
+        configuring.author(agent, "name", None)
+
+    assert agent.name == "Ada"
+
+
 def test_authoring_a_memory_reflection_prompt_turns_daily_reflection_on_and_the_default_off(app):
     agent = factories.agent()
     agent.memory_reflection_prompt = "Keep what rhymes."  # as the platform may write it

@@ -110,3 +110,10 @@ def test_the_length_and_last_change_of_prompts_are_known(app):
     assert configuring.prompt_lengths(agent)["reflection_prompt"] == 8
     assert configuring.prompt_lengths(agent)["refinement_prompt"] is None
     assert configuring.last_prompt_changes(agent) == {"reflection_prompt": AT.replace(hour=13)}
+
+
+def test_an_account_that_stays_as_it_is_has_no_record(app):
+    account, user = factories.account(time_zone="Asia/Tokyo"), factories.user()
+
+    assert account.configure(user=user, time_zone="Asia/Tokyo", paused=False) == []
+    assert db.session.scalars(db.select(AuditLog)).all() == []

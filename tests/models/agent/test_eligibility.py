@@ -215,6 +215,7 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(app):
     assert list(groups) == [eligibility.NOT_ACTIVE, None]
     assert [name for _, name in groups[eligibility.NOT_ACTIVE].named] == ["Al", "Bo", "cy"]
     assert groups[None] == Group(None, [ready.id], ["Di"])
+    assert (groups[None].number, groups[None].unnamed) == (1, 0)
 
 
 @pytest.mark.parametrize(

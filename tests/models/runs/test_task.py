@@ -115,6 +115,13 @@ def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> N
     assert (later.claim(), later.status) == (None, "queued")
 
 
+def test_two_tasks_of_an_agent_never_run_at_once(agent: Agent) -> None:
+    running(factories.extraction(agent))
+    second = factories.extraction(agent)
+
+    assert (second.claim(), second.status) == (None, "queued")
+
+
 REASONS = {
     "the agent is not active": lambda agent: setattr(agent, "active", False),
     "the agent is paused": lambda agent: setattr(agent, "paused", True),
