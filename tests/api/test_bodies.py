@@ -157,9 +157,6 @@ def test_refusals_repeat_nothing_that_was_sent(world: World) -> None:
         assert SECRET not in answer.text
 
 
-# -- what is small and takes long -----------------------------------------------------------------
-
-
 def test_lists_the_first_invalid_fields_and_counts_the_others(world: World) -> None:
     answer = world.own.post("/memories", json={**NEW, "tags": [SECRET] * 1_000})
 

@@ -78,19 +78,13 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
 
 def talk(environ: dict[str, str], *said: str) -> list[str]:
     """What the example answers, a line each."""
-    done = run(environ, *said)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def run(environ: dict[str, str], *said: str) -> subprocess.CompletedProcess[str]:
-    """The example, once it has ended."""
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, str(EXAMPLE)],
         input="\n".join(said),
         capture_output=True,
         text=True,
         env=environ,
         timeout=120,
-        check=False,
+        check=True,
     )
+    return done.stdout.splitlines()

@@ -60,9 +60,7 @@ def test_refuses_another_request_with_the_same_key(
     assert journals() == 1
 
 
-@pytest.mark.parametrize(
-    "key", ["a", "a b", "x" * 200, " ", " a", "a ", "x" * 201, "é", "a\tb", ""]
-)
+@pytest.mark.parametrize("key", ["a b", "x" * 200, " a", "x" * 201, "é", ""])
 def test_accepts_the_keys_that_the_document_describes(world: World, key: str) -> None:
     said = document()["paths"]["/memories"]["post"]["parameters"][0]["schema"]
 

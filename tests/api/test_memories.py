@@ -30,13 +30,8 @@ def test_returns_the_core_memory_that_is_duplicated(world: World) -> None:
     ("body", "field"),
     [
         ({"memory_type": "core"}, "content"),
-        ({"content": "said"}, "memory_type"),
-        ({"content": "", "memory_type": "core"}, "content"),
         ({"content": " \n", "memory_type": "core"}, "content"),
-        ({"content": "x" * 10_001, "memory_type": "core"}, "content"),
-        ({"content": ["said"], "memory_type": "core"}, "content"),
         ({"content": "said", "memory_type": "dream"}, "memory_type"),
-        ({"content": "said", "memory_type": "core", "tags": "audio"}, "tags"),
         ({"content": "said", "memory_type": "core", "tags": ["smell"]}, "tags[0]"),
         ({"content": "said", "memory_type": "core", "constitutional": True}, ""),
     ],
@@ -52,20 +47,15 @@ def test_names_the_field_that_cannot_be_saved(
 
 
 def test_lists_memories_newest_first_page_by_page(app: Flask) -> None:
-    agent = factories.agent(*[f"memory {number}" for number in range(7)])
-    own = program_of(app, agent)
+    own = program_of(app, factories.agent("memory 0", "memory 1", "memory 2"))
 
-    pages, cursor = [], {}
-    while not pages or cursor:
-        page = own.get("/memories", query_string={"limit": 3, **cursor})
-        pages.append(contents(page))
-        cursor = {"cursor": page.json["next_cursor"]} if page.json["next_cursor"] else {}
+    first = own.get("/memories?limit=2")
+    cursor = first.json["next_cursor"]
+    last = own.get("/memories", query_string={"limit": 2, "cursor": cursor})
 
-    assert pages == [
-        ["memory 6", "memory 5", "memory 4"],
-        ["memory 3", "memory 2", "memory 1"],
-        ["memory 0"],
-    ]
+    assert contents(first) == ["memory 2", "memory 1"]
+    assert contents(last) == ["memory 0"]
+    assert last.json["next_cursor"] is None
 
 
 def test_filters_memories(app: Flask) -> None:
@@ -87,20 +77,16 @@ def test_filters_memories(app: Flask) -> None:
     [
         ("limit=0", "limit"),
         ("limit=201", "limit"),
-        ("limit=ten", "limit"),
         ("limit=%2010", "limit"),
         ("limit=1.0", "limit"),
-        ("discarded=1", "discarded"),
-        ("limit=-1", "limit"),
         ("limit=1&limit=2", "limit"),
-        ("cursor=", "cursor"),
         ("cursor=nonsense", "cursor"),
         ("cursor=%3Ei~1%0D2", "cursor"),
         ("cursor=%3Ei~x", "cursor"),
         ("cursor=%3Es~text", "cursor"),
         ("type=dream", "type"),
         ("tag=smell", "tag"),
-        ("discarded=maybe", "discarded"),
+        ("discarded=1", "discarded"),
         ("typ=core", ""),
     ],
 )

@@ -25,12 +25,9 @@ def test_every_route_of_the_api_is_an_operation(app: Flask) -> None:
     ("method", "path", "status", "allowed"),
     [
         ("GET", "/", 404, None),
-        ("GET", "/memory", 404, None),
         ("GET", "/agents/0x1/tokens", 404, None),
         ("DELETE", f"/grants/{'9' * 30}", 404, None),
-        ("POST", "/sessions/7/undo", 404, None),
         ("PUT", "/memories", 405, {"GET", "HEAD", "POST"}),
-        ("OPTIONS", "/memories", 405, {"GET", "HEAD", "POST"}),
         ("GET", "/tools/save_memory/calls", 405, {"POST"}),
     ],
 )

@@ -34,8 +34,6 @@ def test_names_the_live_session_when_another_is_requested(world: World, redis: R
     assert second.status_code == 409
     assert second.json["type"] == "urn:refine:problem:session-already-live"
     assert second.json["session_id"] == first["id"]
-    live = f"The agent already has a live session, queued: {first['id']}."
-    assert second.json["detail"] == live
 
 
 def test_lists_sessions_with_their_outcome(world: World) -> None:
@@ -43,20 +41,11 @@ def test_lists_sessions_with_their_outcome(world: World) -> None:
 
     listed = world.own.get("/sessions?status=completed").json["sessions"]
 
-    assert [each["id"] for each in listed] == [str(session.id)]
+    assert listed == [world.own.get(f"/sessions/{session.id}").json]
     assert listed[0]["stats"] == {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0}
     assert listed[0]["summary"].endswith("I let one go")
     assert world.own.get("/sessions?status=failed").json["sessions"] == []
     assert world.sibling.get("/sessions").json["sessions"] == []
-
-
-def test_returns_one_of_the_agents_sessions(world: World) -> None:
-    session = ended(world.agent)
-
-    answer = world.own.get(f"/sessions/{session.id}")
-
-    assert answer.json == world.own.get("/sessions").json["sessions"][0]
-    assert world.sibling.get(f"/sessions/{session.id}").status_code == 404
 
 
 def test_undoes_the_last_session_once(world: World) -> None:

@@ -137,21 +137,8 @@ class TestPlainRepeats:
 
         assert actions(session(briefed(*ledger))) == ["consolidate"] * MAX_MERGES + ["complete"]
 
-    def test_are_found_among_unreadable_lines(self) -> None:
-        broken = ['{"id": 1, "content": ', '{"id": 2}', '{"id": 3, "content": "Tea.", "tags": 4}']
-
-        calls = session(briefed(*broken, entry(5, "Tea."), entry(6, "tea")))
-
-        assert merged_ids(calls) == [[5, 6]]
-
 
 class TestSession:
-    def test_continues_after_a_refused_call(self) -> None:
-        refusal = '{"type": "error", "error": "Memory #1 not found"}'
-        ledger = [entry(1, "A."), entry(2, "a"), entry(3, "B."), entry(4, "b")]
-
-        assert merged_ids(session(briefed(*ledger), result=refusal)) == [[1, 2], [3, 4]]
-
     def test_deletes_unlocked_memories_if_the_style_asks_for_it(self) -> None:
         mine, hum = entry(2, "Mine.", locked=True), entry(3, "Hum.", tags=("voice",))
         ledger = [entry(1, "Tea."), mine, hum, entry(4, "Milk.")]
@@ -215,27 +202,6 @@ class TestConversation:
             saved = ("save_memory", {"content": "tea at four.", "memory_type": "core"})
             assert arguments_of(answered("save_memory", user(text))) == saved
 
-    def test_reports_whether_it_was_saved(self) -> None:
-        for result, text in (
-            ('{"type": "saved", "id": 7}', "I will remember that."),
-            ('{"type": "saved", "id": 7, "existing": true}', "I remember that already."),
-            ('{"type": "error", "error": "too long"}', "I could not save that: too long."),
-        ):
-            tool = {"role": "tool", "content": result}
-            message = answered("save_memory", user("Remember: tea"), tool)
-            assert message == {"role": "assistant", "content": text}
-
-    def test_lists_the_memories_of_its_system_prompt(self) -> None:
-        memories = "- (2026-03-01) tea at four\n  and cake\n- (2026-03-02) the key"
-        question = user("What do you remember?")
-
-        for system, text in (
-            (f"## Core memories\n\n{memories}\n\nAsk.", f"I remember:\n{memories}"),
-            ("You are new.", "I remember nothing."),
-        ):
-            message = answered("save_memory", {"role": "system", "content": system}, question)
-            assert message["content"] == text
-
     def test_calls_no_tool_that_is_not_offered(self) -> None:
         for tools in (None, [], [{"function": {"name": "other"}}]):
             assert "tool_calls" not in with_tools(tools, user("Remember: tea")), tools
@@ -245,28 +211,6 @@ class TestConversation:
         weather = reply([user("What is the weather like?")])
         assert " only." in weather["content"]
         assert "tool_calls" not in weather
-
-
-def test_a_reflection_promotes_the_longest_entry() -> None:
-    question = user('{"id": 3, "content": "short"}\n{"id": 5, "content": "the longest"}')
-
-    first = answered("promote", question)
-    second = answered("promote", question, first, {"role": "tool", "content": "{}"})
-
-    assert arguments_of(first) == ("promote", {"ids": [5]})
-    assert "tool_calls" not in second
-    assert "tool_calls" not in answered("promote", user("no entries"))
-
-
-def test_an_extraction_saves_what_the_user_asked_to_remember() -> None:
-    said = [("user", "Remember the milk"), ("assistant", "remember me"), ("user", "remembering")]
-    question = user("\n".join(json.dumps({"role": role, "content": text}) for role, text in said))
-
-    first = answered("save_memory", question)
-    second = answered("save_memory", question, first, {"role": "tool", "content": "{}"})
-
-    assert arguments_of(first) == ("save_memory", {"content": "Remember the milk"})
-    assert "tool_calls" not in second
 
 
 def ask(url: str) -> requests.Response:

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import strategies as st
-
 from refine.rules.conversation import (
     FIELDS,
     IGNORED,
@@ -115,13 +113,3 @@ def test_limits_are_inclusive() -> None:
     assert not_refused(read, [[*full, said("x")]], refusal) == []
     refusal = "there are 2,001 messages; at most 2,000 are accepted"
     assert not_refused(read, [[said()] * (MAX_MESSAGES + 1)], refusal) == []
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from([*FIELDS, *IGNORED, "type", "text"]), inner, max_size=4)
-    ),
-    max_leaves=20,
-)

@@ -3,8 +3,6 @@
 from datetime import timedelta
 from decimal import Decimal
 
-import pytest
-
 from refine.rules.quantities import (
     abbreviated,
     ago,
@@ -15,74 +13,41 @@ from refine.rules.quantities import (
 )
 
 
-@pytest.mark.parametrize(
-    ("count", "nouns", "expected"),
-    [
-        (0, None, "0 sessions"),
-        (1, None, "1 session"),
-        (1_200, None, "1,200 sessions"),
-        (2, "sessiones", "2 sessiones"),
-    ],
-)
-def test_a_noun_agrees_with_its_count(count: int, nouns: str | None, expected: str) -> None:
-    assert plural(count, "session", nouns) == expected
+def test_a_noun_agrees_with_its_count() -> None:
+    counted = [plural(count, "session") for count in (0, 1, 1_200)]
+
+    assert counted == ["0 sessions", "1 session", "1,200 sessions"]
+    assert plural(2, "memory", "memories") == "2 memories"
 
 
-@pytest.mark.parametrize(
-    ("age", "expected"),
-    [
-        (timedelta(0), "0 seconds ago"),
-        (timedelta(seconds=1), "1 second ago"),
-        (timedelta(seconds=59), "59 seconds ago"),
-        (timedelta(minutes=1), "1 minute ago"),
-        (timedelta(minutes=59, seconds=59), "59 minutes ago"),
-        (timedelta(hours=1), "1 hour ago"),
-        (timedelta(hours=47), "1 day ago"),
-        (timedelta(days=400), "400 days ago"),
-        (timedelta(seconds=-30), "in 30 seconds"),
-        (timedelta(days=-2), "in 2 days"),
-    ],
-)
-def test_an_age_is_rounded_down_to_its_largest_unit(age: timedelta, expected: str) -> None:
-    assert ago(age) == expected
+def test_an_age_is_rounded_down_to_its_largest_unit() -> None:
+    for seconds, expected in (
+        *((0, "0 seconds ago"), (1, "1 second ago"), (59, "59 seconds ago"), (60, "1 minute ago")),
+        *((3_599, "59 minutes ago"), (3_600, "1 hour ago"), (47 * 3_600, "1 day ago")),
+        *((400 * 86_400, "400 days ago"), (-30, "in 30 seconds"), (-2 * 86_400, "in 2 days")),
+    ):
+        assert ago(timedelta(seconds=seconds)) == expected
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [("0", "0%"), ("0.0001", "0.01%"), ("0.7500", "75%"), ("0.9", "90%"), ("1.0000", "100%")],
-)
-def test_a_share_is_exact_in_percent(share: str, expected: str) -> None:
-    assert in_percent(Decimal(share)) == expected
+def test_a_share_is_exact_and_a_part_is_rounded_up_in_percent() -> None:
+    shares = [in_percent(Decimal(share)) for share in ("0", "0.0001", "0.7500", "1.0000")]
+    parts = [share_in_percent(*part) for part in ((150, 500), (1, 3), (251, 1000), (2501, 10_000))]
+
+    assert shares == ["0%", "0.01%", "75%", "100%"]
+    assert parts == ["30%", "33.4%", "25.1%", "25.1%"]
 
 
-@pytest.mark.parametrize(
-    ("part", "whole", "expected"),
-    [(150, 500, "30%"), (1, 3, "33.4%"), (251, 1000, "25.1%"), (2501, 10_000, "25.1%")],
-)
-def test_a_part_is_rounded_up_in_percent(part: int, whole: int, expected: str) -> None:
-    assert share_in_percent(part, whole) == expected
-
-
-def test_up_to_20_items_are_listed_and_the_rest_is_counted():
+def test_up_to_20_items_are_listed_and_the_rest_is_counted() -> None:
     listed = [abbreviated(["x"] * count, ",") for count in (0, 1, 20, 21)]
 
     assert listed == ["", "x", ",".join("x" * 20), ",".join("x" * 20) + ",and 1 more"]
 
 
-@pytest.mark.parametrize(
-    ("cost_usd", "unpriced_calls", "expected"),
-    [
-        ("0", 0, "$0.00"),
-        ("0.000012", 0, "$0.000012"),
-        ("0.0123", 0, "$0.0123"),
-        ("0.999", 0, "$0.9990"),
-        ("1", 0, "$1.00"),
-        ("1234.567", 0, "$1,234.57"),
-        ("0", 1, "unknown"),
-        ("0.000000", 7, "unknown"),
-        ("0.0123", 1, "at least $0.0123"),
+def test_a_cost_says_what_is_unknown() -> None:
+    for cost_usd, unpriced_calls, expected in (
+        *(("0", 0, "$0.00"), ("0.000012", 0, "$0.000012"), ("0.0123", 0, "$0.0123")),
+        *(("0.999", 0, "$0.9990"), ("1", 0, "$1.00"), ("1234.567", 0, "$1,234.57")),
+        *(("0.000000", 7, "unknown"), ("0.0123", 1, "at least $0.0123")),
         ("12.346", 2, "at least $12.35"),
-    ],
-)
-def test_a_cost_says_what_is_unknown(cost_usd: str, unpriced_calls: int, expected: str) -> None:
-    assert cost_in_words(Decimal(cost_usd), unpriced_calls) == expected
+    ):
+        assert cost_in_words(Decimal(cost_usd), unpriced_calls) == expected

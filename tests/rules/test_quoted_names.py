@@ -10,44 +10,25 @@ MEMORY = (
 )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Gina told me",
-        "The Gina told me one",
-        "GINA  told-me",
-        "ginaToldMe",
-        "G.i.n.a t_o_l_d m e",
+def test_a_run_of_words_a_number_or_a_password_quotes() -> None:
+    for name in (
+        *("Gina told me", "The Gina told me one", "GINA  told-me", "ginaToldMe"),
+        *("G.i.n.a t_o_l_d m e", "Gína töld mé", "Gina t\u00adold me", "Gina toId me"),
         "Gіnа tоld mе",  # Cyrillic letters
-        "Gína töld mé",
-        "Gina t\u00adold me",
-        "Gina toId me",  # a capital i
-        "Ｇｉｎａ ｔｏｌｄ ｍｅ",
-        "Bo is gay",
-        "обещал аде МОЛЧАТЬ",
-        "PIN 4711",
-        "Wren 47 11",
-        "sk9f8a7b6c",
-    ],
-)
-def test_a_run_of_words_a_number_or_a_password_quotes(name: str) -> None:
-    assert quotes(name, MEMORY)
+        *("Ｇｉｎａ ｔｏｌｄ ｍｅ", "Bo is gay", "обещал аде МОЛЧАТЬ"),
+        *("PIN 4711", "Wren 47 11", "sk9f8a7b6c"),
+    ):
+        assert quotes(name, MEMORY), name
+    assert quotes("Sarah cheated", "Sarah cheated.")
+    assert quotes("My rosebud", "Rosebud")
+    assert quotes("key Hunter2", f"{MEMORY} Hunter2")
 
 
-@pytest.mark.parametrize(
-    ("name", "memory"),
-    [("Sarah cheated", "Sarah cheated."), ("My rosebud", "Rosebud"), ("key Hunter2", MEMORY)],
-)
-def test_all_of_a_short_memory_and_a_short_password_are_quotes(name: str, memory: str) -> None:
-    assert quotes(name, f"{memory} Hunter2" if memory is MEMORY else memory)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["Wren", "Wren Fitzgerald", "Bartholomew is", "R2D2", "told Gina me", "711", "Ада", "…"],
-)
-def test_one_or_two_words_of_a_memory_may_be_a_name(name: str) -> None:
-    assert not quotes(name, MEMORY)
+def test_one_or_two_words_of_a_memory_may_be_a_name() -> None:
+    for name in (
+        *("Wren", "Wren Fitzgerald", "Bartholomew is", "R2D2", "told Gina me", "711", "Ада", "…"),
+    ):
+        assert not quotes(name, MEMORY), name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.errors import InvalidValue
 from refine.rules.retention import (
     parse_threshold,
     removable_tokens,
@@ -84,11 +83,6 @@ def test_one_token_more_would_break_threshold_or_floor(
     assert mass - (allowed + 1) < lowest
 
 
-@given(masses, thresholds, thresholds)
-def test_a_higher_threshold_never_allows_more(mass: int, one: Decimal, other: Decimal) -> None:
-    assert by_threshold(mass, max(one, other)) <= by_threshold(mass, min(one, other))
-
-
 def test_growth_counts_nothing() -> None:
     assert [retained_tokens(10, now) for now in (7, 10, 900)] == [7, 10, 10]
 
@@ -120,21 +114,3 @@ def test_refuses_everything_else() -> None:
 
     refusal = "above 0 and at most 1, with at most 4 decimals"
     assert not_refused(parse_threshold, no_numbers + out_of_range, refusal) == []
-
-
-@given(st.integers(1, 10_000))
-def test_every_threshold_survives_float_text_and_decimal(ten_thousandths: int) -> None:
-    threshold = Decimal(ten_thousandths) / 10_000
-
-    assert parse_threshold(float(threshold)) == parse_threshold(f"{threshold:f}") == threshold
-
-
-@given(st.one_of(st.text(), st.integers(), st.floats(), st.decimals(), st.booleans(), st.none()))
-def test_accepted_thresholds_are_in_range(value: Any) -> None:
-    try:
-        threshold = parse_threshold(value)
-    except InvalidValue:
-        return
-
-    assert 0 < threshold <= 1
-    assert threshold * 10_000 == int(threshold * 10_000)
