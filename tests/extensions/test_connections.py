@@ -48,19 +48,10 @@ def account(app):
     [
         ("INSERT INTO accounts (name, slug) VALUES (:canary, :canary)", "23505", IntegrityError),
         ("INSERT INTO accounts (name, slug) VALUES (:canary, 'A B')", "23514", IntegrityError),
-        ("INSERT INTO accounts (slug) VALUES (:canary)", "23502", IntegrityError),
         ("UPDATE accounts SET name = NULL", "23502", IntegrityError),
-        (
-            """INSERT INTO agents (account_id, data_key_id, name, model_id)
-               VALUES (1, 1, :canary, 'm')""",
-            "23503",
-            IntegrityError,
-        ),
         ("SELECT CAST(:canary AS integer)", "22P02", DataError),
         ("SELECT CAST(:canary AS timestamptz)", "22007", DataError),
-        ("SELECT CAST('{' || :canary AS json)", "22P02", DataError),
         ("SELECT CAST(name AS integer) FROM accounts WHERE slug = :canary", "22P02", DataError),
-        ("SELECT convert_from(decode(:canary || 'f', 'hex'), 'UTF8')", "22023", DataError),
         ("SELECT * FROM nowhere WHERE name = :canary", "42P01", ProgrammingError),
     ],
 )
@@ -92,17 +83,13 @@ def test_an_error_of_a_flush_quotes_nothing_either(account):
     assert CANARY not in everything_about(raised.value)
 
 
-def test_the_message_says_which_constraint_was_violated(account):
-    error = failing("INSERT INTO accounts (name, slug) VALUES ('x', :canary)", canary=CANARY)
+def test_the_message_says_which_constraint_was_violated_or_the_code(account):
+    violated = failing("INSERT INTO accounts (name, slug) VALUES ('x', :canary)", canary=CANARY)
+    misfit = failing("SELECT CAST(:canary AS integer)", canary=CANARY)
 
-    assert "uq_accounts_slug" in str(error)
-    assert str(error).startswith("(UniqueViolation) ")
-
-
-def test_a_data_exception_says_its_code(app):
-    error = failing("SELECT CAST(:canary AS integer)", canary=CANARY)
-
-    assert "a value does not fit its column (SQLSTATE 22P02)" in str(error)
+    assert str(violated).startswith("(UniqueViolation) ")
+    assert "uq_accounts_slug" in str(violated)
+    assert "a value does not fit its column (SQLSTATE 22P02)" in str(misfit)
 
 
 def test_a_value_that_cannot_be_bound_is_not_quoted(app):
@@ -180,16 +167,12 @@ def backend() -> int:
     return int(pid or 0)
 
 
-def test_a_connection_that_was_just_used_is_not_asked_whether_it_is_there(asked: Asked) -> None:
-    assert backend() == backend()
-    assert asked.statements == []
-
-
-def test_a_connection_that_was_just_made_is_not_asked_either(
+def test_a_connection_that_was_just_made_or_used_is_not_asked_whether_it_is_there(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert backend() == backend()
+    db.engine.dispose()
     monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
-
     backend()
 
     assert asked.statements == []

@@ -163,32 +163,28 @@ def _details(written: str) -> str:
 # -- the faults -----------------------------------------------------------------------------------
 
 _REFUSED = {
-    400: "invalid_request",
-    401: "unauthorized",
-    402: "out_of_credit",
-    403: "forbidden",
-    404: "no_endpoint",
-    409: "refused",
-    413: "too_large",
-    422: "invalid_request",
+    "invalid_request": (400, 422),
+    "unauthorized": (401,),
+    "out_of_credit": (402,),
+    "forbidden": (403,),
+    "no_endpoint": (404,),
+    "refused": (409,),
+    "too_large": (413,),
 }
 _FAILED = {
-    408: "timeout",
-    429: "rate_limited",
-    500: "provider_error",
-    502: "provider_error",
-    503: "provider_error",
-    504: "provider_error",
-    524: "provider_error",
-    529: "provider_error",
+    "timeout": (408,),
+    "rate_limited": (429,),
+    "provider_error": (500, 502, 503, 504, 524, 529),
 }
 
 
 def _statuses() -> Iterator[Fault]:
-    for code, kind in _REFUSED.items():
-        yield Fault(f"HTTP {code}", status(code), kind, is_retried=False)
-    for code, kind in _FAILED.items():
-        yield Fault(f"HTTP {code}", status(code), kind)
+    for kind, refused in _REFUSED.items():
+        for code in refused:
+            yield Fault(f"HTTP {code}", status(code), kind, is_retried=False)
+    for kind, failed in _FAILED.items():
+        for code in failed:
+            yield Fault(f"HTTP {code}", status(code), kind)
     for code in (204, 301, 302, 303, 307, 308):
         play = status(code, b"", Location="/v1/chat/completions")
         yield Fault(f"HTTP {code} to itself", play, "refused", is_retried=False)
@@ -203,101 +199,60 @@ def _statuses() -> Iterator[Fault]:
     )
 
 
+def _final(name: str, play: Answer, kind: str) -> Fault:
+    return Fault(name, play, kind, is_retried=False)
+
+
+def _endless(name: str, play: Answer) -> Fault:
+    return Fault(name, play, "timeout", endless=True)
+
+
+_CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
+_BEGUN = _OK + b'Content-Length: 99\r\n\r\n{"choices": ['
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
 _CONNECTION = (
     Fault("hangs up at once", raw(), "connection"),
     Fault("resets at once", raw(reset=True), "connection"),
     Fault("hangs up in the status line", raw(b"HTTP/1.1 2"), "connection"),
     Fault("hangs up in the headers", raw(_OK + b"Content-Le"), "invalid_reply"),
-    Fault(
-        "hangs up in the body", raw(_OK + b'Content-Length: 99\r\n\r\n{"choices": ['), "connection"
-    ),
-    Fault(
-        "resets in the body",
-        raw(_OK + b'Content-Length: 99\r\n\r\n{"choices": [', reset=True),
-        "connection",
-    ),
-    Fault(
-        "hangs up in a chunk",
-        raw(_OK + b'Transfer-Encoding: chunked\r\n\r\n400\r\n{"choices": ['),
-        "connection",
-    ),
-    Fault(
-        "a chunk of no size",
-        raw(_OK + b"Transfer-Encoding: chunked\r\n\r\nmany\r\n{}\r\n0\r\n\r\n"),
-        "connection",
-    ),
-    Fault(
-        "a chunk of a negative size",
-        raw(_OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}\r\n0\r\n\r\n"),
-        "connection",
-        is_retried=False,
-    ),
-    Fault(
-        "a chunk of all memory",
-        raw(_OK + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}"),
-        "connection",
-    ),
+    Fault("hangs up in the body", raw(_BEGUN), "connection"),
+    Fault("resets in the body", raw(_BEGUN, reset=True), "connection"),
+    Fault("hangs up in a chunk", raw(_CHUNKED + b'400\r\n{"choices": ['), "connection"),
+    Fault("a chunk of no size", raw(_CHUNKED + b"many\r\n{}\r\n0\r\n\r\n"), "connection"),
+    _final("a chunk of a negative size", raw(_CHUNKED + b"-5\r\n{}\r\n0\r\n\r\n"), "connection"),
+    Fault("a chunk of all memory", raw(_CHUNKED + b"ffffffffffffffff\r\n{}"), "connection"),
     Fault("speaks no HTTP", raw(b"220 mail.example.com ESMTP\r\n"), "connection"),
     Fault("speaks TLS", raw(b"\x15\x03\x01\x00\x02\x02\x46"), "connection"),
     Fault("a status of no number", raw(b"HTTP/1.1 fine OK\r\n\r\n"), "connection"),
     Fault("100 headers too many", raw(_OK + b"X-A: b\r\n" * 200 + b"\r\n{}"), "connection"),
     Fault("broken gzip", encoded(b"canary" * 99, "gzip"), "connection"),
-    Fault("silent", silence(), "timeout", endless=True),
-    Fault("silent after the headers", silence(_OK + b"\r\n"), "timeout", endless=True),
-    Fault("drips headers", drip(_OK + b"X-A: ", b"a"), "timeout", endless=True),
-    Fault(
-        "drips a body", drip(_OK + b"Content-Length: 99999\r\n\r\n", b"\n"), "timeout", endless=True
-    ),
-    Fault(
-        "drips chunks",
-        drip(_OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n\n\r\n"),
-        "timeout",
-        endless=True,
-    ),
-    Fault("drips HTTP 100", drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "timeout", endless=True),
-    Fault(
-        "floods of HTTP 100",
-        flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000),
-        "timeout",
-        endless=True,
-    ),
-    Fault("drips a refusal", drip(b"HTTP/1.1 500 No\r\n\r\n", b" "), "timeout", endless=True),
+    _endless("silent", silence()),
+    _endless("silent after the headers", silence(_OK + b"\r\n")),
+    _endless("drips headers", drip(_OK + b"X-A: ", b"a")),
+    _endless("drips a body", drip(_OK + b"Content-Length: 99999\r\n\r\n", b"\n")),
+    _endless("drips chunks", drip(_CHUNKED, b"1\r\n\n\r\n")),
+    _endless("drips HTTP 100", drip(b"", _CONTINUE)),
+    _endless("floods of HTTP 100", flood(b"", _CONTINUE * 1_000)),
+    _endless("drips a refusal", drip(b"HTTP/1.1 500 No\r\n\r\n", b" ")),
     Fault("a header without end", flood(_OK + b"X-A: ", b"a" * 65_536), "connection"),
     Fault("headers without end", flood(_OK, b"X-A: b\r\n" * 1_000), "connection"),
 )
 
+_CUT_REFUSAL = b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\n{"
+_TWICE = gzip.compress(_zeros(256), mtime=0)
 _TOO_MUCH = (
-    Fault("a body without end", flood(_OK + b"\r\n", _BLOCK), "too_large", is_retried=False),
-    Fault(
-        "chunks without end",
-        flood(_OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + _BLOCK + b"\r\n"),
-        "too_large",
-        is_retried=False,
-    ),
-    Fault(
-        "100 MB",
-        flood(_OK + b"Content-Length: 104857600\r\n\r\n", _BLOCK),
-        "too_large",
-        is_retried=False,
-    ),
-    Fault("a gzip bomb", encoded(_zeros(256), "gzip"), "too_large", is_retried=False),
-    Fault(
-        "a gzip bomb in gzip",
-        encoded(gzip.compress(_zeros(256), mtime=0), "gzip", "gzip"),
-        "too_large",
-        is_retried=False,
-    ),
-    Fault(
-        "hangs up in a refusal",
-        raw(b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\n{"),
-        "provider_error",
-    ),
+    _final("a body without end", flood(_OK + b"\r\n", _BLOCK), "too_large"),
+    _final("chunks without end", flood(_CHUNKED, b"10000\r\n" + _BLOCK + b"\r\n"), "too_large"),
+    _final("100 MB", flood(_OK + b"Content-Length: 104857600\r\n\r\n", _BLOCK), "too_large"),
+    _final("a gzip bomb", encoded(_zeros(256), "gzip"), "too_large"),
+    _final("a gzip bomb in gzip", encoded(_TWICE, "gzip", "gzip"), "too_large"),
+    Fault("hangs up in a refusal", raw(_CUT_REFUSAL), "provider_error"),
     Fault("a refusal without end", flood(b"HTTP/1.1 503 No\r\n\r\n", _BLOCK), "provider_error"),
-    Fault(
+    _final(
         "a refusal as a gzip bomb",
         lambda handler: send(handler, 400, _zeros(256), {"Content-Encoding": "gzip"}),
         "invalid_request",
-        is_retried=False,
     ),
 )
 

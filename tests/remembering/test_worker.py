@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -318,22 +318,22 @@ def test_a_process_that_is_asked_to_end_puts_it_off(world: World) -> None:
     assert task.messages() != []
 
 
-def test_an_agent_that_is_deactivated_meanwhile_keeps_nothing(world: World) -> None:
-    deactivate = world.elsewhere(lambda task: configuring.configure(task.agent, active=False))
-    world.calls({"ids": world.ids}).meanwhile(deactivate)
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (lambda task: configuring.configure(task.agent, active=False), "the agent is not active"),
+        (lambda task: task.agent.erase(), "the agent was erased"),
+    ],
+    ids=["deactivated", "erased"],
+)
+def test_an_agent_that_goes_meanwhile_keeps_nothing(
+    world: World, happens: Callable[[MemoryTask], object], reason: str
+) -> None:
+    world.calls({"ids": world.ids}).meanwhile(world.elsewhere(happens))
 
     task = world.reflect()
 
-    assert (task.status, task.end_reason) == ("queued", "the agent is not active")
-    assert world.core() == ["a core memory"]
-
-
-def test_a_task_ends_without_a_fault_if_the_agent_is_erased_meanwhile(world: World) -> None:
-    world.calls({"ids": world.ids}).meanwhile(world.elsewhere(lambda task: task.agent.erase()))
-
-    task = world.reflect()
-
-    assert (task.status, task.end_reason) == ("queued", "the agent was erased")
+    assert (task.status, task.end_reason, task.memories_kept) == ("queued", reason, 0)
 
 
 def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:

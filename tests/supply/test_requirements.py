@@ -23,31 +23,17 @@ DIRECT = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
 
 
 @FILES
-def test_every_package_is_pinned_to_one_version(file: Path) -> None:
-    loose = [
+def test_every_package_is_pinned_to_one_version_with_hashes_and_no_other_option(file: Path) -> None:
+    odd = [
         str(each.requirement)
         for each in locked_in(file)
         if not re.fullmatch(r"==[\w.!+]+", str(each.requirement.specifier))
+        or each.requirement.url is not None
+        or not each.options
+        or not all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option) for option in each.options)
     ]
 
-    assert loose == []
-
-
-@FILES
-def test_every_package_has_hashes_and_no_other_option(file: Path) -> None:
-    odd = {
-        each.name: each.options
-        for each in locked_in(file)
-        if not each.options
-        or not all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option) for option in each.options)
-    }
-
-    assert odd == {}
-
-
-@FILES
-def test_no_package_comes_from_an_address_of_its_own(file: Path) -> None:
-    assert [each.name for each in locked_in(file) if each.requirement.url is not None] == []
+    assert odd == []
     assert "://" not in file.read_text()
 
 
@@ -91,28 +77,17 @@ def test_no_major_version_is_taken_unseen() -> None:
     bounded = {each.name for each in DIRECT if "<" in str(each.specifier)}
 
     assert {each.name for each in DIRECT} - bounded == UNBOUNDED
-
-
-def test_rq_is_held_to_one_minor_version() -> None:
-    """The worker overrides methods of it that are not for that."""
-    (rq,) = [each for each in DIRECT if each.name == "rq"]
-
-    assert str(rq.specifier) == "<2.13,>=2.12"
+    # the worker overrides methods of it that are not for that
+    assert [str(each.specifier) for each in DIRECT if each.name == "rq"] == ["<2.13,>=2.12"]
 
 
 @FILES
 def test_this_environment_is_the_locked_one(file: Path) -> None:
-    installed = {
-        each.name: distribution(each.name).version
-        for each in locked_in(file)
-        if each.is_for_this_machine
-    }
+    here = [each for each in locked_in(file) if each.is_for_this_machine]
 
-    locked = {
-        each.name: str(each.requirement.specifier).removeprefix("==")
-        for each in locked_in(file)
-        if each.is_for_this_machine
-    }
+    installed = {each.name: distribution(each.name).version for each in here}
+
+    locked = {each.name: str(each.requirement.specifier).removeprefix("==") for each in here}
     assert installed == locked
 
 
