@@ -64,22 +64,19 @@ def test_a_name_that_is_not_of_one_model_is_not_sent_to_openrouter(
 
 
 def test_the_rehearsal_model_stands_in_for_the_demo_account_or_where_nothing_else_can() -> None:
-    cases = {
-        (key, switch, is_demo): is_rehearsed(
+    cases = [
+        (key, switch, is_demo)
+        for key in ("", "sk-1")
+        for switch in ("0", "1")
+        for is_demo in (False, True)
+        if not is_rehearsed(
             "rehearsal/wren",
             settings(OPENROUTER_API_KEY=key, REFINE_REHEARSAL=switch),
             is_demo=is_demo,
         )
-        for key in ("", "sk-1")
-        for switch in ("0", "1")
-        for is_demo in (False, True)
-    }
-
-    assert [case for case, stands_in in cases.items() if not stands_in] == [
-        ("", "0", False),
-        ("sk-1", "0", False),
-        ("sk-1", "1", False),
     ]
+
+    assert cases == [("", "0", False), ("sk-1", "0", False), ("sk-1", "1", False)]
 
 
 def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
@@ -93,21 +90,17 @@ def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
 
     assert fault.value.kind == "no_rehearsal"
     warning = warning_about("rehearsal/wren", configured, is_demo=False)
-    assert warning is not None
-    assert "only agents of the demo account" in warning
+    assert "only agents of the demo account" in (warning or "")
     assert warning_about("rehearsal/wren", configured, is_demo=True) is None
 
 
 def test_rehearsal_models_need_no_key() -> None:
+    asked = [user_message("Do you consent? YES or NO.")]
     privacy = Privacy(session_id="session", account_ref="account")
 
     with client_for("rehearsal/wren", settings(), is_demo=True) as client:
         reply = client.generate(
-            "rehearsal/wren",
-            [user_message("Do you consent? YES or NO.")],
-            [],
-            privacy,
-            deadline=time.monotonic() + 20,
+            "rehearsal/wren", asked, [], privacy, deadline=time.monotonic() + 20
         )
 
     assert (reply.text or "").startswith("YES")

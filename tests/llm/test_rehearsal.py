@@ -14,17 +14,8 @@ BRIEF = "The rules come first.\n<style>\n{style}\n</style>\nCall complete when y
 
 
 def entry(number: int, content: str, *, tags: tuple[str, ...] = (), locked: bool = False) -> str:
-    return json.dumps(
-        {
-            "id": number,
-            "date": "2026-03-01",
-            "tokens": 12,
-            "constitutional": locked,
-            "tags": list(tags),
-            "content": content,
-        },
-        ensure_ascii=False,
-    )
+    row = {"id": number, "date": "2026-03-01", "tokens": 12, "constitutional": locked}
+    return json.dumps({**row, "tags": list(tags), "content": content}, ensure_ascii=False)
 
 
 def asked(*ledger: str, system: str = "You are Wren.") -> list[dict[str, Any]]:
@@ -112,7 +103,7 @@ class TestPlainRepeats:
             calls = session(briefed(entry(1, content), entry(2, other)))
             assert actions(calls) == ["complete"], content
 
-    def test_are_merged_into_the_longest_text_in_one_call(self) -> None:
+    def test_are_merged_into_the_longest_text_in_one_call_and_at_most_ten_times(self) -> None:
         longest = "  Tea – at “four” –\nnot before…"
         repeats = ["tea at four not before", longest, "TEA at four not before"]
 
@@ -120,6 +111,8 @@ class TestPlainRepeats:
 
         assert calls[0] == {"action": "consolidate", "ids": [1, 2, 3], "content": longest}
         assert not any(character.isdigit() for character in calls[-1]["summary"])
+        ledger = [entry(n, f"Berth {'abcdefghijklmno'[n // 2]}{'.' * (n % 2)}") for n in range(30)]
+        assert actions(session(briefed(*ledger))) == ["consolidate"] * MAX_MERGES + ["complete"]
 
     def test_are_merged_if_relational_but_not_if_locked(self) -> None:
         for fields, expected in (
@@ -131,11 +124,6 @@ class TestPlainRepeats:
         ):
             calls = session(briefed(entry(1, "I stay.", **fields), entry(2, "I stay!")))
             assert actions(calls) == expected, fields
-
-    def test_are_merged_at_most_ten_times(self) -> None:
-        ledger = [entry(n, f"Berth {'abcdefghijklmno'[n // 2]}{'.' * (n % 2)}") for n in range(30)]
-
-        assert actions(session(briefed(*ledger))) == ["consolidate"] * MAX_MERGES + ["complete"]
 
 
 class TestSession:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refine.errors import InvalidValue
 from refine.rules.content import (
     TAGS,
     bounded_text,
@@ -71,10 +72,8 @@ def test_the_limit_of_a_memory_counts_characters_not_bytes() -> None:
 def test_a_prompt_is_trimmed_and_bounded_and_blank_means_the_default() -> None:
     assert [prompt_text("system_prompt", blank) for blank in (None, "", " \n")] == [None] * 3
     assert prompt_text("system_prompt", " You are Wren.\n") == "You are Wren."
-    refusal = "system_prompt has 10,001 characters"
-    assert (
-        not_refused(lambda text: prompt_text("system_prompt", text), ["x" * 10_001], refusal) == []
-    )
+    with pytest.raises(InvalidValue, match="system_prompt has 10,001 characters"):
+        prompt_text("system_prompt", "x" * 10_001)
 
 
 def test_stores_ten_thousand_characters_of_an_answer_and_marks_the_cut() -> None:
@@ -89,12 +88,8 @@ def test_stores_ten_thousand_characters_of_an_answer_and_marks_the_cut() -> None
 
 
 def test_a_name_is_one_line_without_control_characters() -> None:
-    for allowed in (
-        "Wren",
-        "Wren & Søn 🦉",
-        "a" * 200,
-        *(f"שלום{m}!" for m in "\u061c\u200e\u200f"),
-    ):
+    marks = (f"שלום{mark}!" for mark in "\u061c\u200e\u200f")
+    for allowed in ("Wren", "Wren & Søn 🦉", "a" * 200, *marks):
         assert name(f" {allowed} ") == allowed, repr(allowed)
     control = "\n\r\t\x0b\x1b\x7f\x85\x9f\u2028\u2029"
     overrides = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of the text direction

@@ -1,4 +1,4 @@
-"""Which month it is, and how fast a ledger grows."""
+"""Which month it is, how fast a ledger grows, and how long pauses are."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from refine.rules.forecast import Growth, first_of_month
+from refine.rules.pacing import cooldown, retry_pause
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)
@@ -45,3 +46,22 @@ def test_less_than_three_days_tell_nothing_of_a_pace() -> None:
 )
 def test_months_are_counted_from_any_of_their_days(day: str, later: int, first: str) -> None:
     assert first_of_month(date.fromisoformat(day), later) == date.fromisoformat(first)
+
+
+def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week() -> None:
+    for hours, sessions_without_effect, expected_hours in (
+        *((24, 0, 24), (24, 1, 48), (24, 2, 96), (24, 3, 168), (24, 4, 168), (24, 10_000, 168)),
+        *((1, 0, 1), (1, 1, 2), (1, 7, 128), (1, 8, 168), (6, 4, 96), (168, 0, 168), (168, 3, 168)),
+    ):
+        expected = timedelta(hours=expected_hours)
+        assert cooldown(hours, sessions_without_effect) == expected, (
+            hours,
+            sessions_without_effect,
+        )
+
+
+def test_pauses_after_failures_grow_and_end_after_three_retries() -> None:
+    pauses = [retry_pause(attempt) for attempt in (1, 2, 3, 4, 5, 100)]
+
+    minutes = [pause and pause.total_seconds() / 60 for pause in pauses]
+    assert minutes == [5, 30, 120, None, None, None]

@@ -1,12 +1,13 @@
 """Pairs of memories that are alike by their letters."""
 
+import unicodedata
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.likely_pairs import MIN_LIKENESS, LikelyPair, likely_pairs
+from refine.rules.likely_pairs import MIN_LIKENESS, LikelyPair, likely_pairs, rough_words
 
 ALL = 1_000_000
 GEESE = "Mira counts the geese above the frozen lake every morning before school"
@@ -55,19 +56,10 @@ def test_two_texts_that_are_alike_make_a_pair(one: str, other: str, likeness: in
     assert pair.likeness == pytest.approx(likeness, abs=3)
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        [],
-        [GEESE],
-        [GEESE, CLOCK, LOOM],
-        ["", " \n"],
-        ["🎉", "🍐"],
-        ["She drinks tea in the morning", "Every dawn brings her a cup of Darjeeling"],
-    ],
-)
-def test_texts_that_are_not_alike_make_none(texts: list[str]) -> None:
-    assert pairs_of(*texts) == []
+def test_texts_that_are_not_alike_make_none() -> None:
+    tea = "She drinks tea in the morning", "Every dawn brings her a cup of Darjeeling"
+    for texts in ((), (GEESE,), (GEESE, CLOCK, LOOM), ("", " \n"), ("🎉", "🍐"), tea):
+        assert pairs_of(*texts) == [], texts
 
 
 # -- which are listed -----------------------------------------------------------------------------
@@ -130,3 +122,49 @@ def test_pairs_are_well_formed_whatever_the_texts_say(
         assert {id_, other_id} <= texts.keys()
         assert not {id_, other_id} <= locked
         assert MIN_LIKENESS <= likeness <= 100
+
+
+# -- rough words ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Mira's tea, at 17:30!", ["mira", "s", "tea", "at", "17", "30"]),
+        ("  ＦＵＬＬ　width ２３ ", ["full", "width", "23"]),
+        ("Straße — ΟΔΟΣ", ["strasse", "οδοσ"]),
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),
+        ("مرحبا بالعالم", ["مرحبا", "بالعالم"]),
+        ("🎉🎉 :-)", ["🎉🎉", ":-)"]),
+        (" \n", []),
+        ("", []),
+    ],
+)
+def test_words_are_letters_marks_and_digits_in_lower_case(text: str, words: list[str]) -> None:
+    assert rough_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("passage", "before", "after"),
+    [
+        ("每天早上都去湖边数大雁，用一根发夹修好了厨房里的旧钟", "我的奶奶", "而且很高兴"),
+        ("は毎朝湖のほとりで雁を数えている、台所の古い時計を直した", "田中さん", "と言った"),
+        ("ซ่อนแยมไว้ใต้บันไดสามขวดซ่อมนาฬิกาเก่าในครัว", "คุณยาย", "เมื่อวานนี้"),
+    ],
+)
+def test_text_without_spaces_is_cut_alike_wherever_it_stands(
+    passage: str, before: str, after: str
+) -> None:
+    alone = rough_words(passage)
+
+    within = rough_words(before + passage + after)
+
+    assert 4 < len(alone) < len(passage) * 2 / 3
+    assert " ".join(alone[1:-1]) in " ".join(within)
+
+
+@given(st.text())
+def test_composed_and_decomposed_letters_are_the_same(text: str) -> None:
+    composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+
+    assert " ".join(rough_words(composed)) == " ".join(rough_words(decomposed))

@@ -95,22 +95,17 @@ def test_refuses_numbers_that_are_not_json_or_too_large() -> None:
 
 def test_refuses_deep_nesting_and_too_many_fields() -> None:
     deep = [
-        *(
-            '{"deep": ' + opening * depth + "1" + closing * depth + "}"
-            for depth in (19, 25_000)
-            for opening, closing in ("[]", ('{"a":', "}"))
-        ),
+        '{"deep": ' + opening * depth + "1" + closing * depth + "}"
+        for depth in (19, 25_000)
+        for opening, closing in ("[]", ('{"a":', "}"))
     ]
 
     assert strict_json("[" * 19 + "1" + "]" * 19, max_bytes=100)
     assert not_refused(parse_arguments, deep, "nested more than 20 levels deep") == []
     fields = json.dumps([{"a": 1}] * 6)
     assert strict_json(fields, max_bytes=100, max_fields=6)
-    refusal = "must not have more than 5 fields"
-    assert (
-        not_refused(lambda text: strict_json(text, max_bytes=100, max_fields=5), [fields], refusal)
-        == []
-    )
+    with pytest.raises(InvalidValue, match="must not have more than 5 fields"):
+        strict_json(fields, max_bytes=100, max_fields=5)
 
 
 def test_refuses_nul_and_lone_surrogates_anywhere() -> None:
@@ -129,12 +124,7 @@ def test_refuses_nul_and_lone_surrogates_anywhere() -> None:
 
 def test_the_limit_is_inclusive_counts_bytes_and_comes_before_parsing() -> None:
     room = MAX_ARGUMENT_BYTES - len(with_content(""))
-    longer = [
-        with_content(
-            letter * (room // len(letter.encode())) + "y" * (room % len(letter.encode()) + 1)
-        )
-        for letter in "xé🦉"
-    ]
+    longer = [with_content(letter * (room // len(letter.encode()) + 1)) for letter in "xé🦉"]
 
     assert parse_arguments(with_content("x" * room)) == {"content": "x" * room}
     refusal = "longer than 262,144 bytes"
@@ -144,9 +134,8 @@ def test_the_limit_is_inclusive_counts_bytes_and_comes_before_parsing() -> None:
 
 def test_bytes_are_utf_8() -> None:
     assert strict_json('"ü"'.encode(), max_bytes=10) == "ü"
-    assert (
-        not_refused(lambda text: strict_json(text, max_bytes=10), [b'"\xff"'], "valid UTF-8") == []
-    )
+    with pytest.raises(InvalidValue, match="valid UTF-8"):
+        strict_json(b'"\xff"', max_bytes=10)
 
 
 def test_several_values_may_follow_one_another() -> None:

@@ -73,35 +73,14 @@ LOST = [
     ("The boat is 12 metres long.", "The boat is 12 long.", "unit", ["12"]),
     ("Mira owes him 300 euros.", "Mira owes him 300 dollars.", "unit", ["300"]),
     ('He said: "I felt so alone"', "He said he felt alone.", "detail", ["I felt so alone"]),
-    (
-        "Write to mira@example.org about it.",
-        "Write to her about it.",
-        "detail",
-        ["mira@example.org"],
-    ),
+    ("Write to m@example.org about it.", "Write to her about it.", "detail", ["m@example.org"]),
     ("The wifi key is kHb7Qz", "The wifi key is now kHB7qz", "code", ["kHb7Qz"]),
     ("Run `make test` first.", "Run it first, make a test.", "code", ["make test"]),
     ("Use the plug B12 for it.", "Use the plug for it.", "code", ["B12"]),
-    (
-        "Takes metformin, lisinopril and atorvastatin.",
-        "Takes metformin and lisinopril.",
-        "list",
-        ["atorvastatin"],
-    ),
-    (
-        "The soup needs leeks, barley, thyme and salt.",
-        "The soup needs leeks, barley and salt.",
-        "list",
-        ["thyme"],
-    ),
+    ("It needs leeks, barley, thyme and salt.", "It needs leeks, barley, salt.", "list", ["thyme"]),
     ("Mira (person): likes quiet mornings", "Oskar likes quiet mornings", "name", ["mira"]),
     ("Mira waits on Sundays at the mill.", "Mira waits at the mill.", "detail", ["Sundays"]),
-    (
-        "Katja promised to water the orchids.",
-        "She promised to water the orchids.",
-        "name",
-        ["Katja"],
-    ),
+    ("Katja promised to water them.", "She promised to water them.", "name", ["Katja"]),
     ("Der Turm bei Kastell hat eine Tür.", "Der Turm hat eine Tür.", "name", ["Kastell"]),
 ]
 
