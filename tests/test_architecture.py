@@ -1,11 +1,8 @@
 """The structure: no import circle, and short ways for the data."""
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import grimp
 from flask import Flask
@@ -16,6 +13,7 @@ from refine.extensions import db
 from refine.models import AgentMemory, ApiToken, RefinementSession
 from refine.tools import RefinementTool
 from tests import factories
+from tests.api.conftest import files_called
 
 ROOT = Path(__file__).parent.parent / "refine"
 
@@ -64,19 +62,9 @@ def test_deleting_a_memory_with_the_tool_takes_a_short_way(app: Flask) -> None:
 
 def files_of(work: Callable[[], object]) -> set[str]:
     """The files of Refine of which something is called while it is done."""
-    files: set[str] = set()
-
-    def note(frame: FrameType, event: str, _argument: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(ROOT):
-            files.add(str(path.relative_to(ROOT)))
-
-    sys.setprofile(note)
-    try:
+    with files_called() as files:
         work()
-    finally:
-        sys.setprofile(None)
-    return files
+    return {file for file in files if Path(file).is_relative_to(ROOT)}
 
 
 def test_the_tests_that_the_documentation_names_are_there() -> None:

@@ -154,14 +154,9 @@ class Two:
         db.session.commit()
 
     def grant(self) -> AccessGrant:
-        """The admin may read the one."""
         made = factories.live_grant(self.mine, self.admin)
         db.session.commit()
         return made
-
-    def program(self) -> Program:
-        """The program of the one."""
-        return program_of(self.app, self.mine)
 
 
 @pytest.fixture
@@ -229,8 +224,8 @@ def test_a_sign_in_that_is_too_old_stays_ended(two: Two) -> None:
 
 
 def test_no_address_is_taken_for_another(two: Two) -> None:
-    finds = f"CASE WHEN b OPERATOR(pg_catalog.=) 'x@example.org' THEN a = '{two.admin.email}' END"
-    finds = finds.replace("a =", "a OPERATOR(pg_catalog.=)")
+    equals = "OPERATOR(pg_catalog.=)"
+    finds = f"CASE WHEN b {equals} 'x@example.org' THEN a {equals} '{two.admin.email}' END"
 
     with lying(operator("=", "text", finds)):
         assert User.with_password("x@example.org", factories.PASSWORD) is None
@@ -242,14 +237,14 @@ def test_no_address_is_taken_for_another(two: Two) -> None:
 @pytest.mark.parametrize("path", ["/memories", "/audit"])
 @pytest.mark.parametrize("whose", ["other", "stranger"])
 def test_a_token_opens_no_other_agents_memories(two: Two, path: str, whose: str) -> None:
-    program = two.program()
+    program = program_of(two.app, two.mine)
 
     with lying(every_id_is(two.mine.id, getattr(two, whose).id)):
         assert CONTENT not in program.get(path).text
 
 
 def test_an_agents_memories_are_not_found_beside_its_own(two: Two) -> None:
-    program = two.program()
+    program = program_of(two.app, two.mine)
 
     with lying_column("agent_memories", "agent_id", "bigint"):
         assert CONTENT not in program.get("/memories").text

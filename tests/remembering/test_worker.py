@@ -194,38 +194,36 @@ def test_a_model_that_names_a_larger_context_is_shown_all_at_once(world: World) 
     assert "These are your core memories" in world.asked(0)[1]["content"]
 
 
-def test_a_message_that_no_context_takes_ends_it_in_plain_words(world: World) -> None:
+def test_a_message_or_a_conversation_that_no_context_takes_is_kept(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
-
-    task = world.extract("a" * 40_000)
-
-    assert (task.status, task.error_kind, world.model.requests) == ("queued", "too_large", [])
-    assert task.end_reason == "a single entry is too large for the context of the agent's model"
-    assert conversation_bytes(task) is not None
-
-
-def test_a_conversation_that_grew_too_large_is_kept(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
+    too_long = world.extract("a" * 40_000)
+    asked = len(world.model.requests)
     world.calls({"content": "a " * 20_000})
+    grown = world.extract()
 
-    task = world.extract()
-
-    assert (task.status, task.error_kind) == ("queued", "too_large")
-    assert len(world.model.requests) == 1
+    for task in (too_long, grown):
+        assert (task.status, task.error_kind) == ("queued", "too_large")
+        assert conversation_bytes(task) is not None
+    assert too_long.end_reason is not None
+    assert "a single entry is too large" in too_long.end_reason
+    assert (asked, len(world.model.requests)) == (0, 1)
 
 
 # -- ends ---------------------------------------------------------------------------------------
 
 
-def test_a_provider_that_fails_puts_it_off_and_keeps_the_conversation(world: World) -> None:
+def test_a_provider_that_fails_puts_it_off_unless_it_was_run_by_hand(world: World) -> None:
     world.model.http(402)
-
     task = world.extract("I like tea")
+    records = world.records()
+    world.model.http(402)
+    by_hand = world.reflect("cli")
 
     assert (task.status, task.attempt, task.error_kind) == ("queued", 2, "out_of_credit")
     assert timedelta(minutes=4) < task.due_at - clock.now() <= timedelta(minutes=5)
     assert task.messages() == [{"role": "user", "content": "I like tea"}]
-    assert world.records() == []
+    assert records == []
+    assert (by_hand.status, by_hand.error_kind) == ("failed", "out_of_credit")
 
 
 def test_another_attempt_begins_with_the_first_part_of_which_nothing_was_kept(
@@ -257,14 +255,6 @@ def test_a_limit_ends_it_and_a_conversation_of_which_nothing_was_kept_waits(worl
     for task, status, kept in ((nothing, "queued", 0), (two, "incomplete", 2)):
         assert (task.status, task.memories_kept) == (status, kept)
         assert task.end_reason == "the limit of 2 turns was reached"
-
-
-def test_a_task_run_by_hand_is_not_retried(world: World) -> None:
-    world.model.http(402)
-
-    task = world.reflect("cli")
-
-    assert (task.status, task.error_kind) == ("failed", "out_of_credit")
 
 
 def test_another_models_answer_keeps_nothing(world: World) -> None:

@@ -60,23 +60,12 @@ ONE = [
 ELSEWHERE = ["llama3:8b", "gpt-4o", "hf.co/author/Llama-3.1-8B:Q4_K_M", "openrouter/author/model"]
 # Names of OpenRouter at which others than one model read what is sent.
 SEVERAL = [
-    "author/model:online",
-    "author/model:free:online",
-    "author/model:ONLINE",
-    "model:online",
-    "author/model:batch",
-    "author/model:nitro:batch",
-    "openrouter/auto",
-    "openrouter/pareto-code:nitro",
-    "OpenRouter/Auto",
-    "openrouter/openrouter/auto",
-    "switchpoint/router",
-    "~author/model-latest",
-    "@preset/mine",
-    "author/model@preset/mine",
+    *("author/model:online", "author/model:free:online", "author/model:ONLINE", "model:online"),
+    *("author/model:batch", "author/model:nitro:batch", "openrouter/auto", "OpenRouter/Auto"),
+    *("openrouter/pareto-code:nitro", "openrouter/openrouter/auto", "switchpoint/router"),
+    *("~author/model-latest", "@preset/mine", "author/model@preset/mine", "openrouter/"),
     "author/model\n:online",
     "author/mod\u0435l",  # a Cyrillic letter
-    "openrouter/",
 ]
 
 

@@ -91,8 +91,12 @@ def test_promoting_needs_ids_and_nothing_else(promoting):
     assert refused(promoting, ids=[1], force=True) == "unknown parameter; promote takes: ids"
 
 
-def test_an_entry_that_is_not_found_is_refused(promoting):
-    assert refused(promoting, ids=[10**6]).startswith("Memory #1000000 not found")
+def test_an_entry_that_does_not_exist_or_is_another_agents_is_refused(promoting):
+    theirs = factories.entry(factories.agent(), "somebody else's").id
+    db.session.commit()
+
+    for id_ in (10**6, theirs):
+        assert refused(promoting, ids=[id_]).startswith(f"Memory #{id_} not found")
 
 
 @pytest.mark.parametrize("memory_type", ["journal", None])

@@ -51,55 +51,33 @@ def test_a_merge_of_what_memories_say_is_accepted(texts: list[str], result: str)
     assert merged(texts, result) == []
 
 
-@pytest.mark.parametrize(
-    ("texts", "result", "kind"),
-    [
-        (
-            ["Not the accident, please, at dinner.", "Never late; tell of the dentist."],
-            "Tell of the accident and the dentist, please, at dinner; never late.",
-            "negation",
-        ),
-        (
-            ["Nora Lind is the captain here.", "Petra Moss is the cook here."],
-            "Petra Moss is the captain here, Nora Lind is the cook here.",
-            "exchange",
-        ),
-        (
-            ["Has the dentist tomorrow at noon.", "The dentist is tomorrow at noon."],
-            "Has the dentist tomorrow at noon.",
-            "occasion",
-        ),
-        (
-            ["The rent was late this month.", "This month the rent was late."],
-            "The rent was late this month.",
-            "occasion",
-        ),
-        (
-            ["We meet this Monday at the mill.", "This Monday we meet at the mill."],
-            "We meet this Monday at the mill.",
-            "occasion",
-        ),
-    ],
-)
-def test_a_merge_keeps_apart_what_is_denied_who_and_when(
-    texts: list[str], result: str, kind: str
-) -> None:
-    assert kind in kinds(merged(texts, result))
+def test_a_merge_keeps_apart_what_is_denied_who_and_when() -> None:
+    denied = ["Not the accident, please, at dinner.", "Never late; tell of the dentist."]
+    people = ["Nora Lind is the captain here.", "Petra Moss is the cook here."]
+
+    told = merged(denied, "Tell of the accident and the dentist, please, at dinner; never late.")
+    exchanged = merged(people, "Petra Moss is the captain here, Nora Lind is the cook here.")
+
+    assert "negation" in kinds(told)
+    assert "exchange" in kinds(exchanged)
+    for text, again in (
+        ("Has the dentist tomorrow at noon.", "The dentist is tomorrow at noon."),
+        ("The rent was late this month.", "This month the rent was late."),
+        ("We meet this Monday at the mill.", "This Monday we meet at the mill."),
+    ):
+        assert "occasion" in kinds(merged([text, again], text)), text
 
 
 def test_a_new_text_may_name_the_month_in_which_a_memory_was_stored() -> None:
     text = "Jonas moved to the coast on 6 January"
 
-    for result in ("January 2026", "2026", "6 January 2026"):
-        assert (
-            updated(text, f"Jonas moved to the coast on 6 January ({result})", months=["2026-01"])
-            == []
-        )
-    for result in ("January 2027", "2027", "7 January 2026", "6 January 2027", "2026-02-06"):
-        found = updated(
-            text, f"Jonas moved to the coast on 6 January ({result})", months=["2026-01"]
-        )
-        assert kinds(found) == {"detail added"}
+    def added(date: str) -> set[str]:
+        return kinds(updated(text, f"{text} ({date})", months=["2026-01"]))
+
+    for named in ("January 2026", "2026", "6 January 2026"):
+        assert added(named) == set()
+    for other in ("January 2027", "2027", "7 January 2026", "6 January 2027", "2026-02-06"):
+        assert added(other) == {"detail added"}
 
 
 def test_objections_that_were_never_wrong_are_sure() -> None:
