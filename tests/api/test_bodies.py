@@ -75,17 +75,11 @@ class RevokingBody(BytesIO):
             db.session.commit()
 
 
-@pytest.mark.parametrize(
-    ("path", "sent"),
-    [("/agents/{}/tokens", {}), ("/agents", {"name": "Wren", "model_id": "rehearsal/wren"})],
-)
-def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(
-    app: Flask, world: World, path: str, sent: dict[str, str]
-) -> None:
-    body = RevokingBody(app, world.platform, sent)
+def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(app: Flask, world: World) -> None:
+    body = RevokingBody(app, world.platform, {"name": "Wren", "model_id": "rehearsal/wren"})
 
     answer = world.platform.post(
-        path.format(world.agent.id),
+        "/agents",
         input_stream=body,
         content_type="application/json",
         content_length=len(body.getvalue()),

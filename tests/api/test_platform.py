@@ -105,11 +105,6 @@ def test_records_a_change_and_tells_the_agent(world: World) -> None:
     assert journal(agent) == ["My platform changed my settings: model, paused, refinement prompt."]
 
 
-def prompt_changes(agent: Agent) -> int:
-    updates = [each for each in factories.records(agent) if each.action.endswith("_update")]
-    return sum(each.data["by"] == "platform" for each in updates)
-
-
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world: World, prompt: str) -> None:
     configuring.author(world.agent, prompt, CANARY)
@@ -122,7 +117,8 @@ def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world: World, pro
     assert answer.status_code == 200
     assert agent.identity_changed_at is not None
     assert getattr(agent, f"sealed_{prompt}") != sealed
-    assert prompt_changes(agent) == 1
+    updates = [each for each in factories.records(agent) if each.action.endswith("_update")]
+    assert [each.data["by"] for each in updates].count("platform") == 1
     assert journal(agent) == [f"My platform changed my settings: {prompt.replace('_', ' ')}."]
 
 
@@ -252,21 +248,16 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Wo
     }
 
 
-@pytest.mark.parametrize(
-    ("query", "sessions"),
-    [
+def test_filters_usage_by_day(spent: World) -> None:
+    for query, sessions in (
         ("from=2026-10-01", 2),
         ("from=2026-10-02", 1),
         ("to=2026-10-02", 1),
         ("from=2026-09-01&to=2026-10-01", 0),
-        ("from=2026-10-01&to=2026-10-03", 2),
-    ],
-)
-def test_filters_usage_by_day(spent: World, query: str, sessions: int) -> None:
-    usage = spent.platform.get(f"/usage?{query}").json["usage"]
-
-    for kind in ("sessions", "reflections", "conversations"):
-        assert sum(each[kind] for each in usage) == sessions
+    ):
+        usage = spent.platform.get(f"/usage?{query}").json["usage"]
+        for kind in ("sessions", "reflections", "conversations"):
+            assert sum(each[kind] for each in usage) == sessions, query
 
 
 # -- no content -----------------------------------------------------------------------------------

@@ -136,27 +136,20 @@ def test_nobody_waits_for_ever(app):
     assert (waits, idles) == ("20s", "1min")
 
 
-class Asked:
-    """The statements that a connection of an own pool is asked before it is used."""
-
-    def __init__(self, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.statements: list[object] = []
-        self.app = create_app(Settings.from_environ(environ))
-        execute = psycopg.Connection.execute
-
-        def noted(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
-            self.statements.append(query)
-            return execute(connection, query, *args, **options)
-
-        monkeypatch.setattr(psycopg.Connection, "execute", noted)
-
-
 @pytest.fixture
-def asked(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    asked = Asked(environ, monkeypatch)
-    with asked.app.app_context():
+def asked(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """The statements that a connection of an own pool is asked before it is used."""
+    statements: list[object] = []
+    execute = psycopg.Connection.execute
+
+    def noted(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
+        statements.append(query)
+        return execute(connection, query, *args, **options)
+
+    with create_app(Settings.from_environ(environ)).app_context():
+        monkeypatch.setattr(psycopg.Connection, "execute", noted)
         db.engine.dispose()
-        yield asked
+        yield statements
         db.session.rollback()
         db.engine.dispose()
 
@@ -168,33 +161,33 @@ def backend() -> int:
 
 
 def test_a_connection_that_was_just_made_or_used_is_not_asked_whether_it_is_there(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+    asked: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert backend() == backend()
     db.engine.dispose()
     monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
     backend()
 
-    assert asked.statements == []
+    assert asked == []
 
 
 def test_a_connection_that_was_not_used_for_a_while_is_asked(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+    asked: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = backend()
     monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
 
     assert backend() == first
-    assert asked.statements == [""]
+    assert asked == [""]
 
 
-def test_a_connection_that_the_server_has_ended_is_replaced(asked: Asked) -> None:
+def test_a_connection_that_the_server_has_ended_is_replaced(asked: list[object]) -> None:
     with db.engine.connect() as other:
         first = backend()
         other.execute(select(func.pg_terminate_backend(first, 10_000)))
 
         assert backend() != first
-    assert asked.statements == [""]
+    assert asked == [""]
 
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"

@@ -2,9 +2,8 @@
 
 import json
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -18,7 +17,8 @@ from refine.llm.dialects import OPENROUTER, PLAIN, Dialect
 from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, user_message
 from refine.llm.provider import Provider
-from tests.scripted_model import Answer, ScriptedModel, send
+from tests.providers.faults import silence
+from tests.scripted_model import ScriptedModel, send
 
 KEY = "sk-or-of-the-tests"
 MODEL = "test/model"
@@ -30,14 +30,6 @@ PRIVACY = Privacy(session_id="session-1", account_ref="account-1")
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
-
-
-@pytest.fixture
-def released() -> Iterator[threading.Event]:
-    """Set at the end of the test; servers may stay silent until then."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def ask(
@@ -64,14 +56,6 @@ def fault_of(model: ScriptedModel | str, **options: Any) -> ProviderError:
     with pytest.raises(ProviderError) as fault:
         ask(model, **options)
     return fault.value
-
-
-def silence(released: threading.Event) -> Answer:
-    def silent(handler: BaseHTTPRequestHandler) -> None:
-        released.wait(30)
-        handler.close_connection = True
-
-    return silent
 
 
 def closed_port() -> int:
@@ -260,11 +244,11 @@ def refuse_on_a_date(handler: BaseHTTPRequestHandler, retry_after: str) -> None:
 
 
 def test_the_deadline_covers_all_attempts_together(
-    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, released: threading.Event
+    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provider, "_ATTEMPT_SECONDS", 0.4)
     for _ in range(3):
-        model.answer(silence(released))
+        model.answer(silence())
 
     fault = fault_of(model, seconds=0.6)
 

@@ -162,15 +162,12 @@ def test_missing_or_empty_arguments_are_an_empty_object() -> None:
 
 def test_malformed_arguments_are_a_problem() -> None:
     for arguments, problem in (
-        *(("[]", "one JSON object"), ([], "written as a string"), (7, "written as a string")),
-        ({"action": "delete", "id": 7}, "written as a string"),
-        ('{"id": 7', "must be valid JSON"),
-        ('{"id": 7}{"id": 8}', "must be valid JSON"),
-        ('```json\n{"id": 7}\n```', "must be valid JSON"),
-        ('{"id": 7, "id": 8}', "repeat a key"),
-        ('{"id": NaN}', "not JSON"),
-        (r'{"content": "\u0000"}', "NUL"),
-        (r'{"content": "\ud800"}', "valid Unicode"),
+        *(
+            ("[]", "one JSON object"),
+            ([], "written as a string"),
+            ('{"id": 7', "must be valid JSON"),
+        ),
+        *(({"action": "delete", "id": 7}, "written as a string"), (r'{"a": "\u0000"}', "NUL")),
     ):
         tool_call = parsed_call(call(arguments))
         assert tool_call.arguments == {}
@@ -438,12 +435,3 @@ def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost() -> No
         expected = None if cost_usd is None else Decimal(cost_usd)
         assert parsed(usage=usage).usage.cost_usd == expected, (is_byok, upstream)
     assert parsed(usage={"cost": 0, "is_byok": True}).usage.cost_usd is None
-
-
-def test_cached_tokens_are_found_wherever_a_provider_counts_them() -> None:
-    for usage in (
-        {"prompt_tokens_details": {"cached_tokens": 7}},
-        {"prompt_cache_hit_tokens": 7, "prompt_cache_miss_tokens": 3},
-        {"cached_tokens": 7},
-    ):
-        assert parsed(usage=usage).usage.cached_tokens == 7, usage

@@ -9,9 +9,8 @@ import random
 import shutil
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from coverage import CoverageData
@@ -36,8 +35,8 @@ def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     if not (BUILD / "coverage").exists():
         _learn_reach()
-    reach, seconds = _reach(), _seconds()
-    plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in _chosen(options)]
+    reach = _reach()
+    plan = [(mutant, _tests_of(mutant, reach)) for mutant in _chosen(options)]
     runner = MutantRunner(plan)
     # a fork leaves its parent's connections open, which is no fault of a test
     forked = ("-q", "--no-cov", "-n", "0", "-p", "no:unraisableexception")
@@ -58,8 +57,7 @@ def _options() -> argparse.Namespace:
 def _learn_reach() -> None:
     """Run the tests of the gate whose coverage is measured, with a context each."""
     measuring = ("--cov=refine", "--cov-context=test", "--cov-report=")
-    times = f"--junitxml={BUILD / 'times.xml'}"
-    command = (sys.executable, "-m", "pytest", "-q", "-n", "auto", *CHOSEN_TESTS, *measuring, times)
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "auto", *CHOSEN_TESTS, *measuring)
     subprocess.run([*command, "tests"], cwd=ROOT, check=False)  # noqa: S603
     (ROOT / ".coverage").rename(BUILD / "coverage")
 
@@ -85,28 +83,13 @@ def _reach() -> dict[str, dict[int, list[str]]]:
     }
 
 
-def _seconds() -> dict[str, float]:
-    """Return how long each test took, by its name."""
-    times: dict[str, float] = defaultdict(float)
-    for case in ElementTree.parse(BUILD / "times.xml").iter("testcase"):  # noqa: S314
-        times[case.attrib["name"]] += float(case.attrib["time"])
-    return times
-
-
-def _tests_of(
-    mutant: Mutant, reach: dict[str, dict[int, list[str]]], seconds: dict[str, float]
-) -> list[str]:
-    """Return the tests that reach the mutant; first those in a place like its own, then quick."""
+def _tests_of(mutant: Mutant, reach: dict[str, dict[int, list[str]]]) -> list[str]:
+    """Return the tests that reach the mutant; first those in a place like its own."""
     lines = reach.get(mutant.path, {})
     reaching = (lines.get(line, ()) for line in range(mutant.line, mutant.last_line + 1))
     tests = {context.partition("|")[0] for contexts in reaching for context in contexts if context}
     parts = Path(mutant.path).with_suffix("").parts[1:]
-
-    def rank(test: str) -> tuple[int, float]:
-        likeness = sum(part in test for part in parts)
-        return -likeness, seconds.get(test.rpartition("::")[2], 1.0)
-
-    return sorted(tests, key=rank)
+    return sorted(tests, key=lambda test: -sum(part in test for part in parts))
 
 
 def _report(outcomes: list[tuple[str, str, int]]) -> int:

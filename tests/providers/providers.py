@@ -7,7 +7,7 @@ might send are listed.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Message = dict[str, Any]
@@ -26,10 +26,6 @@ class Step:
     words: str | None = None
     calls: tuple[dict[str, Any] | str, ...] = ()
     is_cut: bool = False
-
-
-def says(words: str) -> Step:
-    return Step(words)
 
 
 def calls(*arguments: dict[str, Any] | str, words: str | None = None) -> Step:
@@ -190,6 +186,23 @@ OPENAI_MESSAGE = only(
     *("role", "content", "name", "refusal", "audio", "tool_calls", "function_call")
 )
 
+# https://github.com/openai/openai-openapi/blob/f85dbe2/openapi.yaml
+# https://github.com/microsoft/clarity-agent/issues/59 (max_tokens)
+# https://github.com/davidmigloz/langchain_dart/issues/712 (unknown fields)
+_OPENAI = Provider(
+    "openai",
+    "gpt-5.1",
+    "gpt-5.1-2025-11-13",
+    takes=only("prompt_cache_key", "user"),
+    limits=("max_completion_tokens",),
+    message_fields=OPENAI_MESSAGE,
+    call_fields=OPENAI_CALL,
+    beside_calls=("null", "empty"),
+    lists=listed("gpt-5.1", owned_by="openai"),
+    usage=_CACHED,
+    extra={"service_tier": "default", "system_fingerprint": None},
+)
+
 _PROVIDERS = (
     # https://github.com/OpenRouterTeam/docs/blob/c26125a/openapi/openapi.yaml
     # https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
@@ -221,37 +234,17 @@ _PROVIDERS = (
         },
         extra={"provider": "Anthropic", "openrouter_metadata": {"pipeline": []}},
     ),
-    # https://github.com/openai/openai-openapi/blob/f85dbe2/openapi.yaml
-    # https://github.com/microsoft/clarity-agent/issues/59 (max_tokens)
-    # https://github.com/davidmigloz/langchain_dart/issues/712 (unknown fields)
-    Provider(
-        "openai",
-        "gpt-5.1",
-        "gpt-5.1-2025-11-13",
-        takes=only("prompt_cache_key", "user"),
-        limits=("max_completion_tokens",),
-        message_fields=OPENAI_MESSAGE,
-        call_fields=OPENAI_CALL,
-        beside_calls=("null", "empty"),
-        lists=listed("gpt-5.1", owned_by="openai"),
-        usage=_CACHED,
-        extra={"service_tier": "default", "system_fingerprint": None},
-    ),
+    _OPENAI,
     # https://learn.microsoft.com/azure/ai-services/openai/api-version-deprecation
     # https://github.com/openinterpreter/openinterpreter/issues/115 (content beside calls)
     # https://github.com/anomalyco/opencode/issues/37964 (max_tokens)
-    Provider(
-        "azure",
-        "gpt-4.1",
-        "gpt-4.1-2025-04-14",
-        takes=only("prompt_cache_key", "user"),
-        limits=("max_completion_tokens",),
-        message_fields=OPENAI_MESSAGE,
-        call_fields=OPENAI_CALL,
-        beside_calls=("null", "empty"),
+    replace(
+        _OPENAI,
+        name="azure",
+        model="gpt-4.1",
+        answers_as="gpt-4.1-2025-04-14",
         path="/openai/v1",
         lists=listed("gpt-4.1-2025-04-14"),
-        usage=_CACHED,
         extra={"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}]},
     ),
     # https://platform.claude.com/docs/en/api/openai-sdk

@@ -20,7 +20,7 @@ from refine.remembering.task_worker import run_task
 from refine.settings import Settings
 from tests import factories
 from tests.providers.player import Player
-from tests.providers.providers import PROVIDERS, Message, Step, calls, says
+from tests.providers.providers import PROVIDERS, Message, Step, calls
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ def session(
 
 def test_a_session_is_completed_and_no_request_is_refused(session: Session) -> None:
     ended = session.run(
-        says("YES, gladly."),
+        Step("YES, gladly."),
         calls(SEARCH, SEARCH, words="I will look first."),
         calls(session.merging),
         calls(session.deleting, SEARCH),
@@ -100,9 +100,9 @@ def test_whatever_the_model_does_the_next_request_keeps_the_rules(session: Sessi
         (
             (
                 calls(SEARCH),
-                says("YES, after all."),
+                Step("YES, after all."),
                 calls(session.merging, BROKEN),
-                says("Let me think."),
+                Step("Let me think."),
                 calls("", "null", "[]"),
                 calls(BROKEN, words="Again."),
                 calls(COMPLETE),
@@ -112,9 +112,9 @@ def test_whatever_the_model_does_the_next_request_keeps_the_rules(session: Sessi
         (
             (
                 Step("YES, bec", is_cut=True),
-                says("YES."),
+                Step("YES."),
                 Step(None, (session.deleting, BROKEN), is_cut=True),
-                says(""),
+                Step(""),
                 calls(SEARCH),
                 Step("I will", is_cut=True),
             ),
@@ -135,12 +135,12 @@ def test_memory_tasks_and_access_requests_keep_the_rules_too(session: Session) -
     tasks = [MemoryTask.reflect(session.agent, "daily"), factories.extraction(session.agent)]
     db.session.commit()
 
-    session.player.script = [calls({"ids": [entry.id]}), says("Done.")]
+    session.player.script = [calls({"ids": [entry.id]}), Step("Done.")]
     run_task(tasks[0].id, session.settings)
     saved = {"content": "A new song.", "memory_type": "journal", "tags": []}
-    session.player.script = [calls(saved, BROKEN), says("Done.")]
+    session.player.script = [calls(saved, BROKEN), Step("Done.")]
     run_task(tasks[1].id, session.settings)
-    session.player.script = [says("YES.")]
+    session.player.script = [Step("YES.")]
     run_access_request(grant.id, session.settings)
     db.session.expire_all()
 

@@ -183,17 +183,6 @@ def test_a_long_conversation_is_read_in_parts(world: World) -> None:
     assert "a" * 99 not in world.asked(2)[1]["content"]
 
 
-def test_a_model_that_names_a_larger_context_is_shown_all_at_once(world: World) -> None:
-    factories.ledger(world.agent, *[250] * 40)
-    world.model.catalogue = [{"id": "test/model", "context_length": 200_000}]
-    world.model.say(ENDS)
-
-    world.extract("a" * 20_000, "b" * 20_000)
-
-    assert len(world.model.requests) == 1
-    assert "These are your core memories" in world.asked(0)[1]["content"]
-
-
 def test_a_message_or_a_conversation_that_no_context_takes_is_kept(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
     too_long = world.extract("a" * 40_000)
@@ -401,21 +390,17 @@ def test_calls_that_cannot_be_carried_out_are_answered_and_change_nothing(world:
     assert all('"type":"error"' in result for result in world.results())
 
 
-def test_the_rehearsal_model_promotes_the_longest_entry(world: World) -> None:
+def test_the_rehearsal_model_promotes_the_longest_entry_and_saves_requested_memories(
+    world: World,
+) -> None:
     world.agent.model_id, world.agent.account.slug = "rehearsal/ada", "demo"
     factories.entry(world.agent, "the longest of all the entries that there are")
 
-    task = world.reflect()
+    reflection = world.reflect()
+    extraction = world.extract("Remember: tea.", "How are you?", "remember the milk")
 
-    assert (task.status, task.memories_kept, task.llm_calls) == ("completed", 1, 2)
+    assert (reflection.status, reflection.memories_kept) == ("completed", 1)
     assert "the longest of all the entries that there are" in world.core()
-
-
-def test_the_rehearsal_model_saves_requested_memories(world: World) -> None:
-    world.agent.model_id, world.agent.account.slug = "rehearsal/ada", "demo"
-
-    task = world.extract("Remember: tea, not coffee.", "How are you?", "remember the milk")
-
-    assert (task.status, task.memories_kept) == ("completed", 2)
-    assert {"Remember: tea, not coffee.", "remember the milk"} < set(world.journal())
+    assert (extraction.status, extraction.memories_kept) == ("completed", 2)
+    assert {"Remember: tea.", "remember the milk"} < set(world.journal())
     assert "How are you?" not in world.journal()

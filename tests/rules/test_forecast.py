@@ -3,8 +3,6 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from refine.rules.forecast import Growth, first_of_month
 from refine.rules.pacing import cooldown, retry_pause
 
@@ -32,20 +30,13 @@ def test_less_than_three_days_tell_nothing_of_a_pace() -> None:
     assert not growth(since=NOW - timedelta(days=3) + MOMENT).is_known
 
 
-@pytest.mark.parametrize(
-    ("day", "later", "first"),
-    [
-        ("2026-11-23", 0, "2026-11-01"),
-        ("2026-11-01", 1, "2026-12-01"),
-        ("2026-12-31", 1, "2027-01-01"),
-        ("2026-01-31", -1, "2025-12-01"),
-        ("2026-11-30", -11, "2025-12-01"),
-        ("2026-12-01", -12, "2025-12-01"),
-        ("2024-02-29", 24, "2026-02-01"),
-    ],
-)
-def test_months_are_counted_from_any_of_their_days(day: str, later: int, first: str) -> None:
-    assert first_of_month(date.fromisoformat(day), later) == date.fromisoformat(first)
+def test_months_are_counted_from_any_of_their_days() -> None:
+    for day, later, first in (
+        *(("2026-11-23", 0, "2026-11-01"), ("2026-12-31", 1, "2027-01-01")),
+        *(("2026-01-31", -1, "2025-12-01"), ("2026-11-30", -11, "2025-12-01")),
+        *(("2026-12-01", -12, "2025-12-01"), ("2024-02-29", 24, "2026-02-01")),
+    ):
+        assert first_of_month(date.fromisoformat(day), later) == date.fromisoformat(first)
 
 
 def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week() -> None:

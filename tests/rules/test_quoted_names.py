@@ -1,7 +1,5 @@
 """Names that quote a memory, and names that only share a word with one."""
 
-import pytest
-
 from refine.rules.quoted_names import quotes
 
 MEMORY = (
@@ -31,16 +29,11 @@ def test_one_or_two_words_of_a_memory_may_be_a_name() -> None:
         assert not quotes(name, MEMORY), name
 
 
-@pytest.mark.parametrize(
-    ("memory", "quote", "part"),
-    [
+def test_in_scripts_without_spaces_characters_are_counted() -> None:
+    for memory, quote, part in (
         ("昨日は東京の病院で母に会った。", "東京の病院で母", "東京"),
         ("私の名前はアナスタシアです", "私の名前はアナスタシア", "アナスタシア"),
         ("ฉันสัญญากับอาดาว่าจะไม่บอกใคร", "สัญญากับอาดาว่าจะ", "อาดา"),
-    ],
-)
-def test_in_scripts_without_spaces_characters_are_counted(
-    memory: str, quote: str, part: str
-) -> None:
-    assert quotes(quote, memory)
-    assert not quotes(part, memory)
+    ):
+        assert quotes(quote, memory)
+        assert not quotes(part, memory)

@@ -159,16 +159,7 @@ def test_a_large_document_is_parsed_strictly_and_its_parts_are_checked_later() -
         check_json(nul, max_fields=1)
 
 
-fragments = st.lists(
-    st.sampled_from(
-        ["{", "}", "[", "]", '"a"', '"b"', ":", ",", "1", "-", ".5", "e9", "true", "null", "NaN"]
-        + [" ", "\n", '"', "\\", "\\u0000", "\\ud800", "\x00", "\ud800", "\ufeff", "```", "'"]
-    ),
-    max_size=25,
-).map("".join)
-
-
-@given(st.one_of(st.text(), fragments, values.map(json.dumps), st.none(), st.integers(), values))
+@given(st.one_of(st.text(), values.map(json.dumps), values))
 @example("\ud800")
 def test_every_input_gives_a_storable_object_or_a_refusal(written: Any) -> None:
     try:
