@@ -63,24 +63,16 @@ def test_every_altered_missing_or_added_byte_is_detected() -> None:
     cut = [sealed[:length] for length in range(len(sealed))]
 
     for damaged in (*flipped, *cut, sealed + b"\x00"):
-        with pytest.raises(SealingError):
+        with pytest.raises(SealingError) as error:
             KEY.open(damaged, PLACE)
+        assert str(PLACE) in str(error.value)
+        assert "a memory" not in str(error.value)
 
 
 @given(st.binary(max_size=80))
 def test_random_bytes_open_to_nothing(noise: bytes) -> None:
     with pytest.raises(SealingError):
         KEY.open(noise, PLACE)
-
-
-def test_the_error_names_the_place_and_not_the_text() -> None:
-    sealed = KEY.seal("canary", PLACE)
-
-    with pytest.raises(SealingError) as error:
-        KEY.open(sealed[:-1], PLACE)
-
-    assert str(PLACE) in str(error.value)
-    assert "canary" not in str(error.value)
 
 
 @given(st.binary(min_size=32, max_size=32), texts, texts)

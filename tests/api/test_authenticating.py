@@ -1,5 +1,6 @@
 """Who is let in: the right kind of a valid token, of an agent that is active and not erased."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,11 +26,15 @@ def test_accepts_a_scheme_in_any_case_and_blanks(world: World) -> None:
     assert world.nobody.get("/tools", headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize("change", ["paused = true", "account_id = {}"])
-def test_rejects_the_token_of_an_agent_whose_row_was_changed(world: World, change: str) -> None:
+@pytest.mark.parametrize(
+    ("by", "change"), [(sql.run, "paused = true"), (sql.rewrite, "account_id = {}")]
+)
+def test_rejects_the_token_of_an_agent_that_was_changed_outside_or_is_another_accounts(
+    world: World, by: Callable[[str], object], change: str
+) -> None:
     elsewhere = factories.account()
     db.session.commit()
-    sql.rewrite(f"UPDATE agents SET {change.format(elsewhere.id)} WHERE id = {world.agent.id}")
+    by(f"UPDATE agents SET {change.format(elsewhere.id)} WHERE id = {world.agent.id}")
 
     assert world.own.get("/tools").status_code == 401
 

@@ -185,12 +185,10 @@ def arguments_of(message: dict[str, Any]) -> tuple[str, Any]:
 
 
 class TestConversation:
-    def test_saves_what_it_is_asked_to_remember(self) -> None:
+    def test_saves_what_it_is_asked_to_remember_if_it_has_the_tool(self) -> None:
         for text in ("Remember: tea at four. ", "please remember:\n tea at four."):
             saved = ("save_memory", {"content": "tea at four.", "memory_type": "core"})
             assert arguments_of(answered("save_memory", user(text))) == saved
-
-    def test_calls_no_tool_that_is_not_offered(self) -> None:
         for tools in (None, [], [{"function": {"name": "other"}}]):
             assert "tool_calls" not in with_tools(tools, user("Remember: tea")), tools
 

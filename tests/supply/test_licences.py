@@ -8,14 +8,7 @@ import pytest
 from tests.supply.locked import RUNTIME, Locked, locked_in
 
 # Whoever runs or passes on Refine with these has to keep their notices, and nothing else.
-ALLOWED = {
-    "Apache-2.0",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "MIT",
-    "MIT-0",
-    "PSF-2.0",
-}
+ALLOWED = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT", "MIT-0", "PSF-2.0"}
 
 # Each with its licence, and why it may be here.
 EXCEPTIONS = {
