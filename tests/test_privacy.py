@@ -79,18 +79,16 @@ def opens_a_seal(function: ast.FunctionDef, names: set[str]) -> bool:
     )
 
 
-def properties() -> Iterator[ast.FunctionDef]:
-    for function in functions():
-        if any(ast.unparse(each) == "property" for each in function.decorator_list):
-            yield function
-
-
 @pytest.fixture(scope="module")
 def unsealing() -> set[str]:
     """Every attribute of a model that says what an agent keeps."""
-    names = sealed_names()
-    found = {each.name for each in properties() if opens_a_seal(each, _OPENING)} | names
-    while more := {each.name for each in properties() if opens_a_seal(each, found)} - found:
+    properties = [
+        each
+        for each in functions()
+        if any(ast.unparse(decorator) == "property" for decorator in each.decorator_list)
+    ]
+    found = {each.name for each in properties if opens_a_seal(each, _OPENING)} | sealed_names()
+    while more := {each.name for each in properties if opens_a_seal(each, found)} - found:
         found |= more
     return found
 
@@ -152,9 +150,7 @@ def test_modules_that_read_an_agents_own_content_serve_agent_tokens_alone() -> N
         path = Path(inspect.getfile(each.view)).relative_to(SOURCE)
         by_module.setdefault(str(path), set()).add(each.bearer)
 
-    assert {path: by_module[path] for path in _THE_AGENTS_OWN} == {
-        path: {"agent"} for path in _THE_AGENTS_OWN
-    }
+    assert [by_module[path] for path in _THE_AGENTS_OWN] == [{"agent"}] * len(_THE_AGENTS_OWN)
 
 
 def test_no_answer_of_another_module_has_a_field_of_that_name(

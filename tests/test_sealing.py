@@ -69,12 +69,6 @@ def test_every_altered_missing_or_added_byte_is_detected() -> None:
         assert "a memory" not in str(error.value)
 
 
-@given(st.binary(max_size=80))
-def test_random_bytes_open_to_nothing(noise: bytes) -> None:
-    with pytest.raises(SealingError):
-        KEY.open(noise, PLACE)
-
-
 @given(st.binary(min_size=32, max_size=32), texts, texts)
 def test_a_keyed_hash_is_an_hmac_of_context_and_text(
     secret: bytes, text: str, context: str

@@ -50,12 +50,8 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
         return own.get(f"{up.url}/api/v1{path}", timeout=30).json()
 
     with rehearsal.serving() as model_url:
-        environ = {
-            "REFINE_URL": up.url,
-            "REFINE_TOKEN": secret.strip(),
-            "MODEL_URL": model_url,
-            "MODEL": "rehearsal/gull",
-        }
+        environ = {"REFINE_URL": up.url, "REFINE_TOKEN": secret.strip()}
+        environ |= {"MODEL_URL": model_url, "MODEL": "rehearsal/gull"}
         saved = talk(environ, *[f"Remember: {each}" for each in SAID], f"Remember: {SAID[0]}")
         before = of_agent("/context")
         asked = own.post(f"{up.url}/api/v1/sessions", timeout=30)

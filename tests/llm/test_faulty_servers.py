@@ -32,15 +32,6 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
 
 
-@pytest.fixture(params=FAULTS.values(), ids=FAULTS)
-def fault(request: pytest.FixtureRequest, model: ScriptedModel) -> Fault:
-    """A fault that the model's server has with each attempt."""
-    fault: Fault = request.param
-    for _ in range(MAX_ATTEMPTS):
-        model.answer(fault.play)
-    return fault
-
-
 def ask(model: ScriptedModel, seconds: float = 60, **options: Any) -> Reply:
     deadline = time.monotonic() + seconds
     client = Provider(model.base_url, KEY, PLAIN)
@@ -52,9 +43,12 @@ def waiting() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "refine-llm-call"]
 
 
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_each_fault_is_named_in_time_and_leaves_nothing_behind(
     fault: Fault, model: ScriptedModel
 ) -> None:
+    for _ in range(MAX_ATTEMPTS):
+        model.answer(fault.play)
     began = time.monotonic()
     kind, shown = None, ""
 

@@ -164,9 +164,7 @@ def test_usage_adds_up_and_counts_the_previous_call_as_cached() -> None:
     assert second["prompt_tokens_details"]["cached_tokens"] == first["prompt_tokens"]
 
 
-def answered(name: str, *messages: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer where the tool ``name`` is offered."""
-    return with_tools([{"type": "function", "function": {"name": name}}], *messages)
+SAVING = [{"type": "function", "function": {"name": "save_memory"}}]
 
 
 def with_tools(tools: Any, *messages: dict[str, Any]) -> dict[str, Any]:
@@ -188,12 +186,12 @@ class TestConversation:
     def test_saves_what_it_is_asked_to_remember_if_it_has_the_tool(self) -> None:
         for text in ("Remember: tea at four. ", "please remember:\n tea at four."):
             saved = ("save_memory", {"content": "tea at four.", "memory_type": "core"})
-            assert arguments_of(answered("save_memory", user(text))) == saved
+            assert arguments_of(with_tools(SAVING, user(text))) == saved
         for tools in (None, [], [{"function": {"name": "other"}}]):
             assert "tool_calls" not in with_tools(tools, user("Remember: tea")), tools
 
     def test_says_so_when_no_rule_applies(self) -> None:
-        assert " only." in answered("save_memory", user("Good morning!"))["content"]
+        assert " only." in with_tools(SAVING, user("Good morning!"))["content"]
         weather = reply([user("What is the weather like?")])
         assert " only." in weather["content"]
         assert "tool_calls" not in weather

@@ -82,16 +82,13 @@ def test_invalid_json_is_unusable() -> None:
         assert fault_of(answer) == "invalid_reply", answer[:40]
 
 
-FAILURES = ("error", "network_error", "insufficient_system_resource")
-
-
 def test_an_error_inside_the_answer_comes_first() -> None:
     for error in ({"code": 502, "message": "canary"}, "canary", 502, True):
         assert fault_of(body(error=error)) == "provider_error", error
+    failures = ("error", "network_error", "insufficient_system_resource")
     for failed in (
-        {"error": {"message": "canary"}},
-        {"error": "c"},
-        *({"finish_reason": r} for r in FAILURES),
+        *({"error": {"message": "canary"}}, {"error": "c"}),
+        *({"finish_reason": reason} for reason in failures),
     ):
         choice = {"message": {"content": "canary", "tool_calls": [call()]}, **failed}
         assert fault_of(json.dumps({"choices": [choice]}).encode()) == "provider_error", failed
@@ -363,15 +360,9 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
 
 def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known() -> None:
     for counts, is_counted in (
-        ((100, 10, 110), True),
-        ((100, 0, 100), True),
-        ((100, None, 110), True),
-        ((100, None, None), False),
-        ((100, "10", None), False),
-        ((0, 10, None), False),
-        ((None, 10, 110), False),
-        ((None, None, 110), False),
-        (("100", "10", "110"), False),
+        *(((100, 10, 110), True), ((100, 0, 100), True), ((100, None, 110), True)),
+        *(((100, None, None), False), ((100, "10", None), False), ((0, 10, None), False)),
+        *(((None, 10, 110), False), ((None, None, 110), False), (("100", "10", "110"), False)),
     ):
         names = ("prompt_tokens", "completion_tokens", "total_tokens")
         usage = dict(zip(names, counts, strict=True))
@@ -380,14 +371,8 @@ def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known()
 
 def test_the_rest_of_the_total_besides_the_prompt_is_output() -> None:
     for completion, total, expected in (
-        (151, 553, 533),
-        (None, 553, 533),
-        ("10", 553, 533),
-        (151, 171, 151),
-        (151, 100, 151),
-        (151, None, 151),
-        (151, 10_000_001, 151),
-        (None, 5, 0),
+        *((151, 553, 533), (None, 553, 533), ("10", 553, 533), (151, 171, 151)),
+        *((151, 100, 151), (151, None, 151), (151, 10_000_001, 151), (None, 5, 0)),
     ):
         usage = {"prompt_tokens": 20, "completion_tokens": completion, "total_tokens": total}
         assert parsed(usage=usage).usage.completion_tokens == expected, (completion, total)
@@ -422,13 +407,8 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
 
 def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost() -> None:
     for is_byok, upstream, cost_usd in (
-        (True, 0.5, "0.52"),
-        (True, "0", "0.02"),
-        (True, None, None),
-        (True, -1, None),
-        (False, 0.5, "0.02"),
-        ("true", 0.5, "0.02"),
-        (None, 0.5, "0.02"),
+        *((True, 0.5, "0.52"), (True, "0", "0.02"), (True, None, None), (True, -1, None)),
+        *((False, 0.5, "0.02"), ("true", 0.5, "0.02"), (None, 0.5, "0.02")),
     ):
         details = {"upstream_inference_cost": upstream}
         usage = {"cost": 0.02, "is_byok": is_byok, "cost_details": details}

@@ -6,7 +6,6 @@ First every test is run once, to learn which lines it reaches (kept in build/mut
 
 import argparse
 import random
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -30,10 +29,8 @@ CHOSEN_TESTS = ("-m", "not no_cover", "--hypothesis-profile=quick", "-p", "no:ca
 def main() -> int:
     """Run what the command line asks for; return 1 if fewer than 90 % were killed."""
     options = _options()
-    if options.fresh:
-        shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True, exist_ok=True)
-    if not (BUILD / "coverage").exists():
+    if options.fresh or not (BUILD / "coverage").exists():
         _learn_reach()
     reach = _reach()
     plan = [(mutant, _tests_of(mutant, reach)) for mutant in _chosen(options)]
