@@ -2,7 +2,7 @@
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, text
+from sqlalchemy import select
 from werkzeug.exceptions import MethodNotAllowed
 
 from refine import create_app, faults
@@ -10,7 +10,7 @@ from refine.errors import InvalidValue, NotFound, Refused, TooMany, Unreachable,
 from refine.extensions import db
 from refine.models import IdempotencyKey
 from refine.settings import Settings
-from tests import factories
+from tests import factories, sql
 from tests.api.conftest import World, bearing, program_of, refusing_memories
 from tests.api.test_every_operation import is_problem
 
@@ -47,9 +47,7 @@ def test_classifies_exceptions(
     ("sqlstate", "status"),
     [("22001", 422), ("23505", 409), ("55P03", 503), ("40P01", 503), ("57014", 503)],
 )
-def test_hides_the_message_of_a_database_error(
-    world: World, sqlstate: str, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hides_the_message_of_a_database_error(world: World, sqlstate: str, status: int) -> None:
     with refusing_memories(sqlstate, WORDS):
         answer = world.own.post("/memories", json=NEW)
     after = world.own.post("/memories", json=NEW)
@@ -76,10 +74,8 @@ def test_answers_503_without_the_database(app: Flask, environ: dict[str, str]) -
 
 def test_names_the_column_that_cannot_be_opened(world: World) -> None:
     memory = factories.memory(world.agent, WORDS)
-    db.session.execute(
-        text("UPDATE agent_memories SET content = '\\x00' WHERE id = :id"), {"id": memory.id}
-    )
     db.session.commit()
+    sql.run(f"UPDATE agent_memories SET content = '\\x00' WHERE id = {memory.id}")
 
     answer = world.own.get("/memories")
 

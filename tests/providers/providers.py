@@ -95,12 +95,8 @@ class Provider:
     call_id_form      the form of ids of calls
     is_ordered        whether no user may follow a tool, and who spoke last matters
 
-    path              its part of the base URL
     lists             what it serves besides completions, by path
-    context_tokens    the model's context, if a list names it
-    cost_usd          what one answer costs, if it tells
-    no_content, content, thoughts, call_id, on_call, usage, extra, headers
-                      how it writes an answer: what stands beside calls, words, thoughts, ids, and
+    no_content …      how it writes an answer: what stands beside calls, words, thoughts, ids, and
                       further fields of calls, of usage, of the answer, and headers
     """
 
