@@ -177,16 +177,13 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def arguments_of(message: dict[str, Any]) -> tuple[str, Any]:
-    function = message["tool_calls"][0]["function"]
-    return function["name"], json.loads(function["arguments"])
-
-
 class TestConversation:
     def test_saves_what_it_is_asked_to_remember_if_it_has_the_tool(self) -> None:
         for text in ("Remember: tea at four. ", "please remember:\n tea at four."):
-            saved = ("save_memory", {"content": "tea at four.", "memory_type": "core"})
-            assert arguments_of(with_tools(SAVING, user(text))) == saved
+            (call,) = with_tools(SAVING, user(text))["tool_calls"]
+            saved = {"content": "tea at four.", "memory_type": "core"}
+            assert call["function"]["name"] == "save_memory"
+            assert json.loads(call["function"]["arguments"]) == saved
         for tools in (None, [], [{"function": {"name": "other"}}]):
             assert "tool_calls" not in with_tools(tools, user("Remember: tea")), tools
 
