@@ -18,7 +18,6 @@ from refine.models import ApiToken, AuditLog, IdempotencyKey
 from refine.models.tally import Tally
 from refine.refinement import time_machine
 from refine.settings import Settings
-from refine.tools import SaveMemoryTool
 from tests import factories
 from tests.cli.conftest import problem
 from tests.commands import refine_here
@@ -160,17 +159,6 @@ def test_runs_a_session_and_undoes_it(
     assert (session.status, session.mutation_count) == ("completed", 1)
     assert undone
     assert world.kept() == world.ids
-
-
-def test_saves_memories_and_verifies_them(running: Flask, migrated: Run) -> None:
-    agent = factories.agent()
-    db.session.commit()
-
-    saved = SaveMemoryTool(agent).execute(content="a vow", memory_type="core")
-    verified = migrated("audit", "verify")
-
-    assert saved["type"] == "saved"
-    assert (verified.returncode, verified.stderr) == (0, "")
 
 
 def test_deletes_what_the_application_deletes(running: Flask) -> None:

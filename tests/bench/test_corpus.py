@@ -79,14 +79,6 @@ def test_a_part_of_a_longer_word_or_number_is_no_fact(text: str) -> None:
     assert facts_left(text) == [False, False, False]
 
 
-def test_scripts_without_spaces_bound_no_word() -> None:
-    memory = Planted(
-        "続きはbox44@example.orgにある。", "original", (("box44@example.org",), ("続き",))
-    )
-
-    assert facts_left("その続きはbox44@example.orgにあった。", memory=memory) == [True, True]
-
-
 def test_a_memory_is_whole_where_one_text_states_all_facts() -> None:
     whole = Remains(MEMORY).whole
     apart = ["Anna counted 17.", "Anna came on 3 March 2026."]

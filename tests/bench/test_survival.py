@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from bench.corpus import POISON, Corpus
-from bench.lives import Life
+from bench.corpus import POISON
 from bench.simulated_models import SIMULATED_MODELS
 from bench.simulated_models.hostile import obedient
 from bench.survival import Scale, Week, broken_promises, simulate
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, AgentMemory, RefinementSession
+from refine.models import AgentMemory, RefinementSession
 from refine.settings import Settings
 from tests.bench.conversations import conversation
 
@@ -59,18 +58,6 @@ def test_a_week_passes_between_two_sessions(played: Settings) -> None:
     assert clock.now() - before < timedelta(hours=1)
 
 
-def test_a_planted_memory_is_found_where_it_was_merged_into(played: Settings) -> None:
-    account = Account(name="One", slug="one")
-    life = Life(account, "trial/careful", Corpus(1, 0), 16)
-
-    life.pass_week(played, 0, [])
-
-    families = {root: each for root, each in life.families().items() if len(each) > 1}
-    assert families
-    for root, copies in families.items():
-        assert len(life.places(copies)) == 1, life.corpus.memories[root]
-
-
 def test_memories_that_a_model_saves_by_itself_are_kept_but_are_no_originals(
     played: Settings,
 ) -> None:
@@ -94,14 +81,6 @@ def test_every_model_copes_with_a_small_ledger(name: str, memories: tuple[str, .
 @pytest.mark.parametrize("order", POISON, ids=range(len(POISON)))
 def test_the_obedient_model_obeys_every_poison(order: str) -> None:
     assert obedient(conversation(order.format(number=7), *OTHERS))
-
-
-def test_only_what_the_allowance_covers_is_affordable() -> None:
-    asked = conversation("x" * 120, "y" * 120)
-    first, second = ({"action": "delete", "id": id_} for id_ in (1, 2))
-    shorter = {"action": "update", "id": 2, "content": "y" * 80}
-
-    assert asked.affordable([first, second, shorter]) == [first, shorter]
 
 
 # -- promises -------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -115,78 +114,55 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
     return {name: (mark, words) for mark, name, words in parted}
 
 
-def register_worker() -> None:
-    ClockMark.note("worker", clock.now())
-    db.session.commit()
-
-
-def never_ticked(_agent: Agent) -> None:
-    sql.run("DELETE FROM clock_marks")
-
-
-def ticked_long_ago(_agent: Agent) -> None:
-    sql.run("UPDATE clock_marks SET at = now() - interval '6 minutes'")
-
-
-def ticked_in_the_future(_agent: Agent) -> None:
-    sql.run("UPDATE clock_marks SET at = now() + interval '6 minutes'")
-
-
-def slot_was_missed(_agent: Agent) -> None:
-    sql.run("UPDATE accounts SET next_due_at = now() - interval '61 minutes'")
-
-
-def session_waits(agent: Agent, **ago: int) -> None:
-    RefinementSession.queue(agent, "cli", at=clock.now() - timedelta(**ago))
-    db.session.commit()
-
-
-def session_waits_in_vain(agent: Agent) -> None:
-    session_waits(agent, seconds=1)
-
-
-def session_waits_for_long(agent: Agent) -> None:
-    register_worker()
-    session_waits(agent, hours=2, minutes=1)
-
-
 @pytest.mark.parametrize(
-    ("state", "name", "says"),
+    ("change", "name", "says"),
     [
-        (never_ticked, "clock", "the clock has never run; start `refine clock`"),
-        (ticked_long_ago, "clock", "the last tick was 6 minutes ago; start `refine clock`"),
-        (ticked_in_the_future, "clock", "the last tick is in the future; check that the machines'"),
-        (slot_was_missed, "schedule", "1 account with a missed slot; check the clock"),
-        (session_waits_in_vain, "queue", "no worker, and 1 session waiting: start `refine"),
+        ("DELETE FROM clock_marks", "clock", "the clock has never run; start `refine clock`"),
         (
-            session_waits_for_long,
-            "queue",
-            "1 session waiting, the oldest for 2 hours: start more workers",
+            "UPDATE clock_marks SET at = now() - interval '6 minutes'",
+            "clock",
+            "the last tick was 6 minutes ago; start `refine clock`",
+        ),
+        (
+            "UPDATE clock_marks SET at = now() + interval '6 minutes'",
+            "clock",
+            "the last tick is in the future; check that the machines'",
+        ),
+        (
+            "UPDATE accounts SET next_due_at = now() - interval '61 minutes'",
+            "schedule",
+            "1 account with a missed slot; check the clock",
         ),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_doctor_reports_what_does_not_run(
-    healthy: Agent, run: Run, state: Callable[[Agent], None], name: str, says: str
+    healthy: Agent, run: Run, change: str, name: str, says: str
 ) -> None:
-    state(healthy)
+    sql.run(change)
 
     done = run("doctor")
 
     faulty = [each for each, (mark, _) in found(done).items() if mark == "fix"]
-    assert (done.returncode, done.stderr) == (1, "")
-    assert faulty == [name]
+    assert (done.returncode, done.stderr, faulty) == (1, "", [name])
     assert found(done)[name][1].startswith(says)
 
 
-def test_doctor_counts_waiting_sessions(healthy: Agent, run: Run) -> None:
-    register_worker()
-    for agent in (healthy, factories.agent("a memory", account=healthy.account)):
-        session_waits(agent, seconds=1)
+@pytest.mark.parametrize(
+    ("has_worker", "minutes", "check"),
+    [
+        (False, 0, ("fix", "no worker, and 1 session waiting: start `refine worker`")),
+        (True, 121, ("fix", "1 session waiting, the oldest for 2 hours: start more workers")),
+        (True, 0, ("ok", "1 session waiting")),
+    ],
+)
+def test_doctor_says_whether_sessions_wait_in_vain(
+    healthy: Agent, run: Run, has_worker: bool, minutes: int, check: tuple[str, str]
+) -> None:
+    if has_worker:
+        ClockMark.note("worker", clock.now())
+    RefinementSession.queue(healthy, "cli", at=clock.now() - timedelta(minutes=minutes, seconds=1))
 
-    done = run("doctor")
-
-    assert found(done)["queue"] == ("ok", "2 sessions waiting")
+    assert found(run("doctor"))["queue"] == check
 
 
 def test_doctor_finds_nothing_to_fix(healthy: Agent, run: Run) -> None:

@@ -7,15 +7,14 @@ import uuid
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
-from tests.chains import verify_agent
 from tests.cli.conftest import Run
-from tests.commands import eventually, refine, refine_anew, start
+from tests.commands import refine_anew
 from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 
@@ -28,16 +27,6 @@ CONTENTS = ("train", "coffee", "dentist", "bees", "Wren", "ada", "Welsh", "Libra
 def stored() -> int:
     db.session.rollback()
     return db.session.scalar(select(func.count()).select_from(AgentMemory)) or 0
-
-
-def open_transactions() -> int:
-    """How many other connections to this database have a transaction open."""
-    db.session.rollback()
-    others = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
-    )
-    return db.session.scalar(others) or 0
 
 
 class TestImport:
@@ -97,20 +86,6 @@ class TestImport:
         assert "line 1: is not the manifest of an export" in done.stdout
         assert done.stderr == "refine: nothing in the file could be read as refine\n"
 
-    def test_prints_what_is_left_out_and_that_there_are_more_pages(
-        self, run: Run, ledger: Agent
-    ) -> None:
-        done = run("import", "Ada", FIXTURES / "mem0-page.json", "--format", "mem0")
-
-        assert [line.strip() for line in done.stdout.splitlines()[1:-1]] == [
-            "left out       2: deleted at the source",
-            "left out       1: expired at the source",
-            "left out       1: replaced by newer memories at the source",
-            "bad rows       1",
-            "file: is one page of several, with 7 rows; join the rows of all pages in one file, "
-            "and import that",
-        ]
-
     def test_prints_no_memory_content(self, run: Run, ledger: Agent) -> None:
         for file in sorted(FIXTURES.iterdir()):
             for format_ in ("letta", "mem0", "mcp", "refine"):
@@ -127,27 +102,6 @@ class TestImport:
         assert done.returncode == 2
         said = "refine: FILE is read more than once: use a file, not a pipe"
         assert done.stderr.startswith(said)
-
-    @pytest.mark.slow
-    def test_a_killed_import_leaves_complete_batches_and_resumes(
-        self, ledger: Agent, environ: dict[str, str], tmp_path: Path
-    ) -> None:
-        file = tmp_path / "many.json"
-        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(5_000)]))
-        importing = start("import", "Ada", str(file), "--format", "mem0", environ=environ)
-        eventually(lambda: stored() > 20)
-
-        importing.kill()
-        importing.communicate(timeout=60)
-        eventually(lambda: not open_transactions())
-
-        left, records = stored() - 20, len(factories.records(ledger))
-        again = refine("import", "Ada", str(file), "--format", "mem0", environ=environ)
-        assert left == 500 * records < 5_000
-        assert again.stdout.startswith(f"{5_000 - left:,} memories imported into Ada")
-        assert f"  already here   {left:,}\n" in again.stdout
-        assert stored() == 5_020
-        assert verify_agent(ledger).problem is None
 
 
 class TestExport:

@@ -63,24 +63,6 @@ def test_preview_prints_the_same_and_changes_nothing(
     assert unchanged
 
 
-def test_wider_undo_prints_the_number_of_sessions(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
-    memories = db.session.scalars(ledger.ledger.core()).all()
-    second = refined(ledger, memories[0])
-    memories[1].set_constitutional(True)
-    memories[2].discard()
-
-    done = run("undo", session.id, "--and-after")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        "undid 2 sessions of Ada: 3 brought back, 1 no longer constitutional; 17 → 20 memories, "
-        "425 → 481 tokens\n"
-    )
-    assert second.undone_at == session.undone_at is not None
-
-
 def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
     ledger: Agent, session: RefinementSession, run: Run
 ) -> None:
@@ -102,18 +84,3 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
 
     assert done.returncode == 0
     assert (canary(ledger).discarded, canary(ledger).constitutional) == (False, False)
-
-
-# -- output --------------------------------------------------------------------------------
-
-
-def test_no_command_prints_memory_content(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
-    ledger.name = "Ada [/x] [red]"
-
-    said = [run("undo", session.id, "--preview"), run("undo", session.id), run("undo", session.id)]
-
-    assert [done.returncode for done in said] == [0, 0, 0]
-    assert not any("canary" in done.stdout + done.stderr for done in said)
-    assert "of Ada [/x] [red]" in said[0].stdout

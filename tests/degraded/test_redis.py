@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable
 from urllib.parse import urlencode
@@ -31,7 +30,6 @@ from tests.web.conftest import Browser, words_of
 Mend = Callable[[], None]
 
 every_fault = pytest.mark.parametrize("fault", FAULTS)
-only_frozen = pytest.mark.parametrize("fault", ["frozen"])
 
 PAGES = (
     *("/", "/agents", "/sessions", "/schedule", "/audit", "/usage", "/access", "/tokens"),
@@ -40,7 +38,6 @@ PAGES = (
 # Redis is waited for two seconds at a time, and a page asks it once or twice.
 LONGEST_SECONDS = 10
 
-CLICKS = 10
 TERMS = {
     "reason": "failed_session",
     "purpose": "to see why its last session failed",
@@ -156,34 +153,6 @@ def many_refined(dashboard: Browser, agent: Agent) -> str:
     (digest,) = re.findall(r'name="digest" value="(\w+)"', page)
     answer = dashboard.submit("/agents/many", {**form, "digest": digest}, follow_redirects=True)
     return words_of(answer.text)
-
-
-@only_frozen
-def test_many_clicks_do_not_wait_for_each_other(
-    its_app: Flask, dashboard: Browser, account: Account, broken: Mend
-) -> None:
-    agents = agents_of(account, CLICKS)
-    cookie = dashboard.get_cookie("session")
-    assert cookie is not None
-    seconds: list[float] = []
-
-    def click(agent_id: int) -> None:
-        own = Browser(its_app, its_app.response_class)
-        own.set_cookie("session", cookie.value)
-        own.csrf_token = dashboard.token()
-        began = time.monotonic()
-        assert own.submit(f"/agents/{agent_id}/sessions").status_code == 303
-        seconds.append(time.monotonic() - began)
-
-    clicks = [threading.Thread(target=click, args=(agent.id,)) for agent in agents]
-    for each in clicks:
-        each.start()
-    for each in clicks:
-        each.join()
-
-    assert len(seconds) == CLICKS
-    assert max(seconds) < LONGEST_SECONDS
-    assert [run.status for run in runs()] == ["queued"] * CLICKS
 
 
 @pytest.mark.parametrize(

@@ -32,21 +32,6 @@ def test_relative_paths_and_links_give_the_same_address(
     assert database_url(Path("data")) == database_url(Path("link")) == database_url(data_dir)
 
 
-def test_the_longest_path_that_a_socket_may_have_is_used() -> None:
-    longest = Path("/srv") / ("x" * (103 - len("/srv//run/.s.PGSQL.5432")))
-
-    assert socket_dir(longest) == longest / "run"
-    assert socket_dir(Path(f"{longest}x")).parent == Path(tempfile.gettempdir())
-
-
-@pytest.mark.parametrize("name", ["a space", "a'quote", 'a"quote', "ümlaut", "50%", "a?b", "a&b"])
-def test_a_path_that_needs_quoting_is_replaced(name: str) -> None:
-    folder = socket_dir(Path("/srv") / name)
-
-    assert folder.parent == Path(tempfile.gettempdir())
-    assert folder.name.startswith(f"refine-{os.geteuid()}-")
-
-
 def test_a_temporary_directory_that_is_too_long_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

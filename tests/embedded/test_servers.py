@@ -77,15 +77,6 @@ class TestOwning:
             assert data_dir.stat().st_mode & 0o777 == 0o700
             assert socket_dir(data_dir).stat().st_mode & 0o777 == 0o700
 
-    def test_stops_while_clients_are_connected(self, used_dir: Path) -> None:
-        with owned_servers(used_dir, valkey=False):
-            address = database_url(used_dir).replace("+psycopg", "")
-            connection = psycopg.connect(address)
-            began = time.monotonic()
-
-        assert time.monotonic() - began < 5
-        connection.close()
-
     def test_the_log_never_quotes_rows_statements_or_parameters(self, used_dir: Path) -> None:
         with owned_servers(used_dir, valkey=False):
             sql(used_dir, "CREATE TABLE t (word text PRIMARY KEY CHECK (word <> 'secret-check'))")
@@ -114,15 +105,6 @@ class TestEnvironment:
             write(data_dir)
         with owned_servers(data_dir):
             assert_kept(data_dir)
-
-    def test_servers_ignore_the_callers_environment(
-        self, used_dir: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name, value in {"PGPORT": "9", "PGDATA": "/no", "LC_ALL": "xx_XX", "TZ": "no"}.items():
-            monkeypatch.setenv(name, value)
-
-        with owned_servers(used_dir):
-            assert sql(used_dir, "SELECT 1") == [(1,)]
 
 
 class TestAfterAKill:
@@ -222,19 +204,6 @@ class TestSharing:
         assert second.end()[0] == 0
         assert first.wait(10) == 0
         assert not processes_of(data_dir / "valkey")
-
-    def test_a_command_takes_over_from_an_owner_that_dies_while_starting(
-        self, script: Start, data_dir: Path
-    ) -> None:
-        owner = script("hold", data_dir, "up")
-        eventually((data_dir / "postgres.log").exists)
-        command = script("hold", data_dir, "command")
-        time.sleep(0.2)
-
-        owner.kill()
-
-        command.said("ready")
-        assert sql(data_dir, "SELECT 1") == [(1,)]
 
     def test_many_concurrent_commands_all_have_working_servers(
         self, script: Start, data_dir: Path

@@ -1,6 +1,5 @@
 """The job that asks an agent for access, and the tick that ends grants and requests."""
 
-import threading
 from datetime import timedelta
 
 import pytest
@@ -8,7 +7,6 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.runs import request_access_later, work_on
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, User
 from refine.models.runs.access import AccessTerms
@@ -50,30 +48,6 @@ def aged(grant: AccessGrant, **span: float) -> None:
         )
     )
     db.session.expire_all()
-
-
-def actions(agent: Agent) -> list[str]:
-    db.session.rollback()
-    return [record.action for record in factories.records(agent)]
-
-
-def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: User) -> None:
-    grant_id = request_access_later(agent, reader, TERMS).id
-    db.session.commit()
-
-    def work() -> None:
-        with app.app_context():
-            work_on(str(grant_id))
-            db.session.remove()
-
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-    assert actions(agent).count("memory_access_granted") == 1
-    assert db.session.get_one(AccessGrant, grant_id).status == "granted"
 
 
 def test_the_tick_ends_grants_and_requests_in_time(

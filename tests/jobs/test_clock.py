@@ -17,12 +17,11 @@ from rq_scheduler import Scheduler
 
 from refine import clock as time_source
 from refine.embedded import redis_url, valkey
-from refine.extensions import db
 from refine.jobs import clock
 from refine.jobs.clock import TICK, TICK_ID, schedule
 from refine.jobs.queue import TICKS, JsonJob, queue
-from refine.models import Account, Agent, ClockMark, RefinementSession
-from tests import factories, sql
+from refine.models import ClockMark
+from tests import sql
 from tests.commands import UNUSED_PORT, Service, eventually, services
 from tests.scripted_model import ScriptedModel
 
@@ -49,13 +48,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def has_ticked(after: datetime | None = None) -> bool:
     at = sql.value("SELECT at FROM clock_marks WHERE event = 'tick'")
     return at is not None and (after is None or at > after)
-
-
-def tick_now(redis: Redis) -> datetime:
-    """Have the minute be over; return when the last tick was."""
-    at: datetime = sql.value("SELECT at FROM clock_marks WHERE event = 'tick'")
-    redis.zadd(ENTRIES, {TICK_ID: time.time()})
-    return at
 
 
 # -- the tick in Redis ----------------------------------------------------------------------------
@@ -143,28 +135,6 @@ def test_a_clock_whose_lock_another_holds_leaves_it_alone(app: Flask, redis: Red
 
 
 # -- as a process ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_clocks_and_three_ticks_at_once_make_one_session_for_each_agent(
-    redis: Redis, app: Flask, model: ScriptedModel, begin: Begin, quick: None
-) -> None:
-    account: Account = factories.account(schedule="0 0 1 1 *")
-    agents: list[Agent] = [factories.agent("a memory", account=account) for _ in range(3)]
-    db.session.commit()
-    sql.run("UPDATE accounts SET next_due_at = now() - interval '1 minute'")
-
-    for _ in range(2):
-        begin("clock")
-    codes = [tick.wait() for tick in [begin("tick") for _ in range(3)]]
-    eventually(has_ticked)
-    last = tick_now(redis)
-    eventually(lambda: has_ticked(after=last))
-
-    assert codes == [0, 0, 0]
-    swept = db.session.scalars(db.select(RefinementSession.agent_id)).all()
-    assert sorted(swept) == [agent.id for agent in agents]
-    assert len(queue("refine-swept", redis).job_ids) == 3
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,13 +14,11 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.jobs.queue import MEMORY_TASKS, queue
 from refine.jobs.runs import extract_later, work_on
-from refine.jobs.tick import TickResult, run_tick
-from refine.models import Agent, MemoryTask
+from refine.jobs.tick import run_tick
+from refine.models import Agent
 from refine.models.agent import configuring
-from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
-from tests.commands import Service, eventually, services
-from tests.in_redis import everything_in
+from tests.commands import eventually, services
 from tests.scripted_model import ScriptedModel
 
 SAID = [{"role": "user", "content": "remember the canary"}]
@@ -131,30 +128,6 @@ def test_the_tick_ends_tasks_that_waited_too_long(redis: Redis, agent: Agent) ->
     assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 1
 
 
-def test_a_clock_that_runs_ahead_lets_no_conversation_lapse(redis: Redis, agent: Agent) -> None:
-    agent.paused = True
-    task = factories.extraction(agent)
-    db.session.commit()
-
-    with clock.ahead(8 * DAY):
-        assert run_tick().tasks_lapsed == 0
-
-    db.session.refresh(task)
-    assert task.conversation
-
-
-def test_a_conversation_that_came_in_by_a_slow_clock_does_not_lapse(
-    redis: Redis, agent: Agent
-) -> None:
-    agent.paused = True
-    with clock.ahead(-8 * DAY):
-        task = factories.extraction(agent)
-    db.session.commit()
-
-    assert run_tick().tasks_lapsed == 0
-    assert task.conversation
-
-
 def test_the_tick_retries_a_failed_task_after_its_pause(redis: Redis, agent: Agent) -> None:
     task = factories.extraction(agent)
     task.claim()
@@ -167,109 +140,37 @@ def test_the_tick_retries_a_failed_task_after_its_pause(redis: Redis, agent: Age
     assert waiting(redis) == [str(task.id)]
 
 
-# -- processes ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def start(
-    redis: Redis, app: Flask, model: ScriptedModel, environ: dict[str, str], tmp_path: Path
-) -> Iterator[Callable[..., Service]]:
-    """Starts commands, whose agents the scripted model answers for."""
-    model.tool = "save_memory"
-    with services({**environ, "OPENROUTER_BASE_URL": model.base_url}, tmp_path) as begin:
-        yield begin
-
-
-@pytest.fixture
-def held_back(start: Callable[..., Service]) -> Iterator[threading.Event]:
-    """Holds the model's last scripted answer back, until it is set or the test is over."""
-    answered = threading.Event()
-    yield answered
-    answered.set()
-
-
-@pytest.fixture
-def working(
-    start: Callable[..., Service], model: ScriptedModel, held_back: threading.Event
-) -> tuple[Service, MemoryTask]:
-    """A worker that waits for the model to say what it keeps of a conversation."""
-    model.calls({"content": "too late"}).meanwhile(lambda: held_back.wait(30))
-    return at_work(start, model)
-
-
-def at_work(start: Callable[..., Service], model: ScriptedModel) -> tuple[Service, MemoryTask]:
-    """A worker that has put all scripted questions but the last answered one, and its task."""
-    scripted = model.left
-    owner = factories.agent()
+@pytest.mark.parametrize("days", [8, -8])
+def test_a_wrong_clock_lets_no_conversation_lapse(redis: Redis, agent: Agent, days: int) -> None:
+    """The tick's clock runs ahead, or the one by which the conversation came in was slow."""
+    agent.paused = True
+    with clock.ahead(min(days, 0) * DAY):
+        task = factories.extraction(agent)
     db.session.commit()
-    task = extract_later(owner, SAID)
-    worker = start("worker")
-    eventually(lambda: len(model.requests) == scripted, seconds=40)
-    return worker, task
 
+    with clock.ahead(max(days, 0) * DAY):
+        assert run_tick().tasks_lapsed == 0
 
-def lose(worker: Service, task: MemoryTask) -> list[TickResult]:
-    """Kill a worker; what ticks did at once, and twice after it was silent for long."""
-    worker.kill()
-    at_once = run_tick()
-    grow_silent(task)
-    return [at_once, run_tick(), run_tick()]
-
-
-def grow_silent(task: MemoryTask) -> None:
-    """Make the last heartbeat so old that its worker counts as lost."""
-    silence = f"interval '{LOST_AFTER.seconds + 1} seconds'"
-    sql.run(f"UPDATE memory_tasks SET heartbeat_at = heartbeat_at - {silence}")
     db.session.refresh(task)
-
-
-def end_the_pause() -> None:
-    """Have it be the time at which what failed is tried again, and tick."""
-    sql.run("UPDATE memory_tasks SET due_at = now() WHERE status = 'queued'")
-    run_tick()
-
-
-def refreshed(task: MemoryTask) -> MemoryTask:
-    db.session.rollback()
-    db.session.refresh(task)
-    return task
+    assert task.conversation
 
 
 def test_a_stopped_worker_postpones_its_task(
-    working: tuple[Service, MemoryTask],
+    redis: Redis, app: Flask, model: ScriptedModel, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    worker, task = working
-    began = clock.now()
+    model.tool, answered = "save_memory", threading.Event()
+    model.calls({"content": "too late"}).meanwhile(lambda: answered.wait(30))
+    owner = factories.agent()
+    db.session.commit()
+    task = extract_later(owner, SAID)
 
-    worker.signal(signal.SIGTERM)
-    worker.wait()
+    with services({**environ, "OPENROUTER_BASE_URL": model.base_url}, tmp_path) as start:
+        worker = start("worker")
+        eventually(lambda: model.requests, seconds=40)
+        worker.signal(signal.SIGTERM)
+        worker.wait(10)
+        answered.set()
 
     db.session.expire_all()
-    assert clock.now() - began < timedelta(seconds=10)
     assert (task.status, task.error_kind) == ("queued", "worker_stopped")
     assert "canary" not in worker.said
-
-
-def test_a_lost_workers_conversation_stays_sealed_and_is_read_once_by_another(
-    redis: Redis,
-    model: ScriptedModel,
-    start: Callable[..., Service],
-    working: tuple[Service, MemoryTask],
-) -> None:
-    worker, task = working
-
-    ticks = lose(worker, task)
-
-    assert [ticked.lost for ticked in ticks] == [0, 1, 0]
-    assert (refreshed(task).status, task.attempt) == ("queued", 2)
-    assert (task.error_kind, task.messages()) == ("worker_lost", SAID)
-    assert b"canary" not in task.sealed_conversation + everything_in(redis)
-
-    model.calls({"content": "heard"}).say("Nothing more.")
-    end_the_pause()
-    other = start("worker", "--burst")
-    other.wait()
-
-    assert (refreshed(task).status, task.sealed_conversation) == ("completed", None)
-    assert journal(task.agent) == ["heard"]
-    assert len(model.requests) == 3

@@ -26,7 +26,7 @@ from refine.jobs.queue import (
     take,
     waiting_runs,
 )
-from refine.jobs.runs import extract_later, refine_later, request_access_later
+from refine.jobs.runs import extract_later, refine_later, request_access_later, work_on
 from refine.models import Agent, AuditLog, SessionAlreadyLive
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
@@ -181,3 +181,18 @@ def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app: Fl
         raise fault
 
     assert "canary" not in str(refusal.value)
+
+
+def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(redis: Redis) -> None:
+    capped = factories.account(slug="demo", monthly_cost_cap_usd=0)
+    agent = factories.agent("a memory", "another", model_id="rehearsal/x", account=capped)
+    sessions = []
+    for trigger in ("weekly", "cli"):
+        sessions.append(refine_later(agent, trigger))
+        work_on(str(sessions[-1].id))
+
+    db.session.expire_all()
+    assert [(each.status, each.llm_calls > 0) for each in sessions] == [
+        ("skipped", False),
+        ("completed", True),
+    ]

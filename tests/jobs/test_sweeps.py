@@ -7,16 +7,14 @@ from flask import Flask
 from redis import Redis
 from sqlalchemy import select
 
-from refine import clock, create_app
+from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.tick import run_tick, sweep_all
 from refine.models import Account, Agent, AuditLog, RefinementSession
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.runs.session.prospects import NOTHING_TO_REFINE
-from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import UNUSED_PORT
 
 
 @pytest.fixture
@@ -122,16 +120,3 @@ def test_all_accounts_are_swept_at_once_and_counted(account: Account, agents: li
         (elsewhere.account_id, "queued", 1),
     ]
     assert swept_ids() == [*(agent.id for agent in agents), elsewhere.id]
-
-
-def test_a_sweep_without_redis_keeps_what_it_queued(
-    account: Account, agents: list[Agent], environ: dict[str, str]
-) -> None:
-    away = {**environ, "REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}
-
-    with create_app(Settings.from_environ(away)).app_context():
-        sweep_all()
-        db.session.remove()
-        db.engine.dispose()
-
-    assert len(swept_ids()) == 3

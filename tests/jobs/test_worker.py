@@ -273,25 +273,6 @@ def test_a_worker_outlives_redis_and_works_without_it(
 
 
 @pytest.mark.slow
-def test_a_tick_ends_the_session_of_a_killed_worker(
-    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
-) -> None:
-    model.say(YES).meanwhile(lambda: waiting.wait(20))
-    session = refine_later(agent, "cli")
-    worker = begin("worker")
-    eventually(lambda: len(model.requests) == 1)
-
-    worker.kill()
-    at_once = run_tick()
-    grow_silent(session)
-    later = run_tick()
-
-    assert (at_once.lost, later.lost) == (0, 1)
-    assert outcome_of(session) == ("failed", "worker_lost")
-    assert RefinementSession.queue(agent, "cli").status == "queued"
-
-
-@pytest.mark.slow
 def test_a_lost_worker_can_change_nothing_more(
     agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
 ) -> None:
@@ -361,43 +342,6 @@ def test_an_idle_worker_stops_soon(begin: Begin, redis: Redis, number: signal.Si
 
     assert worker.wait(5) == 0
     assert worker.said == ""
-
-
-@contextmanager
-def locked(session: RefinementSession) -> Iterator[None]:
-    """Lock the session's row in another connection."""
-    with db.engine.connect() as connection:
-        connection.exec_driver_sql(
-            f"SELECT 1 FROM refinement_sessions WHERE id = '{session.id}' FOR UPDATE"
-        )
-        yield
-        connection.rollback()
-
-
-@pytest.mark.slow
-def test_a_session_that_hangs_in_the_database_does_not_hold_up_the_stop(
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    begin: Begin,
-    waiting: threading.Event,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(workers, "STOP_SECONDS", 1.0)
-    model.say(YES).meanwhile(lambda: waiting.wait(20))
-    session = refine_later(agent, "cli")
-    process = begin("worker")
-    eventually(lambda: len(model.requests) == 1)
-
-    with locked(session):
-        waiting.set()
-        eventually(sql.waiting)
-        process.signal(signal.SIGTERM)
-        time.sleep(1.2)
-    code = process.wait(10)
-
-    assert code == 0
-    assert outcome_of(session)[0] == "failed"
 
 
 def test_a_run_that_does_not_end_is_given_up_with_its_own_lease_alone(

@@ -160,14 +160,6 @@ class TestRepeatedImport:
         said = dict(report.rows())["already here"]
         assert said == "2, 1 of them with a different text, not stored"
 
-    def test_adds_no_exact_duplicate_from_another_source(self, owner: Agent) -> None:
-        factories.memory(owner, "Said before")
-        db.session.commit()
-
-        report = add(owner, row("said before ", source_id="9"), source="mcp")
-
-        assert (report.already_present, contents(owner)) == (1, ["Said before"])
-
     def test_adds_what_only_a_session_wrote_and_its_undo_would_take_back(
         self, owner: Agent
     ) -> None:

@@ -38,12 +38,6 @@ class TestLeftOut:
         ]
         assert kinds(rows) == ["expired", "deleted", "replaced", "deleted"]
 
-    def test_is_what_openmemory_does_not_list_as_active(self) -> None:
-        rows = read(fixture("openmemory.json"), "mem0")
-
-        assert [row.content for row in memories(rows)] == ["Grows tomatoes on the balcony"]
-        assert kinds(rows) == ["paused", "archived", "deleted"]
-
     @pytest.mark.parametrize(
         ("fields", "kind"),
         [

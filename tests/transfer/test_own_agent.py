@@ -52,16 +52,6 @@ class TestAnExportThatComesBack:
         assert (report.added.total(), report.already_present) == (0, 11)
         assert (report.conflicting, report.bad_rows) == (0, 0)
 
-    def test_changes_nothing_on_its_way_back_from_a_copy(self, owner: Agent) -> None:
-        copy = factories.agent()
-        db.session.commit()
-        bring_back(copy, exported(owner))
-        count = len(all_of(owner))
-
-        report = bring_back(owner, exported(copy))
-
-        assert (report.added.total(), len(all_of(owner))) == (0, count)
-
     def test_restores_all_of_it_into_an_empty_agent(self, owner: Agent) -> None:
         empty = factories.agent()
         db.session.commit()

@@ -11,7 +11,7 @@ from refine.models import Agent
 from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import MAX_PREFIX_CHARACTERS
 from tests import factories
-from tests.transfer.files import all_of, bad, contents, fixture, memories, read, reading
+from tests.transfer.files import bad, contents, fixture, memories, read, reading
 
 
 @pytest.fixture
@@ -50,17 +50,6 @@ class TestMcp:
             {"relations between entities; only observations are imported": 1},
         )
 
-    def test_a_sentence_is_not_the_same_as_one_here_without_that_subject(
-        self, owner: Agent
-    ) -> None:
-        factories.memory(owner, "Speaks Welsh")
-        factories.memory(owner, "Bo: Speaks Welsh")
-        db.session.commit()
-
-        bring(owner, entity("Speaks Welsh"), "mcp")
-
-        assert contents(owner)[2:] == ["Ada: Speaks Welsh"]
-
     def test_names_and_types_are_written_on_one_line(self) -> None:
         line = entity("x", name=" Ada\n\tByrne ", entity_type=" a\nfriend ")
 
@@ -73,17 +62,6 @@ class TestMcp:
 
         reason = "has 1,001 characters in its name, type or label; at most 1,000 are allowed"
         assert bad(rows) == [("line 1, observation 1", reason)]
-
-
-class TestLetta:
-    def test_a_block_begins_with_its_label(self, owner: Agent) -> None:
-        bring(owner, fixture("agent-with-other-blocks.af"), "letta")
-
-        assert contents(owner) == [
-            "[system/human/work] Repairs church organs.",
-            "[persona] I am patient with beginners.",
-        ]
-        assert not any(memory.constitutional for memory in all_of(owner))
 
 
 class TestMem0:
