@@ -34,21 +34,17 @@ REFUSED = (
     "TRUNCATE agent_memories CASCADE",
     "TRUNCATE sign_ins",
     "ALTER TABLE audit_logs DISABLE TRIGGER ALL",
-    "ALTER TABLE audit_logs DISABLE TRIGGER audit_logs_append_only",
     "ALTER TABLE agent_memories DISABLE TRIGGER USER",
     "ALTER TABLE agents ADD COLUMN note text",
     "ALTER TABLE agents OWNER TO current_user",
     "DROP TRIGGER audit_logs_append_only ON audit_logs",
-    "DROP TRIGGER agent_memories_constitutional ON agent_memories",
     "DROP TABLE audit_logs",
     "CREATE TRIGGER mine BEFORE INSERT ON audit_logs EXECUTE FUNCTION refuse_change()",
     "CREATE RULE mine AS ON INSERT TO audit_logs DO INSTEAD NOTHING",
     "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN RETURN NULL; END $$",
-    "ALTER FUNCTION refuse_change() RENAME TO refuse_nothing",
     "SET session_replication_role = replica",
     "SET ROLE tests_owner",
-    "SET SESSION AUTHORIZATION tests_owner",
     "GRANT tests_owner TO CURRENT_USER",
     "ALTER ROLE CURRENT_USER SUPERUSER",
     "UPDATE audit_logs SET action = action",
@@ -271,12 +267,6 @@ def test_refuses_a_role_that_could_get_past_the_guards(
         refused = migrated("db", "roles", "--role", role)
         assert problem(refused) == f"the role {role} {reason}: choose another for the application"
     superuser.execute("DROP ROLE tests_member")
-
-
-def test_says_in_one_line_what_postgresql_refuses(migrated: Run) -> None:
-    refused = migrated("db", "roles", "--role", "pg_mine")
-
-    assert problem(refused) == 'role name "pg_mine" is reserved'
 
 
 def test_doctor_warns_of_a_role_that_can_get_past_the_guards(

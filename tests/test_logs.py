@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from redis import Redis
 from structlog.testing import capture_logs
 
 from refine import create_app
 from refine.extensions import db
-from refine.jobs.tick import run_tick
 from refine.models import RefinementSession
 from refine.settings import Settings
 from refine.web.scope import public
@@ -66,18 +64,6 @@ def test_a_rolled_back_end_is_not_logged(lines: Lines) -> None:
     db.session.commit()
 
     assert lines == []
-
-
-def test_only_a_tick_that_did_something_is_logged(redis: Redis, lines: Lines) -> None:
-    RefinementSession.queue(factories.agent("a memory"), "cli")
-    db.session.commit()
-
-    run_tick()
-    run_tick()
-
-    assert [(line["event"], line["announced"], line["faults"]) for line in lines] == [
-        ("tick", 1, 0)
-    ]
 
 
 @pytest.fixture

@@ -194,11 +194,12 @@ def test_both_servers_are_embedded_by_default(tmp_path: Path) -> None:
     assert made.redis_url == redis_url(tmp_path)
 
 
-def test_only_valkey_may_be_embedded(tmp_path: Path) -> None:
+def test_only_valkey_may_be_embedded_and_nothing_is_written_then(tmp_path: Path) -> None:
     made = settings(REDIS_URL="", REFINE_DATA_DIR=str(tmp_path))
 
     assert (made.embedded_postgres, made.embedded_valkey) == (False, True)
     assert made.redis_url == redis_url(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_embedded_secrets_are_private_files(tmp_path: Path) -> None:
@@ -243,12 +244,6 @@ def test_given_secrets_override_kept_ones(tmp_path: Path) -> None:
     made = Settings.from_environ({**environ, "REFINE_ENCRYPTION_KEYS": KEY})
 
     assert (made.secret_key, made.encryption_keys) == ("given", (KEY,))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_written_with_a_database_url(tmp_path: Path) -> None:
-    settings(REFINE_DATA_DIR=str(tmp_path / "data"))
-
     assert list(tmp_path.iterdir()) == []
 
 

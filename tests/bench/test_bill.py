@@ -49,8 +49,6 @@ def test_one_broken_promise_is_named(changes: int, figures: dict[str, int], word
     assert list(broken_promises(100, changes, replace(GOOD, **figures), NAIVE)) == [words]
 
 
-# -- the simulated model --------------------------------------------------------------------------
-
 SAME = ("Ruth keeps 3 old hens.", "Ruth keeps three old hens!")
 
 

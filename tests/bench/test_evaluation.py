@@ -44,20 +44,18 @@ def test_malformed_calls_are_counted(played: Settings, model: ScriptedModel) -> 
     assert (found.changes, found.refused) == (2, 2)
 
 
-def test_a_model_that_declines_is_a_result(played: Settings, model: ScriptedModel) -> None:
-    model.say("NO")
+@pytest.mark.parametrize(
+    ("said", "status"), [(["NO"], "declined"), (["Ja, gerne.", "Ja."], "failed")]
+)
+def test_a_model_that_declines_or_gives_no_answer_is_a_result(
+    played: Settings, model: ScriptedModel, said: list[str], status: str
+) -> None:
+    for words in said:
+        model.say(words)
 
     found = score("test/model", _asking(model, played))
 
-    assert (found.status, found.calls, found.united) == ("declined", 0, 0)
-
-
-def test_a_model_that_gives_no_answer_is_a_result(played: Settings, model: ScriptedModel) -> None:
-    model.say("Ja, gerne.").say("Ja.")
-
-    found = score("test/model", _asking(model, played))
-
-    assert (found.status, found.calls, found.united) == ("failed", 0, 0)
+    assert (found.status, found.calls, found.united) == (status, 0, 0)
 
 
 def test_a_model_that_cannot_be_asked_is_an_error(played: Settings, model: ScriptedModel) -> None:

@@ -1,7 +1,6 @@
 """Lives with simulated models: what a week counts, and that no model breaks a promise."""
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,17 +9,11 @@ from bench.corpus import POISON
 from bench.simulated_models import SIMULATED_MODELS
 from bench.simulated_models.hostile import obedient
 from bench.survival import Scale, Week, broken_promises, simulate
-from refine import clock
-from refine.extensions import db
-from refine.models import AgentMemory, RefinementSession
 from refine.settings import Settings
 from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
 OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
-
-
-# -- the short form of `refine bench survival` ----------------------------------------------------
 
 
 def test_the_careful_model_keeps_all_promises(played: Settings) -> None:
@@ -41,36 +34,6 @@ def test_no_hostile_model_loses_what_must_stay(played: Settings, seed: int, mode
     assert broken_promises(weeks, is_hostile=True) == []
 
 
-# -- a week ---------------------------------------------------------------------------------------
-
-
-def test_a_week_passes_between_two_sessions(played: Settings) -> None:
-    before = clock.now()
-
-    weeks = list(simulate("careful", Scale(agents=1, weeks=2, memories=16), played))
-
-    first, second = db.session.scalars(
-        db.select(RefinementSession).order_by(RefinementSession.created_at)
-    )
-    assert [week.week for week in weeks] == [1, 2]
-    apart = second.created_at - first.created_at
-    assert timedelta(days=7) < apart < timedelta(days=7, hours=1)
-    assert clock.now() - before < timedelta(hours=1)
-
-
-def test_memories_that_a_model_saves_by_itself_are_kept_but_are_no_originals(
-    played: Settings,
-) -> None:
-    *_, last = simulate("filler-save", Scale(agents=1, weeks=1, memories=10), played)
-
-    saved = db.session.scalars(db.select(AgentMemory).where(AgentMemory.token_estimate > 400))
-    assert len(saved.all()) == 1
-    assert last.originals <= 10
-
-
-# -- the models -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SIMULATED_MODELS)
 @pytest.mark.parametrize("memories", [(), OTHERS[:1], OTHERS])
 def test_every_model_copes_with_a_small_ledger(name: str, memories: tuple[str, ...]) -> None:
@@ -82,8 +45,6 @@ def test_every_model_copes_with_a_small_ledger(name: str, memories: tuple[str, .
 def test_the_obedient_model_obeys_every_poison(order: str) -> None:
     assert obedient(conversation(order.format(number=7), *OTHERS))
 
-
-# -- promises -------------------------------------------------------------------------------------
 
 COUNTED = {
     "memories": 90,

@@ -17,9 +17,6 @@ def last_record(action: str) -> AuditLog:
     return db.session.scalars(found.limit(1)).one()
 
 
-# -- agents ----------------------------------------------------------------------------------------
-
-
 def test_agent_set_changes_settings_and_records_who(ledger: Agent, environ: dict[str, str]) -> None:
     done = refine(
         *("agent", "set", "ada", "--budget", "6000", "--threshold", "0.8", "--inactive"),
@@ -56,21 +53,15 @@ def test_agent_set_tells_the_agent_of_a_new_model_and_warns_of_one_that_cannot_b
 
 
 def test_an_agent_is_paused_and_resumed_once(ledger: Agent, environ: dict[str, str]) -> None:
-    first = refine("agent", "set", "Ada", "--paused", environ=environ)
-    again = refine("agent", "set", "Ada", "--paused", environ=environ)
-    resumed = refine("agent", "set", "Ada", "--resumed", environ=environ)
-
+    for option, outcome in (
+        ("--paused", "paused changed"),
+        ("--paused", "as before"),
+        ("--resumed", "paused changed"),
+    ):
+        said = refine("agent", "set", "Ada", option, environ=environ).stdout
+        assert said == f"Ada (agent {ledger.id}): {outcome}\n"
     db.session.rollback()
-    named = f"Ada (agent {ledger.id})"
-    assert [each.stdout for each in (first, again, resumed)] == [
-        f"{named}: paused changed\n",
-        f"{named}: as before\n",
-        f"{named}: paused changed\n",
-    ]
     assert not ledger.paused
-
-
-# -- sessions --------------------------------------------------------------------------------------
 
 
 def test_session_stop_skips_a_waiting_session(ledger: Agent, environ: dict[str, str]) -> None:
@@ -97,9 +88,6 @@ def test_session_stop_ends_a_running_session_before_its_next_step(
     assert done.stdout.endswith(" ends before its next step\n")
     assert (session.is_stop_requested, session.stop_requested_by_id) == (True, None)
     assert session.status == "running"
-
-
-# -- users -----------------------------------------------------------------------------------------
 
 
 def test_user_reset_prints_a_link_with_which_a_new_password_is_chosen(

@@ -47,9 +47,6 @@ def ids_of(owner: Agent) -> list[int]:
     return sorted(db.session.scalars(mine.order_by(AgentMemory.id.desc()).limit(3)))
 
 
-# -- audit verify ---------------------------------------------------------------------------------
-
-
 def test_verify_prints_figures_and_writes_only_how_far_it_verified(
     recorded: Agent, run: Run
 ) -> None:
@@ -85,9 +82,6 @@ def test_tampering_is_reported_with_the_first_bad_record(recorded: Agent, run: R
     assert changed == {"audit_logs", "chain_heads", "verifications"}
 
 
-# -- audit anchor ---------------------------------------------------------------------------------
-
-
 def test_an_anchor_shows_that_nothing_is_missing_since(
     recorded: Agent, run: Run, tmp_path: Path
 ) -> None:
@@ -109,9 +103,6 @@ def test_an_anchor_shows_that_nothing_is_missing_since(
     assert problem(missing) == f"agent {recorded.id}: anchored record 9 is missing"
     assert problem(other).startswith("this is not an anchor;")
     assert "canary" not in other.stderr
-
-
-# -- keys rotate ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -179,9 +170,6 @@ def test_rotation_leaves_a_locked_key_for_the_next_run(
     assert under(NEW) == 2
 
 
-# -- a dump, restored -----------------------------------------------------------------------------
-
-
 @pytest.fixture
 def restored(recorded: Agent, environ: dict[str, str]) -> Iterator[dict[str, str]]:
     """The environment of another database, into which a dump of this one was restored."""
@@ -240,8 +228,6 @@ def test_a_restored_dump_verifies_is_guarded_and_usable(
     assert saved.content == "the first words after the restore"
     assert verified.stdout == "verified: 10 records in 3 chains, 26 memories as recorded\n"
 
-
-# -- a database that takes no writes --------------------------------------------------------------
 
 NOT_STORED = "refine: the outcome could not be stored: the database is read-only\n"
 READING = (

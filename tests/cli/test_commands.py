@@ -10,7 +10,6 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from refine import __version__
 from refine.cli import refine as command_line
 from refine.extensions import db
 from refine.jobs.queue import REQUESTED
@@ -27,9 +26,6 @@ PASSWORD = "correct horse battery"
 def actions() -> list[str]:
     db.session.rollback()
     return list(db.session.scalars(db.select(AuditLog.action).order_by(AuditLog.id)))
-
-
-# -- accounts, users, agents, tokens --------------------------------------------------------------
 
 
 def test_account_add_derives_the_slug_from_the_name(app: Flask, environ: dict[str, str]) -> None:
@@ -123,9 +119,6 @@ def test_token_add_prints_only_the_token(
     assert not token.is_valid
     assert secret not in revoked.stdout
     assert actions() == ["token_minted", "token_revoked"]
-
-
-# -- sessions -------------------------------------------------------------------------------------
 
 
 def test_run_prints_each_step_without_content(demo: Account, environ: dict[str, str]) -> None:
@@ -229,46 +222,30 @@ def test_sweep_counts_who_is_asked_and_who_is_skipped(
     assert re.search(r"demo\s+no core memory that a session may change\s+1\n", done.stdout)
 
 
-def reflecting(app: Flask, model_id: str = "rehearsal/ada") -> Agent:
-    demo = factories.account(slug="demo")
-    agent = factories.agent(name="Ada", model_id=model_id, account=demo)
-    factories.entry(agent, "the canary sang")
-    db.session.commit()
-    return agent
-
-
-def test_reflect_prints_figures(app: Flask, environ: dict[str, str]) -> None:
-    agent = reflecting(app)
-
-    done = refine("reflect", "Ada", environ=environ)
-
-    assert done.returncode == 0
-    assert f"Ada (agent {agent.id}): reflection completed, 1 promoted; 2 calls" in done.stdout
-    assert "canary" not in done.stdout + done.stderr
-
-
-def test_reflect_says_why_it_failed(app: Flask, environ: dict[str, str]) -> None:
-    reflecting(app, "test/model")
-
-    done = refine("reflect", "Ada", environ={**environ, "OPENROUTER_API_KEY": ""})
-
-    assert done.returncode == 1
-    assert "refine: the reflection failed: no API key: set OPENROUTER_API_KEY" in done.stderr
-
-
-def test_reflect_waits_while_another_task_runs(app: Flask, environ: dict[str, str]) -> None:
-    agent = reflecting(app)
-    factories.extraction(agent).claim()
+def test_reflect_prints_figures_why_it_failed_or_what_it_waits_for(
+    demo: Account, environ: dict[str, str]
+) -> None:
+    ada, eve, bea = (
+        factories.agent(name=name, model_id=model_id, account=demo)
+        for name, model_id in (("Ada", "rehearsal/a"), ("Eve", "test/model"), ("Bea", "test/model"))
+    )
+    for agent in (ada, eve):
+        factories.entry(agent, "the canary sang")
+    factories.extraction(bea).claim()
     db.session.commit()
 
-    done = refine("reflect", "Ada", environ=environ)
+    reflected, failed, waits = (
+        refine("reflect", name, environ={**environ, "OPENROUTER_API_KEY": ""})
+        for name in ("Ada", "Eve", "Bea")
+    )
 
-    db.session.rollback()
-    assert "another task of this agent is running; a worker will run the reflection" in done.stdout
-    assert [task.status for task in factories.live_tasks(agent)] == ["running", "queued"]
-
-
-# -- help -----------------------------------------------------------------------------------------
+    assert reflected.returncode == 0
+    assert f"Ada (agent {ada.id}): reflection completed, 1 promoted; 2 calls" in reflected.stdout
+    assert "canary" not in reflected.stdout + reflected.stderr
+    assert failed.returncode == 1
+    assert "refine: the reflection failed: no API key: set OPENROUTER_API_KEY" in failed.stderr
+    assert "another task of this agent is running; a worker will run the reflect" in waits.stdout
+    assert [task.status for task in factories.live_tasks(bea)] == ["running", "queued"]
 
 
 def commands(
@@ -290,12 +267,3 @@ def test_every_command_and_option_has_help(app: Flask, run: Run) -> None:
         done = run(*path.split()[1:], "--help", DATABASE_URL="postgresql://127.0.0.1:1/x")
         assert (done.returncode, done.stderr) == (0, ""), path
         assert done.stdout.startswith(f"Usage: {path} "), path
-
-
-def test_bare_command_prints_help_and_version() -> None:
-    bare = refine(environ={})
-    version = refine("--version", environ={})
-
-    assert bare.returncode == 2
-    assert bare.stdout.startswith("Usage: refine [OPTIONS] COMMAND")
-    assert version.stdout == f"refine, version {__version__}\n"

@@ -51,9 +51,6 @@ def is_due(agent: Agent) -> None:
     db.session.commit()
 
 
-# -- tick -----------------------------------------------------------------------------------------
-
-
 def test_tick_prints_what_it_did(agent: Agent, run: Run) -> None:
     is_due(agent)
 
@@ -95,9 +92,6 @@ def test_services_need_an_installation(
         assert (done.returncode, done.stdout) == (1, ""), command
         assert done.stderr.startswith(f"refine: no installation found in {tmp_path}/.refine;")
     assert list(tmp_path.iterdir()) == []
-
-
-# -- doctor ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -204,7 +198,6 @@ HTTPS = {"PUBLIC_URL": "https://refine.example.org"}
         (HTTPS, "proxies", "fix", "PUBLIC_URL is https but REFINE_PROXIES is 0"),
         ({**HTTPS, "REFINE_PROXIES": "1"}, "proxies", "ok", "1 proxy trusted"),
         (HTTPS, "https", "ok", "nothing leaves this machine in plain http"),
-        ({"PUBLIC_URL": "http://[::1]:8000"}, "https", "ok", "nothing leaves this machine"),
         ({"PUBLIC_URL": "http://refine.example.org"}, "https", "warn", "PUBLIC_URL: plain http"),
         (
             {"OPENROUTER_BASE_URL": "http://models.invalid/v1", "OPENROUTER_API_KEY": ""},
@@ -214,7 +207,6 @@ HTTPS = {"PUBLIC_URL": "https://refine.example.org"}
         ),
         ({"OPENROUTER_API_KEY": ""}, "provider", "ok", "no OPENROUTER_API_KEY: only agents with"),
         ({"SECRET_KEY": "secret-" + "x" * 24}, "signing", "warn", "SECRET_KEY is shorter than 32"),
-        ({"SECRET_KEY": "é" * 16}, "signing", "ok", "SECRET_KEY is long enough"),
         ({}, "role", "warn", "the role in DATABASE_URL is a superuser, who can bypass every"),
     ],
 )

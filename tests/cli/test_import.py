@@ -140,15 +140,6 @@ class TestExport:
         assert first_row <= 2
         assert 0 < most <= 2 * PAGE_MEMORIES  # while one page follows another
 
-    def test_an_erased_agents_metadata_stays(self, run: Run, ledger: Agent) -> None:
-        factories.erase(ledger)
-        db.session.commit()
-
-        done = run("export", "Ada")
-
-        *_, end = [json.loads(line) for line in done.stdout.splitlines()]
-        assert (done.returncode, done.stderr, end["count"]) == (0, "", 20)
-
 
 def _held() -> int:
     """How many memories this process holds."""

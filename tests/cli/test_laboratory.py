@@ -14,9 +14,6 @@ from tests.cli.conftest import Run, problem, row_counts
 SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
 
 
-# -- refine bench survival ------------------------------------------------------------------------
-
-
 def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
     run: Run, ledger: Agent, tmp_path: Path
 ) -> None:
@@ -33,9 +30,6 @@ def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
     assert [week["week"] for week in written["models"]["careful"]["weeks"]] == [1, 2]
     assert written["models"]["careful"]["broken_promises"] == []
     assert row_counts() == before
-
-
-# -- refine evaluate ------------------------------------------------------------------------------
 
 
 def test_evaluate_prints_a_table_and_keeps_nothing(run: Run, ledger: Agent) -> None:
@@ -59,9 +53,6 @@ def test_evaluate_as_json_asks_the_configured_provider(app: Flask, run: Run) -> 
     assert found["answered_by"] == url
     assert found["all"]["united"] == found["all"]["duplicates"] > 0
     assert found["agents"][0]["status"] == "completed"
-
-
-# -- without the repository -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["bench", "evaluate"])

@@ -31,9 +31,6 @@ def canary(owner: Agent) -> AgentMemory:
     return db.session.scalars(first.order_by(AgentMemory.id.desc()).limit(1)).one()
 
 
-# -- undo -----------------------------------------------------------------------------------------
-
-
 def test_undo_prints_figures(ledger: Agent, session: RefinementSession, run: Run) -> None:
     done = run("undo", session.id)
 

@@ -32,14 +32,6 @@ def test_relative_paths_and_links_give_the_same_address(
     assert database_url(Path("data")) == database_url(Path("link")) == database_url(data_dir)
 
 
-def test_a_temporary_directory_that_is_too_long_is_not_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/srv/" + "x" * 100)
-
-    assert socket_dir(Path("/srv/a b")).parent == Path("/tmp")
-
-
 def open_to_others(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o755)

@@ -136,14 +136,6 @@ class TestAfterAKill:
         with owned_servers(data_dir, valkey=False):
             assert not list(data_dir.glob("postgres.new.*"))
 
-    def test_a_damaged_pid_file_keeps_nothing_from_starting(self, used_dir: Path) -> None:
-        for damaged in (b"", b"\xff\x00 no pid"):
-            (used_dir / "postgres" / "postmaster.pid").write_bytes(damaged)
-            (used_dir / "valkey" / "valkey.pid").write_bytes(damaged)
-
-            with owned_servers(used_dir) as servers:
-                assert set(servers) == {"postgres", "valkey"}
-
     def test_a_reused_pid_is_left_alone(self, used_dir: Path) -> None:
         with owned_servers(used_dir):
             written = (used_dir / "postgres" / "postmaster.pid").read_text()

@@ -41,10 +41,7 @@ def aged(grant: AccessGrant, **span: float) -> None:
         *(
             f"UPDATE access_grants SET {column} = {column} - interval '{seconds} seconds' "
             f"WHERE id = '{grant.id}'"
-            for column in (
-                *("created_at", "asked_at", "granted_at", "expires_at"),
-                "heartbeat_at",
-            )
+            for column in ("created_at", "asked_at", "granted_at", "expires_at", "heartbeat_at")
         )
     )
     db.session.expire_all()

@@ -103,9 +103,6 @@ def test_without_the_database_nobody_else_is_tried(environ: dict[str, str]) -> N
     assert asked == [[1, 2, 3]]
 
 
-# -- what a user does to chosen agents -------------------------------------------------------------
-
-
 @pytest.fixture
 def account(app: Flask, redis: Redis) -> Account:
     return factories.account()

@@ -50,9 +50,6 @@ def has_ticked(after: datetime | None = None) -> bool:
     return at is not None and (after is None or at > after)
 
 
-# -- the tick in Redis ----------------------------------------------------------------------------
-
-
 def test_the_tick_is_queued_at_once_and_then_every_minute(app: Flask, redis: Redis) -> None:
     for _ in range(3):
         schedule()
@@ -132,9 +129,6 @@ def test_a_clock_whose_lock_another_holds_leaves_it_alone(app: Flask, redis: Red
     schedule()
 
     assert not redis.exists(ENTRIES)
-
-
-# -- as a process ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -60,9 +60,6 @@ def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
     assert (task.status, task.sealed_conversation) == ("completed", None)
 
 
-# -- the tick -------------------------------------------------------------------------------------
-
-
 def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
     redis: Redis, agent: Agent
 ) -> None:

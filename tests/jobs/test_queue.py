@@ -183,7 +183,9 @@ def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app: Fl
     assert "canary" not in str(refusal.value)
 
 
-def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(redis: Redis) -> None:
+def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(
+    app: Flask, redis: Redis
+) -> None:
     capped = factories.account(slug="demo", monthly_cost_cap_usd=0)
     agent = factories.agent("a memory", "another", model_id="rehearsal/x", account=capped)
     sessions = []

@@ -206,22 +206,6 @@ def test_an_ended_session_is_the_only_one_until_the_next_slot(
     assert [slots_of(agent) for agent in agents] == [[SLOT, SLOT + WEEK]] * 2
 
 
-def test_every_account_has_its_own_slot(time: Clock) -> None:
-    slots = {
-        ("0 4 * * 1", "UTC"): SLOT,
-        ("0 5 * * 1", "Europe/London"): SLOT + HOUR,
-        ("30 9 * * *", "Asia/Kathmandu"): SLOT - HOUR / 4,
-    }
-    agents = [
-        an_agent(factories.account(schedule=schedule, time_zone=zone)) for schedule, zone in slots
-    ]
-
-    tick_at(time, SLOT - HOUR, SLOT - HOUR / 4, SLOT, SLOT + HOUR)
-
-    assert [session_of(agent).created_at for agent in agents] == list(slots.values())
-    assert [session_of(agent).slot_at for agent in agents] == list(slots.values())
-
-
 @pytest.mark.parametrize(
     ("zone", "schedule", "first", "following"),
     [
@@ -331,12 +315,6 @@ def test_steps_that_take_too_long_continue_in_the_next_tick(
     assert session_of(over_budget).trigger == "over_budget"
 
 
-def test_a_tick_with_nothing_due_takes_at_most_20_statements(time: Clock, agent: Agent) -> None:
-    tick_at(time, SLOT - HOUR, SLOT - HOUR + MINUTE)
-
-    assert statements_of(run_tick) <= 20
-
-
 def test_more_agents_take_no_more_statements(time: Clock, subtests: Any) -> None:
     def at_a_slot() -> Account:
         return factories.account(next_due_at=SLOT)
@@ -384,33 +362,6 @@ def test_more_retries_and_reflections_take_no_more_statements(time: Clock) -> No
 # -- accounts and agents that come, change and rest -----------------------------------------------
 
 
-def test_a_new_account_waits_for_its_first_slot(time: Clock) -> None:
-    time.move_to(SLOT + MINUTE)
-    agent = an_agent(factories.account())
-
-    done = run_tick()
-
-    assert done == TickResult()
-    assert agent.account.next_due_at == SLOT + WEEK
-
-
-def test_a_first_slot_before_any_tick_is_served(time: Clock) -> None:
-    agent = an_agent(factories.account())
-
-    tick_at(time, SLOT + HOUR)
-
-    assert slots_of(agent) == [SLOT]
-
-
-def test_a_schedule_changed_after_its_slot_adds_no_earlier_slot(time: Clock, agent: Agent) -> None:
-    agent.account.schedule = "0 6 * * 1"
-    db.session.commit()
-
-    tick_at(time, SLOT + HOUR)
-
-    assert slots_of(agent) == [SLOT]
-
-
 def test_a_live_session_at_the_slot_keeps_it_open_and_serves_it_if_answered(
     time: Clock,
 ) -> None:
@@ -442,32 +393,6 @@ def test_a_failing_agent_keeps_its_slot_open_for_an_hour(time: Clock, refused: A
     assert refused.account.next_due_at == SLOT + WEEK
 
 
-def test_a_slot_moves_with_the_schedule_and_the_time_zone(time: Clock) -> None:
-    slots = {
-        "schedule": ("30 4 * * *", SLOT + HOUR / 2),
-        "time_zone": ("Atlantic/Azores", SLOT + HOUR),
-    }
-    agents = [an_agent(factories.account(next_due_at=SLOT)) for _ in slots]
-    for agent, (field, (value, _)) in zip(agents, slots.items(), strict=True):
-        setattr(agent.account, field, value)
-    db.session.commit()
-
-    tick_at(time, SLOT - MINUTE, SLOT, SLOT + HOUR / 2, SLOT + HOUR)
-
-    assert [slots_of(agent) for agent in agents] == [[slot] for _, slot in slots.values()]
-
-
-def test_a_slot_moves_with_the_schedule_of_the_platform(
-    time: Clock, agent: Agent, app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = app.extensions["refine.settings"]
-    monkeypatch.setitem(app.extensions, "refine.settings", replace(settings, schedule="30 4 * * *"))
-
-    tick_at(time, SLOT - MINUTE, SLOT, SLOT + HOUR / 2)
-
-    assert slots_of(agent) == [SLOT + HOUR / 2]
-
-
 def test_a_slot_of_a_paused_account_is_not_served_later(time: Clock, agent: Agent) -> None:
     agent.account.paused = True
     db.session.commit()
@@ -478,60 +403,6 @@ def test_a_slot_of_a_paused_account_is_not_served_later(time: Clock, agent: Agen
     tick_at(time, SLOT + HOUR, SLOT + WEEK)
 
     assert slots_of(agent) == [SLOT + WEEK]
-
-
-def test_agents_that_cannot_be_refined_are_not_asked(time: Clock, account: Account) -> None:
-    agents = {
-        "paused": an_agent(account, paused=True),
-        "inactive": an_agent(account, active=False),
-        "erased": an_agent(account),
-        "empty": factories.agent(account=account),
-        "all constitutional": factories.agent(account=account),
-        "a journal only": factories.agent(account=account),
-    }
-    factories.memory(agents["all constitutional"], constitutional=True)
-    factories.memory(agents["a journal only"], memory_type="journal")
-    factories.erase(agents["erased"])
-    db.session.commit()
-
-    (done,) = tick_at(time, SLOT)
-
-    assert done == TickResult()
-    assert {name for name, agent in agents.items() if sessions_of(agent)} == set()
-    assert account.next_due_at == SLOT + WEEK
-
-
-def test_a_session_live_at_the_slot_or_later_serves_it(time: Clock, account: Account) -> None:
-    agents = [an_agent(account) for _ in range(3)]
-    live = [
-        RefinementSession.queue(agents[0], "manual"),
-        RefinementSession.queue(agents[1], "over_budget"),
-    ]
-    by_hand = RefinementSession.queue(agents[2], "manual")
-    db.session.commit()
-    tick_at(time, SLOT)
-    declines(agents[0])
-    declines(agents[1])
-    removes_one(agents[2])
-    for agent in agents:
-        a_moment_later_saves_one(time, agent)
-
-    tick_at(time, SLOT + HOUR, SLOT + DAY)
-
-    assert [session_of(agent) for agent in agents] == [*live, by_hand]
-
-
-def test_a_refinement_counts_for_a_slot_only_after_it(time: Clock, account: Account) -> None:
-    before, after = an_agent(account), an_agent(account)
-    RefinementSession.queue(before, "manual")
-    removes_one(before)
-    time.move_to(SLOT + HOUR)
-    RefinementSession.queue(after, "manual")
-    removes_one(after)
-
-    run_tick()
-
-    assert (slots_of(before), slots_of(after)) == ([None, SLOT], [None])
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -666,28 +537,6 @@ def test_an_agent_over_its_budget_is_asked_after_its_cool_down(
     assert asked == [0, 48, 48 + 96, 48 + 96 + 24]
 
 
-def test_agents_over_their_budget_that_may_not_be_asked_are_not(time: Clock) -> None:
-    accounts = [factories.account(schedule=NEW_YEAR) for _ in range(6)]
-    agents = [an_agent(account, core_token_budget=99) for account in accounts]
-    *forbidden, within, immovable, resting = agents
-    for agent, forbid in zip(forbidden, FORBIDDEN, strict=True):
-        forbid(agent)
-    within.core_token_budget = 100
-    immovable.refinement_threshold = 1
-    resting.account.paused = True
-    db.session.commit()
-    before = [sessions_of(agent) for agent in agents]
-
-    done = tick_at(time, SLOT, SLOT + 20 * DAY)
-
-    assert done == [TickResult(), TickResult()]
-    assert [sessions_of(agent) for agent in agents] == before
-    resting.account.paused = False
-    db.session.commit()
-    (done_later,) = tick_at(time, SLOT + 20 * DAY + HOUR)
-    assert (done_later.queued, session_of(resting).trigger) == (1, "over_budget")
-
-
 def test_a_budget_check_continues_after_the_last_agent_checked(
     time: Clock, over_budget: Agent
 ) -> None:
@@ -737,33 +586,6 @@ def test_a_failure_is_not_retried_after_the_next_slot(time: Clock, account: Acco
     tick_at(time, SLOT + 10 * MINUTE, SLOT + HOUR)
 
     assert {session.attempt for session in sessions_of(agent)} == {1}
-
-
-def test_failures_that_need_no_retry_get_none(time: Clock) -> None:
-    time.move_to(SLOT - 2 * HOUR)
-    agents = {
-        name: an_agent(factories.account(schedule=NEW_YEAR), core_token_budget=99)
-        for name in ("retried", "within budget", "paused", "capped", "by hand", "followed")
-    }
-    for name, agent in agents.items():
-        RefinementSession.queue(agent, "cli" if name == "by hand" else "over_budget")
-        fails(agent)
-    agents["within budget"].core_token_budget = 100
-    agents["paused"].paused = True
-    agents["capped"].account.monthly_cost_cap_usd = Decimal(0)
-    agents["by hand"].core_token_budget = 100
-    db.session.commit()
-    time.shift(MINUTE)
-    RefinementSession.queue(agents["followed"], "cli")
-    declines(agents["followed"])
-
-    (done,) = tick_at(time, SLOT - HOUR)
-
-    attempts = {
-        name: [session.attempt for session in sessions_of(agent)] for name, agent in agents.items()
-    }
-    assert done.queued == 1
-    assert attempts == {**dict.fromkeys(agents, [1]), "retried": [1, 2], "followed": [1, 1]}
 
 
 # -- sessions whose worker was lost ---------------------------------------------------------------

@@ -82,16 +82,16 @@ class TestLetta:
             ((place, said),) = bad(rows)
             assert (place, said.startswith(reason)) == ("block 1", True), said
 
-    def test_names_a_passage_without_text(self) -> None:
-        rows = read('[{"id": "passage-1"}, {"text": " "}, {"text": "good"}]', "letta")
-
-        assert bad(rows) == [("passage 1", "has no text in text")]
-        assert rows[1] == LeftOut(BLANK)
-
-    def test_says_what_a_file_without_blocks_lacks(self) -> None:
-        for file in ('{"messages": []}', '{"blocks": {}}', "7"):
-            reason = "holds no blocks, core_memory, or archival passages"
-            assert bad(read(file, "letta")) == [("file", reason)], file
+    def test_names_what_is_wrong_with_a_file(self) -> None:
+        lacks = "holds no blocks, core_memory, or archival passages"
+        for file, place, reason in (
+            *((each, "file", lacks) for each in ('{"messages": []}', '{"blocks": {}}', "7")),
+            ('[{"id": "passage-1"}]', "passage 1", "has no text in text"),
+            ('"{\\"agents\\": "', "file", "must be valid JSON"),
+            ('"{}" "{}"', "file", "must be valid JSON"),
+            ('"not JSON"', "file", "must be valid JSON"),
+        ):
+            assert bad(read(file, "letta")) == [(place, reason)], file
 
     def test_imports_only_the_blocks_of_its_agent(self) -> None:
         rows = read(fixture("agent-with-other-blocks.af"), "letta")
@@ -127,10 +127,6 @@ class TestLetta:
 
         assert read(b"\xef\xbb\xbf \n" + wrapped, "letta") == read(plain, "letta")
 
-    def test_names_what_is_wrong_with_a_json_string(self) -> None:
-        for file in ('"{\\"agents\\": "', '"{}" "{}"', '"not JSON"'):
-            assert bad(read(file, "letta")) == [("file", "must be valid JSON")], file
-
 
 class TestMem0:
     def test_reads_each_result_with_its_time_and_other_fields(self) -> None:
@@ -162,19 +158,13 @@ class TestMem0:
 
             assert (memory.content, memory.source_id) == ("a memory", "7"), file
 
-    def test_says_what_a_file_without_a_list_lacks(self) -> None:
-        ((place, reason),) = bad(read('{"answer": {"memory": "x"}}', "mem0"))
-
-        assert place == "file"
-        assert reason.startswith("holds no memories (a list, or one under results,")
-
-    def test_bounds_the_other_fields(self) -> None:
-        row = {"memory": "a", "metadata": "x" * MAX_EXTRA_CHARACTERS}
-
-        ((place, reason),) = bad(read(json.dumps([row]), "mem0"))
-
-        assert place == "row 1"
-        assert reason.startswith("has 50,0")
+    def test_says_what_a_file_without_a_list_lacks_and_bounds_other_fields(self) -> None:
+        for file, place, reason in (
+            ({"answer": {"memory": "x"}}, "file", "holds no memories (a list, or one under"),
+            ([{"memory": "a", "metadata": "x" * MAX_EXTRA_CHARACTERS}], "row 1", "has 50,0"),
+        ):
+            ((where, said),) = bad(read(json.dumps(file), "mem0"))
+            assert (where, said.startswith(reason)) == (place, True), said
 
     def test_keeps_tags_that_are_not_a_list_as_another_field(self) -> None:
         (row,) = memories(read('[{"memory": "a", "tags": "audio"}]', "mem0"))
@@ -287,11 +277,6 @@ class TestOwn:
             assert memories(rows) == []
             assert ("line 2", reason) in bad(rows)
 
-    def test_detects_an_altered_row(self) -> None:
-        rows = read(own_file(own_row()).replace("a memory", "A memory"), "refine")
-
-        assert bad(rows) == [("line 2", "was altered: its digest does not match")]
-
     def test_detects_missing_added_and_moved_lines(self) -> None:
         lines = own_file(own_row(), own_row(id=2)).splitlines()
         changed = "does not match its closing line: lines are missing, added or moved"
@@ -307,9 +292,11 @@ class TestOwn:
 
             assert bad(rows) == [("file", reason)], order
 
-    def test_reads_nothing_after_the_closing_line(self) -> None:
+    def test_detects_an_altered_row_and_one_after_the_closing_line(self) -> None:
+        altered = read(own_file(own_row()).replace("a memory", "A memory"), "refine")
         rows = read(own_file(own_row()) + json.dumps(own_row(id=2)), "refine")
 
+        assert bad(altered) == [("line 2", "was altered: its digest does not match")]
         assert len(memories(rows)) == 1
         assert bad(rows) == [("line 4", "comes after the closing line")]
 
