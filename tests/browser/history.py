@@ -24,7 +24,6 @@ from refine.models import (
 from refine.models.agent import configuring
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import EndStatus, Trigger
-from refine.models.runs.task import EndStatus as TaskStatus
 from refine.refinement.time_machine import undo
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories
@@ -42,6 +41,8 @@ _PLANS = itertools.cycle((8, 10, 5, 9, 10, 0, 7))
 
 _UNREACHABLE = "the provider cannot be reached (HTTP 503), after 3 attempts"
 
+_ASKED = {"cost_usd": Decimal("0.0042"), "prompt_tokens": 2_310, "completion_tokens": 188}
+
 _figure = itertools.cycle((41, 27, 63, 35, 52, 30, 74, 46))
 _MOST_TOKENS_OF_ONE = 74
 
@@ -53,17 +54,15 @@ class History:
     admin: User
     wren: Agent
     petrel: Agent
-    newcomer: Agent
     toggled: AgentMemory
-    token: ApiToken
     completed: RefinementSession
     in_the_way: RefinementSession
     rolled_back: RefinementSession
     declined: RefinementSession
     failed: RefinementSession
     undone: RefinementSession
-    in_part: RefinementSession
-    misnamed: RefinementSession
+    newcomer: Agent
+    token: ApiToken
     live: RefinementSession
     queued: RefinementSession
     invitation: str
@@ -81,7 +80,11 @@ def platform_admin() -> User:
 def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4) -> History:
     """Live through it, with sessions on Mondays, and return what came of it; committed."""
     account, now = admin.account, clock.now()
-    _people(account)
+    factories.user(account=account, email="ines.moreau@example.org", role="viewer")
+    factories.user(account=account, email="former.colleague@example.org", active=False)
+    factories.account(name="Harbour Lights", slug="harbour-lights")
+    account.next_due_at = account.next_slot(now)
+    account.monthly_cost_cap_usd = Decimal("25.00")
     monday = account.last_slot(now - timedelta(days=1))
     with time_machine.travel(now - timedelta(weeks=weeks), tick=False):
         wren = _agent(account, "Wren", 12 + 5 * saves_a_week, core_token_budget=2_600)
@@ -108,17 +111,8 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
     _between_sessions(wren, now)
     _between_sessions(petrel, now, reflects=False)
     return History(
-        admin=admin,
-        wren=wren,
-        petrel=petrel,
-        toggled=protected,
-        completed=completed,
-        in_the_way=in_the_way,
-        rolled_back=rolled_back,
-        declined=declined,
-        failed=failed,
-        undone=undone,
-        **_with_models_of_others(account, now - timedelta(hours=3)),
+        *(admin, wren, petrel, protected, completed, in_the_way),
+        *(rolled_back, declined, failed, undone),
         **_now(account, now),
         **_access(admin, petrel, crowd[0], wren),
     )
@@ -140,45 +134,9 @@ def _access(admin: User, petrel: Agent, asked: Agent, read: Agent) -> dict[str, 
     return grants
 
 
-def _people(account: Account) -> None:
-    factories.user(account=account, email="ines.moreau@example.org", role="viewer")
-    factories.user(account=account, email="former.colleague@example.org", active=False)
-    factories.account(name="Harbour Lights", slug="harbour-lights")
-    _spending_too_fast(clock.now())
-    account.next_due_at = account.next_slot(clock.now())
-    account.monthly_cost_cap_usd = Decimal("25.00")
-
-
-def _spending_too_fast(now: datetime) -> None:
-    """Another account, whose cost cap will not last the month."""
-    account = factories.account(name="Quayside", slug="quayside", time_zone="Europe/Dublin")
-    account.monthly_cost_cap_usd = Decimal("9.00")
-    puffin = _agent(account, "Puffin", 5)
-    for days in range(1, 7):
-        cost = {"prompt_tokens": 214_000, "cached_tokens": 90_000, "cost_usd": Decimal("1.12")}
-        factories.ended_task(puffin, "reflection", at=now - timedelta(days=days), **cost)
-
-
-def _with_models_of_others(account: Account, at: datetime) -> dict[str, RefinementSession]:
-    """A model with a small context and no price, and a name that leads to another model."""
-    with time_machine.travel(at, tick=False):
-        in_part = _claimed(_agent(account, "Godwit", 9), "manual")
-        in_part.batch_through_id, in_part.shown_memories = _ids(in_part.agent)[5], 6
-        in_part.unpriced_calls = 2
-        in_part.finish("completed", "the agent called complete")
-        old, new = "x-ai/grok-3-beta", "x-ai/grok-3"
-        misnamed = _claimed(_agent(account, "Avocet", 7), "manual")
-        misnamed.agent.model_id = misnamed.model_id = old
-        misnamed.answered_model_id, misnamed.llm_calls = new, 1
-        misnamed.cost_usd, misnamed.unpriced_calls = Decimal(0), 1
-        misnamed.finish("failed", "another model answered", error_kind="other_model")
-        db.session.commit()
-    return {"in_part": in_part, "misnamed": misnamed}
-
-
 def _now(account: Account, now: datetime) -> dict[str, Any]:
     """What goes on at this moment."""
-    _ticks(now)
+    ClockMark.note("tick", now)
     invited = factories.user(account=account, email="new.colleague@example.org")
     invited.password_hash = None
     newcomer = _agent(account, "Whimbrel", 2)
@@ -199,11 +157,6 @@ def _now(account: Account, now: datetime) -> dict[str, Any]:
         "queued": queued,
         "invitation": secret,
     }
-
-
-def _ticks(now: datetime) -> None:
-    """The clock ticked just now."""
-    ClockMark.note("tick", now)
 
 
 def _agent(account: Account, name: str, memories: int, **fields: object) -> Agent:
@@ -250,18 +203,13 @@ def _ended(
     agent: Agent, at: datetime, status: EndStatus, slot_at: datetime | None = None
 ) -> RefinementSession:
     """A session that ended so, without a change."""
-    reasons: dict[EndStatus, str] = {
-        "completed": "the agent called complete",
-        "declined": "the agent declined",
-        "skipped": "no core memories: nothing to look at",
-        "failed": _UNREACHABLE,
-    }
     with time_machine.travel(at, tick=False) as traveller:
         session = _claimed(agent, "weekly")
         session.slot_at, session.consented_at = slot_at, None
         traveller.shift(12)
         kind = "provider_unreachable" if status == "failed" else None
-        session.finish(status, reasons[status], error_kind=kind)
+        reason = _UNREACHABLE if kind else f"it was {status}"
+        session.finish(status, reason, error_kind=kind)
         db.session.commit()
     return session
 
@@ -272,36 +220,22 @@ def _between_sessions(agent: Agent, now: datetime, *, reflects: bool = True) -> 
         configuring.author(agent, "memory_reflection_prompt", "Keep what I would miss in a month.")
         for days in range(1, 8):
             at = now - timedelta(days=days, hours=3)
-            _task(agent, "reflection", at, "skipped" if days == 3 else "completed")
-    _task(agent, "extraction", now - timedelta(days=2, hours=5), "completed")
-    _task(agent, "extraction", now - timedelta(hours=9), "incomplete")
-    _task(agent, "extraction", now - timedelta(hours=4), "failed")
+            factories.ended_task(agent, "reflection", at=at, memories_kept=2, **_ASKED)
+    for hours, status, kind in (
+        (53, "completed", None),
+        (9, "incomplete", "timeout"),
+        (4, "failed", "provider_unreachable"),
+    ):
+        at = now - timedelta(hours=hours)
+        reason = None if kind is None else _UNREACHABLE
+        factories.ended_task(
+            agent, "extraction", status, at=at, reason=reason, error_kind=kind, **_ASKED
+        )
     put_off = factories.extraction(agent, at=now - timedelta(minutes=8))
     put_off.claim(now - timedelta(minutes=2))
     put_off.give_up(_UNREACHABLE, "provider_unreachable", at=now - timedelta(minutes=1))
     factories.extraction(agent, at=now - timedelta(minutes=2))
     db.session.commit()
-
-
-def _task(agent: Agent, kind: str, at: datetime, status: TaskStatus) -> None:
-    reasons: dict[TaskStatus, str | None] = {
-        "completed": None,
-        "incomplete": "the limit of 900 seconds was reached",
-        "skipped": "the account's monthly cost cap is reached",
-        "failed": _UNREACHABLE,
-    }
-    kinds = {"incomplete": "timeout", "failed": "provider_unreachable"}
-    was_asked = {"cost_usd": Decimal("0.0042"), "prompt_tokens": 2_310, "completion_tokens": 188}
-    factories.ended_task(
-        agent,
-        kind,
-        status,
-        at=at,
-        reason=reasons[status],
-        error_kind=kinds.get(status),
-        memories_kept=2 if status in ("completed", "incomplete") else 0,
-        **(was_asked if status != "skipped" else {}),
-    )
 
 
 def _claimed(agent: Agent, trigger: Trigger) -> RefinementSession:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from flask import Flask
 from flask_migrate import upgrade
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from refine import create_app
 from refine.embedded import owned_servers
@@ -26,7 +26,8 @@ from tests.browser.tour import stops
 from tests.browser.visiting import sign_in
 
 FOLDER = Path("build/screenshots")
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 SIZES = {"desktop": (1280, 800), "phone": (360, 780)}
 
 
@@ -40,7 +41,8 @@ def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="refine-pictures-") as data_dir:
         environ = {"REFINE_DATA_DIR": data_dir, "PORT": str(port), "REFINE_LOG_LEVEL": "WARNING"}
         with _installation(environ) as app, sync_playwright() as playwright:
-            history = _history()
+            # half a year, with 300 points in one agent's story and three in another's
+            history = lived(platform_admin(), weeks=26, saves_a_week=10, others=16)
             with serving(app, port):
                 browser = playwright.chromium.launch(
                     executable_path=browser_at, args=["--no-sandbox"]
@@ -64,36 +66,23 @@ def _installation(environ: dict[str, str]) -> Iterator[Flask]:
             db.engine.dispose()
 
 
-def _history() -> History:
-    """Half a year, with 300 points in one agent's story and three in another's."""
-    return lived(platform_admin(), weeks=26, saves_a_week=10, others=16)
-
-
 def _take(
-    browser: Browser,
-    url: str,
-    history: History,
-    scheme: Literal["light", "dark"],
-    size: str,
-    wanted: list[str],
+    browser: Browser, url: str, history: History, scheme: Scheme, size: str, wanted: list[str]
 ) -> None:
     width, height = SIZES[size]
+    folder = FOLDER / f"{size}-{scheme}"
     with browser.new_context(
         base_url=url, color_scheme=scheme, viewport={"width": width, "height": height}
     ) as context:
         page = context.new_page()
         page.goto("/sign-in")
-        _snap(page, scheme, size, "sign-in")
+        page.screenshot(path=folder / "sign-in.png", full_page=True)
         sign_in(page, history.admin.email)
         for name, go in stops(history):
             if not wanted or name in wanted:
                 go(page)
-                _snap(page, scheme, size, name)
+                page.screenshot(path=folder / f"{name}.png", full_page=True)
                 db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
-
-
-def _snap(page: Page, scheme: str, size: str, name: str) -> None:
-    page.screenshot(path=FOLDER / f"{size}-{scheme}" / f"{name}.png", full_page=True)
 
 
 if __name__ == "__main__":

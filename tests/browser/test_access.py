@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
-from tests.browser.visiting import button, heading, rows, sign_in, state
-from tests.scripted_model import ScriptedModel
+from tests.browser.visiting import heading, sign_in, state
 
 PURPOSE = "to see why its last session declined"
 CANARY = "the goldfinch sings at dawn"
@@ -31,23 +30,9 @@ def grant(agent: Agent, admin: User) -> AccessGrant:
     return made
 
 
-def ask(page: Page, agent: Agent) -> None:
-    """From the agent's page to its answer."""
-    page.goto(f"/agents/{agent.id}")
-    page.get_by_role("link", name="Read memories…").click()
-    page.get_by_label("Reason").select_option("failed_session")
-    page.get_by_label("Purpose").fill(PURPOSE)
-    page.get_by_label("Duration").select_option("30")
-    button(page, "Ask Wren").click()
-
-
 def reading(page: Page, agent: Agent) -> None:
     page.goto(f"/agents/{agent.id}/ledger")
     expect(page.get_by_text(CANARY)).to_be_visible()
-
-
-def banner(page: Page) -> Locator:
-    return page.get_by_role("complementary", name="Access to Wren")
 
 
 def ends_in(seconds: float) -> None:
@@ -74,34 +59,6 @@ def kept_in_browser(page: Page) -> str:
             }"""
         )
     )
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("worker")
-def test_a_grant_is_requested_given_used_and_ended(
-    desk: Page, agent: Agent, model: ScriptedModel
-) -> None:
-    model.say("YES, look at what you need.")
-
-    desk.goto(f"/agents/{agent.id}/ledger")
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
-    ask(desk, agent)
-    expect(state(desk, "granted")).to_be_visible()
-    desk.get_by_role("link", name="Read memories", exact=True).click()
-    expect(desk.get_by_text(CANARY)).to_be_visible()
-    expect(banner(desk)).to_contain_text(PURPOSE)
-    desk.get_by_label("Search these memories").fill("BEANS")
-    button(desk, "Search").click()
-    expect(desk.get_by_text("beans by the fence")).to_be_visible()
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
-    assert "beans" not in desk.evaluate("location.href").lower()
-    desk.get_by_role("button", name="End access to Wren").click()
-    expect(state(desk, "ended")).to_be_visible()
-
-    expect(rows(desk, "Records of this access")).to_have_count(5)
-    expect(banner(desk)).to_have_count(0)
-    asked = model.requests[0]["messages"][1]["content"]
-    assert PURPOSE in asked
 
 
 @pytest.mark.slow

@@ -45,3 +45,15 @@ def test_a_row_is_a_card_on_a_phone_and_still_a_row(agents: Page) -> None:
     expect(agents.get_by_role("columnheader", name="Model")).to_be_attached()
     label = cells.nth(2).evaluate("each => getComputedStyle(each, '::before').content")
     assert label == '"Model"'
+
+
+@pytest.mark.slow
+def test_the_first_tab_stop_skips_the_menu(desk: Page) -> None:
+    desk.goto("/users")
+    desk.keyboard.press("Tab")
+    expect(desk.get_by_role("link", name="Skip to main content")).to_be_focused()
+    expect(desk.get_by_role("link", name="Skip to main content")).to_be_in_viewport()
+    desk.keyboard.press("Enter")
+    desk.keyboard.press("Tab")
+
+    expect(desk.get_by_label("E-mail").first).to_be_focused()

@@ -1,22 +1,37 @@
-"""No page tells anybody whether they guessed what an agent keeps."""
+"""No page, and no answer to an action, tells anybody whether they guessed what an agent keeps.
+
+An admin and a viewer in the gate, all others nightly.
+"""
 
 import pytest
 
-from tests.guessing.driving import Pair, read_everything
+from tests.guessing.driving import Pair, do_everything, read_everything
 from tests.guessing.worlds import Worlds
-from tests.web.test_every_route import READ
+from tests.web.test_every_route import ACTED, READ, form_of
 
-# An admin in the gate, all others nightly.
-OTHERS = ("nobody", "viewer", "site_admin", "stranger")
-WHO = ("admin", *(pytest.param(who, marks=pytest.mark.nightly) for who in OTHERS))
+OTHERS = [
+    pytest.param(who, marks=pytest.mark.nightly) for who in ("nobody", "site_admin", "stranger")
+]
+NIGHTLY_VIEWER = pytest.param("viewer", marks=pytest.mark.nightly)
 
 
-@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("who", ["admin", NIGHTLY_VIEWER, *OTHERS])
 def test_no_page_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
     pair = Pair.of_browsers(worlds, who)
 
     read_everything(pair, offers=who in ("admin", "site_admin"))
 
     allowed = {("GET", rule) for rule in READ if getattr(READ[rule], who) in (200, 302)}
+    assert pair.differences == []
+    assert pair.accepted >= allowed
+
+
+@pytest.mark.parametrize("who", ["admin", "viewer", *OTHERS])
+def test_no_action_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
+    pair = Pair.of_browsers(worlds, who)
+
+    do_everything(pair, lambda rule: form_of(rule, who, worlds.things.agents[0]))
+
+    allowed = {("POST", rule) for rule in ACTED if getattr(ACTED[rule], who) in (200, 303)}
     assert pair.differences == []
     assert pair.accepted >= allowed

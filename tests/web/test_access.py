@@ -146,20 +146,6 @@ def test_a_page_whose_access_ends_while_it_is_built_is_sealed_and_has_no_banner(
     assert banner not in page.text
 
 
-def test_the_memories_of_an_erased_agent_are_listed_sealed_and_the_grant_has_ended(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
-    factories.erase(agent)
-    db.session.commit()
-
-    page = dashboard.get(f"/access/{grant.id}")
-    ledger = dashboard.get(f"/agents/{agent.id}/ledger")
-
-    assert "its user or its agent was deactivated or erased" in words_of(page.text)
-    assert (page.status_code, ledger.status_code) == (200, 200)
-    assert "Contents are sealed" in words_of(ledger.text)
-
-
 def test_the_purpose_is_shown_to_its_user_and_to_admins_only(
     dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
 ) -> None:

@@ -64,30 +64,6 @@ def page_of(browser: Browser, agent: Agent, part: str = "") -> str:
 # -- its story -------------------------------------------------------------------------------------
 
 
-def test_the_page_says_when_the_first_session_runs(dashboard: Browser, agent: Agent) -> None:
-    said = words_of(page_of(dashboard, agent))
-
-    assert "No changes yet." in said
-    assert "The first session runs at the account's next slot." in said
-    assert "200 / 5,000 4% of its token budget" in said
-    assert "<svg viewBox" not in page_of(dashboard, agent).partition("Core memory over time")[2]
-
-
-def test_the_page_says_that_a_session_may_change_nothing(dashboard: Browser, admin: User) -> None:
-    empty = factories.agent(account=admin.account)
-    locked = factories.agent(account=admin.account)
-    factories.memory(locked, constitutional=True)
-    db.session.commit()
-
-    for agent in (empty, locked):
-        said = words_of(page_of(dashboard, agent))
-
-        assert "has no core memory that a session may change: a session would be skipped." in said
-        assert "asked for consent" not in said
-        assert "No automatic sessions" not in said
-        assert "The first session runs" not in said
-
-
 def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
     first = db.session.scalars(agent.ledger.core()).first()
     assert first is not None

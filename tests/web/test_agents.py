@@ -84,25 +84,6 @@ def test_agents_sort_by_their_latest_session(dashboard: Browser, agents: dict[st
     assert names(dashboard, "?sort=last")[:4] == ["Running", "Failed", "Lost", "declined"]
 
 
-def test_each_row_shows_share_state_and_last_session(
-    dashboard: Browser, agents: dict[str, Agent]
-) -> None:
-    said = words_of(dashboard.get("/agents").text)
-
-    assert "Over test/model 150 150% of 100 ! 50% over budget none yet" in said
-    assert "Paused test/model 50 50% of 100 ‖ paused" in said
-    assert "Inactive other/model 160 160% of 100 ○ not active" in said
-    assert "Failed test/model 20 20% of 100 ✓ within budget" in said
-    assert "✗ failed" in said
-
-
-def test_an_empty_list_explains_why_it_is_empty(dashboard: Browser) -> None:
-    nothing, none_of_these = dashboard.get("/agents"), dashboard.get("/agents?q=x")
-
-    assert "refine agent add NAME --account own --model MODEL" in words_of(nothing.text)
-    assert "No agents match. Show all" in words_of(none_of_these.text)
-
-
 def test_a_site_admin_sees_all_accounts_or_one(
     agents: dict[str, Agent], signed_in: SignedIn
 ) -> None:

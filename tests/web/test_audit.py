@@ -19,8 +19,6 @@ from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
 from refine.models.ledger import images_in
 from refine.rules.ids import id_in
-from refine.transfer.importing import import_memories
-from refine.transfer.rows import Incoming
 from refine.web.audit_filters import FILTERS
 from refine.web.lists import Filter
 from tests import factories, sql
@@ -395,25 +393,3 @@ def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in
 
     assert (ninth, tenth) == ({early.id}, {late.id})
     assert "10 Mar 2026, 00:00" in words_of(browser.get("/audit").text)
-
-
-def test_an_import_record_counts_memories_without_their_content(
-    dashboard: Browser, agent: Agent
-) -> None:
-    factories.memory(agent, "it likes trains")
-    rows = [Incoming("row 1", "the canary sings"), Incoming("row 2", "it likes trains")]
-    db.session.commit()
-    import_memories(agent, lambda: rows, source="mem0")
-    (record,) = factories.records(agent)
-
-    said = words_of(dashboard.get(f"/audit/{record.id}").text)
-
-    assert "Memories imported" in said
-    assert f"#{record.data['memories'][0]['id']} core 4 created, kept no none" in said
-    assert "Added 1" in said
-    assert "Source mem0" in said
-    assert record.data["already_here"] == 1
-    for page in (said, dashboard.get("/audit/export.jsonl").text):
-        assert "memory_imported" in page or "Memories imported" in page
-        assert "canary" not in page
-        assert "already" not in page

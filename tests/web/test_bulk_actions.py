@@ -1,14 +1,11 @@
 """Bulk actions on agents: the page that asks for confirmation, and what comes of it."""
 
 import re
-from datetime import timedelta
-from decimal import Decimal
 from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import select
 
-from refine import clock
 from refine.extensions import db
 from refine.jobs import batches
 from refine.jobs.batches import Work
@@ -78,18 +75,6 @@ def test_the_question_says_whom_it_touches_and_who_is_left_out(
     assert "Pause 2 agents?" in said
     assert "Ada , Bo" in said
     assert "Already paused 1 Cy" in said
-
-
-def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Agent]) -> None:
-    for usd in ("1", "3"):
-        session = RefinementSession.queue(agents[0], "manual", at=clock.now() - timedelta(days=1))
-        session.llm_calls, session.cost_usd = 1, Decimal(usd)
-        session.finish("completed", "so it ended")
-    db.session.commit()
-
-    said = asked(dashboard, "refine", *agents[:2])
-
-    assert "about $4.00 in total" in said
 
 
 # -- what comes of it ------------------------------------------------------------------------------

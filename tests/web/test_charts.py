@@ -22,18 +22,6 @@ def test_the_line_steps_through_all_moments_to_now() -> None:
     assert (plot.budget_y, plot.floor_y) == (16.67, 50.0)
 
 
-def test_the_axes_have_round_figures_and_midnights() -> None:
-    noon = timedelta(hours=12)
-    moments = [Moment(START + noon, 100), Moment(END + noon, 75)]
-
-    plot = step_plot(moments, 100, END + noon, floor=60)
-
-    assert [tick.value for tick in plot.tokens] == [0, 20, 40, 60, 80, 100, 120]
-    assert [tick.place for tick in plot.tokens][-1] == 0
-    assert [tick.value.day for tick in plot.days] == [3, 5, 7, 9, 11]
-    assert [tick.place for tick in plot.days] == [15, 35, 55, 75, 95]
-
-
 @pytest.mark.parametrize("tokens", [0, 1, 9, 10, 99, 100, 4_999, 5_000, 123_456, 10**9])
 def test_the_plot_stays_within_its_square(tokens: int) -> None:
     plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END, floor=tokens)

@@ -8,7 +8,6 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import Agent, User
 from tests import factories, sql
-from tests.api.conftest import files_called
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
 
@@ -39,19 +38,6 @@ def test_an_error_page_says_what_to_do_and_links_back(
     assert answer.status_code == status
     assert said in words_of(answer.text)
     assert "/" in links_of(answer.text.partition("<main")[2])
-
-
-@pytest.mark.parametrize("path", ["/nowhere", "/api", "/apiary/context", "/agents/0", "/sign-out"])
-def test_an_error_of_a_page_is_a_page_without_any_code_of_the_api(
-    dashboard: Browser, path: str
-) -> None:
-    with files_called() as files:
-        answer = dashboard.get(path)
-
-    assert answer.status_code in (404, 405)
-    assert answer.mimetype == "text/html"
-    assert any(file.endswith("/refine/web/errors.py") for file in files)
-    assert not [file for file in files if "/refine/api/" in file]
 
 
 def test_says_so_when_a_form_is_too_large(dashboard: Browser) -> None:

@@ -68,13 +68,6 @@ def test_an_admin_sees_only_queue_and_clock(dashboard: Browser) -> None:
     assert "keys" not in words
 
 
-def test_a_stopped_clock_is_reported_with_advice(dashboard: Browser) -> None:
-    ClockMark.note("tick", clock.now() - timedelta(hours=3))
-    db.session.commit()
-
-    assert "clock ✗ the last tick was 3 hours ago; start refine clock" in said(dashboard)
-
-
 def test_sessions_waiting_without_a_worker_are_reported(
     dashboard: Browser, account: Account
 ) -> None:

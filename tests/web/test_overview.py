@@ -62,18 +62,6 @@ def attention(browser: Browser, path: str = "/") -> str:
 # -- states ----------------------------------------------------------------------------------------
 
 
-def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
-    words = said(dashboard)
-
-    assert "0 agents in Own account." in words
-    assert "Nothing needs attention." in words
-    assert "First steps" in words
-    assert "Create a token for it: refine token add --platform --account own" in words
-    assert "Open an agent and choose “Refine now”" in words
-    assert "No sessions are running." in words
-    assert "None planned: the clock has not run yet" in words
-
-
 def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Account) -> None:
     for status in ("failed", "rolled_back", "declined"):
         for _ in range(6):

@@ -1,14 +1,13 @@
-"""Users of an account, and API tokens."""
+"""Users and accounts, API tokens, and a user's own time zone."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 
 import pytest
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import ApiToken, Invitation, User
+from refine.models import Account, ApiToken, Invitation, User
 from tests import factories, sql
 from tests.commands import eventually
 from tests.web.conftest import (
@@ -114,21 +113,6 @@ def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
     assert record.auditable_id != str(theirs.id)
 
 
-def test_a_new_link_replaces_the_old_one_and_is_recorded(
-    dashboard: Browser, admin: User, colleague: User
-) -> None:
-    older = Invitation.issue(colleague)
-    db.session.commit()
-
-    answer = dashboard.submit(f"/users/{colleague.id}/invitation")
-
-    anybody = browser_of(dashboard.application)  # type: ignore[arg-type]
-    assert anybody.get(f"/invitations/{older}").status_code == 404
-    assert anybody.get(link_in(answer.text)).status_code == 200
-    (record,) = records("user_invited")
-    assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
-
-
 def test_a_role_change_takes_effect_at_once_and_is_recorded(
     dashboard: Browser, admin: User, colleague: User, signed_in: SignedIn
 ) -> None:
@@ -165,18 +149,6 @@ def test_what_a_user_had_stays_ended_when_they_are_an_active_admin_again(
     assert not grant.permits_reading
     assert (grant.end_reason, grant.ended_by_id) == ("no_longer_allowed", admin.id)
     assert [Invitation.by_secret(link) for link in links] == [None] * len(links)
-
-
-def test_a_user_with_altered_rows_is_deactivated_all_the_same(
-    dashboard: Browser, colleague: User, signed_in: SignedIn
-) -> None:
-    theirs = signed_in(colleague)
-    sql.run(f"UPDATE sign_ins SET confirmed_at = now() WHERE user_id = {colleague.id}")
-
-    answer = dashboard.submit(f"/users/{colleague.id}", {"active": "0"}, follow_redirects=True)
-
-    assert "colleague@example.org: viewer, not active." in words_of(answer.text)
-    assert theirs.get("/").status_code == 303
 
 
 def test_an_account_admin_cannot_change_a_site_admin(dashboard: Browser, admin: User) -> None:
@@ -268,20 +240,6 @@ def test_revoking_a_token_is_final_and_recorded(
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
 
 
-def test_a_valid_token_is_listed_as_such_with_its_expiry(dashboard: Browser, admin: User) -> None:
-    agent = factories.agent(account=admin.account)
-    ApiToken.mint(account=admin.account)
-    ApiToken.mint(
-        account=admin.account, agent=agent, expires_at=datetime(2999, 3, 2, 12, tzinfo=UTC)
-    )
-    db.session.commit()
-
-    said = words_of(dashboard.get("/tokens").text)
-
-    assert "never valid until 2 Mar 2999, 12:00 Revoke…" in said
-    assert "never valid Revoke…" in said
-
-
 def test_the_page_says_first_what_revoking_ends(
     dashboard: Browser, admin: User, token: ApiToken
 ) -> None:
@@ -309,3 +267,72 @@ def test_revoking_a_platform_token_ends_what_it_minted(
     assert f"{token.hint}… revoked, and every token that it created." in words_of(answer.text)
     db.session.refresh(minted)
     assert not minted.is_valid
+
+
+def test_adding_an_account_is_recorded_and_leads_to_its_users(
+    signed_in: SignedIn, admin: User
+) -> None:
+    site_admin = person(site_admin=True)
+    dashboard = signed_in(site_admin)
+
+    answer = dashboard.submit("/accounts", {"name": "New House", "slug": ""}, follow_redirects=True)
+
+    db.session.rollback()
+    account = Account.by_slug("new-house")
+    assert answer.request.full_path == "/users?account=new-house"
+    assert "New House was added. You can invite its first admin here." in words_of(answer.text)
+    (record,) = records("account_created")
+    assert (record.user_id, record.account_id) == (site_admin.id, account.id)
+
+
+def test_invalid_accounts_are_explained_and_kept_in_the_form(
+    signed_in: SignedIn, admin: User
+) -> None:
+    dashboard = signed_in(person(site_admin=True))
+    dashboard.token()
+    before = sql.snapshot()
+
+    for name, slug, problem, status in (
+        ("", "", "slug needs letters", 422),
+        (" ", "blank", "name", 422),
+        ("名", "", "A slug needs letters a to z or digits", 422),
+        ("Fine", "Not Fine", "slug must be lower-case letters", 422),
+        ("Own account again", "own", "is taken; give another one", 409),
+    ):
+        answer = dashboard.submit("/accounts", {"name": name, "slug": slug})
+
+        assert answer.status_code == status, (name, slug)
+        assert problem.lower() in words_of(answer.text).lower()
+        assert f'name="name" value="{name}"' in answer.text
+        assert f'name="slug" value="{slug}"' in answer.text
+    assert sql.snapshot() == before
+
+
+def test_a_zone_of_ones_own_is_recorded_and_holds_on_every_page(
+    dashboard: Browser, admin: User
+) -> None:
+    agent = factories.agent("one", account=admin.account)
+    session = factories.session(agent)
+    db.session.commit()
+    before = words_of(dashboard.get(f"/sessions/{session.id}").text)
+
+    answer = dashboard.submit(
+        "/profile/time-zone", {"time_zone": " Asia/Kathmandu "}, follow_redirects=True
+    )
+
+    assert "Times are in Asia/Kathmandu now." in words_of(answer.text)
+    after = words_of(dashboard.get(f"/sessions/{session.id}").text)
+    assert "Times are in Asia/Kathmandu." in after
+    assert before != after.replace("Asia/Kathmandu", "UTC")
+    (record,) = records("user_updated")
+    assert (record.user_id, record.auditable_id) == (admin.id, str(admin.id))
+    assert record.data == {"time_zone": "Asia/Kathmandu", **HERE}
+
+
+def test_an_unknown_zone_is_explained_beside_the_field(dashboard: Browser) -> None:
+    answer = dashboard.submit("/profile/time-zone", {"time_zone": "Atlantis"})
+
+    assert answer.status_code == 422
+    assert "Time zone must be an IANA name" in words_of(answer.text)
+    assert 'value="Atlantis"' in answer.text
+    assert records("user_updated") == []

@@ -108,22 +108,6 @@ def test_an_ended_session_shows_its_outcome_and_figures(
     assert "Memories 20 → 19 Tokens 500 → 475" in said
 
 
-def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
-    notes = {
-        "declined": "Ada declined. Nothing was touched.",
-        "failed": "It was so. Ada changed nothing.",
-        "incomplete": "It was so. Changes made so far are kept; each was checked.",
-        "skipped": "It was so.",
-    }
-
-    for status, note in notes.items():
-        session = RefinementSession.queue(agent, "manual")
-        session.finish(status, "it was so")  # type: ignore[arg-type]
-        db.session.commit()
-
-        assert note in words_of(shown(dashboard, session))
-
-
 # -- undo ------------------------------------------------------------------------------------------
 
 

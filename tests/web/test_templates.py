@@ -6,17 +6,11 @@ from pathlib import Path
 import pytest
 from flask import Flask
 from jinja2 import nodes
-from markupsafe import Markup
 
-from refine.extensions import db
-from refine.models import Agent, User
-from refine.web.lists import as_cards
-from tests import factories
 from tests.web.conftest import Browser
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 NAMES = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.html"))
-MAX_COLUMNS = 120
 
 
 def parsed(app: Flask, source: str) -> nodes.Template:
@@ -50,68 +44,6 @@ def test_every_form_that_acts_has_an_id(name: str) -> None:
     assert [form for form in forms if ' id="' not in form] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        '{% if session.status == "queued" %}{% endif %}',
-        '{{ "all" if grant.status in ("requested", "granted") }}',
-        '{% for each in memories if each.kind != "core" %}{% endfor %}',
-    ],
-)
-def test_the_check_notices_a_compared_word(migrated_app: Flask, source: str) -> None:
-    assert compared_words(parsed(migrated_app, source))
-
-
-def test_no_line_is_wider_than_an_editor() -> None:
-    wide = [
-        (name, number)
-        for name in NAMES
-        for number, line in enumerate((TEMPLATES / name).read_text().splitlines(), 1)
-        if len(line) > MAX_COLUMNS
-    ]
-
-    assert wide == []
-
-
-@pytest.fixture
-def agent(admin: User) -> Agent:
-    agent = factories.agent("one", account=admin.account)
-    db.session.commit()
-    return agent
-
-
-def marked_in(page: str) -> list[str]:
-    return re.findall(r'aria-current="page">([^<]+)', page)
-
-
-@pytest.mark.parametrize(
-    ("path", "area"),
-    [
-        ("/agents", "Agents"),
-        ("/agents/many?work=refine", "Agents"),
-        ("/sessions", "Sessions"),
-        ("/schedule/run", "Schedule"),
-    ],
-)
-def test_each_page_of_an_area_marks_the_area(
-    dashboard: Browser, agent: Agent, path: str, area: str
-) -> None:
-    assert area in marked_in(dashboard.get(path).text)
-
-
-COLUMNS = ["Name", "Size", "<b>"]
-
-
-def test_each_cell_has_the_name_of_its_column() -> None:
-    row = Markup('<tr class="odd">\n<th scope="row">a</th><td>1</td><td class="number">2</td></tr>')
-
-    assert as_cards(row + row, COLUMNS) == 2 * (
-        '<tr role="row" class="odd">\n<th role="rowheader" scope="row">a</th>'
-        '<td role="cell" data-label="Size">1</td>'
-        '<td role="cell" data-label="&lt;b&gt;" class="number">2</td></tr>'
-    )
-
-
 @pytest.fixture
 def style(dashboard: Browser) -> str:
     """The URL of the style sheet, as pages name it."""
@@ -129,7 +61,3 @@ def test_a_file_is_not_kept_under_another_url(dashboard: Browser, style: str, en
     other = style.partition("?")[0] + ending
 
     assert dashboard.get(other).headers["Cache-Control"] == "no-cache"
-
-
-def test_a_missing_file_is_not_found(dashboard: Browser) -> None:
-    assert dashboard.get("/static/none.css?v=1").status_code == 404

@@ -103,17 +103,6 @@ def test_the_last_twelve_months_are_listed_newest_first(
     assert "Cost $8.50" in said(dashboard, "/usage?by=month")
 
 
-def test_the_month_is_the_accounts(signed_in: SignedIn, account: Account, admin: User) -> None:
-    account.time_zone = "Asia/Tokyo"
-    spent(factories.agent("one", account=account, name="Ada"), "1", at=NOW)
-
-    with time_machine.travel(datetime(2026, 3, 31, 16, tzinfo=UTC), tick=False):
-        words = said(signed_in(admin))
-
-    assert "Nothing was used in April 2026." in words
-    assert "April 2026 so far" in words
-
-
 # -- whose -----------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from refine.models import User
 from refine.models.audit.kinds import ACTIONS
 from refine.models.runs.run import LIVE
@@ -11,17 +9,6 @@ from refine.models.runs.session import ENDED, TRIGGERS
 from refine.web import words
 from refine.web.charts import OUTCOMES
 from tests.web.conftest import SignedIn
-
-
-@pytest.mark.parametrize(
-    ("value", "said"), [(None, "–"), (0, "0"), (1234, "1,234"), (-1234567, "-1,234,567")]
-)
-def test_numbers_have_separators(value: int | None, said: str) -> None:
-    assert words.number(value) == said
-
-
-def test_an_unknown_action_is_shown_as_it_is() -> None:
-    assert words.action("memory_forgotten") == "memory forgotten"
 
 
 def test_every_status_and_trigger_has_words_and_a_shape_of_its_own() -> None:
