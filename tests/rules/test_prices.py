@@ -51,7 +51,10 @@ def test_an_invalid_price_for_a_token_is_none() -> None:
         *(None, [], "0.1", {}, {"prompt": "0.1"}, {"prompt": "-1", "completion": "0"}),
         *({"prompt": "NaN", "completion": "0"}, {"prompt": True, "completion": "0"}),
         {"prompt": "3", "completion": "15"},  # for a million tokens
-        *({"prompt": None, "completion": None}, {"prompt": "1e9999999", "completion": "1e99"}),
+        *(
+            {"prompt": None, "completion": None},
+            {"prompt": "1e9999999", "completion": "1e99999999999999999999"},
+        ),
     ):
         assert listed_price(pricing) is None, pricing
 
