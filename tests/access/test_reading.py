@@ -138,24 +138,13 @@ def test_another_agents_memories_are_left_out_and_off_the_record(world: World) -
 
 
 def among(world: World) -> Any:
-    return (
-        db.select(AgentMemory)
-        .where(AgentMemory.agent_id == world.agent.id)
-        .order_by(AgentMemory.created_at, AgentMemory.id)
-    )
+    return db.select(AgentMemory).order_by(AgentMemory.created_at, AgentMemory.id)
 
 
 def test_a_search_takes_any_case_and_no_wildcards(world: World, subtests: pytest.Subtests) -> None:
     grant = world.grant()
 
-    for text, count in {
-        "roses": 2,
-        "ROSES": 2,
-        " wild ": 1,
-        "%": 0,
-        "_": 0,
-        "by the wall": 3,
-    }.items():
+    for text, count in {"ROSES": 2, " wild ": 1, "%": 0, "_": 0}.items():
         with subtests.test(text=text):
             found = reading.search(grant.id, world.reader, text, among(world), rows=50)
             assert found.count == count == len(found.texts)
@@ -175,6 +164,8 @@ def test_a_search_for_nothing_or_too_much_is_refused(
 def test_a_search_continues_after_its_page_and_records_all_that_it_counts(world: World) -> None:
     grant = world.grant()
     ids = [memory.id for memory in world.memories]
+    factories.memory(factories.agent(account=world.agent.account), "elsewhere by a wall")
+    db.session.commit()
 
     first = reading.search(grant.id, world.reader, "wall", among(world), rows=2)
     second = reading.search(
@@ -190,16 +181,6 @@ def test_a_search_continues_after_its_page_and_records_all_that_it_counts(world:
     assert [record.data["ids"] for record in records] == [ids, ids, ids]
     assert [record.sealed for record in records] == [{"search": "wall"}] * 3
     assert "wall" not in str([record.data for record in records])
-
-
-def test_a_search_stays_with_its_agent(world: World) -> None:
-    grant = world.grant()
-    factories.memory(factories.agent(account=world.agent.account), "Roses elsewhere")
-    db.session.commit()
-
-    found = reading.search(grant.id, world.reader, "roses", db.select(AgentMemory), rows=9)
-
-    assert found.count == 2
 
 
 # -- records, sessions, prompts -------------------------------------------------------------------
@@ -243,21 +224,6 @@ def test_a_merge_is_compared_with_its_sources(world: World) -> None:
     assert [source.parts[0].text for source in sources] == ["red roses", "white roses"]
 
 
-def test_other_sealed_texts_of_a_record_are_shown_by_name(world: World) -> None:
-    ended_session(world)
-    record = next(
-        record
-        for record in factories.records(world.agent)
-        if record.action == "memory_refinement_complete"
-    )
-    grant = world.grant()
-
-    opened = reading.read_record(grant.id, world.reader, record.id)
-
-    assert opened.texts["consent_reply"] == "YES, tidy the wall"
-    assert opened.texts["summary"].endswith("the wall is tidy")
-
-
 def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: World) -> None:
     other = factories.agent("one", account=world.agent.account)
     session_id = ended_session(world, other).id
@@ -279,14 +245,17 @@ def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: Wor
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_session_shows_the_agents_words(world: World) -> None:
+def test_a_session_and_the_record_of_its_end_show_the_agents_words(world: World) -> None:
     session = ended_session(world)
+    (record,) = world.records("memory_refinement_complete")
     grant = world.grant()
 
-    opened = reading.session(grant.id, world.reader, session.id)
-
-    assert opened.texts["consent_reply"] == "YES, tidy the wall"
-    assert opened.texts["summary"].endswith("the wall is tidy")
+    for opened in (
+        reading.session(grant.id, world.reader, session.id),
+        reading.read_record(grant.id, world.reader, record.id),
+    ):
+        assert opened.texts["consent_reply"] == "YES, tidy the wall"
+        assert opened.texts["summary"].endswith("the wall is tidy")
 
 
 def test_prompts_are_shown_by_name_the_unset_as_none(world: World) -> None:

@@ -19,12 +19,10 @@ import pytest
 import redis
 from flask import Flask
 from psycopg import sql
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 from sqlalchemy import event
 
 from refine.extensions import db
-from tests.providers.faults import FAULTS, Fault
+from tests.providers.faults import FAULTS
 from tests.scripted_model import ScriptedModel
 from tests.sql import run, value
 
@@ -70,7 +68,6 @@ class Plan:
         return is_hit
 
     def strike(self, struck: Any) -> None:
-        """Let the fault happen to what passes."""
         assert self.kind is not None
         self.kind.strike(struck)
 
@@ -137,43 +134,28 @@ DATABASE = (
     Kind("no audit record can be added", RECORD, None),
 )
 
-_PING = "SELECT 1"
+
+def _counting(cursor: type[Any]) -> type[Any]:
+    """A kind of cursor that passes the door with each statement."""
+
+    def passing(name: str) -> Callable[..., Any]:
+        def passed(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+            plan = _plan()
+            if query != "SELECT 1" and plan.strikes(STATEMENT):  # no ping
+                plan.strike(self.connection)
+            return getattr(cursor, name)(self, query, *args, **options)
+
+        return passed
+
+    return type(cursor.__name__, (cursor,), {name: passing(name) for name in _STATEMENTS})
 
 
-class _Counted:
-    """A cursor that passes the door with each statement."""
-
-    connection: psycopg.Connection[Any]
-
-    def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-        _pass(self.connection, query)
-        return super().execute(query, *args, **options)  # type: ignore[misc]
-
-    def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
-        _pass(self.connection, query)
-        return super().executemany(query, *args, **options)  # type: ignore[misc]
-
-    def copy(self, statement: Any, *args: Any, **options: Any) -> Any:
-        _pass(self.connection, statement)
-        return super().copy(statement, *args, **options)  # type: ignore[misc]
-
-
-class _Cursor(_Counted, psycopg.Cursor[Any]):
-    pass
-
-
-class _ServerCursor(_Counted, psycopg.ServerCursor[Any]):
-    pass
-
-
-def _pass(connection: psycopg.Connection[Any], query: Any) -> None:
-    plan = _plan()
-    if query != _PING and plan.strikes(STATEMENT):
-        plan.strike(connection)
+_STATEMENTS = ("execute", "executemany", "copy")
+_CURSOR, _SERVER_CURSOR = _counting(psycopg.Cursor), _counting(psycopg.ServerCursor)
 
 
 def _use_cursors(connection: Any, *_: Any) -> None:
-    connection.cursor_factory, connection.server_cursor_factory = _Cursor, _ServerCursor
+    connection.cursor_factory, connection.server_cursor_factory = _CURSOR, _SERVER_CURSOR
 
 
 def _at_commits(commit: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -211,9 +193,6 @@ DROP TABLE faults_refused; DROP SEQUENCE faults_records
 """
 
 
-_RECORDS = "SELECT last_value + is_called::int FROM faults_records"
-
-
 def _begin_records(refused: int) -> None:
     run(
         "SELECT setval('faults_records', 0, false)",
@@ -228,7 +207,7 @@ def _at_send(send: Callable[..., Any]) -> Callable[..., Any]:
     def sent(self: Any, *args: Any, **options: Any) -> Any:
         if _plan().strikes(REDIS):
             self.disconnect()
-            raise RedisConnectionError("injected")
+            raise redis.exceptions.ConnectionError("injected")
         return send(self, *args, **options)
 
     return sent
@@ -239,7 +218,7 @@ def _at_answers(read: Callable[..., Any]) -> Callable[..., Any]:
         answer = read(self, *args, **options)
         if _plan().strikes(REDIS_ANSWER):
             self.disconnect()
-            raise RedisTimeoutError("injected")
+            raise redis.exceptions.TimeoutError("injected")
         return answer
 
     return answered
@@ -281,23 +260,15 @@ def _answer(handler: BaseHTTPRequestHandler, else_: Callable[[], None]) -> None:
 
 def _http_kinds() -> Iterator[Kind]:
     for fault in FAULTS.values():
-        if fault.kind is None or _is_slow(fault):
+        waits_for_the_limit = fault.endless and fault.kind == "timeout"
+        if fault.kind is None or waits_for_the_limit:
             continue
         name = f"the model's server: {fault.name}"
         yield Kind(name, HTTP, fault.play, excuse=None if fault.is_retried else fault.kind)
         yield Kind(f"{name}, from there on", HTTP, fault.play, lasts=True, excuse=fault.kind)
 
 
-def _is_slow(fault: Fault) -> bool:
-    """Whether who asks waits for its own time limit."""
-    return fault.endless and fault.kind == "timeout"
-
-
 HTTP_KINDS = tuple(_http_kinds())
-KINDS = (*DATABASE, *REDIS_KINDS, *HTTP_KINDS)
-
-
-# -- all of it ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -332,6 +303,6 @@ def planned(kind: Kind | None = None, at: int = 0) -> Iterator[Plan]:
         yield plan
     finally:
         _Now.plan = Plan()
-        plan.passed[RECORD] = int(value(_RECORDS))
+        plan.passed[RECORD] = int(value("SELECT last_value + is_called::int FROM faults_records"))
         plan.has_struck |= is_of_record and plan.passed[RECORD] > at
         _begin_records(refused=-1)

@@ -38,6 +38,10 @@ KINDS: tuple[type[Run], ...] = (RefinementSession, MemoryTask, AccessGrant)
 DEDUPLICATED = "memory_refinement_dedup"
 _TASK_ENDS = ("memory_reflection_ended", "memory_extraction_ended")
 _ANSWERS = tuple(f"memory_access_{each}" for each in ("granted", "declined", "failed", "lapsed"))
+_ADVISORY_LOCKS = (
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 _GRANT_ENDS = ("memory_access_ended", "memory_access_revoked")
 
 
@@ -104,23 +108,12 @@ def left_open(patience_seconds: float = 20) -> list[str]:
 
 def _held() -> list[str]:
     db.session.commit()
-    found = []
-    if (open_ := sql.open_transactions()) > 0:
-        found.append(f"{open_} transactions are open")
-    held = (
-        select(func.count())
-        .select_from(text("pg_locks"))
-        .where(
-            text(
-                "locktype = 'advisory' AND database = (SELECT oid FROM pg_database "
-                "WHERE datname = current_database())"
-            )
-        )
-    )
-    if locks := db.session.scalar(held):
-        found.append(f"{locks} advisory locks are held")
+    counts = {
+        "transactions are open": sql.open_transactions(),
+        "advisory locks are held": db.session.scalar(text(_ADVISORY_LOCKS)),
+    }
     db.session.commit()
-    return found
+    return [f"{count} {what}" for what, count in counts.items() if count]
 
 
 def _of(before: Before, agent: Agent, at_rest: bool) -> Iterator[str]:
@@ -208,7 +201,7 @@ def _ended_once(session: RefinementSession, records: Sequence[AuditLog]) -> Iter
     if [end.action for end in ends] != expected:
         yield f"has the ends {[end.action for end in ends]}"
     for end in ends:
-        if end.data != {**end.data, **_jsonable(session.measured())}:
+        if end.data != {**end.data, **json.loads(json.dumps(session.measured()))}:
             yield "was measured otherwise than its end records"
         if any(each.sequence > end.sequence for each in records if each.action in EDITS):
             yield "was edited in after its end"
@@ -301,9 +294,6 @@ def _grant(grant: AccessGrant, records: Sequence[AuditLog]) -> Iterator[str]:
         yield "was ended otherwise than recorded"
 
 
-# -- help ------------------------------------------------------------------------------------------
-
-
 def _all(kind: type[Any], agent: Agent) -> Sequence[Any]:
     mine = select(kind).where(kind.agent_id == agent.id).order_by(kind.created_at, kind.id)
     return db.session.scalars(
@@ -324,7 +314,3 @@ def _images(agent: Agent) -> dict[int, Image]:
 
 def _changes(record: AuditLog) -> list[Change]:
     return changes_in(record.data, record.sealed)
-
-
-def _jsonable(data: dict[str, Any]) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(data)))

@@ -66,11 +66,11 @@ class Operation:
         self.befores: list[Before] = []
         self.environ = environ
 
+    @abstractmethod
     def prepare(self) -> None:
-        """Make what it works on, and commit it."""
+        """Make what it works on."""
 
     def begin(self) -> None:
-        """Note what was before."""
         self.prepare()
         db.session.commit()
         self.befores = [Before.of(agent) for agent in self.agents]
@@ -85,8 +85,7 @@ class Operation:
             self.fault = fault
 
     @abstractmethod
-    def work(self) -> None:
-        """Do it."""
+    def work(self) -> None: ...
 
     def recover(self) -> None:
         """Do what others do by themselves: end what was lost."""
@@ -113,8 +112,7 @@ class Operation:
         """What is the same after each recovery, whatever failed."""
         return None
 
-    def close(self) -> None:
-        """Leave nothing behind."""
+    def close(self) -> None: ...
 
 
 # -- runs -----------------------------------------------------------------------------------------
@@ -135,6 +133,7 @@ class RunOperation(Operation):
         self.model.forget()
         self.script()
 
+    @abstractmethod
     def script(self) -> None:
         """Let the model say what it says in this operation."""
 
@@ -143,7 +142,6 @@ class RunOperation(Operation):
         """Ask for the run, as in a request; return its id."""
 
     def work_on(self, run_id: uuid.UUID) -> None:
-        """Work on it as a worker does."""
         runs.work_on(str(run_id))
 
     def again(self) -> Iterator[str]:
@@ -169,14 +167,11 @@ class RunOperation(Operation):
     def recover(self) -> None:
         super().recover()
         for run_id in [run.id for run in self.runs() if run.is_live]:
-            self.make_due()
+            sql.run("UPDATE memory_tasks SET due_at = due_at - interval '1 day'")  # pauses are over
             self.model.forget()
             self.script()
             with self.app.app_context():
                 self.work_on(run_id)
-
-    def make_due(self) -> None:
-        """Let pauses be over."""
 
     def outcome(self, kind: Kind) -> Iterator[str]:
         runs_ = self.runs()
@@ -187,17 +182,9 @@ class RunOperation(Operation):
         for run in runs_:
             if run.is_live:
                 yield f"it is still {run.status}"
-            elif run.status != self.done:
-                yield from self.excused(run, kind)
-
-    def excused(self, run: Any, kind: Kind) -> Iterator[str]:
-        """A run may end otherwise for a true reason alone; what passes by itself is none."""
-        if kind.excuse is None or run.error_kind != kind.excuse:
-            said = f"{run.status}: {self.reason(run)!r} ({run.error_kind})"
-            yield f"it ended {said}, and not for {kind.excuse}"
-
-    def reason(self, run: Any) -> str:
-        return str(run.end_reason)
+            # for a true reason alone; what passes by itself is none
+            elif run.status != self.done and run.error_kind != (kind.excuse or "nothing"):
+                yield f"it ended {run.status} ({run.error_kind}), and not for {kind.excuse}"
 
 
 class Session(RunOperation):
@@ -227,14 +214,10 @@ class Session(RunOperation):
         return runs.refine_later(agent, "manual").id
 
     def outcome(self, kind: Kind) -> Iterator[str]:
+        """The model was told of no edit that is not on record."""
         yield from super().outcome(kind)
-        for session in self.runs():
-            yield from self.told(session)
-
-    def told(self, session: RefinementSession) -> Iterator[str]:
-        """The model was told of no edit that is not on record, and asked no more after its end."""
-        edits = select(AuditLog.action).where(AuditLog.session_id == session.id)
-        done = Counter(db.session.scalars(edits.where(AuditLog.action.in_(EDITS))))
+        edits = AuditLog.agent_id == self.agent_id, AuditLog.action.in_(EDITS)
+        done = Counter(db.session.scalars(select(AuditLog.action).where(*edits)))
         told = Counter(self.results())
         named = {"updated": "update", "deleted": "delete", "consolidated": "consolidate"}
         for said, operation in {**named, "protected": "protect"}.items():
@@ -284,9 +267,6 @@ class Extraction(RunOperation):
         said = [{"role": "user", "content": "hello, what is the time?"}]
         return runs.extract_later(db.session.get_one(Agent, self.agent_id), said).id
 
-    def make_due(self) -> None:
-        sql.run("UPDATE memory_tasks SET due_at = due_at - interval '1 day'")
-
 
 class Access(RunOperation):
     """A request for access, its answer, and its end by who asked."""
@@ -323,11 +303,6 @@ class Access(RunOperation):
                 grant.end(user=db.session.get_one(User, self.reader_id))
                 db.session.commit()
 
-    def reason(self, run: Any) -> str:
-        failed = AuditLog.action == "memory_access_failed"
-        record = db.session.scalars(select(AuditLog).where(failed)).one()
-        return str(record.data["why"])
-
 
 # -- what people do -------------------------------------------------------------------------------
 
@@ -363,23 +338,17 @@ class Undo(Operation):
         time_machine.undo(session, through="command line")
         db.session.commit()
 
-    def is_done(self) -> bool:
-        return self.images() == self.original
-
-    def is_untouched(self) -> bool:
-        return self.images() == self.refined
-
     def outcome(self, kind: Kind) -> Iterator[str]:
-        if self.fault is None and not self.is_done():
+        if self.fault is None and self.images() != self.original:
             yield "it passed, and is not done"
-        if not (self.is_done() or self.is_untouched()):
+        if self.images() not in (self.original, self.refined):
             yield "it is half done"
 
     def again(self) -> Iterator[str]:
         with self.app.app_context():
             self.work()
         db.session.rollback()
-        if not self.is_done():
+        if self.images() != self.original:
             yield "once more, and it is not done"
 
 
@@ -524,9 +493,7 @@ class Tick(Operation):
         self.clock.move_to(slot)
 
     def agent(self, account: Account) -> Agent:
-        owner = factories.agent(account=account)
-        factories.ledger(owner, *[25] * 4)
-        return owner
+        return factories.agent(*(factories.text_of(25) for _ in range(4)), account=account)
 
     def fails(self, owner: Agent) -> None:
         session = RefinementSession.queue(owner, "over_budget")
@@ -558,13 +525,15 @@ class Tick(Operation):
 
     def summary(self) -> Any:
         """What became of each agent."""
-        return [list(self.became(owner.id)) for owner in self.agents]
-
-    def became(self, agent_id: int) -> Iterator[tuple[str, str]]:
-        for kind in (RefinementSession, MemoryTask, AccessGrant):
-            mine = select(kind).where(kind.agent_id == agent_id).order_by(kind.created_at)
-            for run in db.session.scalars(mine.execution_options(populate_existing=True)):
-                yield kind.__name__, run.status
+        db.session.rollback()
+        return [
+            (kind.__name__, list(db.session.scalars(statuses)))
+            for owner in self.agents
+            for kind in (RefinementSession, MemoryTask, AccessGrant)
+            for statuses in [
+                select(kind.status).where(kind.agent_id == owner.id).order_by(kind.created_at)
+            ]
+        ]
 
     def outcome(self, kind: Kind) -> Iterator[str]:
         if self.fault is not None:

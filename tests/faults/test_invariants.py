@@ -5,8 +5,7 @@ from flask import Flask
 from sqlalchemy import text
 
 from refine.extensions import db
-from refine.models import AgentMemory, RefinementSession
-from refine.models.ledger import Change, change_memories
+from refine.models import RefinementSession
 from refine.models.runs import saving
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
@@ -43,9 +42,6 @@ class Lived:
         self.grant = factories.live_grant(self.agent, reader)
         self.grant.end(user=reader)
         db.session.commit()
-
-    def memory(self) -> AgentMemory:
-        return db.session.get_one(AgentMemory, self.edited)
 
     def found(self) -> str:
         return "; ".join(breaches(self.before))
@@ -97,25 +93,6 @@ def test_broken_invariants_are_found(lived: Lived, statement: str, said: str) ->
     sql.rewrite(as_anybody, statement)
 
     assert said in lived.found()
-
-
-def test_a_session_that_changes_a_constitutional_memory_is_found(lived: Lived) -> None:
-    at = lived.session.started_at
-    lived.memory().set_constitutional(True)
-    before = lived.memory().image()
-    after = {**before, "tags": ["voice"]}
-    change_memories(
-        "memory_refinement_update",
-        [Change(lived.edited, before, after)],
-        agent=lived.agent,
-        session_id=lived.session.id,
-        data={"operation": "update"},
-        at=at,
-    )
-    db.session.commit()
-
-    assert f"changed constitutional memory {lived.edited}" in lived.found()
-    assert "edited in after its end" in lived.found()
 
 
 def test_open_transactions_and_held_locks_are_found(app: Flask) -> None:

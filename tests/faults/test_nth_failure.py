@@ -16,7 +16,7 @@ from redis import Redis
 from refine import outages
 from refine.extensions import db
 from refine.llm import provider
-from refine.models import Agent, schema_version
+from refine.models import schema_version
 from tests.conftest import emptied
 from tests.faults.injecting import (
     ANSWER,
@@ -30,7 +30,7 @@ from tests.faults.injecting import (
     planned,
 )
 from tests.faults.invariants import left_open
-from tests.faults.operations import OPERATIONS, Erasure, Operation
+from tests.faults.operations import OPERATIONS, Operation
 
 # How many failures of each sort an operation is put through.
 IN_THE_GATE = ((DATABASE, 4), (REDIS_KINDS, 1), (HTTP_KINDS, 1))
@@ -105,13 +105,9 @@ class Bench:
                 operation.close()
 
 
-def points(passed: Counter[str], kinds: Sequence[Kind], step: int = 1) -> list[tuple[Kind, int]]:
-    """Return every ``step``-th call at each kind's door, with another first one for each kind."""
-    return [
-        (kind, at)
-        for number, kind in enumerate(kinds)
-        for at in range(number % step, passed[kind.door], step)
-    ]
+def points(passed: Counter[str], kinds: Sequence[Kind]) -> list[tuple[Kind, int]]:
+    """Return every call at each kind's door."""
+    return [(kind, at) for kind in kinds for at in range(passed[kind.door])]
 
 
 @contextmanager
@@ -158,26 +154,3 @@ def test_nothing_is_lost_whatever_call_fails(
 def spread(found: Sequence[tuple[Kind, int]], count: int) -> list[tuple[Kind, int]]:
     """So many of these, from the first part to the last."""
     return [found[(2 * n + 1) * len(found) // (2 * count)] for n in range(min(count, len(found)))]
-
-
-class HalfErased(Erasure):
-    """An erasure in two transactions, as it must not be."""
-
-    name = "erasure in two transactions"
-
-    def work(self) -> None:
-        agent = db.session.get_one(Agent, self.agent_id)
-        if agent.is_erased:
-            return
-        agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, agent.created_at
-        db.session.commit()
-        agent.record("agent_erased", data={"by": "command line"})
-        db.session.commit()
-
-
-def test_an_erasure_that_is_half_done_is_found(benched: Bench) -> None:
-    passed = benched.untouched(HalfErased)
-
-    failures = [benched.failed(HalfErased, kind, at) for kind, at in points(passed, DATABASE, 9)]
-
-    assert any("destroyed without a record" in str(failure) for failure in failures)

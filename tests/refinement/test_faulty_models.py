@@ -38,21 +38,6 @@ def test_a_fault_ends_its_session_with_the_true_reason_and_no_other(world: World
     assert verify_agent(world.agent).problem is None
 
 
-def test_a_fault_in_mid_session_keeps_what_was_done(world: World) -> None:
-    for fault in [FAULTS[name] for name in ("hangs up in the body", "101 calls")]:
-        mine, *_ = world.kept()
-        world.model.say("YES").call("delete", id=mine)
-        for _ in range(MAX_ATTEMPTS):
-            world.model.answer(fault.play)
-
-        session = world.refine()
-
-        assert (session.status, session.error_kind) == ("incomplete", fault.kind), fault.name
-        assert (session.mutation_count, mine in world.kept()) == (1, False), fault.name
-        world.model.forget()
-    assert verify_agent(world.agent).problem is None
-
-
 @pytest.mark.parametrize("name", HARMLESS)
 def test_an_odd_reply_ends_no_session(world: World, name: str) -> None:
     world.model.say("YES").answer(FAULTS[name].play).call("complete", summary="Nothing to do.")

@@ -200,20 +200,6 @@ def test_a_beat_under_another_lease_changes_nothing(
     assert beaten_at(session) == before
 
 
-def test_a_session_that_ended_is_not_stamped_any_more(
-    session: RefinementSession, beats: list[int]
-) -> None:
-    with beating_for(session):
-        eventually(lambda: beats)
-        session.finish("completed", "the agent completed it")
-        db.session.commit()
-        beats.clear()
-
-        eventually(beats_on(beats, times=4))
-
-    assert set(beats[1:]) == {0}
-
-
 # -- its end --------------------------------------------------------------------------------------
 
 

@@ -4,8 +4,9 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ YES = "YES, gladly."
 REFUSED = "the model's calls were refused 3 times for the same reason"
 NO_ANSWER = "the consent question got no answer, even when asked again: "
 
+CALL = {"id": "c", "type": "function", "function": {"name": "refinement", "arguments": "{}"}}
+
 # What the audit calls each end.
 ACTIONS = {
     "completed": "memory_refinement_complete",
@@ -40,16 +43,8 @@ ACTIONS = {
 }
 
 
-def stop(session: RefinementSession) -> None:
-    session.request_stop()
-
-
 def deactivate(session: RefinementSession) -> None:
     configuring.configure(session.agent, active=False)
-
-
-def erase(session: RefinementSession) -> None:
-    session.agent.erase()
 
 
 def lose(session: RefinementSession) -> None:
@@ -69,147 +64,32 @@ def completes_without_change(world: World) -> None:
 
 
 def completes_after_a_change(world: World) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0])
-    world.model.call("complete", summary="One less.")
-
-
-def completes_under_a_dated_name(world: World) -> None:
-    world.model.say(YES, model="test/model-20260101")
-    world.model.call("complete", summary="All is well.")
-
-
-def trips_the_breaker(world: World) -> None:
-    world.model.say(YES).calls(*deletions(world.ids[:6]))
-
-
-def talks_instead_of_calling(world: World) -> None:
-    world.model.say(YES).say("Let me think.").say("I am done, I believe.")
-
-
-def takes_too_many_turns(world: World) -> None:
-    world.variables = {"REFINE_MAX_TURNS": "2"}
-    world.model.say(YES).call("search", query="a").call("search", query="b")
-
-
-def makes_too_many_calls(world: World) -> None:
-    world.model.say(YES).calls(*[{"action": "search", "query": "a"}] * 61)
-
-
-def takes_too_long(world: World) -> None:
-    world.variables = {"REFINE_MAX_SECONDS": "1"}
-    world.model.say(YES).call("search", query="a").meanwhile(lambda: time.sleep(1.3))
-
-
-def is_stopped_between_two_calls(world: World) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0]).meanwhile(world.elsewhere(stop))
-
-
-def is_deactivated_before_it_answers(world: World) -> None:
-    world.model.say(YES).meanwhile(world.elsewhere(deactivate))
-
-
-def is_deactivated_between_two_calls(world: World) -> None:
-    world.model.say(YES).calls(*deletions(world.ids[:2])).meanwhile(world.elsewhere(deactivate))
-
-
-def loses_its_provider_after_a_change(world: World) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0]).http(401)
-
-
-def is_cut_three_times(world: World) -> None:
-    world.model.say(YES)
-    for _ in range(3):
-        world.model.calls({"action": "search", "query": "a"}, finish_reason="length")
-
-
-def calls(world: World, name: str, *arguments: dict[str, Any] | str) -> None:
-    world.model.tool = name
-    world.model.calls(*arguments)
-    world.model.tool = "refinement"
-
-
-def garbles_the_tools_name(world: World) -> None:
-    world.model.say(YES)
-    for number in range(3):
-        calls(world, f"refinement<|canary-{number}|>", {"action": "search", "query": "a"})
-
-
-def garbles_calls_in_turns(world: World) -> None:
-    world.model.say(YES)
-    for _ in range(3):
-        world.model.calls("{canary").call("search", canary="a").call("canary")
-
-
-def invents_actions_after_a_change(world: World) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0])
-    for action in ("canary", "sing", ""):
-        world.model.call(action)
-
-
-def repeats_a_refused_call(world: World) -> None:
-    world.model.say(YES)
-    for _ in range(3):
-        world.model.call("delete", id=f"{world.ids[0]} canary")
-
-
-def loses_its_worker_after_a_change(world: World) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0]).say("?")
-    world.is_stopping = lambda: len(world.model.requests) > 2
+    world.model.say(YES).call("delete", id=world.ids[0]).call("complete", summary="One less.")
 
 
 def says_no(world: World) -> None:
     world.model.say("NO. Not today.")
 
 
-def says_perhaps_twice(world: World) -> None:
-    world.model.say("Perhaps. Yes?").say("Sure, why not.")
+def trips_the_breaker(world: World) -> None:
+    world.model.say(YES).calls(*deletions(world.ids[:6]))
 
 
-def sets_a_condition_twice(world: World) -> None:
-    world.model.say("YES, but only the garden.").say("Yes, if it is only the garden.")
+def garbles_the_tools_name(world: World) -> None:
+    world.model.say(YES)
+    for number in range(3):
+        world.model.tool = f"refinement<|canary-{number}|>"
+        world.model.call("search", query="a")
+    world.model.tool = "refinement"
 
 
-def says_no_after_an_unclear_reply(world: World) -> None:
-    world.model.say("Ja, gerne.").say("NO")
+def stops_its_worker_after(requests: int, world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0]).say("?")
+    world.is_stopping = lambda: len(world.model.requests) > requests
 
 
 def says_nothing_twice(world: World) -> None:
     world.model.say("").say(None)
-
-
-def says_no_words_twice(world: World) -> None:
-    world.model.say("…👍").say("<think>YES</think> **42**")
-
-
-def is_cut_before_its_answer_twice(world: World) -> None:
-    world.model.say("NO, bec", finish_reason="length").say("YES, be", finish_reason="length")
-
-
-def calls_the_tool_twice(world: World) -> None:
-    world.model.call("delete", id=world.ids[0]).call("delete", id=world.ids[0])
-
-
-def says_yes_and_calls_the_tool_twice(world: World) -> None:
-    says_and_calls(world, "YES")
-    says_and_calls(world, "YES")
-
-
-def says_no_and_calls_the_tool(world: World) -> None:
-    says_and_calls(world, "NO.")
-
-
-def says_and_calls(world: World, text: str) -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "refinement", "arguments": "{}"}}
-    world.model.reply({"content": text, "tool_calls": [call]})
-
-
-def says_what_no_database_holds(world: World) -> None:
-    world.model.say("NO\x00 \ud800.")
-
-
-def has_no_memories(world: World) -> None:
-    world.use(factories.agent())
-    db.session.commit()
 
 
 def has_locked_memories_alone(world: World) -> None:
@@ -235,151 +115,180 @@ def was_eroded(world: World) -> None:
     db.session.commit()
 
 
-def has_no_provider(world: World) -> None:
-    world.model.http(401)
-
-
-def has_no_key(world: World) -> None:
-    world.variables = {"OPENROUTER_API_KEY": ""}
-
-
-def is_answered_by_another_model(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model"}, {"id": "test/usurper"}]
-    world.model.say(YES, model="test/usurper")
-
-
-def waits_too_long_for_consent(world: World) -> None:
-    world.variables = {"REFINE_MAX_SECONDS": "1"}
-    world.model.say(YES).meanwhile(lambda: time.sleep(1.3))
-
-
-def loses_its_worker_before_a_change(world: World) -> None:
-    world.model.say(YES).say("?")
-    world.is_stopping = lambda: len(world.model.requests) > 0
-
-
-def loses_its_provider_after_a_protection(world: World) -> None:
-    world.model.say(YES).call("protect", id=world.ids[0]).http(401)
-
-
 @dataclass(frozen=True)
 class Ending:
-    play: Callable[[World], None]
+    play: Callable[[World], object]
     status: str
     reason: str
     error_kind: str | None = None
+    variables: dict[str, str] = field(default_factory=dict)
 
 
-ENDINGS = [
-    Ending(completes_without_change, "completed", "the agent completed it"),
-    Ending(completes_after_a_change, "completed", "the agent completed it"),
-    Ending(completes_under_a_dated_name, "completed", "the agent completed it"),
-    Ending(
+SEARCH = {"action": "search", "query": "a"}
+SLOW = {"REFINE_MAX_SECONDS": "1"}
+IN_TIME = "the limit of 1 seconds was reached"
+UNAUTHORIZED = ("the model's server answered HTTP 401 (check OPENROUTER_API_KEY)", "unauthorized")
+STOPPED = ("its process was asked to stop", "worker_stopped")
+
+ENDINGS = {
+    "completes": Ending(completes_without_change, "completed", "the agent completed it"),
+    "completes after a change": Ending(
+        completes_after_a_change, "completed", "the agent completed it"
+    ),
+    "trips the breaker": Ending(
         trips_the_breaker,
         "rolled_back",
         "tried to remove 150 of 500 tokens (30%); the limit was 125, by refinement_threshold 0.75",
     ),
-    Ending(talks_instead_of_calling, "incomplete", "the agent made no further tool call"),
-    Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),
-    Ending(makes_too_many_calls, "incomplete", "the limit of 60 tool calls was reached"),
-    Ending(takes_too_long, "incomplete", "the limit of 1 seconds was reached"),
-    Ending(is_stopped_between_two_calls, "incomplete", "stopped on the command line"),
-    Ending(is_deactivated_before_it_answers, "incomplete", "the agent is not active"),
-    Ending(is_deactivated_between_two_calls, "incomplete", "the agent is not active"),
-    Ending(
-        loses_its_provider_after_a_change,
+    "talks instead of calling": Ending(
+        lambda world: world.model.say(YES).say("Let me think.").say("I am done, I believe."),
         "incomplete",
-        "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
-        "unauthorized",
+        "the agent made no further tool call",
     ),
-    Ending(is_cut_three_times, "incomplete", "the model's answers were cut off"),
-    Ending(
+    "too many turns": Ending(
+        lambda world: world.model.say(YES).calls(SEARCH).calls(SEARCH),
+        "incomplete",
+        "the limit of 2 turns was reached",
+        variables={"REFINE_MAX_TURNS": "2"},
+    ),
+    "too many calls": Ending(
+        lambda world: world.model.say(YES).calls(*[SEARCH] * 61),
+        "incomplete",
+        "the limit of 60 tool calls was reached",
+    ),
+    "too long": Ending(
+        lambda world: world.model.say(YES).calls(SEARCH).meanwhile(lambda: time.sleep(1.3)),
+        "incomplete",
+        IN_TIME,
+        variables=SLOW,
+    ),
+    "too long before consent": Ending(
+        lambda world: world.model.say(YES).meanwhile(lambda: time.sleep(1.3)),
+        "failed",
+        IN_TIME,
+        "timeout",
+        variables=SLOW,
+    ),
+    "stopped between two calls": Ending(
+        lambda world: (
+            world.model.say(YES)
+            .call("delete", id=world.ids[0])
+            .meanwhile(world.elsewhere(lambda session: session.request_stop()))
+        ),
+        "incomplete",
+        "stopped on the command line",
+    ),
+    "deactivated between two calls": Ending(
+        lambda world: (
+            world.model.say(YES)
+            .calls(*deletions(world.ids[:2]))
+            .meanwhile(world.elsewhere(deactivate))
+        ),
+        "incomplete",
+        "the agent is not active",
+    ),
+    "no provider after a change": Ending(
+        lambda world: world.model.say(YES).call("delete", id=world.ids[0]).http(401),
+        "incomplete",
+        *UNAUTHORIZED,
+    ),
+    "no provider after a protection": Ending(
+        lambda world: world.model.say(YES).call("protect", id=world.ids[0]).http(401),
+        "failed",
+        *UNAUTHORIZED,
+    ),
+    "no provider": Ending(lambda world: world.model.http(401), "failed", *UNAUTHORIZED),
+    "no key": Ending(
+        lambda world: None,
+        "failed",
+        "no API key: set OPENROUTER_API_KEY on the server (any value, if your model server needs "
+        "none)",
+        "no_key",
+        variables={"OPENROUTER_API_KEY": ""},
+    ),
+    "cut three times": Ending(
+        lambda world: [
+            world.model.say(YES),
+            *(world.model.calls(SEARCH, finish_reason="length") for _ in range(3)),
+        ],
+        "incomplete",
+        "the model's answers were cut off",
+    ),
+    "garbled names of the tool": Ending(
         garbles_the_tools_name,
         "failed",
         f"{REFUSED}: unknown tool; the only tool is refinement",
         "refused_calls",
     ),
-    Ending(
-        garbles_calls_in_turns,
-        "failed",
-        f"{REFUSED}: arguments must be valid JSON; nothing was done",
+    "invented actions after a change": Ending(
+        lambda world: (
+            world.model.say(YES)
+            .call("delete", id=world.ids[0])
+            .call("canary")
+            .call("sing")
+            .call("")
+        ),
+        "incomplete",
+        REFUSED,
         "refused_calls",
     ),
-    Ending(invents_actions_after_a_change, "incomplete", REFUSED, "refused_calls"),
-    Ending(repeats_a_refused_call, "failed", REFUSED, "refused_calls"),
-    Ending(
-        loses_its_worker_after_a_change,
-        "incomplete",
-        "its process was asked to stop",
-        "worker_stopped",
+    "one refused call three times": Ending(
+        lambda world: [
+            world.model.say(YES),
+            *(world.model.call("delete", id=f"{world.ids[0]} canary") for _ in range(3)),
+        ],
+        "failed",
+        REFUSED,
+        "refused_calls",
     ),
-    Ending(says_no, "declined", "the agent declined"),
-    Ending(says_no_after_an_unclear_reply, "declined", "the agent declined"),
-    Ending(says_no_and_calls_the_tool, "declined", "the agent declined"),
-    Ending(says_what_no_database_holds, "declined", "the agent declined"),
-    Ending(has_no_memories, "skipped", "no core memory can be changed by a session"),
-    Ending(has_locked_memories_alone, "skipped", "no core memory can be changed by a session"),
-    Ending(
+    "its worker stops after a change": Ending(
+        partial(stops_its_worker_after, 2), "incomplete", *STOPPED
+    ),
+    "its worker stops before a change": Ending(
+        partial(stops_its_worker_after, 0), "failed", *STOPPED
+    ),
+    "no": Ending(says_no, "declined", "the agent declined"),
+    "no after an unclear reply": Ending(
+        lambda world: world.model.say("Ja, gerne.").say("NO"), "declined", "the agent declined"
+    ),
+    "no beside a call": Ending(
+        lambda world: world.model.reply({"content": "NO.", "tool_calls": [CALL]}),
+        "declined",
+        "the agent declined",
+    ),
+    "no in words that no database holds": Ending(
+        lambda world: world.model.say("NO\x00 \ud800."), "declined", "the agent declined"
+    ),
+    "no answer": Ending(
+        says_nothing_twice, "failed", NO_ANSWER + Answer.NO_WORDS.value, "no_answer"
+    ),
+    "a call instead of an answer": Ending(
+        lambda world: world.model.call("delete", id=world.ids[0]).call("delete", id=world.ids[0]),
+        "failed",
+        NO_ANSWER + Answer.CALL.value,
+        "no_answer",
+    ),
+    "locked memories alone": Ending(
+        has_locked_memories_alone, "skipped", "no core memory can be changed by a session"
+    ),
+    "no room below the threshold": Ending(
         has_a_threshold_that_leaves_no_room,
         "skipped",
         "nothing may be removed: the threshold of 1.0 leaves no room in a ledger of this size",
     ),
-    Ending(
+    "eroded": Ending(
         was_eroded,
         "skipped",
         "nothing may be removed: sessions of the last 30 days removed as much as is allowed",
     ),
-    Ending(
-        has_no_provider,
-        "failed",
-        "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
-        "unauthorized",
-    ),
-    Ending(
-        has_no_key,
-        "failed",
-        "no API key: set OPENROUTER_API_KEY on the server (any value, if your model server needs "
-        "none)",
-        "no_key",
-    ),
-    Ending(
-        is_answered_by_another_model,
-        "failed",
-        "another model answered",
-        "other_model",
-    ),
-    *(
-        Ending(play, "failed", NO_ANSWER + unclear.value, "no_answer")
-        for play, unclear in (
-            (says_nothing_twice, Answer.NO_WORDS),
-            (says_no_words_twice, Answer.NO_WORDS),
-            (is_cut_before_its_answer_twice, Answer.CUT),
-            (calls_the_tool_twice, Answer.CALL),
-            (says_yes_and_calls_the_tool_twice, Answer.CALL),
-            (says_perhaps_twice, Answer.NEITHER),
-            (sets_a_condition_twice, Answer.CONDITION),
-        )
-    ),
-    Ending(waits_too_long_for_consent, "failed", "the limit of 1 seconds was reached", "timeout"),
-    Ending(
-        loses_its_worker_before_a_change,
-        "failed",
-        "its process was asked to stop",
-        "worker_stopped",
-    ),
-    Ending(
-        loses_its_provider_after_a_protection,
-        "failed",
-        "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
-        "unauthorized",
-    ),
-]
+}
 
 
-@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.play.__name__)
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     world: World, ending: Ending
 ) -> None:
+    world.variables = ending.variables
     ending.play(world)
 
     session = world.refine()
@@ -408,7 +317,7 @@ def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
 def test_a_session_ends_without_a_fault_if_the_agent_is_erased_before_it_answers(
     world: World,
 ) -> None:
-    world.model.say(YES).meanwhile(world.elsewhere(erase))
+    world.model.say(YES).meanwhile(world.elsewhere(lambda session: session.agent.erase()))
 
     session = world.refine()
 
@@ -427,21 +336,6 @@ def test_another_model_in_the_middle_changes_nothing_more(world: World) -> None:
 
     assert (session.status, session.error_kind) == ("incomplete", "other_model")
     assert world.kept() == world.ids[1:]
-
-
-def test_a_session_stopped_while_queued_is_skipped_and_asks_nothing(world: World) -> None:
-    session = world.queue()
-    session.request_stop()
-    db.session.commit()
-
-    world.refine(session)
-
-    assert (session.status, session.end_reason) == (
-        "skipped",
-        "stopped on the command line while it was queued",
-    )
-    assert world.model.requests == []
-    assert world.agent.last_refinement_at is None
 
 
 def test_a_stop_before_consent_skips_the_session_and_records_who_asked_for_it(world: World) -> None:
@@ -468,7 +362,7 @@ def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: Wor
 
     def stop_after_the_first(event: Event) -> None:
         if event.kind == "tool_call":
-            world.elsewhere(stop)()
+            world.elsewhere(lambda session: session.request_stop())()
 
     session = world.refine(observe=stop_after_the_first)
 
@@ -520,8 +414,9 @@ def test_only_a_plain_yes_lets_a_session_run(world: World, case: dict[str, str])
 @pytest.mark.parametrize(
     ("reply", "finish_reason"),
     [
-        *((None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")),
-        *(("YES, but", "max_tokens"), ("YES", "content_filter"), ("YES", "error_in_stop")),
+        (None, "stop"),
+        ("NO, but", "length"),
+        ("YES", "content_filter"),
         ("Yes, but only the memories about the garden.", "stop"),
     ],
 )
@@ -569,13 +464,10 @@ def test_an_agent_that_gave_no_answer_is_asked_again_later(world: World) -> None
 # -- exact duplicates -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("play", [says_no, has_no_provider], ids=lambda play: play.__name__)
-def test_duplicates_are_removed_first_and_stay_removed_without_a_loop(
-    world: World, play: Callable[[World], None]
-) -> None:
+def test_duplicates_are_removed_first_and_stay_removed_without_a_loop(world: World) -> None:
     twin = factories.memory(world.agent, world.memories[0].content.title())
     db.session.commit()
-    play(world)
+    says_no(world)
 
     session = world.refine()
 
@@ -595,10 +487,8 @@ REMOVED = (
     ("play", "told"),
     [
         (completes_without_change, "Refinement session: 20 → 20 memories, 0 tokens saved "),
-        (talks_instead_of_calling, "Refinement session: 20 → 20 memories, 0 tokens saved "),
         (trips_the_breaker, "My refinement session was rolled back entirely: "),
         (says_no, "I declined a refinement session."),
-        (says_nothing_twice, f"A refinement session failed: {NO_ANSWER}{Answer.NO_WORDS.value}."),
         (
             has_a_threshold_that_leaves_no_room,
             "A refinement session was skipped: nothing may be removed: the threshold of 1.0 ",
@@ -714,10 +604,8 @@ def test_invalid_calls_get_an_error_and_change_nothing(world: World) -> None:
     calls = [
         ({"name": "refinement", "arguments": "{broken"}, "nothing was done"),
         ({"name": "forget_all", "arguments": "{}"}, "the only tool is refinement"),
-        ({"name": "refinement", "arguments": '{"action": "delete", "no name": 1}'}, "unknown"),
         ({"name": "refinement", "arguments": '{"action": "purge"}'}, "Invalid action 'purge'"),
         ({"name": "refinement", "arguments": '{"self": 1, "action": "delete"}'}, "unknown"),
-        ({"name": "refinement", "arguments": "{}"}, "action is required"),
     ]
     world.model.say(YES)
     for call, _ in calls:
@@ -783,12 +671,10 @@ RECKONED = Decimal("0.00135")
     [
         (PRICING, {}, RECKONED, 0),
         (None, PRICES, RECKONED, 0),
-        (PRICING, {"test/model": {"prompt": 1e-3, "completion": 1e-3}}, RECKONED, 0),
         (FREE, PRICES, Decimal(0), 0),
-        (None, {"other/model": PRICING}, Decimal(0), 3),
         (None, {}, Decimal(0), 3),
     ],
-    ids=["listed", "in the file", "listed first", "listed as free", "of another model", "nowhere"],
+    ids=["listed", "in the file", "listed as free", "nowhere"],
 )
 def test_a_cost_that_no_answer_names_is_calculated_or_unknown(
     world: World,
@@ -871,20 +757,12 @@ def test_no_name_that_an_admin_typed_for_the_model_reaches_the_agents_words(worl
     assert typed not in f"{world.journal()} {asked}"
 
 
-UNLISTED = "a model that the provider does not list"
-
-
-@pytest.mark.parametrize("remembered", ["The canary sings at dawn", "Tea at four"])
-def test_a_name_that_is_not_in_the_list_is_not_repeated_whatever_was_sent(
-    world: World, remembered: str
-) -> None:
-    factories.memory(world.agent, remembered)
-    db.session.commit()
+def test_a_name_that_is_not_in_the_list_is_not_repeated(world: World) -> None:
     world.model.say(YES, model="other/canary")
 
     session = world.refine()
 
-    assert session.answered_model_id == UNLISTED
+    assert session.answered_model_id == "a model that the provider does not list"
     assert session.end_reason == "another model answered"
 
 
@@ -903,12 +781,9 @@ def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
 
 # -- what does not fit -----------------------------------------------------------------------------
 
+SMALL = {"REFINE_CONTEXT_TOKENS": "8192"}
 NO_ROOM = "the context of the agent's model is too small for its prompts, journal and memories"
 GROWN = "the conversation is too large for the context of the agent's model"
-
-
-def short_memories(world: World) -> None:
-    """The ledger as it is."""
 
 
 def one_long_memory(world: World) -> None:
@@ -920,19 +795,11 @@ def a_long_journal(world: World) -> None:
     factories.ledger(world.agent, *[190] * 40, memory_type="journal")
 
 
-@pytest.mark.parametrize(
-    ("context_tokens", "prepare"),
-    [
-        ("2048", short_memories),
-        ("4096", short_memories),  # refine doctor says so too
-        ("8192", one_long_memory),
-        ("8192", a_long_journal),
-    ],
-)
+@pytest.mark.parametrize("prepare", [one_long_memory, a_long_journal], ids=["memory", "journal"])
 def test_a_context_without_room_for_memories_fails_before_anything_is_asked(
-    world: World, context_tokens: str, prepare: Callable[[World], None]
+    world: World, prepare: Callable[[World], None]
 ) -> None:
-    world.variables = {"REFINE_CONTEXT_TOKENS": context_tokens}
+    world.variables = SMALL
     prepare(world)
     db.session.commit()
 
@@ -943,32 +810,19 @@ def test_a_context_without_room_for_memories_fails_before_anything_is_asked(
     assert world.model.requests == []
 
 
-def test_a_consent_question_that_does_not_fit_is_not_asked(world: World) -> None:
-    """Here the reply that is asked back fills the context."""
-    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
-    world.model.calls({"action": "delete", "id": 1, "content": "x " * 12_000})
-
-    session = world.refine()
-
-    assert (session.status, session.error_kind, session.end_reason) == (
-        *("failed", "too_large"),
-        GROWN,
-    )
-    assert len(world.model.requests) == 1
-
-
-def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> None:
-    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
-    world.model.say(YES).call("delete", id=world.ids[0])
+@pytest.mark.parametrize("has_consented", [False, True])
+def test_what_does_not_fit_into_the_context_is_not_asked(world: World, has_consented: bool) -> None:
+    world.variables = SMALL
+    if has_consented:
+        world.model.say(YES).call("delete", id=world.ids[0])
     world.model.calls({"action": "search", "query": "x " * 12_000})
 
     session = world.refine()
 
-    assert (session.status, session.error_kind, session.end_reason) == (
-        *("incomplete", "too_large"),
-        GROWN,
-    )
-    assert world.kept() == world.ids[1:]
+    ended = "incomplete" if has_consented else "failed"
+    assert (session.status, session.error_kind, session.end_reason) == (ended, "too_large", GROWN)
+    assert len(world.model.requests) == (3 if has_consented else 1)
+    assert world.kept() == world.ids[has_consented:]
 
 
 def test_memories_that_a_search_left_out_cannot_be_changed(world: World) -> None:
@@ -1059,45 +913,31 @@ def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
 # -- faults of ours -------------------------------------------------------------------------------
 
 
-def failing(
-    session: RefinementSession, fault: BaseException, *, after_changes: int
-) -> Callable[[], bool]:
-    """A fault of ours, at the running session's first look at whether to stop, after so many."""
+@pytest.mark.parametrize(
+    ("fault", "after_changes", "status", "reason"),
+    [
+        (LookupError("canary"), 0, "failed", "internal error (LookupError)"),
+        (LookupError("canary"), 1, "incomplete", "internal error (LookupError)"),
+        (KeyboardInterrupt(), 0, "failed", "interrupted"),
+    ],
+)
+def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
+    world: World, fault: BaseException, after_changes: int, status: str, reason: str
+) -> None:
+    completes_after_a_change(world)
+    session = world.queue()
 
     def is_stopping() -> bool:
         if session.status == "running" and session.mutation_count >= after_changes:
             raise fault
         return False
 
-    return is_stopping
-
-
-@pytest.mark.parametrize(("after_changes", "status"), [(0, "failed"), (1, "incomplete")])
-def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
-    world: World, after_changes: int, status: str
-) -> None:
-    completes_after_a_change(world)
-    session = world.queue()
-    stopping = failing(session, LookupError("canary"), after_changes=after_changes)
-
-    with pytest.raises(LookupError, match="canary"):
-        world.refine(session, is_stopping=stopping)
+    with pytest.raises(type(fault)):
+        world.refine(session, is_stopping=is_stopping)
 
     db.session.refresh(session)
-    assert (session.status, session.error_kind) == (status, "internal")
-    assert session.end_reason == "internal error (LookupError)"
-
-
-def test_an_interruption_is_not_reported_as_a_fault(world: World) -> None:
-    completes_after_a_change(world)
-    session = world.queue()
-    stopping = failing(session, KeyboardInterrupt(), after_changes=0)
-
-    with pytest.raises(KeyboardInterrupt):
-        world.refine(session, is_stopping=stopping)
-
-    db.session.refresh(session)
-    assert (session.status, session.end_reason) == ("failed", "interrupted")
+    assert (session.status, session.end_reason) == (status, reason)
+    assert (session.error_kind == "internal") == isinstance(fault, LookupError)
 
 
 def test_a_stopping_process_starts_no_session(world: World) -> None:
@@ -1142,9 +982,6 @@ def test_a_fault_of_the_database_does_not_end_the_display(world: World) -> None:
 
     assert session.status == "completed"
     assert len(told) > 1
-
-
-# -- the heartbeat --------------------------------------------------------------------------------
 
 
 def test_a_ledger_that_changes_while_it_is_read_is_read_again(world: World) -> None:

@@ -12,14 +12,11 @@ import pytest
 from refine.llm import provider
 from refine.models import RefinementSession
 from tests.refinement.conftest import World
-from tests.scripted_model import send
 
 YES = "YES, gladly."
 BILLED = {"prompt_tokens": 100, "completion_tokens": 10, "cost": 0.75}
 WORDS = {"finish_reason": "stop", "message": {"role": "assistant", "content": YES}}
 PRICING = {"prompt": "0.000003", "completion": "0.000015"}
-GUARDED = {"pipeline": [{"name": "guardrail", "action": "redact"}]}
-
 UNUSABLE = {
     "no choices": {"choices": []},
     "a choice without a message": {"choices": [{"finish_reason": "stop"}]},
@@ -49,10 +46,6 @@ def hangs_up(handler: BaseHTTPRequestHandler) -> None:
     handler.close_connection = True
 
 
-def sends_a_part(handler: BaseHTTPRequestHandler) -> None:
-    send(handler, 200, b'{"choices": [{"message": {"content": "YES')
-
-
 @pytest.mark.parametrize("body", UNUSABLE.values(), ids=UNUSABLE)
 def test_an_unusable_answer_costs_what_it_says(world: World, body: dict[str, Any]) -> None:
     for _ in range(3):
@@ -75,16 +68,7 @@ def test_the_attempts_before_an_answer_count_beside_it(world: World) -> None:
     assert counted(session) == (2, Decimal("1.5"), 0)
 
 
-def test_an_answer_to_an_altered_prompt_is_paid_for(world: World) -> None:
-    world.model.say(YES, usage=BILLED, openrouter_metadata=GUARDED)
-
-    session = world.refine()
-
-    assert (session.status, session.error_kind) == ("failed", "altered_prompt")
-    assert counted(session) == (1, Decimal("0.75"), 0)
-
-
-@pytest.mark.parametrize("answer", [breaks_off, hangs_up, sends_a_part])
+@pytest.mark.parametrize("answer", [breaks_off, hangs_up])
 def test_an_answer_that_never_came_whole_has_an_unknown_cost(world: World, answer: Any) -> None:
     for _ in range(3):
         world.model.answer(answer)
@@ -124,15 +108,6 @@ def test_a_rehearsal_is_free_even_if_it_is_stopped(world: World) -> None:
     assert counted(session) == (1, 0, 0)
 
 
-def test_an_answer_that_is_too_large_has_an_unknown_cost(world: World) -> None:
-    world.model.say(YES * 200_000)
-
-    session = world.refine()
-
-    assert session.error_kind == "too_large"
-    assert counted(session) == (1, 0, 1)
-
-
 def test_with_a_price_a_lost_answer_is_taken_to_be_as_long_as_it_could_be(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
     world.model.answer(hangs_up).say("NO")
@@ -157,15 +132,11 @@ def refuses(world: World) -> None:
     world.model.http(503).http(429).http(401)
 
 
-def redirects(world: World) -> None:
-    world.model.http(307, Location="http://127.0.0.1:1/v1")
-
-
 def is_not_there(world: World) -> None:
     world.variables = {"OPENROUTER_BASE_URL": "http://127.0.0.1:1/v1"}
 
 
-@pytest.mark.parametrize("fails", [says_that_it_failed, refuses, redirects, is_not_there])
+@pytest.mark.parametrize("fails", [says_that_it_failed, refuses, is_not_there])
 def test_calls_that_were_refused_or_never_sent_cost_nothing(world: World, fails: Any) -> None:
     fails(world)
 

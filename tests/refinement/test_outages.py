@@ -25,18 +25,6 @@ def test_a_session_whose_commits_are_not_answered_edits_nothing_twice(world: Wor
     assert verify_agent(world.agent).problem is None
 
 
-def test_a_session_whose_commits_are_not_answered_ends_once(world: World) -> None:
-    session = world.queue()
-    world.model.say("NO")
-
-    with answers_lost():
-        world.refine(session)
-
-    assert (session.status, len(world.model.requests)) == ("declined", 1)
-    actions = [record.action for record in factories.records(world.agent)]
-    assert actions.count("memory_refinement_declined") == 1
-
-
 def test_an_answer_counts_though_the_database_could_not_say_whether_to_wait_for_it(
     world: World,
 ) -> None:

@@ -19,7 +19,7 @@ from tests.tools.arguments import JSON, NAMES
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 NOTHING = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
-UNKNOWN_WORDS = "words that no memory has"
+SEARCH = {"action": "search", "query": "words that no memory has"}
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_every_action_answers_in_json_and_is_counted(tool, ids):
             {"action": "protect", "id": ids[5]},
             {"type": "protected", "id": ids[5], "content": protected},
         ),
-        ({"action": "search", "query": UNKNOWN_WORDS}, {"type": "search_results", "count": 0}),
+        (SEARCH, {"type": "search_results", "count": 0}),
     ]:
         result = tool.execute(**call)
         assert json.loads(json.dumps(result)) == result
@@ -134,16 +134,10 @@ def nested(levels):
 def test_an_unknown_or_missing_action_names_the_allowed_ones(tool, ids, subtests):
     for action, error in [
         ("x", "Invalid action 'x'"),
-        ("Delete", "Invalid action 'Delete'"),
-        ("delete ", "Invalid action 'delete '"),
         ("it's\nbad", "Invalid action 'it's\nbad'"),
         ("x" * 10_000, f"Invalid action '{'x' * 60}'"),
-        ("", "Invalid action ''"),
         (None, "action is required"),
-        (7, "Invalid action '7'"),
         (["delete"], "Invalid action '['delete']'"),
-        ({}, "Invalid action '{}'"),
-        (True, "Invalid action 'True'"),
         (10**5_000, "Invalid action 'a long number'"),
         (nested(100_000), "Invalid action '[[[[[[[...]]]]]]]'"),
     ]:
@@ -169,28 +163,20 @@ def test_a_missing_or_blank_parameter_is_named(tool, subtests):
         ({"action": "protect"}, "id"),
         ({"action": "complete"}, "summary"),
     ]:
-        for blank in ({}, *({missing: blank} for blank in ("", "  ", "\n", None))):
+        for blank in ({}, *({missing: blank} for blank in ("  ", None))):
             with subtests.test(call=call, blank=blank):
                 error = refused(tool, **call, **blank)
                 assert error.startswith(f"{missing} is required for {call['action']}")
 
 
 def test_an_unknown_parameter_is_refused_with_the_allowed_ones(tool, ids, subtests):
-    call = {"query": "a", "ids": ids[:2], "id": ids[0], "content": "new", "summary": "Fine."}
-    for action, allowed in {
-        "search": "query, after, before",
-        "consolidate": "ids, content",
-        "update": "id, content",
-        "delete": "id",
-        "protect": "id",
-        "complete": "summary",
-    }.items():
-        taken = {name: call[name] for name in allowed.split(", ") if name in call}
-        of_another = "summary" if action != "complete" else "query"
-        for unknown in ["force", "self", "session", "", "Id", "constitutional", of_another]:
+    for call in (*calls_of(ids[:2]).values(), SEARCH, {"action": "complete", "summary": "Fine."}):
+        action = call["action"]
+        allowed = ", ".join(name for names in ACTIONS[action] for name in names)
+        of_another = "query" if action != "search" else "summary"
+        for unknown, value in (("force", None), ("self", None), ("", None), (of_another, "x")):
             with subtests.test(action=action, unknown=unknown):
-                value = "x" if unknown == of_another else None
-                error = refused(tool, **{"action": action, **taken, unknown: value})
+                error = refused(tool, **{**call, unknown: value})
                 assert error == f"unknown parameter; {action} takes: {allowed}"
 
 
@@ -200,42 +186,17 @@ def test_a_known_parameter_of_another_action_may_be_null(tool, ids):
     assert (result["type"], result["id"]) == ("deleted", ids[0])
 
 
-def test_one_id_is_understood_as_models_write_it(tool, ids, subtests):
-    spellings = [
-        lambda id_: id_,
-        str,
-        "#{}".format,
-        " {} ".format,
-        " #{}".format,
-        lambda id_: [id_],
-    ]
-    for number, spelled in enumerate(spellings):
-        for action in ("update", "protect"):
-            with subtests.test(spelled=spelled(ids[number]), action=action):
-                call = calls_of([spelled(ids[number])], text_of(25))[action]
-                assert tool.execute(**call)["id"] == ids[number]
-    assert tool.execute(action="delete", id=f" #{ids[9]}")["id"] == ids[9]
+def test_ids_are_understood_as_models_write_them(tool, ids):
+    first, second, third, *_ = ids
 
-
-def test_several_ids_are_understood_as_models_write_them(tool, ids, subtests):
-    for number, spelled in enumerate(
-        [
-            list,
-            lambda ids: ", ".join(str(id_) for id_ in ids),
-            lambda ids: ",".join(f"#{id_}" for id_ in ids),
-            lambda ids: [str(ids[0]), f"#{ids[1]}"],
-            lambda ids: [*ids, ids[0], str(ids[1])],
-        ]
-    ):
-        pair = ids[2 * number : 2 * number + 2]
-        with subtests.test(spelled=spelled(pair)):
-            result = tool.execute(action="consolidate", ids=spelled(pair), content=text_of(50))
-            assert (result["type"], result["merged_count"]) == ("consolidated", 2)
+    assert tool.execute(action="update", id=f" #{first}", content=text_of(25))["id"] == first
+    assert tool.execute(action="protect", id=[str(third)])["id"] == third
+    merged = tool.execute(action="consolidate", ids=f"#{first},{second}", content=text_of(50))
+    assert (merged["type"], merged["merged_count"]) == ("consolidated", 2)
 
 
 NO_IDS = [
-    *(True, False, 0, -1, 1.0, 1e3, 10**18, {}, {"id": 7}, [[7]], [7, None], [True, 7]),
-    *("#", "1abc", "7.0", "seven", "-7", "٧", "7;9", "##7", "7,", "1" * 400),
+    *(True, 0, 1.0, 10**18, {"id": 7}, [[7]], [7, None], "1abc", "-7", "٧", "1" * 400),
 ]
 
 
@@ -335,11 +296,8 @@ def test_a_query_is_found_literally_whatever_its_case(app, subtests):
         ("\\", ["back\\slash"]),
         ("a*", ["a* b"]),
         (".", ["a. b"]),
-        ("s%sure", []),
         ("'; --", ["'; -- x"]),
-        ("ÉTÉ", ["l'été"]),
         ("straße", ["STRASSE"]),
-        ("x" * 500, []),
     ]:
         with subtests.test(query=query[:9]):
             found = searched(tool, query=query)["results"]
@@ -370,12 +328,8 @@ def test_dates_are_in_utc_from_inclusive_to_exclusive_and_combine_with_a_query(a
     tool = RefinementTool(factories.session(agent))
 
     for query, after, before, hours in [
-        (None, "2026-03-04", None, [0, 12, 24]),
-        (None, None, "2026-03-04", [-12]),
         (None, "2026-03-04", "2026-03-05", [0, 12]),
         (None, "2026-03-05", "2026-03-05", []),
-        (None, "2026-03-04T12:00:00", None, [12, 24]),
-        (None, "2026-03-04T12:00:00Z", None, [12, 24]),
         (None, None, "2026-03-04T12:00:00Z", [-12, 0]),
         (None, "2026-03-04T14:00:01+02:00", None, [24]),
         ("12", "2026-03-04", None, [12]),
@@ -387,8 +341,7 @@ def test_dates_are_in_utc_from_inclusive_to_exclusive_and_combine_with_a_query(a
 
 
 def test_an_invalid_date_or_query_is_refused(tool, subtests):
-    dates = ["yesterday", "2026-13-01", "01.03.2026", 20260301, True, [], "2026-03-01\x00"]
-    dates += ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"]
+    dates = ["yesterday", 20260301, [], "0001-01-01T00:00:00+23:59"]
     for name, value, error in [
         *(
             (name, date, f"{name} must be an ISO date such as 2026-03-01")
@@ -396,10 +349,8 @@ def test_an_invalid_date_or_query_is_refused(tool, subtests):
             for date in dates
         ),
         ("query", "x" * 501, "query has 501 characters; at most 500 are allowed"),
-        ("query", 7, "query must be text"),
         ("query", ["a"], "query must be text"),
         ("query", "\x00", "query must not contain a NUL character"),
-        ("query", "\ud800", "query must be valid Unicode"),
     ]:
         with subtests.test(name=name, value=str(value)[:30]):
             assert refused(tool, action="search", **{name: value}).startswith(error)
@@ -410,73 +361,24 @@ def test_an_invalid_date_or_query_is_refused(tool, subtests):
 
 def test_an_edit_that_a_rule_forbids_is_refused_with_the_reason(tool, ids, agent, subtests):
     late = factories.memory(agent)
-    others = {
-        "unknown": 10**17,
-        "another agent's": factories.memory(factories.agent()).id,
-        "journal": factories.memory(agent, memory_type="journal").id,
-        "discarded": factories.memory(agent, discarded_at=NOW).id,
-    }
     db.session.commit()
     tool.execute(action="protect", id=ids[0])
     copy = f" {content(ids[5]).title()} "
-    same = content(ids[1]) + " \n"
     db.session.commit()
-    too_few = "consolidate requires at least 2 memory IDs"
     cases = [
-        *(("consolidate", some, "new", too_few) for some in ([], [ids[1]], [ids[1]] * 2)),
-        ("update", [ids[1]], same, f"Memory #{ids[1]} already has this content"),
-        *(
-            (action, ids[1:3], copy, f"Memory #{ids[5]} already has exactly this content")
-            for action in ("update", "consolidate")
-        ),
-        *(
-            (action, ids[:1], "new", f"Cannot {action} constitutional memory #{ids[0]}")
-            for action in ("update", "delete")
-        ),
-        ("consolidate", ids[:2], "new", f"Cannot consolidate constitutional memories: {ids[0]}"),
-        *(
-            (action, [id_, ids[1]], "new", f"Memory #{id_} not found; nothing was changed")
-            for id_ in others.values()
-            for action in ("consolidate", "update", "delete", "protect")
-        ),
+        ("consolidate", [ids[1]] * 2, "new", "consolidate requires at least 2 memory IDs"),
+        ("update", ids[1:3], copy, f"Memory #{ids[5]} already has exactly this content"),
+        ("consolidate", ids[1:3], copy, f"Memory #{ids[5]} already has exactly this content"),
+        ("delete", ids[:1], "new", f"Cannot delete constitutional memory #{ids[0]}"),
+        ("protect", [10**17], "new", f"Memory #{10**17} not found; nothing was changed"),
         ("delete", [late.id], "new", "was not there when this session began"),
         ("consolidate", list(range(10**6, 10**6 + 900)), "new", "at most 8 memory IDs"),
+        ("update", ids[1:3], "x" * 10_001, "content has 10,001 characters; at most 10,000"),
+        ("consolidate", ids[1:3], 7, "content must be text"),
     ]
     for action, chosen, text, error in cases:
         with subtests.test(action=action, error=error):
-            calls = calls_of(chosen or [0], text)
-            calls["consolidate"]["ids"] = chosen
-            assert error in refused(tool, **calls[action])
-
-
-def test_a_memory_tagged_audio_somatic_or_voice_is_immutable(app, subtests):
-    agent = factories.agent("another")
-    tagged = [factories.memory(agent, tags=[tag]).id for tag in ("audio", "somatic", "voice")]
-    tool = RefinementTool(factories.session(agent))
-
-    for id_ in tagged:
-        for action, error in {
-            "delete": f"Cannot delete immutable memory #{id_}",
-            "update": f"Cannot update immutable memory #{id_}",
-            "consolidate": f"Cannot consolidate immutable memories: {', '.join(map(str, tagged))}",
-        }.items():
-            with subtests.test(action=action):
-                some = [id_, *(other for other in tagged if other != id_)]
-                call = calls_of(some if action != "consolidate" else tagged)[action]
-                assert refused(tool, **call) == error
-
-
-def test_invalid_content_is_refused(tool, ids, subtests):
-    for bad, error in [
-        ("x" * 10_001, "content has 10,001 characters; at most 10,000 are allowed"),
-        (7, "content must be text"),
-        ({"text": "x"}, "content must be text"),
-        ("\x00", "content must not contain a NUL character"),
-        ("\udfff", "content must be valid Unicode"),
-    ]:
-        for action in ("update", "consolidate"):
-            with subtests.test(error=error, action=action):
-                assert refused(tool, **calls_of(ids[:2], bad)[action]).startswith(error)
+            assert error in refused(tool, **calls_of(chosen, text)[action])
 
 
 def test_a_merge_may_keep_the_text_of_a_source(tool, ids):
@@ -486,14 +388,6 @@ def test_a_merge_may_keep_the_text_of_a_source(tool, ids):
     result = tool.execute(action="consolidate", ids=ids[:2], content=kept)
 
     assert (result["type"], result["new_content"]) == ("consolidated", kept)
-
-
-def test_protecting_again_answers_the_same_and_records_nothing(tool, ids):
-    first = tool.execute(action="protect", id=ids[0])
-    before = sql.snapshot()
-
-    assert tool.execute(action="protect", id=ids[0]) == first
-    assert sql.snapshot() == before
 
 
 def test_the_cap_counts_mutations_but_no_errors(tool, ids):
@@ -544,14 +438,10 @@ def test_complete_ends_the_session_with_measured_figures(tool, ids):
     assert sql.value("SELECT status FROM refinement_sessions") == "completed"
 
 
-def test_an_invalid_summary_is_refused_and_the_session_goes_on(tool, ids, subtests):
-    for summary, error in [
-        ("x" * 2_001, "summary has 2,001 characters; at most 2,000 are allowed"),
-        (7, "summary must be text"),
-        ("\x00", "summary must not contain a NUL character"),
-    ]:
-        with subtests.test(error=error):
-            assert refused(tool, action="complete", summary=summary) == error
+def test_an_invalid_summary_is_refused_and_the_session_goes_on(tool, ids):
+    error = refused(tool, action="complete", summary="x" * 2_001)
+
+    assert error == "summary has 2,001 characters; at most 2,000 are allowed"
     assert tool.execute(action="delete", id=ids[0])["type"] == "deleted"
 
 
@@ -593,11 +483,9 @@ def test_after_the_end_every_call_is_terminated(tool, ids, end, subtests):
 
     for call in [
         *calls_of([1, 2]).values(),
-        {"action": "search", "query": "a"},
+        SEARCH,
         {"action": "complete", "summary": "x"},
         {"action": "nonsense"},
-        {"action": "delete"},
-        {"action": "delete", "id": "junk"},
         {},
     ]:
         with subtests.test(call=call):
@@ -612,13 +500,6 @@ def test_a_session_takes_no_calls_under_a_lease_that_it_had_before(agent, ids):
 
     assert refused(RefinementTool(session, own), action="delete", id=ids[0]).startswith("Session")
     assert RefinementTool(session).execute(action="delete", id=ids[0])["type"] == "deleted"
-
-
-def test_a_queued_session_takes_no_calls(agent, ids):
-    tool = RefinementTool(RefinementSession.queue(agent, "manual"))
-    db.session.commit()
-
-    assert refused(tool, action="delete", id=ids[0]).startswith("Session terminated (queued)")
 
 
 # -- one call, one transaction ---------------------------------------------------------------------
@@ -652,50 +533,47 @@ def test_the_call_that_trips_is_not_committed_when_the_rollback_fails(tool, ids,
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("action", "change"),
     [
-        "refinement_sessions SET removable_tokens = 500",
-        "refinement_sessions SET threshold = 0.1",
+        ("delete", "refinement_sessions SET removable_tokens = 500"),
+        ("delete", "refinement_sessions SET threshold = 0.1"),
+        ("complete", "session_entries SET counting_tokens = ceiling_tokens"),
     ],
-    ids=["allowance", "threshold"],
 )
-def test_a_live_session_that_was_changed_in_the_database_edits_nothing_more(
-    agent, ids, change
-) -> None:
+def test_a_live_session_that_was_changed_in_the_database_goes_on_no_more(
+    agent, ids, change, action
+):
     session = factories.session(agent)
     id_, tool = session.id, RefinementTool(session)
     assert tool.execute(action="delete", id=ids[0])["type"] == "deleted"
     sql.run(f"UPDATE {change}")
+    call = {"id": ids[1]} if action == "delete" else {"summary": "Done."}
 
     with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
-        tool.execute(action="delete", id=ids[1])
+        tool.execute(action=action, **call)
 
     assert not memory(ids[1]).discarded_at
 
 
-def test_a_memory_that_is_counted_as_less_in_the_database_is_not_deleted(agent, ids) -> None:
+@pytest.mark.parametrize("action", ["delete", "search"])
+def test_nothing_is_shown_or_deleted_by_entries_that_were_changed_in_the_database(
+    agent, ids, action
+):
     session = factories.session(agent)
     id_, tool = session.id, RefinementTool(session)
-    light, heavy = ids[:2]
-    sql.run(f"UPDATE session_entries SET counting_tokens = 1 WHERE memory_id = {light}")
-    sql.run(
-        "UPDATE session_entries SET ceiling_tokens = 49, counting_tokens = 49 "
-        f"WHERE memory_id = {heavy}"
-    )
+    if action == "delete":  # its tokens are counted as another memory's
+        moved = f"CASE memory_id WHEN {ids[0]} THEN 1 WHEN {ids[1]} THEN 49 ELSE 25 END"
+        sql.run(
+            f"UPDATE session_entries SET counting_tokens = {moved}, "
+            f"ceiling_tokens = greatest(ceiling_tokens, {moved})"
+        )
+    else:
+        sql.run(f"DELETE FROM session_entries WHERE memory_id = {ids[0]}")
 
     with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
-        tool.execute(action="delete", id=light)
+        tool.execute(**{"delete": calls_of(ids)["delete"], "search": SEARCH}[action])
 
-    assert not memory(light).discarded_at
-
-
-def test_a_session_whose_entries_say_that_it_removed_more_shows_nothing(agent, ids) -> None:
-    session = factories.session(agent)
-    id_, tool = session.id, RefinementTool(session)
-    sql.run(f"DELETE FROM session_entries WHERE memory_id = {ids[0]}")
-
-    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
-        tool.execute(action="search", query="a")
+    assert not memory(ids[0]).discarded_at
 
 
 @pytest.mark.parametrize(
@@ -710,13 +588,3 @@ def test_nothing_is_edited_where_the_audit_chain_was_changed(agent, ids, change)
         tool.execute(action="delete", id=ids[0])
 
     assert not memory(ids[0]).discarded_at
-
-
-def test_a_session_whose_entries_say_that_it_removed_less_cannot_be_completed(agent, ids) -> None:
-    session = factories.session(agent)
-    id_, tool = session.id, RefinementTool(session)
-    assert tool.execute(action="delete", id=ids[0])["type"] == "deleted"
-    sql.run("UPDATE session_entries SET counting_tokens = ceiling_tokens")
-
-    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
-        tool.execute(action="complete", summary="Done.")

@@ -73,31 +73,21 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_the_one_that_is_there(
         ({}, "content is required"),
         ({"content": "x"}, "memory_type must be one of core, journal"),
         ({"memory_type": "core"}, "content is required"),
-        ({"content": "", "memory_type": "core"}, "content must not be empty"),
         ({"content": "x" * 10_001, "memory_type": "core"}, "content has 10,001 characters"),
-        ({"content": "\x00", "memory_type": "core"}, "content must not contain a NUL"),
         ({"content": "\ud800", "memory_type": "core"}, "content must be valid Unicode"),
         ({"content": 7, "memory_type": "core"}, "content must be text"),
         ({"content": "x", "memory_type": "note"}, "memory_type must be one of"),
-        ({"content": "x", "memory_type": ["core"]}, "memory_type must be one of"),
         ({"content": "x", "memory_type": "core", "tags": ["love"]}, "unknown tag"),
-        ({"content": "x", "memory_type": "core", "tags": [7]}, "unknown tag"),
         ({"content": "x", "memory_type": "core", "tags": "voice"}, "tags must be a list"),
-        ({"content": "x", "memory_type": "core", "tags": ""}, "tags must be a list"),
-        ({"content": "x", "memory_type": "core", "tags": False}, "tags must be a list"),
-        ({"content": "x", "memory_type": "core", "tags": {"voice": 1}}, "tags must be a list"),
-        ({"content": "x", "memory_type": "core", "constitutional": True}, "unknown parameter"),
+        (
+            {"content": "x", "memory_type": "core", "constitutional": True},
+            "unknown parameter; save_memory takes: content, memory_type, tags",
+        ),
         ({"content": "x", "memory_type": "core", "self": 1}, "unknown parameter"),
     ],
 )
 def test_a_malformed_call_is_refused(tool, call, error):
     assert refused(tool, **call).startswith(error)
-
-
-def test_an_unknown_parameter_is_refused_with_the_allowed_ones(tool):
-    error = refused(tool, content="x", memory_type="core", agent_id=1)
-
-    assert error == "unknown parameter; save_memory takes: content, memory_type, tags"
 
 
 @settings(

@@ -88,12 +88,9 @@ def test_view_shows_every_field_with_its_own_value_or_the_default_and_changes_no
 def test_update_sets_a_field_and_commits(tool, agent, subtests):
     for field, value, after in [
         *((field, " Be kind. \n", "Be kind.") for field in PROMPTS),
-        *((field, "x" * 10_000, "x" * 10_000) for field in PROMPTS),
         ("refinement_threshold", 0.9, 0.9),
         ("refinement_threshold", 1, 1.0),
         ("refinement_threshold", "0.8125", 0.8125),
-        ("refinement_threshold", " .5 ", 0.5),
-        ("refinement_threshold", 0.0001, 0.0001),
         ("name", " Eve ", "Eve"),
     ]:
         with subtests.test(field=field, value=str(value)[:10]):
@@ -144,13 +141,12 @@ def test_an_agent_whose_name_stands_in_its_memories_may_keep_it_and_leave_it(app
 
 def test_the_value_default_resets_a_field(tool, agent, subtests):
     for field in [*PROMPTS, "refinement_threshold"]:
-        for word in ("default", " Default "):
-            with subtests.test(field=field, word=word):
-                tool.execute(action="update", field=field, value="0.5")
-                result = tool.execute(action="update", field=field, value=word)
-                view = tool.execute(action="view", field=field)
-                assert stored(agent, field) is None
-                assert (result["value"], view["is_default"]) == (view["value"], True)
+        with subtests.test(field=field):
+            tool.execute(action="update", field=field, value="0.5")
+            result = tool.execute(action="update", field=field, value=" Default ")
+            view = tool.execute(action="view", field=field)
+            assert stored(agent, field) is None
+            assert (result["value"], view["is_default"]) == (view["value"], True)
     assert "name" in refused(tool, action="update", field="name", value="default")["error"]
 
 
@@ -166,15 +162,11 @@ def test_an_update_is_recorded_with_its_values_sealed(tool, agent):
 def test_an_invalid_value_is_refused_and_the_old_one_stays(tool, agent, subtests):
     tool.execute(action="update", field="refinement_threshold", value=0.9)
     no_threshold = "refinement_threshold must be a number above 0 and at most 1"
-    thresholds = [0, 0.0, -0.5, 1.0001, 2, 0.12345, "0", "abc", "75%", "1e-1", "0,9", True, False]
-    thresholds += [[], {}, 1e999, 10**6000, "٠.٥"]
+    thresholds = [0, 1.0001, "abc", True, [], 10**6000]
     for field, error, values in [
         *((field, "value required for update", [None, "", "  \n"]) for field in FIELDS),
-        *(
-            (field, field, ["x" * 10_001, "\x00", "\ud800", 7, True, ["x"], {}])
-            for field in PROMPTS
-        ),
-        ("name", "name", ["two\nlines", "x" * 81, 7, True, "a\x1bb"]),
+        *((field, field, ["x" * 10_001, "\x00", 7, ["x"]]) for field in PROMPTS),
+        ("name", "name", ["two\nlines", "x" * 81, 7]),
         ("refinement_threshold", no_threshold, thresholds),
     ]:
         for number, value in enumerate(values):
@@ -187,11 +179,9 @@ def test_an_unknown_action_field_or_parameter_is_refused_with_the_allowed_ones(t
     for call, error in [
         ({}, "action is required"),
         ({"action": "delete", "field": "name"}, "Invalid action"),
-        ({"action": ["view"], "field": "name"}, "Invalid action"),
         ({"action": "view"}, "field is required"),
         ({"action": "view", "field": "constitutional"}, "Invalid field"),
         ({"action": "update", "field": "core_token_budget", "value": 9}, "Invalid field"),
-        ({"action": "update", "field": "model_id", "value": "x"}, "Invalid field"),
         ({"action": "update", "field": {}, "value": "x"}, "Invalid field"),
         ({"action": "view", "field": "name", "agent_id": 1}, "unknown parameter"),
         ({"action": "view", "field": "name", "self": 1}, "unknown parameter"),
@@ -201,17 +191,6 @@ def test_an_unknown_action_field_or_parameter_is_refused_with_the_allowed_ones(t
             assert result["error"].startswith(error)
             assert result["allowed_actions"] == ["view", "update"]
             assert result["allowed_fields"] == FIELDS
-
-
-def test_an_update_without_a_value_is_refused_with_what_is_allowed(tool):
-    result = refused(tool, action="update", field="system_prompt")
-
-    assert result == {
-        "type": "error",
-        "error": "value required for update",
-        "allowed_actions": ["view", "update"],
-        "allowed_fields": FIELDS,
-    }
 
 
 @settings(
