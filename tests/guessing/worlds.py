@@ -137,12 +137,6 @@ class Side:
             found = connection.execute(text(" UNION ALL ".join(selects)).columns())
             return sorted(found.scalars())
 
-    def record_hashes(self) -> dict[str, str]:
-        """Return the hash of every record, which is chained with a key, and its stand-in."""
-        with self.app.app_context():
-            rows = db.session.execute(db.select(AuditLog.hash, AuditLog.id)).all()
-        return {row.hash: f"hash of record {row.id}" for row in rows}
-
     def dispose(self) -> None:
         with self.app.app_context():
             db.session.remove()
@@ -284,9 +278,9 @@ def _hold(app: Flask, things: Things, content: str) -> None:
     ada, bea = (db.session.get_one(Agent, id_) for id_ in things.agents)
     own = bearing(app, things.bearers["its agent"])
     keeping = (
-        partial(_author, ada),
-        partial(_author, bea),
-        partial(_discard, ada),
+        lambda content: [configuring.author(ada, each, content) for each in PROMPTS],
+        lambda content: [configuring.author(bea, each, content) for each in PROMPTS],
+        lambda content: ada.ledger.remember(content, "core")[0].discard(),
         partial(_save, own, "journal"),
         partial(_save, own, "core"),
         partial(_bring, ada),
@@ -300,16 +294,6 @@ def _hold(app: Flask, things: Things, content: str) -> None:
         with same_circumstances(number):
             keep(content)
             db.session.commit()
-
-
-def _author(agent: Agent, content: str) -> None:
-    for prompt in PROMPTS:
-        configuring.author(agent, prompt, content)
-
-
-def _discard(agent: Agent, content: str) -> None:
-    memory, _ = agent.ledger.remember(content, "core")
-    memory.discard()
 
 
 def _save(own: Program, memory_type: str, content: str) -> None:

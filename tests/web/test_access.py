@@ -286,25 +286,12 @@ def test_a_page_with_content_is_not_cached_and_redirects_in_time(
 # -- the banner and the end -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words", "is_ending"),
-    [
-        (1790, "30 minutes left.", False),
-        (299, "5 minutes left.", True),
-        (59, "1 minute left.", True),
-    ],
-)
-def test_the_banner_says_how_many_minutes_are_left(
-    dashboard: Browser, grant: AccessGrant, seconds: int, words: str, is_ending: bool
-) -> None:
-    grant.expires_at = database_now() + timedelta(seconds=seconds)
-    db.session.commit()
+def test_the_banner_says_how_many_minutes_are_left(dashboard: Browser, grant: AccessGrant) -> None:
+    for seconds, words in ((1790, "30 minutes left."), (59, "1 minute left.")):
+        grant.expires_at = database_now() + timedelta(seconds=seconds)
+        db.session.commit()
 
-    page = dashboard.get("/agents").text
-
-    assert f"{words}</strong>" in page
-    assert ('class="access ending"' in page) == is_ending
-    assert "/static/left.js" in page
+        assert words in dashboard.get("/agents").text
 
 
 def test_ending_access_clears_the_browsers_cache(

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
@@ -18,11 +17,8 @@ from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
 from refine.models.ledger import images_in
-from refine.rules.ids import id_in
-from refine.web.audit_filters import FILTERS
-from refine.web.lists import Filter
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
+from tests.web.conftest import Browser, SignedIn, person, words_of
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 
@@ -102,14 +98,6 @@ def test_the_url_filters_the_list(
 
     ids = {name: {numbered[each].id for each in numbers} for name, numbers in expected.items()}
     assert found == ids
-
-
-def exported_ids(browser: Browser, link: str) -> list[int]:
-    """The ids of the records in an export, in its order."""
-    text = browser.get(link).text
-    if "/export.csv" in link:
-        return [int(row["id"]) for row in csv.DictReader(io.StringIO(text))]
-    return [json.loads(line)["id"] for line in text.splitlines()]
 
 
 def test_an_export_is_a_record_of_who_took_what(
@@ -242,24 +230,6 @@ def test_only_admins_see_from_where_somebody_acted(
         assert page.status_code == 200
         assert not any(text in page.text for text in ("192.0.2.7", "Bent", '"col">Address')), path
     assert "192.0.2.7 Bent/1.0" in words_of(dashboard.get(paths[1]).text)
-
-
-def test_a_filter_that_is_declared_narrows_list_and_exports(
-    dashboard: Browser, agent: Agent, records: list[AuditLog], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = records[1]
-    added = Filter("number", "Number", id_in, lambda number: AuditLog.id == number, input="text")
-    monkeypatch.setattr(sys.modules["refine.web.audit"], "FILTERS", [*FILTERS, added])
-
-    page = dashboard.get(f"/audit?number={chosen.id}").text
-
-    assert re.search(rf'<input type="text" name="number" value="{chosen.id}"', page)
-    assert listed(dashboard, f"?number={chosen.id}") == {chosen.id}
-    (link,) = (each for each in links_of(page) if "/export.csv" in each)
-    assert exported_ids(dashboard, link) == [chosen.id]
-    exported = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc())).first()
-    assert exported is not None
-    assert exported.data["filter"] == {"number": str(chosen.id)}
 
 
 def test_records_are_filtered_by_who_acted(

@@ -381,21 +381,6 @@ def _declined(grant: AccessGrant, admin: User) -> None:
     grant.settle("NO", agreed=False, generation_id="gen-1")
 
 
-def _ended_by_user(grant: AccessGrant, admin: User) -> None:
-    _live(grant)
-    assert grant.end(user=grant.user)
-
-
-def _revoked_by_agent(grant: AccessGrant, admin: User) -> None:
-    _live(grant)
-    assert grant.end(user=None)
-
-
-def _revoked_by_admin(grant: AccessGrant, admin: User) -> None:
-    _live(grant)
-    assert grant.end(user=admin)
-
-
 def _past_its_end(grant: AccessGrant, admin: User) -> None:
     _live(grant)
     db.session.commit()
@@ -417,9 +402,9 @@ STATES: dict[str, Put] = {
     "failed": lambda grant, admin: grant.give_up("the model's server did not answer", "timeout"),
     "lapsed": lambda grant, admin: grant.lapse(),
     "ended, expired": _expired,
-    "ended, ended_by_user": _ended_by_user,
-    "ended, revoked_by_agent": _revoked_by_agent,
-    "ended, revoked_by_admin": _revoked_by_admin,
+    "ended, ended_by_user": lambda grant, admin: (_live(grant), grant.end(user=grant.user)),
+    "ended, revoked_by_agent": lambda grant, admin: (_live(grant), grant.end(user=None)),
+    "ended, revoked_by_admin": lambda grant, admin: (_live(grant), grant.end(user=admin)),
     "ended, no_longer_allowed": lambda grant, admin: (
         _live(grant),
         grant.end_for_good("its user may no longer have access", admin),

