@@ -910,6 +910,22 @@ def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
     assert world.journal() == []
 
 
+def test_a_session_taken_away_between_two_questions_asks_nothing_more(world: World) -> None:
+    def take_over(event: Event) -> None:
+        if event.kind == "tool_call":
+            db.session.execute(
+                text("UPDATE refinement_sessions SET lease_token = gen_random_uuid()")
+            )
+            db.session.commit()
+
+    world.model.say(YES).calls(*deletions(world.ids[:1])).say("unheard")
+
+    session = world.refine(observe=take_over)
+
+    assert (session.status, session.mutation_count) == ("running", 1)
+    assert len(world.model.requests) == 2
+
+
 # -- faults of ours -------------------------------------------------------------------------------
 
 

@@ -363,9 +363,10 @@ def test_an_edit_that_a_rule_forbids_is_refused_with_the_reason(tool, ids, agent
     late = factories.memory(agent)
     db.session.commit()
     tool.execute(action="protect", id=ids[0])
-    copy = f" {content(ids[5]).title()} "
+    copy, own = f" {content(ids[5]).title()} ", content(ids[1])
     db.session.commit()
     cases = [
+        ("update", ids[1:3], own, f"Memory #{ids[1]} already has this content"),
         ("consolidate", [ids[1]] * 2, "new", "consolidate requires at least 2 memory IDs"),
         ("update", ids[1:3], copy, f"Memory #{ids[5]} already has exactly this content"),
         ("consolidate", ids[1:3], copy, f"Memory #{ids[5]} already has exactly this content"),

@@ -422,6 +422,14 @@ def test_a_stopped_session_that_fails_before_it_stops_has_stopped(agent, consent
     assert factories.records(agent)[-1].user_id == boss.id
 
 
+def test_a_killed_process_ends_only_what_its_lease_still_holds(session):
+    assert not session.end_if_killed(uuid.uuid4())
+    assert session.is_running
+
+    assert session.end_if_killed(session.lease_token)
+    assert (session.status, session.error_kind) == ("failed", "worker_lost")
+
+
 def test_a_running_session_is_lost_after_three_missed_beats(session):
     factories.fall_silent(session, LOST_AFTER - timedelta(seconds=10))
     assert not session.end_if_lost()
