@@ -31,6 +31,7 @@ ifdef EVERYTHING
 	REFINE_REQUIRE_BROWSER=1 $(PYTEST) -m "not nightly" --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
+	$(BIN)/python -m tests.budget
 else
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 endif
