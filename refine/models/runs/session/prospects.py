@@ -90,7 +90,6 @@ def why_not_on_request() -> ColumnElement[str | None]:
     )
 
 
-@cache
 def _has_nothing_to_refine() -> ColumnElement[bool]:
     return ~eligibility.with_unlocked_core_memory()
 
