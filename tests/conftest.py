@@ -1,9 +1,11 @@
 """One real PostgreSQL and Valkey for each test process; every test finds the database empty."""
 
 import dataclasses
+import functools
 import gc
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +46,8 @@ _FOLDERS_OF_PROOFS = {
 # Tables whose first rows every test finds: the platform's key and chain.
 _KEPT = ("data_keys", "chain_heads")
 
+_HAS_FORGOTTEN = pytest.StashKey[bool]()
+
 # For speed: nothing here outlives the test run.
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
 
@@ -76,6 +80,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif function_of(item) in costly:
             item.add_marker(pytest.mark.slow)
     items.sort(key=_is_quick)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first covered test of a process, forget what uncovered ones have cached."""
+    if item.config.stash.get(_HAS_FORGOTTEN, False) or item.get_closest_marker("no_cover"):
+        return
+    item.config.stash[_HAS_FORGOTTEN] = True
+    for name, module in list(sys.modules.items()):
+        for each in vars(module).values() if name.startswith("refine.") else ():
+            if isinstance(each, functools._lru_cache_wrapper):
+                each.cache_clear()
 
 
 def _is_quick(item: pytest.Item) -> bool:
