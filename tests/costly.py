@@ -29,12 +29,15 @@ class Meter:
         self.quick = 0.0
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         before = _spent()
         try:
             return (yield)
         finally:
-            cost = _spent() - before
+            # the last test ends the servers, and would be charged with all that they spent
+            cost = _spent() - before if nextitem else 0.0
             self.costs[function_of(item)].append(cost)
             self.quick += cost if item.get_closest_marker("slow") is None else 0.0
 
