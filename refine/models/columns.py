@@ -57,19 +57,19 @@ def constant(name: str) -> ColumnElement[str]:
     return literal_column(f"'{name}'", Text)
 
 
-def one_of_constants(column: SQLColumnExpression[str], names: Iterable[str]) -> ColumnElement[bool]:
-    """Return the SQL condition that a column is one of these names; see ``constant``."""
+def in_constants(column: SQLColumnExpression[str], names: Iterable[str]) -> ColumnElement[bool]:
+    """Return ``column IN (names)``; see ``constant``."""
     return column.in_([constant(name) for name in names])
 
 
-def one_of_ids(ids: Iterable[int]) -> Any:
-    """Return what a column of ids is compared with to be one of these, however many."""
-    return any_(literal(list(ids), ARRAY(BigInteger)))
+def in_ids(column: SQLColumnExpression[Any], ids: Iterable[int]) -> ColumnElement[bool]:
+    """Return ``column = ANY(ids)``: one parameter, however many ids."""
+    return column == any_(literal(list(ids), ARRAY(BigInteger)))
 
 
-def one_of_names(names: Iterable[str]) -> Any:
-    """Return what a column is compared with to be one of these hashes, or names without commas."""
-    return any_(func.string_to_array(",".join(names), ","))
+def in_names(column: SQLColumnExpression[Any], names: Iterable[str]) -> ColumnElement[bool]:
+    """Return ``column = ANY(names)``: one parameter; the names contain no commas."""
+    return column == any_(func.string_to_array(",".join(names), ","))
 
 
 # -- changes of settings, as records keep them ---------------------------------------------------

@@ -9,7 +9,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json, db
 from refine.models import Agent, AgentMemory
-from refine.models.columns import one_of_ids, one_of_names
+from refine.models.columns import in_ids, in_names
 from refine.models.ledger import MEMORY_TYPES, NewMemory, content_hash, is_kept_core
 from refine.models.ledger.memory import CORE, NOTE
 from refine.rules.content import known_tags, memory_content
@@ -98,8 +98,8 @@ class Recognizer:
         rows = db.session.execute(
             select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == self._agent.id,
-                AgentMemory.source == one_of_names({each.memory.source for each in batch}),
-                AgentMemory.source_id == one_of_names({each.memory.source_id for each in batch}),
+                in_names(AgentMemory.source, {each.memory.source for each in batch}),
+                in_names(AgentMemory.source_id, {each.memory.source_id for each in batch}),
                 AgentMemory.source_id.is_not(None),
             )
         )
@@ -117,7 +117,7 @@ class Recognizer:
             return
         rows = db.session.execute(
             select(AgentMemory.id, AgentMemory.created_at, AgentMemory.content_hash).where(
-                AgentMemory.agent_id == self._agent.id, AgentMemory.id == one_of_ids(own_rows)
+                AgentMemory.agent_id == self._agent.id, in_ids(AgentMemory.id, own_rows)
             )
         )
         for id_, created_at, hashed in rows:
@@ -137,7 +137,7 @@ class Recognizer:
             ).where(
                 AgentMemory.agent_id == self._agent.id,
                 AgentMemory.memory_type == CORE,
-                AgentMemory.content_hash == one_of_names({each.content_hash for each in batch}),
+                in_names(AgentMemory.content_hash, {each.content_hash for each in batch}),
             )
         )
         for hashed, constitutional, tags, is_discarded, may_go in same:

@@ -18,7 +18,7 @@ from refine.models.ledger.history import shown_data
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words
 from refine.web import granted, scope
-from refine.web.audit_filters import FILTERS, one_of_kind, views, visible_records
+from refine.web.audit_filters import FILTERS, actions_of_kind, views, visible_records
 from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 from refine.web.lists import Chosen, page_of
 from refine.web.record_changes import memory_changes, subject_of
@@ -55,7 +55,7 @@ _LISTED: tuple[Any, ...] = (
 @pages.get("/audit")
 def page() -> str:
     chosen = Chosen(FILTERS)
-    agent, one_of = chosen["agent"], one_of_kind(chosen)
+    agent, one_of = chosen["agent"], actions_of_kind(chosen)
     listed = select(*_LISTED).outerjoin(User).outerjoin(Agent)
     without = ("kind",) if one_of is not None else ()
     page = page_of(visible_records(chosen, listed, without=without), one_of=one_of)

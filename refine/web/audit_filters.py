@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, and_
 from refine.extensions import db
 from refine.models import AuditLog, User
 from refine.models.audit.kinds import ACTIONS_OF_KIND
-from refine.models.columns import one_of_ids, one_of_names
+from refine.models.columns import in_ids, in_names
 from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
 from refine.rules.ids import id_in
@@ -59,7 +59,7 @@ FILTERS = [
         "kind",
         "Kind",
         read=lambda text: text if text in ACTIONS_OF_KIND else None,
-        condition=lambda kind: AuditLog.action == one_of_names(ACTIONS_OF_KIND[kind]),
+        condition=lambda kind: in_names(AuditLog.action, ACTIONS_OF_KIND[kind]),
         shown=lambda kind: RECORD_KINDS[kind],
     ),
     Filter(
@@ -86,7 +86,7 @@ FILTERS = [
         "memory",
         "Memory",
         read=lambda text: id_in(text.removeprefix("#")),
-        condition=lambda id_: AuditLog.id == one_of_ids(record_ids_about(id_)),
+        condition=lambda id_: in_ids(AuditLog.id, record_ids_about(id_)),
         input="text",
         attributes={"placeholder": "number", "size": 8, "inputmode": "numeric"},
         shown=lambda id_: f"memory #{id_}",
@@ -119,7 +119,7 @@ FILTERS = [
 ]
 
 
-def one_of_kind(chosen: Chosen) -> OneOf | None:
+def actions_of_kind(chosen: Chosen) -> OneOf | None:
     """Return the kind's actions, to union their rows; None where another filter is narrower."""
     by = chosen["who"]
     has_few = any(chosen[name] is not None for name in ("action", "agent", "session", "memory"))

@@ -34,7 +34,7 @@ from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain, Event
 from refine.models.audit.chain import Actor
-from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, one_of_ids
+from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, in_ids
 from refine.models.keys import SealedText, next_ids, place_of
 from refine.models.ledger.image import (
     Change,
@@ -340,7 +340,7 @@ class AgentMemory(Attested, Base):
             return {}
         rows = db.session.scalars(
             select(cls)
-            .where(cls.agent_id == agent.id, cls.id == one_of_ids(wanted))
+            .where(cls.agent_id == agent.id, in_ids(cls.id, wanted))
             .order_by(cls.id)
             .with_for_update()
             .execution_options(populate_existing=True)

@@ -38,7 +38,7 @@ from refine.models.columns import (
     Created,
     Usd,
     Uuid,
-    one_of_constants,
+    in_constants,
 )
 from refine.models.runs.spending import CostCaps
 from refine.rules.prices import Usage
@@ -136,7 +136,7 @@ class Run:
     @is_live.inplace.expression
     @classmethod
     def _is_live(cls) -> ColumnElement[bool]:
-        return one_of_constants(cls.status, (cls.waiting_status, cls.running_status))
+        return in_constants(cls.status, (cls.waiting_status, cls.running_status))
 
     @hybrid_property
     def is_held(self) -> bool:

@@ -10,7 +10,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
-from refine.models.columns import one_of_names
+from refine.models.columns import in_names
 from refine.models.ledger import AgentMemory, Change, Image, changes_in, content_hash, is_kept
 from refine.models.ledger.memory import MemoryEdit, change_in_turn
 from refine.models.runs.session.session import RefinementSession
@@ -85,7 +85,7 @@ def duplicates_losing_their_last_copy(
         for change in changes_in(record.data, record.sealed)
         if change.before is not None and not is_kept(change.after)
     }
-    same = AgentMemory.content_hash == one_of_names(set(removed.values()))
+    same = in_names(AgentMemory.content_hash, set(removed.values()))
     copies = {
         memory.id: memory.content_hash
         for memory in db.session.scalars(agent.ledger.core().where(same))

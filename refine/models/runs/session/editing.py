@@ -8,7 +8,7 @@ from sqlalchemy import and_, select
 
 from refine import clock
 from refine.extensions import db
-from refine.models.columns import one_of_ids
+from refine.models.columns import in_ids
 from refine.models.ledger import (
     AgentMemory,
     Change,
@@ -203,12 +203,12 @@ def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
     is_its_entry = and_(
         SessionEntry.session_id == session.id,
         SessionEntry.memory_id == AgentMemory.id,
-        SessionEntry.memory_id == one_of_ids(ids),  # otherwise all entries are read
+        in_ids(SessionEntry.memory_id, ids),  # otherwise all entries are read
     )
     mine = (
         select(AgentMemory, SessionEntry)
         .outerjoin(SessionEntry, is_its_entry)
-        .where(AgentMemory.agent_id == session.agent_id, AgentMemory.id == one_of_ids(ids))
+        .where(AgentMemory.agent_id == session.agent_id, in_ids(AgentMemory.id, ids))
         .order_by(AgentMemory.id)
         .with_for_update(of=AgentMemory)
         .execution_options(populate_existing=True)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from refine.errors import RowAltered
 from refine.extensions import Base, db
 from refine.models.attested import Attested, copy_signed
-from refine.models.columns import one_of_ids
+from refine.models.columns import in_ids
 from refine.models.ledger import AgentMemory
 from refine.models.ledger.memory import state_digest_of
 from refine.models.runs.run import Run
@@ -72,7 +72,7 @@ class SessionEntry(Attested, Base):
         """Return entries by memory id; RowAltered for an altered one."""
         mine = select(cls).where(cls.session_id == session.id)
         if ids is not None:
-            mine = mine.where(cls.memory_id == one_of_ids(ids))
+            mine = mine.where(in_ids(cls.memory_id, ids))
         found = db.session.scalars(mine.execution_options(populate_existing=True)).all()
         for entry in found:
             entry.require_genuine()

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, case, exists, func, literal, selec
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import Group, grouped_by, unanswered, why_unanswered
-from refine.models.columns import one_of_ids
+from refine.models.columns import in_ids
 from refine.models.people import Account
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.scheduling import Candidates, has_live_session
@@ -33,7 +33,7 @@ def estimate(at: datetime, agent_ids: Sequence[int]) -> Decimal | None:
     means = (
         select(func.avg(_Session.cost_usd).label("mean"))
         .where(
-            _Session.agent_id == one_of_ids(agent_ids),
+            in_ids(_Session.agent_id, agent_ids),
             _Session.created_at > at - LOOKS_BACK,
             _Session.llm_calls > 0,
             _Session.status.not_in(LIVE),

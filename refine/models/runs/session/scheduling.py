@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
-from refine.models.columns import one_of_constants, one_of_ids
+from refine.models.columns import in_constants, in_ids
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import (
@@ -212,7 +212,7 @@ class Candidates:
     def _latest(self, limit: int, *, only_answered: bool) -> Sequence[RefinementSession]:
         mine = select(_Session).where(_Session.agent_id == Agent.id)
         if only_answered:
-            mine = mine.where(one_of_constants(_Session.status, ANSWERED))
+            mine = mine.where(in_constants(_Session.status, ANSWERED))
         newest_first = mine.order_by(_Session.created_at.desc()).limit(limit)
         latest = newest_first.correlate(Agent).lateral()
         found = aliased(_Session, latest)
@@ -220,7 +220,7 @@ class Candidates:
             select(found)
             .select_from(Agent)
             .join(latest, true())
-            .where(Agent.id == one_of_ids(self._ids))
+            .where(in_ids(Agent.id, self._ids))
             .order_by(found.created_at.desc())
         ).all()
 

@@ -34,7 +34,7 @@ from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Event
-from refine.models.columns import Count, Sealed, one_of_ids
+from refine.models.columns import Count, Sealed, in_ids
 from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
@@ -336,10 +336,11 @@ class RefinementSession(RetriableRun, Attested, Base):
     ) -> dict[int, list["RefinementSession"]]:
         """Return sessions by agent, even if only records say that they ended: RowAltered."""
         found: dict[int, list[RefinementSession]] = {id_: [] for id_ in agent_ids}
-        mine = one_of_ids(agent_ids)
-        lately = select(cls.id, cls.agent_id).where(cls.agent_id == mine, cls.ended_at > since)
+        lately = select(cls.id, cls.agent_id).where(
+            in_ids(cls.agent_id, agent_ids), cls.ended_at > since
+        )
         on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
-            AuditLog.agent_id == mine,
+            in_ids(AuditLog.agent_id, agent_ids),
             AuditLog.action.in_(END_ACTION.values()),
             AuditLog.created_at > since,
         )
