@@ -16,7 +16,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.ledger import images_in
-from refine.refinement.loop import Event, refine
+from refine.refinement.loop import SessionEvent, refine
 from refine.rules.meaning.keeping import Keeping, says
 from refine.rules.meaning.ledger import Ledger
 from refine.rules.meaning.reading import Reading, read
@@ -205,7 +205,7 @@ class Life:
 
     # -- its outcome ------------------------------------------------------------------------------
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, event: SessionEvent) -> None:
         if event.kind == "tool_call":
             self.calls[event.facts["action"], event.facts["result"]] += 1
 

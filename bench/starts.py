@@ -11,7 +11,7 @@ from bench.world import CONTENT, World
 from refine import settings
 from refine.extensions import canonical_json, db
 from refine.models import Agent, RefinementSession
-from refine.refinement.loop import Event, refine
+from refine.refinement.loop import SessionEvent, refine
 from refine.sealing import Place
 
 AT_MOST_MS = 1_500
@@ -52,7 +52,7 @@ def _until_snapshot(agent_id: int) -> float:
     db.session.expunge_all()
     reached: list[float] = []
 
-    def observe(event: Event) -> None:
+    def observe(event: SessionEvent) -> None:
         if event.kind == "snapshot":
             reached.append(time.perf_counter())
 

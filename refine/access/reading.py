@@ -66,7 +66,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Change:
+class TextChange:
     """How a record changed the text of one memory; for a merge, from sources to result."""
 
     record_id: int
@@ -88,7 +88,7 @@ class Opened:
     """What a memory, a record or a session holds: texts by name, and how memories changed."""
 
     texts: dict[str, str] = field(repr=False)
-    changes: list[Change]
+    changes: list[TextChange]
 
 
 # -- the guard ------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory
     return db.session.scalars(select(AgentMemory).where(*wanted))
 
 
-def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[Change]:
+def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[TextChange]:
     records = db.session.scalars(
         newest_first.where(AuditLog.agent_id == grant.agent_id)
         .options(undefer(AuditLog.sealed_text))
@@ -287,7 +287,7 @@ def _seen(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
     return shown
 
 
-def _changes(record: AuditLog) -> list[Change]:
+def _changes(record: AuditLog) -> list[TextChange]:
     images = sorted(contents_in(record.sealed), key=lambda image: image["before"] is not None)
     is_merge = record.action == "memory_refinement_consolidate"
     sources = [image for image in images if is_merge and image["before"] is not None]
@@ -296,8 +296,8 @@ def _changes(record: AuditLog) -> list[Change]:
     ]
 
 
-def _change(record: AuditLog, image: dict[str, Any], sources: list[dict[str, Any]]) -> Change:
-    return Change(
+def _change(record: AuditLog, image: dict[str, Any], sources: list[dict[str, Any]]) -> TextChange:
+    return TextChange(
         record_id=record.id,
         memory_id=image["id"],
         action=record.action,

@@ -16,7 +16,7 @@ from refine.jobs.tick import run_tick, sweep_all
 from refine.jobs.worker import work
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
-from refine.refinement.loop import Event, refine
+from refine.refinement.loop import SessionEvent, refine
 from refine.remembering.task_worker import run_task
 from refine.rules.quantities import cost_in_words, plural
 
@@ -124,7 +124,7 @@ def _introduce(agent: Agent, session: RefinementSession) -> None:
     )
 
 
-def _show(event: Event) -> None:
+def _show(event: SessionEvent) -> None:
     session, facts = event.session, event.facts
     match event.kind:
         case "duplicates":

@@ -7,7 +7,6 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from hashlib import sha256
 from hmac import compare_digest
-from secrets import token_urlsafe
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import structlog
@@ -132,16 +131,6 @@ class Attested:
     def lock(self) -> None:
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
-
-
-def new_secret() -> str:
-    """Return 256 random bits for a link or a cookie."""
-    return token_urlsafe(32)
-
-
-def keyed_hash(secret: str, context: str) -> str:
-    """Return the keyed hash under which a random secret is stored and looked up."""
-    return WrappedKey.platform_key().mac(secret, context)
 
 
 def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) -> None:

@@ -1,7 +1,8 @@
-"""Data keys, wrapped by encryption keys, and the texts that they seal."""
+"""Data keys, wrapped by encryption keys; what they seal, and the secrets that they hash."""
 
 from collections.abc import Callable
 from datetime import datetime
+from secrets import token_urlsafe
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, cast, overload
 
 from sqlalchemy import (
@@ -158,6 +159,19 @@ class WrappedKey(Base):
 def _forget_platform_key(session: Session) -> None:
     """The transaction that made the key may be rolled back."""
     session.info.pop(_PLATFORM_KEY, None)
+
+
+# -- secrets of links, cookies and tokens, of which only the hash is stored -----------------------
+
+
+def new_secret() -> str:
+    """Return 256 random bits for a link or a cookie."""
+    return token_urlsafe(32)
+
+
+def keyed_hash(secret: str, context: str) -> str:
+    """Return the keyed hash under which a random secret is stored and looked up."""
+    return WrappedKey.platform_key().mac(secret, context)
 
 
 # -- what is sealed under a data key, in its place ------------------------------------------------

@@ -35,11 +35,11 @@ ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
 
 _log = structlog.get_logger(__name__)
 
-Observer = Callable[["Event"], None]
+Observer = Callable[["SessionEvent"], None]
 
 
 @dataclass(frozen=True)
-class Event:
+class SessionEvent:
     """Something that happened in a session, for an observer; never content."""
 
     kind: str
@@ -201,7 +201,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
     def _report(self, kind: str, **facts: Any) -> None:
         try:
-            self._observe(Event(kind, self._run, facts))
+            self._observe(SessionEvent(kind, self._run, facts))
         except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
             safe_rollback()
             if may_pass(fault):

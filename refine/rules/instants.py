@@ -1,6 +1,6 @@
-"""Times as other systems and models write them."""
+"""Times as other systems and models write them, and months."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from refine.errors import InvalidValue
 
@@ -64,3 +64,8 @@ def _parse(value: object) -> datetime:
             microseconds = exact // per_second if isinstance(exact, int) else exact / per_second
             return _EPOCH + timedelta(microseconds=round(microseconds))
     raise ValueError
+
+
+def first_of_month(day: date, months_later: int = 0) -> date:
+    years, month = divmod(day.month - 1 + months_later, 12)
+    return date(day.year + years, month + 1, 1)

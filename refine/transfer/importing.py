@@ -10,7 +10,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.ledger import MEMORY_TYPES, NewMemory
+from refine.models.ledger import MEMORY_TYPES, ImportedMemory
 from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
 from refine.transfer import letta, mcp, mem0, own
@@ -177,7 +177,7 @@ class _Import:
             report.added[memory.memory_type] += 1
             report.added_tokens += token_estimate(memory.content)
 
-    def _write(self, new: Sequence[NewMemory], already_present: int) -> None:
+    def _write(self, new: Sequence[ImportedMemory], already_present: int) -> None:
         self._agent.ledger.add_all(
             "memory_imported",
             new,

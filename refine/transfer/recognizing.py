@@ -10,7 +10,7 @@ from refine.errors import InvalidValue
 from refine.extensions import canonical_json, db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import in_ids, in_names
-from refine.models.ledger import MEMORY_TYPES, NewMemory, content_hash, is_kept_core
+from refine.models.ledger import MEMORY_TYPES, ImportedMemory, content_hash, is_kept_core
 from refine.models.ledger.memory import CORE, NOTE
 from refine.rules.content import known_tags, memory_content
 from refine.sealing import DataKey
@@ -19,7 +19,7 @@ from refine.transfer.rows import Incoming, is_opaque
 
 
 class Candidate(NamedTuple):
-    memory: NewMemory
+    memory: ImportedMemory
     content_hash: str
     given_id: str | None
 
@@ -35,7 +35,7 @@ def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Can
         raise InvalidValue(f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
     text = row.content.strip()
     content = memory_content(text and row.prefix + text)
-    memory = NewMemory(
+    memory = ImportedMemory(
         content=content,
         memory_type=memory_type,
         tags=known_tags(row.tags),
@@ -64,14 +64,14 @@ class Recognizer:
         # of kept core memories by content hash: whether they are constitutional, and their tags
         self._cores: dict[str, list[tuple[bool, set[str]]]] = {}
 
-    def sort(self, batch: Sequence[Candidate]) -> tuple[list[NewMemory], int]:
+    def sort(self, batch: Sequence[Candidate]) -> tuple[list[ImportedMemory], int]:
         """Return which memories are new, and how many are known by id but have another text."""
         if not self._remembers:
             self._forget()
         self._load_ids(batch)
         self._load_own(batch)
         self._load_cores(batch)
-        new, conflicting = list[NewMemory](), 0
+        new, conflicting = list[ImportedMemory](), 0
         for each in batch:
             known = self._hashes.get((each.memory.source, each.memory.source_id))
             if known is not None:

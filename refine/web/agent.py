@@ -19,7 +19,7 @@ from refine.models.runs import LIVE
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.models.runs.task import REFLECTION_SCHEDULE
-from refine.rules.forecast import Growth
+from refine.rules.growth import Growth
 from refine.web import granted, in_place, scope
 from refine.web.charts import Moment, Plot, step_plot
 from refine.web.ledger import counted_kinds

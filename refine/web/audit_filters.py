@@ -21,12 +21,12 @@ from refine.web.words import ACTIONS, RECORD_KINDS, action, day
 _MAX_WHO_CHARACTERS = 254
 
 
-class Actor(NamedTuple):
+class ActorFilter(NamedTuple):
     who: str
     user_id: int | None
 
     @classmethod
-    def named(cls, who: str) -> "Actor":
+    def named(cls, who: str) -> "ActorFilter":
         found = User.by_email(who) if "@" in who else None
         return cls(who, found.id if found is not None else None)
 
@@ -75,7 +75,7 @@ FILTERS = [
     Filter(
         "who",
         "By",
-        read=lambda text: Actor.named(text[:_MAX_WHO_CHARACTERS]) if text else None,
+        read=lambda text: ActorFilter.named(text[:_MAX_WHO_CHARACTERS]) if text else None,
         condition=lambda actor: actor.condition(),
         input="text",
         attributes={"placeholder": "e-mail, agent, platform, command line", "size": 32},

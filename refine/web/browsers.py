@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 
 from refine import settings
 from refine.models import User
-from refine.models.attested import new_secret
+from refine.models.keys import new_secret
 
 # Browsers take such a cookie only from this very host, over https, and for all of its paths: no
 # neighbour under the same domain can plant one.

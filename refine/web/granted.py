@@ -13,17 +13,17 @@ from refine.access.reading import (
     MAX_RECORDS,
     MAX_SEARCHED_CHARACTERS,
     WITH_PURPOSE,
-    Change,
     Found,
     LiveGrant,
     NoAccess,
     Opened,
+    TextChange,
 )
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.web import in_place, scope
 
-__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_PURPOSE", "Change"]
+__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "WITH_PURPOSE", "TextChange"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

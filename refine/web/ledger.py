@@ -180,7 +180,7 @@ class Version(NamedTuple):
     change: MemoryChange
     merged_from: Sequence[int]
     merged_into: Sequence[int]
-    text: granted.Change | None
+    text: granted.TextChange | None
 
 
 @pages.get("/agents/<int:agent_id>/memories/<int:memory_id>")
@@ -201,7 +201,7 @@ def memory_page(agent_id: int, memory_id: int) -> str:
     )
 
 
-def _version(memory_id: int, record: AuditLog, text: granted.Change | None) -> Version:
+def _version(memory_id: int, record: AuditLog, text: granted.TextChange | None) -> Version:
     changes = {change.id: change for change in memory_changes(record)}
     is_merge = record.action == "memory_refinement_consolidate"
     others = [id_ for id_ in changes if id_ != memory_id] if is_merge else []

@@ -21,7 +21,7 @@ from refine.models.runs.spending import (
     used_by,
     with_total,
 )
-from refine.rules.forecast import first_of_month
+from refine.rules.instants import first_of_month
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words
 from refine.web import scope

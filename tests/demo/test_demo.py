@@ -10,7 +10,7 @@ from refine import clock, demo, settings
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.integrity import verify_all
-from refine.refinement.loop import Event, Observer, refine
+from refine.refinement.loop import Observer, SessionEvent, refine
 from tests import factories
 
 FILE = json.loads((Path(demo.__file__).parent / "agents.json").read_text(encoding="utf-8"))
@@ -155,7 +155,7 @@ def test_petrel_is_refused_what_nothing_else_says_and_keeps_every_memory(loaded:
     petrel = Agent.named("Petrel")
     before = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
 
-    events: list[Event] = []
+    events: list[SessionEvent] = []
     session = refined("Petrel", events.append)
 
     results = [event.facts["result"] for event in events if event.kind == "tool_call"]

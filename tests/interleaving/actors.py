@@ -78,7 +78,7 @@ class Actors:
                 work(run_id, self._settings)
         return run_id is not None
 
-    def _observe(self, happened: loop.Event) -> None:
+    def _observe(self, happened: loop.SessionEvent) -> None:
         if happened.kind == "tool_call":
             self.told.setdefault(happened.session.id, []).append(happened.facts["result"])
         self._baton.note(" ".join([happened.kind, *map(str, happened.facts.values())]))

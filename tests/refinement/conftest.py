@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
-from refine.refinement.loop import Event, refine
+from refine.refinement.loop import SessionEvent, refine
 from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel
@@ -22,7 +22,7 @@ class World:
         self.model = model
         self.agent: Agent = factories.agent()
         self.memories: list[AgentMemory] = factories.ledger(self.agent, *[25] * 20)
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
         self.variables: dict[str, str] = {}
         self.is_stopping: Callable[[], bool] = lambda: False
         self._environ = environ

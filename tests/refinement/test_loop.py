@@ -19,7 +19,7 @@ from refine.models import Agent, RefinementSession, User
 from refine.models.agent import configuring
 from refine.models.integrity import verify_all
 from refine.models.runs.spending import spent_by_agents
-from refine.refinement.loop import Event, refine
+from refine.refinement.loop import SessionEvent, refine
 from refine.rules.consent import Answer
 from tests import factories, sql
 from tests.refinement.conftest import World
@@ -360,7 +360,7 @@ def test_a_stop_before_consent_skips_the_session_and_records_who_asked_for_it(wo
 def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: World) -> None:
     world.model.say(YES).calls(*deletions(world.ids[:3]))
 
-    def stop_after_the_first(event: Event) -> None:
+    def stop_after_the_first(event: SessionEvent) -> None:
         if event.kind == "tool_call":
             world.elsewhere(lambda session: session.request_stop())()
 
@@ -911,7 +911,7 @@ def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
 
 
 def test_a_session_taken_away_between_two_questions_asks_nothing_more(world: World) -> None:
-    def take_over(event: Event) -> None:
+    def take_over(event: SessionEvent) -> None:
         if event.kind == "tool_call":
             db.session.execute(
                 text("UPDATE refinement_sessions SET lease_token = gen_random_uuid()")
@@ -972,7 +972,7 @@ def test_a_broken_display_does_not_affect_the_session(
 ) -> None:
     for fault in (BrokenPipeError(), SystemExit(1), LookupError("canary")):
 
-        def observe(_event: Event, fault: BaseException = fault) -> None:
+        def observe(_event: SessionEvent, fault: BaseException = fault) -> None:
             raise fault
 
         completes_without_change(world)
@@ -988,7 +988,7 @@ def test_a_broken_display_does_not_affect_the_session(
 def test_a_fault_of_the_database_does_not_end_the_display(world: World) -> None:
     told: list[str] = []
 
-    def observe(event: Event) -> None:
+    def observe(event: SessionEvent) -> None:
         told.append(event.kind)
         db.session.execute(text("DO $$ BEGIN RAISE SQLSTATE '53100'; END $$"))
 
@@ -1004,7 +1004,7 @@ def test_a_ledger_that_changes_while_it_is_read_is_read_again(world: World) -> N
     world.model.say("No.")
     kept: dict[str, int] = {}
 
-    def observe(event: Event) -> None:
+    def observe(event: SessionEvent) -> None:
         kept.setdefault(event.kind, len(world.kept()))
 
     first_kept = "SELECT min(id) FROM agent_memories WHERE discarded_at IS NULL"

@@ -1,13 +1,13 @@
-"""Times as other systems write them."""
+"""Times as other systems write them, and months."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.instants import EARLIEST, has_passed, instant
+from refine.rules.instants import EARLIEST, first_of_month, has_passed, instant
 from tests.rules.refusing import not_refused
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -95,3 +95,12 @@ def test_every_time_survives_its_iso_spelling_and_its_microseconds(at: datetime)
     microseconds = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
     assert read(at.isoformat()) == read(microseconds) == read(microseconds * 1000 + 999) == at
+
+
+def test_months_are_counted_from_any_of_their_days() -> None:
+    for day, later, first in (
+        *(("2026-11-23", 0, "2026-11-01"), ("2026-12-31", 1, "2027-01-01")),
+        *(("2026-01-31", -1, "2025-12-01"), ("2026-11-30", -11, "2025-12-01")),
+        *(("2026-12-01", -12, "2025-12-01"), ("2024-02-29", 24, "2026-02-01")),
+    ):
+        assert first_of_month(date.fromisoformat(day), later) == date.fromisoformat(first)

@@ -12,9 +12,10 @@ from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db, later_now
 from refine.models.agent import PROMPTS, Agent, configuring
-from refine.models.attested import Attested, ChainOwner, keyed_hash, new_secret
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created
+from refine.models.keys import keyed_hash, new_secret
 from refine.models.people import Account, User
 
 TokenKind = Literal["agent", "platform"]

@@ -12,7 +12,7 @@ from refine.models.ledger.image import (
     state_digest,
     state_of,
 )
-from refine.models.ledger.ledger import Composition, Ledger, NewMemory
+from refine.models.ledger.ledger import Composition, ImportedMemory, Ledger
 from refine.models.ledger.memory import (
     JOURNAL_SHOWN_FOR,
     LOCKS,
@@ -34,7 +34,7 @@ __all__ = [
     "Image",
     "Ledger",
     "MemoryOwner",
-    "NewMemory",
+    "ImportedMemory",
     "change_memories",
     "changes_in",
     "content_hash",

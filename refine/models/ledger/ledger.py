@@ -154,7 +154,7 @@ class Ledger:
         return memory
 
     def add_all(
-        self, action: str, new: Sequence["NewMemory"], *, at: datetime, **record: Any
+        self, action: str, new: Sequence["ImportedMemory"], *, at: datetime, **record: Any
     ) -> None:
         """Add thousands of memories with one record; the caller has locked the agent."""
         db.session.flush()
@@ -174,7 +174,7 @@ class Ledger:
         change_memories(action, changes, agent=self._agent, at=at, **record)
 
 
-class NewMemory(NamedTuple):
+class ImportedMemory(NamedTuple):
     content: str
     memory_type: str
     tags: list[str]

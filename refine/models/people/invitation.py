@@ -8,8 +8,9 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, db, later_now
-from refine.models.attested import Attested, ChainOwner, keyed_hash, new_secret
+from refine.models.attested import Attested, ChainOwner
 from refine.models.columns import BigId, Created
+from refine.models.keys import keyed_hash, new_secret
 from refine.models.people.user import User
 
 VALID_FOR = timedelta(days=7)

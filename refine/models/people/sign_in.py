@@ -13,8 +13,9 @@ from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 from refine import clock
 from refine.errors import RowAltered, TooMany
 from refine.extensions import Base, db
-from refine.models.attested import Attested, ChainOwner, keyed_hash, new_secret
+from refine.models.attested import Attested, ChainOwner
 from refine.models.columns import BigId, Created
+from refine.models.keys import keyed_hash, new_secret
 from refine.models.people.user import User
 from refine.models.tally import Tally
 from refine.rules.quantities import rough_span

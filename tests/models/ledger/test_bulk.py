@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.models.ledger import NewMemory, content_hash
+from refine.models.ledger import ImportedMemory, content_hash
 from tests import factories
 from tests.chains import verify_agent
 
@@ -30,7 +30,7 @@ def add(agent: Agent, **fields: object) -> AgentMemory:
         "extra": None,
     }
     agent.lock()
-    agent.ledger.add_all("memory_imported", [NewMemory(**usual | fields)], at=NOW)
+    agent.ledger.add_all("memory_imported", [ImportedMemory(**usual | fields)], at=NOW)
     db.session.commit()
     return db.session.scalars(db.select(AgentMemory).order_by(AgentMemory.id.desc())).first()
 

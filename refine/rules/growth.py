@@ -1,16 +1,11 @@
-"""Months, and how fast a ledger grows."""
+"""How fast a ledger grows."""
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 
 _WEEK = timedelta(days=7)
-# Less tells nothing of a pace.
+# A shorter time shows no pace.
 _LEAST = timedelta(days=3)
-
-
-def first_of_month(day: date, months_later: int = 0) -> date:
-    years, month = divmod(day.month - 1 + months_later, 12)
-    return date(day.year + years, month + 1, 1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,24 @@
+"""How long pauses are."""
+
+from datetime import timedelta
+
+from refine.rules.pacing import cooldown, retry_pause
+
+
+def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week() -> None:
+    for hours, sessions_without_effect, expected_hours in (
+        *((24, 0, 24), (24, 1, 48), (24, 2, 96), (24, 3, 168), (24, 4, 168), (24, 10_000, 168)),
+        *((1, 0, 1), (1, 1, 2), (1, 7, 128), (1, 8, 168), (6, 4, 96), (168, 0, 168), (168, 3, 168)),
+    ):
+        expected = timedelta(hours=expected_hours)
+        assert cooldown(hours, sessions_without_effect) == expected, (
+            hours,
+            sessions_without_effect,
+        )
+
+
+def test_pauses_after_failures_grow_and_end_after_three_retries() -> None:
+    pauses = [retry_pause(attempt) for attempt in (1, 2, 3, 4, 5, 100)]
+
+    minutes = [pause and pause.total_seconds() / 60 for pause in pauses]
+    assert minutes == [5, 30, 120, None, None, None]
