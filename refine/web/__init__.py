@@ -50,7 +50,6 @@ _AREAS = [
 # once, at import: a blueprint accepts no hooks once it has been registered
 for _area in _AREAS:
     signing_in.protect(_area)
-    _area.after_request(granted.redirect_when_access_ends)
     _area.after_request(in_place.prepare)
 
 

@@ -1,12 +1,9 @@
-"""What browsers keep and tell: cookies, known devices, and where a request comes from."""
+"""What browsers keep: cookies, and the devices on which a user has signed in."""
 
-from urllib.parse import urlsplit
-
-from flask import abort, after_this_request, current_app, request
+from flask import after_this_request, current_app, request
 from itsdangerous import BadData, URLSafeTimedSerializer
 from werkzeug.wrappers import Response
 
-from refine import settings
 from refine.models import User
 from refine.models.keys import new_secret
 
@@ -63,21 +60,3 @@ def _signer(user: User) -> URLSafeTimedSerializer:
     return URLSafeTimedSerializer(
         current_app.secret_key, salt=f"device {user.id} {user.password_hash}"
     )
-
-
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-
-
-def refuse_other_sites() -> None:
-    """Refuse to change anything for another site or origin, in addition to the CSRF token."""
-    if request.method not in SAFE_METHODS and not _may_be_own():
-        abort(403, "This request came from another site.")
-
-
-def _may_be_own() -> bool:
-    """No page can forge ``Sec-Fetch-Site``; our own forms send the Origin "null"."""
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin", "null")
-    if site is not None:
-        return site in ("same-origin", "none")
-    public = urlsplit(settings.current().public_url)._replace(path="").geturl()
-    return origin in ("null", f"{request.scheme}://{request.host}", public)

@@ -2,9 +2,10 @@
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from flask import Flask, Response, g, request, url_for
+from flask import Flask, Response, after_this_request, g, request, url_for
 from flask_login import current_user
 from sqlalchemy import Select
 
@@ -33,15 +34,13 @@ def register(app: Flask) -> None:
     app.context_processor(lambda: {"live_grants": live, "shown_under": g.get("shown_under")})
 
 
-def redirect_when_access_ends(response: Response) -> Response:
+def _leave_when_access_ends(grant: LiveGrant, response: Response) -> Response:
     """Have the browser leave a page with content when the access ends, and keep no copy of it."""
-    grant: LiveGrant | None = g.pop("shown_under", None)
-    if grant is not None:
-        ended = url_for("access.page", grant_id=grant.id, over=1)
-        response.headers["Cache-Control"] = "no-store, private"
-        response.headers["Pragma"] = "no-cache"
-        # a header, as accessibility tools object to a meta element that redirects
-        response.headers["Refresh"] = f"{grant.seconds_left + 1}; url={ended}"
+    ended = url_for("access.page", grant_id=grant.id, over=1)
+    response.headers["Cache-Control"] = "no-store, private"
+    response.headers["Pragma"] = "no-cache"
+    # a header, as accessibility tools object to a meta element that redirects
+    response.headers["Refresh"] = f"{grant.seconds_left + 1}; url={ended}"
     return response
 
 
@@ -108,4 +107,5 @@ def _opened(
         g.pop("live_grants", None)
         return None
     g.shown_under = grant
+    after_this_request(partial(_leave_when_access_ends, grant))
     return opened

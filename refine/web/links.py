@@ -55,14 +55,9 @@ def register(app: Flask) -> None:
     def digest(name: str) -> str:
         return sha256((folder / name).read_bytes()).hexdigest()[:12]
 
-    @app.url_defaults
-    def add_digest(endpoint: str, values: dict[str, Any]) -> None:
-        if endpoint == "static":
-            values["v"] = digest(values["filename"])
-
     @lru_cache(maxsize=256)  # bounded, as in ``links``
     def url(_script_root: str, name: str) -> str:
-        return url_for("static", filename=name)
+        return url_for("static", filename=name, v=digest(name))
 
     @app.template_global()
     def asset(name: str) -> str:

@@ -62,10 +62,10 @@ class LeaseLost(Refused):
         super().__init__(f"the run is no longer held by this worker (it is {status})")
 
 
-def blocked_reason(agent: Agent, caps: CostCaps, *, automatic: bool) -> str | None:
-    """Return why no run may start, or None; the cost cap stops only ``automatic`` runs."""
-    reason = eligibility.unavailable_reason(agent, automatic=automatic)
-    return reason or (caps.reason(agent.account) if automatic else None)
+def blocked_reason(agent: Agent, caps: CostCaps | None) -> str | None:
+    """Return why no run may start, or None; ``caps`` stop automatic runs, and no others."""
+    reason = eligibility.unavailable_reason(agent, automatic=caps is not None)
+    return reason or (caps.reason(agent.account) if caps is not None else None)
 
 
 def errors_index(table: str) -> Index:
@@ -199,7 +199,7 @@ class Run:
         """Return why the run may not start now: an altered agent, or what blocks it; or None."""
         if not self.agent.is_genuine:
             return f"{self.agent.row_name} was changed outside the application"
-        return blocked_reason(self.agent, CostCaps(at), automatic=self.is_automatic)
+        return blocked_reason(self.agent, CostCaps(at) if self.is_automatic else None)
 
     @property
     @abstractmethod

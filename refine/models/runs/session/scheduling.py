@@ -118,7 +118,7 @@ class Candidates:
 
     def forbidden_reason(self, agent: Agent) -> str | None:
         """Return what forbids automatic sessions: a block, or the floor against slow erosion."""
-        blocked = blocked_reason(agent, self._caps, automatic=True)
+        blocked = blocked_reason(agent, self._caps)
         return blocked or _Session.erosion_reason(agent, self.removed_tokens(agent))
 
     def automatic_skip_reason(self, agent: Agent) -> str | None:
