@@ -18,7 +18,7 @@ from refine.cli.context import settings_without_installation
 from refine.cli.output import console, table
 from refine.errors import ProviderError
 from refine.extensions import db
-from refine.llm.clients import client_for, is_rehearsed, warning_about
+from refine.llm.provider import client_for, is_rehearsed, warning_about
 from refine.models import Account
 from refine.rules.quantities import cost_in_words
 from refine.settings import Settings

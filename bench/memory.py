@@ -20,7 +20,7 @@ from bench.world import World, add_agent, texts
 from refine import settings
 from refine.cli.context import OF_INSTALLATION
 from refine.extensions import db
-from refine.jobs import runs
+from refine.jobs.queue import refine_later
 from refine.llm import rehearsal
 from refine.models import Agent, RefinementSession
 
@@ -87,7 +87,7 @@ def _at_once(world: World) -> Iterator[Figure]:
         for _ in range(count)
     ]
     for agent_id in agent_ids:
-        runs.refine_later(db.session.get_one(Agent, agent_id), "manual")
+        refine_later(db.session.get_one(Agent, agent_id), "manual")
     with rehearsal.serving(_slow) as url:
         taken = _most_of_a_worker(count, url)
     states = RefinementSession.status.label("status")

@@ -20,7 +20,7 @@ from refine.extensions import (
     migrate,
     safe_rollback,
 )
-from refine.llm.clients import dialect_of
+from refine.llm.provider import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings

@@ -15,7 +15,7 @@ from refine.models.runs.access import NO_LONGER_ALLOWED, REASONS, AccessTerms
 from refine.rules.consent import REASONING_TAG
 from refine.rules.quantities import in_days
 from refine.running import ModelWorker, RunEnded
-from refine.running.consent_question import answer_to_question
+from refine.running.model_calls import answer_to_question
 
 ASKING_SECONDS = 240
 

@@ -10,7 +10,7 @@ from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.api.rows import agent_row_or_404
 from refine.api.schemas import Body, Resource, Time
-from refine.jobs.runs import extract_later
+from refine.jobs.queue import extract_later
 from refine.models import Agent, MemoryTask
 from refine.rules.conversation import (
     IGNORED,

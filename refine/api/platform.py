@@ -19,7 +19,7 @@ from refine.api.rows import (
 )
 from refine.api.schemas import Body, Instant, Omittable, QueryDay, Resource, Time, Usd
 from refine.errors import InvalidValue
-from refine.llm.clients import require_one_model
+from refine.llm.provider import require_one_model
 from refine.models import Account, Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.runs.spending import by_month

@@ -8,7 +8,7 @@ from sqlalchemy.orm import undefer
 from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
 from refine.api.schemas import EmptyBody, Resource, Time, Usd
-from refine.jobs.runs import refine_later
+from refine.jobs.queue import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.runs.session import Channel, EndStatus, Trigger
 from refine.refinement import time_machine

@@ -11,7 +11,7 @@ from refine.cli.context import application
 from refine.cli.output import Field, console, print_json, print_list, print_one, row_of
 from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
 from refine.extensions import db
-from refine.llm.clients import require_one_model, warning_about
+from refine.llm.provider import require_one_model, warning_about
 from refine.models import Account, Agent
 from refine.models.agent import configuring, eligibility
 from refine.models.agent_list import STATES, State, is_in

@@ -14,8 +14,7 @@ from refine.cli.context import application, settings_without_installation
 from refine.cli.output import console
 from refine.cli.trial import Trial, about_provider
 from refine.health import Check
-from refine.llm.clients import client_for, configured_provider, is_rehearsed
-from refine.llm.provider import Provider
+from refine.llm.provider import Provider, client_for, configured_provider, is_rehearsed
 from refine.rules.quantities import plural
 from refine.settings import Settings
 

@@ -10,11 +10,12 @@ from refine import settings
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
-from refine.jobs import runs, stopping
+from refine.jobs import stopping
 from refine.jobs.clock import run_clock
+from refine.jobs.queue import refine_later
 from refine.jobs.tick import run_tick, sweep_all
 from refine.jobs.worker import work
-from refine.llm.clients import is_rehearsed
+from refine.llm.provider import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import SessionEvent, refine
 from refine.remembering.task_worker import run_task
@@ -35,7 +36,7 @@ def run(reference: str, enqueue: bool) -> int:
     with application("run"):
         agent = Agent.named(reference)
         if enqueue:
-            session = runs.refine_later(agent, "cli")
+            session = refine_later(agent, "cli")
             console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
             return 0
         return _run_here(agent)

@@ -9,9 +9,8 @@ from typing import Any, Final
 from refine import prompts
 from refine.errors import InvalidValue, ProviderError
 from refine.health import Check
-from refine.llm.clients import warning_about
 from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
-from refine.llm.provider import Provider
+from refine.llm.provider import Provider, warning_about
 from refine.models import MAX_MUTATIONS
 from refine.models.agent.agent import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
@@ -19,8 +18,7 @@ from refine.refinement.prompting import first_messages, texts_of_every_session
 from refine.rules.content import token_estimate
 from refine.rules.model_names import in_words
 from refine.rules.tokens import MIN_CONTENT_TOKENS
-from refine.running.consent_question import answer_to_question, not_open
-from refine.running.model_calls import problem_with
+from refine.running.model_calls import answer_to_question, not_open, problem_with
 from refine.settings import Settings
 from refine.tools.calls import error, without_echo
 from refine.tools.refinement import DEFINITION, checked

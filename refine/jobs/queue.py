@@ -1,4 +1,6 @@
-"""The queues in Redis carry only ids and wake the workers; PostgreSQL alone knows what waits."""
+"""Asking for a run. The queues in Redis carry only ids and wake the workers; PostgreSQL alone knows
+what waits.
+"""
 
 import time
 import uuid
@@ -7,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from ssl import SSLCertVerificationError
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from redis import ConnectionPool, Redis
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
@@ -20,9 +22,11 @@ from rq.utils import as_text
 from refine import settings
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.models import AccessGrant, MemoryTask, RefinementSession
+from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
 from refine.models.runs import Run
 from refine.models.runs import task as tasks
+from refine.models.runs.access import AccessTerms
+from refine.models.runs.session import Trigger
 
 REQUESTED = "refine-asked"
 AUTOMATIC = "refine-swept"
@@ -31,8 +35,10 @@ TICKS = "refine-ticks"
 RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
 QUEUES = (*RUN_QUEUES, TICKS)
 
+AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
+
 RUN_KINDS: tuple[type[Run], ...] = (RefinementSession, MemoryTask, AccessGrant)
-_RUN_JOB = "refine.jobs.runs.work_on"
+_RUN_JOB = "refine.jobs.worker.work_on"
 
 # How long Redis may take for an answer: to the clock, and to a request, whose process then leaves
 # Redis alone for a while.
@@ -142,7 +148,29 @@ def announce_waiting(at: datetime) -> int:
     return len(missing)
 
 
-def announce_soon(run: Waiting) -> None:
+def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
+    """Queue a session for the agent, commit, and wake a worker; raises SessionAlreadyLive."""
+    return _announced(RefinementSession.queue(agent, trigger, **fields))
+
+
+def extract_later(agent: Agent, conversation: object) -> MemoryTask:
+    """Store a finished conversation and wake a worker; or InvalidValue, Refused, TooMany."""
+    return _announced(MemoryTask.extract(agent, conversation))
+
+
+def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> AccessGrant:
+    """Add the user's request, commit and wake a worker; or Refused, AccessAlreadyRequested."""
+    return _announced(AccessGrant.request(agent, user, terms))
+
+
+def _announced(run: AnyRun) -> AnyRun:
+    waiting = Waiting.of(run)
+    db.session.commit()
+    _announce_soon(waiting)
+    return run
+
+
+def _announce_soon(run: Waiting) -> None:
     """Announce a committed run, without waiting for long; workers find it anyway."""
     url = settings.current().redis_url
     if time.monotonic() < _silent_until.get(url, 0.0):

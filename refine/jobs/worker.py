@@ -14,13 +14,16 @@ from flask import Flask, current_app
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, settings
+from refine.access import asking
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
-from refine.jobs.queue import QUEUES, TICKS, Waiting, require_redis, take, waiting_runs
-from refine.jobs.runs import work_on_run
+from refine.jobs.queue import QUEUES, RUN_KINDS, TICKS, Waiting, require_redis, take, waiting_runs
 from refine.jobs.tick import run_tick
-from refine.models import ClockMark, schema_version
+from refine.models import AccessGrant, ClockMark, MemoryTask, RefinementSession, schema_version
+from refine.models.runs import Run
+from refine.refinement.loop import refine
+from refine.remembering.task_worker import run_task
 
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3)
 _MALLOC = {-8: 1, -3: 128 * 1024, -1: 128 * 1024}
@@ -32,6 +35,31 @@ LOOK_SECONDS = 5.0
 _WAIT_SECONDS = 1
 
 _log = structlog.get_logger(__name__)
+
+
+_WORK: dict[type[Run], Callable[..., object]] = {
+    RefinementSession: refine,
+    MemoryTask: run_task,
+    AccessGrant: asking.run_access_request,
+}
+
+
+def work_on_run(run: Waiting, lease_token: uuid.UUID | None = None) -> None:
+    """Claim the waiting run with this lease and work on it to its end, unless another has it."""
+    _WORK[run.kind](
+        run.id,
+        settings.current(),
+        is_stopping=stopping.stop_requested,
+        lease_token=lease_token,
+    )
+
+
+def work_on(run_id: str) -> None:
+    for kind in RUN_KINDS:
+        run = db.session.get(kind, uuid.UUID(run_id))
+        if run is not None:
+            work_on_run(Waiting.of(run))
+            return
 
 
 def work(*, burst: bool = False) -> None:

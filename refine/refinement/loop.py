@@ -23,7 +23,7 @@ from refine.refinement.prompting import (
 )
 from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded
-from refine.running.consent_question import answer_to_question
+from refine.running.model_calls import answer_to_question
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import ACTIONS, DEFINITION

@@ -1,4 +1,6 @@
-"""Calling the agent's model within limits, counted, and with no transaction open meanwhile."""
+"""Calling the agent's model, and asking for its consent: within limits, counted, and with no
+transaction open meanwhile.
+"""
 
 import dataclasses
 import time
@@ -12,12 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine.errors import ProviderError
 from refine.extensions import db, safe_rollback
-from refine.llm.clients import client_for
 from refine.llm.exchange import Cancelled
-from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message
-from refine.llm.provider import Provider
+from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
+from refine.llm.provider import Provider, client_for
 from refine.models import Account, Agent
-from refine.prompts import as_line
+from refine.prompts import as_line, render
+from refine.rules.consent import Answer, answer_in
 from refine.rules.model_names import in_words, is_rehearsal_model
 from refine.rules.prices import Usage
 from refine.rules.tokens import Room, request_tokens_at_most
@@ -31,6 +33,13 @@ MAX_EQUAL_REFUSALS = 3
 _TOO_LARGE = "the conversation is too large for the context of the agent's model"
 
 Execute = Callable[..., dict[str, Any]]
+# Asks the model for its next message: with how many times the usual output limit, and whether it
+# may only answer in words.
+Ask = Callable[[int, bool], Reply]
+
+# Stands for a reply that is cut off or has no words: servers refuse parts of messages, and empty
+# ones.
+_NO_ANSWER: Message = {"role": "assistant", "content": "(no answer)"}
 
 
 class ModelWorker(RunWorker[AnyRun]):
@@ -240,3 +249,43 @@ def _once_a_second(
         return is_unwanted()
 
     return is_cancelled
+
+
+# -- asking for consent ----------------------------------------------------------------------------
+
+
+def answer_to_question(ask: Ask, messages: list[Message]) -> tuple[Reply, bool]:
+    """Return the reply and whether it consents, and add both to ``messages``. An unclear reply is
+    asked back once; ProviderError ``no_answer`` if that is unclear, too, which is no NO.
+    """
+    reply = ask(1, False)
+    if (answer := _answer_of(reply)) not in (Answer.YES, Answer.NO):
+        messages += _asked_back(reply, answer)
+        reply = ask(2, answer is Answer.CALL)
+        answer = _answer_of(reply)
+    if answer not in (Answer.YES, Answer.NO):
+        message = f"the consent question got no answer, even when asked again: {answer.value}"
+        raise ProviderError(message, kind="no_answer")
+    messages.append(reply.message)
+    return reply, answer is Answer.YES
+
+
+def _answer_of(reply: Reply) -> Answer:
+    return answer_in(reply.text, is_cut=reply.is_cut, is_call=bool(reply.tool_calls))
+
+
+def not_open(reply: Reply, answer: Answer = Answer.CALL) -> list[Message]:
+    """Return results for calls before the consent, or beside a NO."""
+    result = as_line(error(asking_back(answer)))
+    return [tool_message(call, result) for call in reply.tool_calls]
+
+
+def asking_back(answer: Answer) -> str:
+    return render("asked_back", unclear=answer.value)
+
+
+def _asked_back(reply: Reply, answer: Answer) -> list[Message]:
+    if answer is Answer.CALL:  # some servers refuse a user's message after a tool's result
+        return [reply.message, *not_open(reply)]
+    said = _NO_ANSWER if answer in (Answer.CUT, Answer.NO_WORDS) else reply.message
+    return [said, user_message(asking_back(answer))]

@@ -19,7 +19,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import joinedload, undefer_group
 
 from refine.extensions import db
-from refine.jobs.runs import request_access_later
+from refine.jobs.queue import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog, User
 from refine.models.runs.access import (
     MAX_PURPOSE_CHARACTERS,

@@ -11,7 +11,7 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import as_sentence
-from refine.jobs.runs import refine_later
+from refine.jobs.queue import refine_later
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, SessionAlreadyLive
 from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses

@@ -8,7 +8,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine.extensions import db
-from refine.llm.clients import require_one_model, warning_about
+from refine.llm.provider import require_one_model, warning_about
 from refine.models import Agent
 from refine.models.agent import configuring
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT

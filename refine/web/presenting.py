@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from refine import settings
-from refine.llm import clients
+from refine.llm import provider
 from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
 from refine.models.agent.eligibility import why_unanswered
@@ -53,7 +53,7 @@ class Gauge(NamedTuple):
 
 
 def is_rehearsed(agent: Agent) -> bool:
-    return clients.is_rehearsed(agent.model_id, settings.current(), is_demo=agent.account.is_demo)
+    return provider.is_rehearsed(agent.model_id, settings.current(), is_demo=agent.account.is_demo)
 
 
 def can_be_asked(agent: Agent) -> bool:

@@ -25,7 +25,7 @@ from refine.cli import context
 from refine.cli.database import keys_rotate
 from refine.errors import RefineError
 from refine.extensions import db
-from refine.jobs import runs
+from refine.jobs import queue, worker
 from refine.jobs.tick import run_tick
 from refine.models import (
     AccessGrant,
@@ -142,7 +142,7 @@ class RunOperation(Operation):
         """Ask for the run, as in a request; return its id."""
 
     def work_on(self, run_id: uuid.UUID) -> None:
-        runs.work_on(str(run_id))
+        worker.work_on(str(run_id))
 
     def again(self) -> Iterator[str]:
         self.model.forget()
@@ -211,7 +211,7 @@ class Session(RunOperation):
 
     def ask(self) -> uuid.UUID:
         agent = db.session.get_one(Agent, self.agent_id)
-        return runs.refine_later(agent, "manual").id
+        return queue.refine_later(agent, "manual").id
 
     def outcome(self, kind: Kind) -> Iterator[str]:
         """The model was told of no edit that is not on record."""
@@ -265,7 +265,7 @@ class Extraction(RunOperation):
 
     def ask(self) -> uuid.UUID:
         said = [{"role": "user", "content": "hello, what is the time?"}]
-        return runs.extract_later(db.session.get_one(Agent, self.agent_id), said).id
+        return queue.extract_later(db.session.get_one(Agent, self.agent_id), said).id
 
 
 class Access(RunOperation):
@@ -287,7 +287,7 @@ class Access(RunOperation):
             reason="agent_asked", purpose="to see why it declined", duration_minutes=30
         )
         agent = db.session.get_one(Agent, self.agent_id)
-        return runs.request_access_later(agent, db.session.get_one(User, self.reader_id), terms).id
+        return queue.request_access_later(agent, db.session.get_one(User, self.reader_id), terms).id
 
     def work_on(self, run_id: uuid.UUID) -> None:
         super().work_on(run_id)

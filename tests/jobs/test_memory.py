@@ -12,9 +12,9 @@ from redis import Redis
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.jobs.queue import MEMORY_TASKS, queue
-from refine.jobs.runs import extract_later, work_on
+from refine.jobs.queue import MEMORY_TASKS, extract_later, queue
 from refine.jobs.tick import run_tick
+from refine.jobs.worker import work_on
 from refine.models import Agent
 from refine.models.agent import configuring
 from tests import factories, sql

@@ -21,12 +21,15 @@ from refine.jobs.queue import (
     REQUESTED,
     TICKS,
     announce_waiting,
+    extract_later,
     queue,
     redis_connection,
+    refine_later,
+    request_access_later,
     take,
     waiting_runs,
 )
-from refine.jobs.runs import extract_later, refine_later, request_access_later, work_on
+from refine.jobs.worker import work_on
 from refine.models import Agent, AuditLog, SessionAlreadyLive
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
@@ -76,7 +79,7 @@ def test_each_kind_of_run_is_announced_by_its_id_alone(redis: Redis, agent: Agen
     ):
         job = redis.hgetall(f"rq:job:{run.id}")
         payload = json.loads(zlib.decompress(job[b"data"]))
-        assert payload == ["refine.jobs.runs.work_on", None, [str(run.id)], {}]
+        assert payload == ["refine.jobs.worker.work_on", None, [str(run.id)], {}]
         assert job[b"description"].decode() == f"run {run.id}"
     stored = everything_in(redis)
     assert not any(word in stored for word in (b"canary", agent.name.encode(), b"failed_session"))

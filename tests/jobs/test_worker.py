@@ -19,8 +19,7 @@ from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
 from refine.jobs.clock import TICK
-from refine.jobs.queue import QUEUES, REQUESTED, TICKS, Waiting, queue
-from refine.jobs.runs import refine_later
+from refine.jobs.queue import QUEUES, REQUESTED, TICKS, Waiting, queue, refine_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import ConcurrentRunner, work
 from refine.models import Agent, ClockMark, RefinementSession

@@ -18,7 +18,7 @@ from refine.refinement.prompting import LedgerExcerpt, brief, opening
 from refine.remembering import prompting as remembering
 from refine.rules.consent import Answer
 from refine.rules.tokens import Room
-from refine.running.consent_question import asking_back
+from refine.running.model_calls import asking_back
 from refine.tools.refinement import DEFINITION
 from tests import factories
 from tests.printed_prompts.agents import NOW, petrel

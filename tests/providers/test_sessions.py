@@ -12,7 +12,7 @@ from flask import Flask
 
 from refine.access.asking import run_access_request
 from refine.extensions import db
-from refine.llm.clients import configured_provider
+from refine.llm.provider import configured_provider
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession
 from refine.models.runs.access import AccessTerms
 from refine.refinement.loop import refine

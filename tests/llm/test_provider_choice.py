@@ -6,14 +6,14 @@ import pytest
 from cryptography.fernet import Fernet
 
 from refine.errors import InvalidValue, ProviderError, SettingsError
-from refine.llm.clients import (
+from refine.llm.messages import Privacy, user_message
+from refine.llm.provider import (
     client_for,
     dialect_of,
     is_rehearsed,
     require_one_model,
     warning_about,
 )
-from refine.llm.messages import Privacy, user_message
 from refine.settings import Settings
 
 _OTHER_HOST = {"OPENROUTER_BASE_URL": "https://llm.example/v1"}
