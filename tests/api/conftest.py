@@ -2,9 +2,11 @@
 
 import contextvars
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -63,13 +65,19 @@ def token_of(program: Program) -> ApiToken:
 
 @contextmanager
 def files_called() -> Iterator[set[str]]:
-    """Yield the files of the functions that are called meanwhile."""
+    """Yield the files of the functions that are called meanwhile, here and in threads begun."""
     files: set[str] = set()
-    sys.setprofile(lambda frame, _event, _argument: files.add(frame.f_code.co_filename))
+
+    def note(frame: FrameType, _event: str, _argument: object) -> None:
+        files.add(frame.f_code.co_filename)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
     try:
         yield files
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
 
 
 @contextmanager
