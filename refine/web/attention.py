@@ -23,7 +23,7 @@ _LOST_WITHIN = timedelta(days=1)
 _ACCOUNTS_SHOWN = 10
 # What agents need attention for, worst first: its level and its words.
 _CASES: dict[Kind, tuple[str, str]] = {
-    "failed": ("bad", "whose last session failed"),
+    "failed": ("bad", "with a failed session"),
     "rolled_back": ("warn", "rolled back"),
     "over_budget": ("warn", "over budget"),
     "declined": ("calm", "declined"),

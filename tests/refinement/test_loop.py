@@ -138,7 +138,7 @@ ENDINGS = {
     "trips the breaker": Ending(
         trips_the_breaker,
         "rolled_back",
-        "tried to remove 150 of 500 tokens (30%); the limit was 125, by refinement_threshold 0.75",
+        "tried to remove 150 of 500 tokens (30%); the limit was 125 (25%)",
     ),
     "talks instead of calling": Ending(
         lambda world: world.model.say(YES).say("Let me think.").say("I am done, I believe."),

@@ -104,7 +104,7 @@ def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(
 
     shown = attention(dashboard)
 
-    assert "2 agents whose last session failed" in shown
+    assert "2 agents with a failed session" in shown
     assert "Refine now" not in shown
     assert shown.count("Acknowledge") == 2
 

@@ -27,16 +27,16 @@ def test_failures_are_acknowledged_or_tried_again(
     db.session.commit()
 
     at_work.menu("Overview")
-    at_work.sees("2 agents whose last session failed")
+    at_work.sees("2 agents with a failed session")
     at_work.press("Acknowledge the last session of Tern")
-    at_work.sees("1 agent whose last session failed")
+    at_work.sees("1 agent with a failed session")
     at_work.follow("The provider cannot be reached")
     at_work.arrives_at("Session of Wren")
     at_work.press("Retry")
     at_work.waits_for(state(at_work.page, "completed"))
 
     at_work.menu("Overview")
-    at_work.does_not_see("whose last session failed")
+    at_work.does_not_see("with a failed session")
 
 
 def test_a_session_is_stopped_and_the_agent_paused(

@@ -96,18 +96,20 @@ def _operations(session: RefinementSession, records: Sequence[AuditLog]) -> str:
 
 
 def _reason(session: RefinementSession, attempted_tokens: int) -> str:
-    share = share_in_percent(attempted_tokens, session.mass_before or 0)
-    limit = f"refinement_threshold {session.threshold.normalize():f}"
-    if session.is_limited_by_floor:
-        floor = settings.current().rolling_floor.normalize()
-        limit = f"REFINE_ROLLING_FLOOR {floor:f} for all sessions of {in_days(ROLLING_WINDOW)}"
+    before, limit = session.mass_before or 0, session.removable_tokens
+    whose = ", by REFINE_ROLLING_FLOOR" if session.is_limited_by_floor else ""
     return (
-        f"tried to remove {attempted_tokens} of {session.mass_before} tokens ({share}); the limit "
-        f"was {session.removable_tokens}, by {limit}"
+        f"tried to remove {attempted_tokens} of {before} tokens "
+        f"({share_in_percent(attempted_tokens, before)}); "
+        f"the limit was {limit} ({share_in_percent(limit, before)}){whose}"
     )
 
 
 def _whose_limit(session: RefinementSession) -> str:
     if session.is_limited_by_floor:
-        return "The limit was an operator's setting; my refinement_threshold would allow more."
+        floor = f"REFINE_ROLLING_FLOOR {settings.current().rolling_floor.normalize():f}"
+        return (
+            f"The limit was an operator's setting, {floor} for all sessions of "
+            f"{in_days(ROLLING_WINDOW)}; my refinement_threshold would allow more."
+        )
     return "The limit was my refinement_threshold, which I can change with self_authoring."

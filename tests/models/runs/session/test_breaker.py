@@ -344,7 +344,7 @@ def test_record_and_note_name_the_share_and_the_threshold_that_was_the_limit(led
     trip(session, ids[1:])
 
     (told,) = factories.journal(session.agent)
-    said = "tried to remove 40 of 100 tokens (40%); the limit was 25, by refinement_threshold 0.75"
+    said = "tried to remove 40 of 100 tokens (40%); the limit was 25 (25%)"
     assert session.end_reason == factories.records(session.agent)[-1].data["reason"] == said
     assert told.content.startswith(f"My refinement session was rolled back entirely: it {said}. ")
     assert told.content.endswith("my refinement_threshold, which I can change with self_authoring.")
@@ -361,13 +361,13 @@ def test_record_and_note_name_the_rolling_floor_if_that_was_the_narrower_limit(a
     trip(session, [small.id])
 
     told = factories.journal(agent)[-1].content
-    said = (
-        "tried to remove 10 of 100 tokens (10%); the limit was 5, by REFINE_ROLLING_FLOOR 0.5 for "
-        "all sessions of 30 days"
-    )
+    said = "tried to remove 10 of 100 tokens (10%); the limit was 5 (5%), by REFINE_ROLLING_FLOOR"
     assert session.end_reason == factories.records(agent)[-1].data["reason"] == said
     assert said in told
-    assert told.endswith("an operator's setting; my refinement_threshold would allow more.")
+    assert told.endswith(
+        "an operator's setting, REFINE_ROLLING_FLOOR 0.5 for all sessions of 30 days; "
+        "my refinement_threshold would allow more."
+    )
 
 
 def test_after_a_rollback_nothing_counts_as_removed(ledger):
