@@ -100,6 +100,16 @@ def files_of(work: Callable[[], object]) -> set[str]:
     return {file for file in files if Path(file).is_relative_to(ROOT) and file.endswith(".py")}
 
 
+def test_the_names_in_the_architecture_page_exist() -> None:
+    page = (ROOT.parent / "docs" / "architecture.md").read_text()
+    code = "".join(path.read_text() for path in ROOT.rglob("*.py"))
+    known = set(re.findall(r"\w+", code))
+    quoted = set(re.findall(r"`(?:\w+\.)?(\w+)`", page))
+    names = {each for each in quoted if not (ROOT.parent / each).exists()}
+
+    assert names - known == set()
+
+
 def test_the_files_that_the_documentation_names_are_there() -> None:
     for page in (ROOT.parent / "docs").glob("*.md"):
         named = set(re.findall(r"`((?:tests/[\w/.]+)|[\w/.]+/\w+\.py)`", page.read_text()))

@@ -182,7 +182,7 @@ def _give_up(waiting: Waiting, lease_token: uuid.UUID) -> None:
     try:
         run = db.session.get(waiting.kind, waiting.id)
         if run is not None:
-            run.end_if_killed(lease_token)
+            run.end_if_still_held(lease_token)
         db.session.commit()
     except (SQLAlchemyError, RefineError) as fault:  # the tick ends it a little later
         _log.warning("could not end a run that did not stop", fault=type(fault).__name__)

@@ -1,4 +1,4 @@
-"""Tokens: the estimate that all of Refine counts in, and how the context of a model is divided."""
+"""How a model's context is divided, by upper bounds; memories count by ``token_estimate``."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -209,7 +209,7 @@ class ModelWorker(RunWorker[AnyRun]):
         return agent.account
 
     def _is_unwanted(self) -> bool:
-        """Not if the database cannot say so now."""
+        """Tell whether the run was stopped or lost meanwhile; False while the database is away."""
         try:
             unwanted = self._has_lost_lease() or self._is_stop_requested()
             db.session.commit()

@@ -116,7 +116,7 @@ NEEDS_AGENT = {
     "RefinementSession.claim": lambda w: w.session.claim(),
     "RefinementSession.request_stop": lambda w: w.session.request_stop(),
     "RefinementSession.end_if_lost": lambda w: w.session.end_if_lost(),
-    "RefinementSession.end_if_killed": lambda w: w.session.end_if_killed(uuid.uuid4()),
+    "RefinementSession.end_if_still_held": lambda w: w.session.end_if_still_held(uuid.uuid4()),
     "MemoryTask.reflect": lambda w: MemoryTask.reflect(w.agent, "api"),
     "MemoryTask.extract": lambda w: MemoryTask.extract(
         w.agent, [{"role": "user", "content": "hi"}]
@@ -143,7 +143,10 @@ NEEDS_ROW = {
     "RefinementSession.claim": ("session", lambda w: w.session.claim()),
     "RefinementSession.request_stop": ("session", lambda w: w.session.request_stop()),
     "RefinementSession.end_if_lost": ("session", lambda w: w.session.end_if_lost()),
-    "RefinementSession.end_if_killed": ("session", lambda w: w.session.end_if_killed(uuid.uuid4())),
+    "RefinementSession.end_if_still_held": (
+        "session",
+        lambda w: w.session.end_if_still_held(uuid.uuid4()),
+    ),
     "MemoryTask.end_if_lapsed": ("waiting", lambda w: w.waiting.end_if_lapsed()),
     "MemoryTask.held": ("task", lambda w: MemoryTask.held(w.task.id, w.lease)),
     "AccessGrant.settle": (

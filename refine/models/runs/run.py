@@ -269,11 +269,11 @@ class Run:
             self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
 
-    def end_if_killed(self, lease_token: uuid.UUID, at: datetime | None = None) -> bool:
-        """Give up a killed process's run; tell whether its lease still held."""
+    def end_if_still_held(self, lease_token: uuid.UUID, at: datetime | None = None) -> bool:
+        """Give up the run of a worker that stops; tell whether its lease still held."""
         self.lock()
         if was_held := self.lease_token == lease_token:
-            self.give_up("its worker's process was killed", WORKER_LOST, at=at)
+            self.give_up("its worker stopped before it ended", WORKER_LOST, at=at)
         return was_held
 
     @abstractmethod

@@ -422,11 +422,11 @@ def test_a_stopped_session_that_fails_before_it_stops_has_stopped(agent, consent
     assert factories.records(agent)[-1].user_id == boss.id
 
 
-def test_a_killed_process_ends_only_what_its_lease_still_holds(session):
-    assert not session.end_if_killed(uuid.uuid4())
+def test_a_stopping_worker_ends_only_the_run_that_its_lease_holds(session):
+    assert not session.end_if_still_held(uuid.uuid4())
     assert session.is_running
 
-    assert session.end_if_killed(session.lease_token)
+    assert session.end_if_still_held(session.lease_token)
     assert (session.status, session.error_kind) == ("failed", "worker_lost")
 
 
