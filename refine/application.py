@@ -81,8 +81,8 @@ def build(settings: Settings) -> Flask:
     app.extensions["refine.keyring"] = Keyring(settings.encryption_keys)
     logs.configure(settings.log_level)
     db.init_app(app)
-    # before the session is closed, which would raise if its connection is gone: what the request
-    # did is done, and its answer stands
+    # before the session is closed, which would raise if its connection is gone; the request's work
+    # is already committed
     app.teardown_appcontext(lambda _fault: safe_rollback())
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     app.before_request(_forget_last_request)
@@ -116,7 +116,7 @@ def _config(settings: Settings) -> dict[str, Any]:
 
 
 def _with_plain_prefix(app: WSGIApplication) -> WSGIApplication:
-    """Ignore a ``SCRIPT_NAME`` that is no path: a proxy may pass on what its client says."""
+    """Ignore a ``SCRIPT_NAME`` that is no path: a proxy may pass on a client's header."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not _PREFIX.fullmatch(environ["SCRIPT_NAME"]):

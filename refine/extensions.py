@@ -122,7 +122,7 @@ db = SQLAlchemy(
     session_options={"class_": _Session},
     engine_options={
         "hide_parameters": True,
-        # the same few connections, which have prepared what is asked often
+        # reuse few connections: they have prepared the frequent statements
         "pool_use_lifo": True,
         "json_serializer": stored_json,
         "connect_args": CONNECT_ARGS,

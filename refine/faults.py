@@ -1,4 +1,4 @@
-"""What pages and the API answer, and what is logged, for an exception; never a foreign text."""
+"""The answer and the log line for each exception; never a text from outside."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Fault:
-    """What to answer; ``log`` is the event and its cause, ``trouble`` what ails the database."""
+    """The answer to an exception; ``log``: event and cause; ``trouble``: that of the database."""
 
     status: int
     detail: str | None = None
@@ -40,7 +40,7 @@ class Fault:
 
 
 def handle(error: Exception) -> Fault:
-    """Roll back, log the error if it is worth a line, and return what to answer."""
+    """Roll back, log the error if it has a ``log``, and return the answer."""
     if not isinstance(error, HTTPException):
         safe_rollback()
     if isinstance(error, DBAPIError):

@@ -119,7 +119,7 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
 
 
 def older_keys_check() -> Check:
-    older = WrappedKey.under_older_keys()
+    older = WrappedKey.count_under_older_keys()
     said = f"{plural(older, 'data key')} still wrapped with an older key; run `refine keys rotate`"
     return Check(
         "rotation", None, said if older else "every data key is wrapped with the first key"

@@ -70,7 +70,7 @@ def _without_tags(typed: str) -> str:
 
 
 class AccessWorker(ModelWorker[AccessGrant]):
-    """One worker's work on one request; whatever goes wrong ends it, and grants nothing."""
+    """Works on one access request; any failure ends it without a grant."""
 
     _kind = AccessGrant
     _own_max_seconds = ASKING_SECONDS
@@ -91,7 +91,7 @@ class AccessWorker(ModelWorker[AccessGrant]):
 
 def _opening(grant: AccessGrant) -> list[Message]:
     agent = grant.agent
-    grant.require_own("agent", "user", "account")  # all that the question tells of
+    grant.require_own("agent", "user", "account")  # the rows that the question quotes
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
     return [
         {"role": "system", "content": agent.system_message},

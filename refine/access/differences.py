@@ -40,7 +40,7 @@ def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[Part]:
 
 
 def _compared(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    matcher = SequenceMatcher(None, old, new)  # it ignores words that are frequent
+    matcher = SequenceMatcher(None, old, new)  # it ignores frequent words
     places: Mapping[str, list[int]] = matcher.b2j  # type: ignore[attr-defined] # documented
     pairs = sum(len(places.get(word, ())) for word in old)
     # at worst, every match is searched for among all pairs of equal words

@@ -85,7 +85,7 @@ class TextChange:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a memory, a record or a session holds: texts by name, and how memories changed."""
+    """The contents of a memory, a record or a session: texts by name, and changes of memories."""
 
     texts: dict[str, str] = field(repr=False)
     changes: list[TextChange]
@@ -133,7 +133,7 @@ def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
 
 # -- the grants that are live ---------------------------------------------------------------------
 
-# What ``purpose_of`` needs, to be loaded along with a grant.
+# The loader options of a grant for ``purpose_of``.
 WITH_PURPOSE = (
     undefer(AccessGrant.sealed_purpose),
     joinedload(AccessGrant.agent).undefer_group("prompts"),  # the digest covers them
@@ -183,7 +183,7 @@ def purpose_of(grant: AccessGrant) -> str | None:
 def memories(grant: AccessGrant, ids: Sequence[int]) -> dict[int, str]:
     """Return the texts of the agent's memories among ``ids``."""
     shown = {memory.id: memory.content for memory in _memories_of(grant, ids)}
-    return _seen(grant, "memories", shown, ids=[id_ for id_ in ids if id_ in shown])
+    return _recorded(grant, "memories", shown, ids=[id_ for id_ in ids if id_ in shown])
 
 
 @_under_grant
@@ -193,7 +193,7 @@ def contents(grant: AccessGrant, ids: Sequence[int]) -> dict[int, dict[str, Any]
         memory.id: {"content": memory.content, "extra": memory.extra}
         for memory in _memories_of(grant, ids)
     }
-    return _seen(grant, "export", shown, ids=sorted(shown))
+    return _recorded(grant, "export", shown, ids=sorted(shown))
 
 
 @_under_grant
@@ -213,7 +213,7 @@ def search(
     end = rows + (ids.index(after_id) + 1 if after_id in hits else 0)
     texts = {id_: hits[id_] for id_ in ids[end - rows : end]}
     found = Found(texts, len(hits), ids[end - 1] if end < len(ids) else None)
-    return _seen(grant, "search", found, ids=ids, sealed={"search": wanted})
+    return _recorded(grant, "search", found, ids=ids, sealed={"search": wanted})
 
 
 @_under_grant
@@ -222,7 +222,7 @@ def read_record(grant: AccessGrant, record_id: int) -> Opened:
     texts = {name: text for name, text in record.sealed.items() if isinstance(text, str)}
     shown = Opened(texts, _changes(record))
     ids = [change.memory_id for change in shown.changes]
-    return _seen(grant, "audit_record", shown, record_id=record_id, ids=ids)
+    return _recorded(grant, "audit_record", shown, record_id=record_id, ids=ids)
 
 
 @_under_grant
@@ -234,7 +234,7 @@ def versions(grant: AccessGrant, memory_id: int) -> Opened:
         {"text": memory.content}, [change for change in changes if change.memory_id == memory_id]
     )
     record_ids = sorted({change.record_id for change in shown.changes})
-    return _seen(grant, "versions", shown, record_ids=record_ids, ids=[memory_id])
+    return _recorded(grant, "versions", shown, record_ids=record_ids, ids=[memory_id])
 
 
 @_under_grant
@@ -247,14 +247,14 @@ def session(grant: AccessGrant, session_id: uuid.UUID) -> Opened:
         _changes_in(grant, records.order_by(AuditLog.sequence.desc())),
     )
     ids = sorted({change.memory_id for change in shown.changes})
-    return _seen(grant, "session", shown, session_id=str(session_id), ids=ids)
+    return _recorded(grant, "session", shown, session_id=str(session_id), ids=ids)
 
 
 @_under_grant
 def prompts(grant: AccessGrant) -> dict[str, str | None]:
     """Return the agent's own prompts by name; None where the default is used."""
     shown: dict[str, str | None] = {name: getattr(grant.agent, name) for name in PROMPTS}
-    return _seen(grant, "prompts", shown, prompts=list(PROMPTS), ids=[])
+    return _recorded(grant, "prompts", shown, prompts=list(PROMPTS), ids=[])
 
 
 def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
@@ -278,7 +278,7 @@ def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
     return found
 
 
-def _seen(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
+def _recorded(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
     at = agreed_now()
     if grant.expires_at is None or grant.expires_at <= at:
         raise NoAccess("your access to these memories has ended")

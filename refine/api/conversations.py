@@ -73,7 +73,7 @@ def hand_over(agent: Agent, body: NewConversation) -> Conversation:
 
 @operation("GET", "/conversations/<uuid:conversation_id>", bearer="agent")
 def conversation(agent: Agent, conversation_id: uuid.UUID) -> Conversation:
-    """Tell how a conversation stands that was handed over; never what was said in it."""
+    """Return the status of a conversation, never its messages."""
     task = agent_row_or_404(agent, MemoryTask, conversation_id, "conversation")
     if task.kind != "extraction":
         raise Problem(404, "You have no such conversation.")

@@ -34,7 +34,7 @@ KINDS = {
     500: ("fault", "Internal error", "The error was logged, without the request's content."),
     503: ("unavailable", "Service unavailable", "Nothing was lost. Try again shortly."),
 }
-# What keeps the database from answering, by the last part of the type.
+# Troubles of the database, by the last part of the problem's type.
 _TROUBLES: Mapping[Trouble, str] = {"busy": "busy", "full": "database-full", "away": "unavailable"}
 
 
@@ -86,7 +86,7 @@ class Problem(Exception):
 
     @classmethod
     def invalid(cls, errors: Sequence[FieldError], *, unlisted: int = 0) -> "Problem":
-        """Return the 422 of these field errors, and of so many more that are not listed."""
+        """Return a 422 for field errors; ``unlisted``: the number of further ones."""
         field, first = errors[0].field, errors[0].detail
         more = [f"and {unlisted:,} more"] if unlisted else []
         detail = "; ".join([*(error.detail for error in errors), *more])

@@ -43,7 +43,7 @@ AnyPage = TypeVar("AnyPage", bound=Page)
 def page_of(
     page: type[AnyPage], rows: Select[Any], query: PageQuery, resource: Callable[..., Resource]
 ) -> AnyPage:
-    """Return a page of an ordered query, a ``resource`` for each row; InvalidValue for a cursor."""
+    """Return a page of an ordered query, a ``resource`` per row; InvalidValue for a bad cursor."""
     found = found_page(rows, query)
     (name,) = page.model_fields.keys() - {"next_cursor"}
     columns = len(rows.column_descriptions)
@@ -52,7 +52,7 @@ def page_of(
 
 
 def found_page(rows: Select[Any], query: PageQuery) -> Found:
-    """Return the rows that a query asks for; InvalidValue for a cursor of no page."""
+    """Return the requested page of rows; InvalidValue for a bad cursor."""
     try:
         return select_page(rows, query.limit, query.cursor)
     except InvalidValue:

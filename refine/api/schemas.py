@@ -56,7 +56,7 @@ class Resource(BaseModel):
 
     @classmethod
     def of(cls, source: object, **fields: Any) -> Self:
-        """Not by ``from_attributes``, which turns errors of attributes into validation errors."""
+        """Return the resource; ``from_attributes`` would hide errors of attributes."""
         attributes = {name: getattr(source, name) for name in cls.model_fields.keys() - fields}
         return cls(**attributes, **fields)
 

@@ -114,7 +114,7 @@ def _message_of(error: Exception) -> str:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Tell whether Ctrl-C is behind it: a driver that tidies up may raise an error of its own."""
+    """Tell whether Ctrl-C caused the error: a driver that cleans up may raise its own."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

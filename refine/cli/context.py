@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.models import WrappedKey, schema_version
 from refine.settings import Settings, data_dir_in, is_installed
 
-# What belongs to the data of an installation, and to no other database.
+# Variables of one installation's data, left out for another database.
 OF_INSTALLATION = (
     *("DATABASE_URL", "REFINE_OWNER_DATABASE_URL", "REDIS_URL", "REFINE_DATA_DIR"),
     *("SECRET_KEY", "REFINE_ENCRYPTION_KEYS"),

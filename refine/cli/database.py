@@ -97,7 +97,7 @@ def keys_rotate() -> None:
     with application("keys rotate"):
         done, broken, after_id = 0, list[int](), 0
         with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
-            task = shown.add_task("rotating", total=WrappedKey.under_older_keys())
+            task = shown.add_task("rotating", total=WrappedKey.count_under_older_keys())
             while part := WrappedKey.rotate(after_id=after_id, limit=_BATCH):
                 db.session.commit()
                 after_id, done = part.after_id, done + part.rotated
@@ -105,7 +105,7 @@ def keys_rotate() -> None:
                 shown.update(task, completed=done)
         if done:
             AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
-        left = WrappedKey.under_older_keys() - len(broken)
+        left = WrappedKey.count_under_older_keys() - len(broken)
         db.session.commit()
         if broken:
             listed = ", ".join(map(str, broken[:_MAX_LISTED]))

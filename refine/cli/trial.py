@@ -152,7 +152,7 @@ class Trial:
         if not names:
             return Check("name", None, warning="answers name no model: sessions cannot check it")
         for name in names:
-            if not self._provider.catalogue.has_as_one(self._model_id, name):
+            if not self._provider.catalogue.is_same_model(self._model_id, name):
                 text = f"{in_words(name)} answered, not {self._model_id}, and sessions end where "
                 return Check("name", f"{text}another model answers; give agents its own id")
         return Check("name", None, f"answers as {' and '.join(map(in_words, names))}")
@@ -227,7 +227,7 @@ def opening(provider: Provider, model_id: str) -> list[Message]:
 
 
 def problem_of(call: ToolCall) -> str | None:
-    """Return why a session would refuse the call as it is written; None if it would not."""
+    """Return why a session would refuse the call; None if it would accept it."""
     if (problem := problem_with(call, DEFINITION)) is not None:
         return problem
     params = {name: value for name, value in call.arguments.items() if name != "action"}

@@ -1,4 +1,4 @@
-"""What root needs for PostgreSQL, which refuses to run as root: another user who can read it."""
+"""For root: a user for PostgreSQL, which refuses to run as root, and files that it can read."""
 
 import contextlib
 import os
@@ -89,7 +89,7 @@ def _is_open_to_all(binaries: Path) -> bool:
 
 
 def _make_copy(wheel: Path, copy: Path) -> None:
-    """Copy beside it and rename that, so that it is never half made; OSError if it cannot be."""
+    """Copy under a temporary name, then rename, so that no copy is incomplete; OSError."""
     folder = Path(tempfile.mkdtemp(dir=copy.parent, prefix=f"{copy.name}."))
     try:
         shutil.copytree(wheel / "pginstall18", folder / wheel.name / "pginstall18")

@@ -112,7 +112,7 @@ def _clear_leftovers(data_dir: Path, cluster: Path, sockets: Path) -> None:
 
 
 def _make_cluster(binaries: Path, cluster: Path, os_user: OsUser | None, log: Path) -> None:
-    """Create the cluster in a folder beside it and rename that, so that it is never half made."""
+    """Create the cluster under a temporary name, then rename it, so that none is incomplete."""
     folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix=_UNFINISHED))
     initdb: list[str | Path] = [binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
     if os_user:

@@ -31,7 +31,7 @@ class Failed(NamedTuple):
 
 
 def safe_message(fault: Exception) -> str:
-    """Return what a fault says, which is only quoted if no content can be in it."""
+    """Return the fault's message, or only its class if the message might quote content."""
     if isinstance(fault, DBAPIError) and (trouble := database_trouble(fault)) is not None:
         return f"the database was {trouble}"
     is_ours = isinstance(fault, DBAPIError | RefineError)
@@ -60,7 +60,7 @@ def in_parts(
         yield served
 
 
-# What a user may do to agents that they chose; values are of ``budget`` and ``threshold``.
+# Actions on many agents; ``budget`` and ``threshold`` take a value.
 Work = Literal["refine", "pause", "resume", "budget", "threshold"]
 
 _Outcomes = list[str | None]

@@ -120,7 +120,7 @@ class Waiting(NamedTuple):
 
 
 def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[Waiting]:
-    """Yield the runs that may begin and that nobody is claiming; those on request first."""
+    """Yield the unlocked runs that may begin, requested ones first."""
     is_automatic = RefinementSession.is_automatic
     for id_ in db.session.scalars(AccessGrant.select_waiting(limit)):
         yield Waiting(AccessGrant, id_, is_automatic=False)

@@ -1,4 +1,4 @@
-"""Whether this process was asked to stop, which runs check between their steps."""
+"""The request to stop this process; runs check it between their steps."""
 
 import signal
 from collections.abc import Iterator

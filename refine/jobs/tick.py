@@ -54,7 +54,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class TickResult:
-    """What one tick did, in counts; ``faults``: how much of it failed."""
+    """The counts of one tick; ``faults``: failures."""
 
     lost: int = 0
     access_ended: int = 0
@@ -77,7 +77,7 @@ _Serve = Callable[[Sequence[Agent]], TickResult]
 
 @dataclass
 class Progress:
-    """How far a query's agents were handled: all, or up to ``after_id``; and which failed."""
+    """How many of a query's agents are done: all, or up to ``after_id`` except ``failed`` ones."""
 
     is_complete: bool = False
     after_id: int = 0

@@ -106,7 +106,7 @@ class ConcurrentRunner:
         self._app = cast(Flask, current_app._get_current_object())  # type: ignore[attr-defined]
         self._threads = threads
         self._work_on = work_on
-        # the runs in hand by their ids, with the leases with which they are claimed
+        # the runs of its threads by id, with their lease tokens
         self._held: dict[uuid.UUID, tuple[Waiting, uuid.UUID]] = {}
         self._ended: queues.SimpleQueue[uuid.UUID] = queues.SimpleQueue()
 
@@ -134,7 +134,7 @@ class ConcurrentRunner:
             self._begin(run)
 
     def _waiting(self) -> list[Waiting]:
-        # those that have begun wait until their thread has claimed them
+        # begun runs count as waiting until their thread has claimed them
         limit = self._threads + len(self._held)
         kept_free = 1 if self._threads > 1 else 0
         automatic_limit = limit if self.free > kept_free else 0

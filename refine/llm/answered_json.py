@@ -1,4 +1,4 @@
-"""JSON that a model's server answers with: read as it is, as far as a request can repeat it."""
+"""JSON from a model's server, without values that no request could repeat."""
 
 import json
 import math
@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Deeper than any answer is, and less deep than what servers refuse to read.
+# Deeper than any answer, and still accepted by servers in a request.
 MAX_DEPTH = 64
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def answered_json(body: bytes) -> Any:
-    """Return the value, as far as requests can repeat it; ValueError if it is no JSON."""
+    """Return the value without NaN and lone surrogates; ValueError if it is no JSON."""
     try:
         value = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
         if _depth(value) > MAX_DEPTH:
@@ -27,7 +27,7 @@ def answered_json(body: bytes) -> Any:
 
 
 def at(value: Any, path: tuple[str, ...]) -> Any:
-    """Return what stands at a path into nested objects; None where it leads nowhere."""
+    """Return the value at a path into nested objects; None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

@@ -11,7 +11,7 @@ from refine.rules.model_names import is_same_model, without_variant
 from refine.rules.prices import Price, listed_price, price_of
 from refine.rules.tokens import Room
 
-# Where the lists of providers keep what is looked for; a path leads into an entry.
+# Fields of the entries in providers' lists, as paths.
 _CONTEXT = (
     ("context_length",),  # OpenRouter, Together, Moonshot
     ("top_provider", "context_length"),  # OpenRouter: of the provider that serves it
@@ -62,8 +62,8 @@ class Catalogue:
                 return found
         return None
 
-    def has_as_one(self, pinned: str, answered: str) -> bool:
-        """Tell whether both name one model; not if the list tells their canonical names apart."""
+    def is_same_model(self, pinned: str, answered: str) -> bool:
+        """Tell whether both name one model; different canonical names in the list deny it."""
         listed, other = self.find(pinned), self.find(answered)
         canonical = {each.canonical_name for each in (listed, other) if each is not None} - {None}
         names = listed.names if listed is not None else frozenset()

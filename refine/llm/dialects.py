@@ -7,7 +7,7 @@ from typing import Any
 from refine.errors import SettingsError
 from refine.llm.messages import Privacy
 
-# What a reply may carry besides its text and calls; a provider that sent it takes it back.
+# Further fields of a reply; the provider that sent one accepts it in the history.
 _REASONING = ("reasoning", "reasoning_details", "reasoning_content")
 
 

@@ -141,7 +141,7 @@ def _send(request: Request, seconds: float, max_bytes: int, wire: "_Wire") -> An
     except CallFailed:
         raise
     except Exception as fault:
-        # whatever a server sends that a library did not expect; its words may quote the request
+        # a library did not expect what the server sent; its message may quote the request
         message = f"the exchange with {request.base_url} failed ({type(fault).__name__})"
         raise CallFailed(message, kind="connection", is_transient=False) from None
 
@@ -246,7 +246,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Session(requests.Session):
-    """Leaves redirects alone: told not to follow one, requests parses it and reads all of it."""
+    """Ignores redirects: requests parses and reads even those that it must not follow."""
 
     def get_redirect_target(self, _response: requests.Response) -> None:
         return None

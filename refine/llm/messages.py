@@ -48,7 +48,7 @@ class Reply:
 
 
 class CallFailed(ProviderError):
-    """One call gave no reply; ``usage`` is what it took, as far as counted, None if not billed."""
+    """A call without a reply; ``usage``: as far as counted; None if it was not billed."""
 
     def __init__(
         self,

@@ -180,7 +180,7 @@ def _dialect_of_host(settings: Settings) -> Dialect | None:
 
 
 def require_one_model(model_id: str, settings: Settings) -> None:
-    """Raise InvalidValue for a name of OpenRouter's that is not that of one model."""
+    """Raise InvalidValue for a name at OpenRouter that can mean several models."""
     if not _may_be_sent(model_id, settings):
         raise InvalidValue(_NOT_ONE_MODEL)
 

@@ -1,4 +1,4 @@
-"""What may be repeated of a refusal: the codes below, as providers quote prompts in errors."""
+"""The codes in a refusal that may be shown: providers' messages quote prompts."""
 
 import re
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ class Refusal:
 
 
 def parse_refusal(body: bytes) -> Refusal:
-    """Return what can be repeated of a refusal, which may be nothing."""
+    """Return the showable parts of a refusal, if it has any."""
     shown: dict[str, str] = {}
     has_another = False
     for error in _objects_in(body):

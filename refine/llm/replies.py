@@ -46,17 +46,17 @@ _MAX_CALLS = 100
 _BYTES_BESIDES = 1024 * 1024
 _BYTES_PER_TOKEN = 64
 
-# What any server takes back as the name of a function.
+# The names of functions that every server accepts in the history.
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 # The id of an answer, as it may be stored and shown in records; servers make them up.
 _GENERATION_ID = re.compile(r"[A-Za-z0-9_.:/+=-]{1,200}")
 
-# Where providers tell what an answer cost, and the unit in US dollars.
+# The providers' fields for the cost of an answer, and their units in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
 
 _UPSTREAM_COST = ("cost_details", "upstream_inference_cost")
 
-# Where providers tell how much of the prompt came from a cache.
+# The providers' fields for the tokens of the prompt that came from a cache.
 _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),  # DeepSeek

@@ -24,14 +24,14 @@ from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 
-# So many chains are verified together, if they have no more records than this.
+# The most chains, and records, that are verified together.
 CHAINS_AT_ONCE = 200
 RECORDS_AT_ONCE = 10_000
 # How many rows are fetched at once.
 PAGE = 1_000
 _CHAIN_IS_GONE = "its audit chain is gone"
 
-# The owner of the chain that records a row, by kind, and which rows are meant.
+# For each kind of row: the column of its chain's owner, and the condition that selects the rows.
 OwnedRows = dict[type[Attested], tuple[Any, ColumnElement[bool]]]
 Chains = dict[int, ChainVerification]
 
@@ -73,7 +73,7 @@ def verify_chains(chain_ids: Collection[int]) -> list[ChainResult]:
     try:
         with _snapshot():
             return _verify(chain_ids)
-    except SealingError:  # the platform's key does not open, which is not about a chain
+    except SealingError:  # the platform's key cannot be opened: no problem of one chain
         raise
     except Exception as error:
         if len(chain_ids) > 1:

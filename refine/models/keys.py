@@ -129,7 +129,7 @@ class WrappedKey(Base):
         return True
 
     @classmethod
-    def under_older_keys(cls) -> int:
+    def count_under_older_keys(cls) -> int:
         """Count the keys not wrapped by the keyring's first key."""
         older = select(func.count()).select_from(cls).where(cls._is_under_older_key())
         return db.session.scalar(older) or 0

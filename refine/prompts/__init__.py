@@ -44,12 +44,12 @@ def as_line(value: Any) -> str:
 
 
 def as_entry(entry: Mapping[str, Any]) -> str:
-    """Return a ledger entry in one line, without flags and tags that it does not have."""
+    """Return a ledger entry in one line, without unset flags and empty tags."""
     return as_line({name: value for name, value in entry.items() if value not in (False, [])})
 
 
 def as_block(words: str) -> str:
-    """Return an agent's own words so that they cannot close the ``<style>`` that they stand in."""
+    """Escape an agent's own words, so that they cannot close the ``<style>`` around them."""
     return _END_OF_STYLE.sub(r"<\\\1", words)
 
 

@@ -184,7 +184,7 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     ours = [record for record in since if and_after or record.session_id == session.id]
     replay = _Replay(agent, ours, at)
     if replay.blocked:
-        raise UndoConflict(*replay.in_the_way(since), and_after=and_after)
+        raise UndoConflict(*replay.obstacles_among(since), and_after=and_after)
     changes = replay.changes()
     if not (session.has_changes or (and_after and any(map(_is_seen, changes)))):
         raise Refused("the session left no changes, so there is nothing to undo")
@@ -337,7 +337,7 @@ class _Replay:
 
     @property
     def blocked(self) -> set[int]:
-        """The memories that are not as a record left them."""
+        """The memories that differ from what a record left."""
         return {id_ for id_, state in self._states.items() if state.is_blocked}
 
     def changes(self) -> list[Change]:
@@ -347,8 +347,8 @@ class _Replay:
             if state.target != state.present
         ]
 
-    def in_the_way(self, since: Sequence[AuditLog]) -> tuple[list[Obstacle], set[int]]:
-        """Return which records ``since`` are in the way, and the memories changed without one."""
+    def obstacles_among(self, since: Sequence[AuditLog]) -> tuple[list[Obstacle], set[int]]:
+        """Return the later records that prevent the undo, and the memories changed without one."""
         obstacles = [
             Obstacle.of(id_, record)
             for record in reversed(since)

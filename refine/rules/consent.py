@@ -31,10 +31,10 @@ _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 _LETTER = re.compile(r"[^\W\d_]")
 # Crossed out, left unticked, put in question, in a tag; letters of which the words are not known.
 _DOUBTFUL = re.compile(r"~~|[<?？؟=≠¬❌✗✘✖🚫⛔👎☐□▢○◯⬜]|\[\s*\]|\(\s*\)|[^\W\d_A-Za-zÀ-ɏ]")
-# Behind a yes that is only quoted, if more words follow.
+# Directly after a YES with more words behind it, these show that it was only quoted.
 _CLOSING = "\"'`“”‘’„«»)]}>"
 
-# What some servers leave of the model's own format.
+# End marks of a model's own format that some servers leave in the text.
 _ENDS_OF_TURN = ("</s>", "<|im_end|>", "<|eot_id|>", "<|end|>")
 # Symbols beside a yes that only stress it.
 _GLAD = frozenset("✅☑✔👍👌👏🙂😊😀😄🎉🙏🤝✨🌱🌟❤💛💚💙")

@@ -21,7 +21,7 @@ _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
 
 def id_in(text: str) -> int | None:
-    """Return the id that ``text`` consists of; None if no row can have that id."""
+    """Return ``text`` as an id; None if no row can have it."""
     return int(text) if _ID.fullmatch(text) else None
 
 

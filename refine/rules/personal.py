@@ -25,7 +25,7 @@ def masked_id(id_: str) -> str:
 
 
 def mask_ids(value: object, *, is_id: bool = False) -> Any:
-    """Return JSON data in which the ids are as ``masked_id`` has them; fields name them as ids."""
+    """Return JSON data with its ids masked by ``masked_id``; the names of fields tell the ids."""
     match value:
         case dict():
             return {

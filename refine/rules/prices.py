@@ -61,7 +61,7 @@ class Usage:
 
 
 def cost_of_call(value: object, unit: Decimal = Decimal(1)) -> Decimal | None:
-    """Return US dollars in this unit, to six places; None for what no call costs."""
+    """Return the cost in US dollars, to six places; None if no call can cost that."""
     number = _decimal(value)
     if number is None or not 0 <= number * unit <= _MAX_USD_PER_CALL:
         return None

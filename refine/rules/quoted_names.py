@@ -31,7 +31,7 @@ def quotes(name: str, memory: str) -> bool:
 
 
 def _runs(words: list[str]) -> Iterator[str]:
-    """Yield what no name may hold of a memory: from each word on, the shortest such run."""
+    """Yield the runs of words that no name may hold: from each word on, the shortest."""
     for first, word in enumerate(words):
         if _is_number_or_code(word):
             yield word

@@ -51,7 +51,7 @@ class ModelWorker(RunWorker[AnyRun]):
     _execute: Execute
     _definition: dict[str, Any] | None = None
     _turns = _cut_replies = 0
-    # In which turns calls were refused since one was carried out, why, and what may be shown of it.
+    # The refused calls since one was carried out: the turn, the reason, and its showable part.
     _refusals: frozenset[tuple[int, str, str]] = frozenset()
 
     @contextmanager
@@ -164,7 +164,7 @@ class ModelWorker(RunWorker[AnyRun]):
 
     def _other_model(self, answered: str | None) -> str | None:
         catalogue = self._client.catalogue
-        if answered is None or catalogue.has_as_one(self._model_id, answered):
+        if answered is None or catalogue.is_same_model(self._model_id, answered):
             return None
         listed = catalogue.find(answered)
         return in_words(listed.id) if listed else "a model that the provider does not list"

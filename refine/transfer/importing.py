@@ -51,7 +51,7 @@ class Report:
     added: Counter[str] = field(default_factory=Counter)  # by memory type
     added_tokens: int = 0
     already_present: int = 0
-    conflicting: int = 0  # of the present ones, those that have another text here
+    conflicting: int = 0  # present with another text
     batches: int = 0
     left_out: Counter[str] = field(default_factory=Counter)  # by kind
     flags_left_out: int = 0  # constitutional in the export of another agent

@@ -66,7 +66,7 @@ def file_lines(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
 
 
 def origin_of(agent: Agent) -> str:
-    """Return what tells the agent apart from all others, and reveals nothing about it."""
+    """Return a keyed hash that identifies the agent and reveals nothing about it."""
     return agent.data_key().mac("", "transfer.origin")[:16]
 
 

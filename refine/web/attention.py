@@ -21,7 +21,7 @@ from refine.web.links import url_in_account
 # Conversations that were given up longer ago need none.
 _LOST_WITHIN = timedelta(days=1)
 _ACCOUNTS_SHOWN = 10
-# What agents need attention for, worst first: its level and its words.
+# Why agents need attention, worst first, with level and words.
 _CASES: dict[Kind, tuple[str, str]] = {
     "failed": ("bad", "with a failed session"),
     "rolled_back": ("warn", "rolled back"),

@@ -128,7 +128,7 @@ def export_jsonl() -> Response:
 
 _Row = dict[str, Any]
 
-# What is exported of a record besides its data, and its attribute.
+# The exported columns besides ``data``, and their attributes.
 _ATTRIBUTES = {
     "id": "id",
     "chain": "chain_id",

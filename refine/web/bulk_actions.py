@@ -72,7 +72,7 @@ class Agents:
 
     @cached_property
     def groups(self) -> Mapping[str | None, Group]:
-        """The agents by why they are left out; None: they are not. 404 if one is not found."""
+        """The agents by the reason that leaves them out, or None; 404 if one is unknown."""
         found = grouped_by(why_left_out(self.work), *self.conditions)
         if self.ids is not None and sum(group.number for group in found.values()) < len(self.ids):
             abort(404)
@@ -88,7 +88,7 @@ class Agents:
 
 
 def digest_of(ids: Iterable[int]) -> str:
-    """Return what a form sends to tell whether it is still for the same agents."""
+    """Return the digest with which a form shows that its agents are still the same."""
     return sha256(str(sorted(ids)).encode()).hexdigest()
 
 

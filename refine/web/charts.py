@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-# The days that lists of what happened lately look back over.
+# How many days the lists of recent events go back.
 DAYS_SHOWN = 30
-# About so many figures stand at an axis.
+# The approximate number of ticks on an axis.
 _TOKEN_TICKS = 5
 _DAY_TICKS = 5
-# From the bottom of a bar to its top: the worst on top, where it is noticed.
+# From the bottom of a bar to its top, the worst on top.
 OUTCOMES = (
     "completed",
     "incomplete",
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A place on an axis, in percent, and what it stands for."""
+    """A place on an axis, in percent, and its value."""
 
     place: float
     value: Any
@@ -40,7 +40,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Plot:
-    """A step line in a square of 100 by 100, and what it is to be read by."""
+    """A step line in a square of 100 by 100, with its lines, marks and axes."""
 
     path: str
     budget_y: float

@@ -1,4 +1,4 @@
-"""One field that finds whatever the user may see, by name, address, number or id."""
+"""The search field: finds everything that the user may see, by name, address, number or id."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What forms offer and send; a save does not overwrite what was saved since its form was drawn."""
+"""Forms: their fields, and saves that never overwrite newer values."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def time_zones() -> list[str]:
 
 
 def own_path(path: str) -> str:
-    """Return a path that a form or URL names to go on to; empty unless it is on this site."""
+    """Return the path to continue with, named by a form or URL; empty unless on this site."""
     is_plain = path.isprintable() and "\\" not in path
     root = f"{request.script_root}/"
     return path if is_plain and path.startswith(root) and not path.startswith("//") else ""
@@ -97,7 +97,7 @@ def version(stored: Mapping[str, object]) -> str:
 
 
 def require_current(stored: Mapping[str, object], sent: Mapping[str, object]) -> None:
-    """Raise Outdated if the form was drawn from other values than these, of a locked row."""
+    """Raise Outdated if the form was drawn from other values than these of the locked row."""
     drawn_from = request.form.get(FIELD)
     if drawn_from is None or compare_digest(drawn_from.encode(), version(stored).encode()):
         return
@@ -125,7 +125,7 @@ P = ParamSpec("P")
 def shown_again(
     page: Callable[..., str],
 ) -> Callable[[Callable[P, ResponseReturnValue]], Callable[P, ResponseReturnValue]]:
-    """Where the view of a form refuses what was sent, answer with ``page``, given the error."""
+    """Answer with ``page`` and the error if the view refuses its form."""
 
     def decorated(view: Callable[P, ResponseReturnValue]) -> Callable[P, ResponseReturnValue]:
         @wraps(view)
@@ -144,7 +144,7 @@ def shown_again(
 
 
 def attempt(act: Callable[[], object], done: str) -> None:
-    """Do this, commit, and say so; or say why it is refused."""
+    """Do the work, commit, and flash the success; or flash the refusal."""
     try:
         act()
         db.session.commit()

@@ -9,7 +9,7 @@ from refine.web.links import asked_for
 # How often a page refreshes: that of one run, and lists in which something runs.
 WATCHED_SECONDS = 2
 LISTED_SECONDS = 10
-# Says that an answer is a page of Refine: that of a proxy never takes a page's place.
+# Marks an answer as a page of Refine, so that no page of a proxy takes its place.
 PAGE_HEADER = "Refine-Page"
 
 

@@ -21,10 +21,10 @@ _START = re.compile("<(tr|th|td)(?= |>)")
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter of a list: how it reads its text in the URL, and which rows it lets through.
+    """A filter of a list: how its text in the URL is read, and the condition on rows.
 
-    ``read`` returns None for no text, and for what is ignored. ``shown`` is what the chip says,
-    and ``recorded`` what the record of an export keeps of the value; its text, if None.
+    ``read`` returns None to ignore the text. ``shown`` is the text of the chip, ``recorded`` the
+    value in the record of an export; None: its text.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the templates ask about models, as ``view``: predicates, badges and sentences."""
+"""Predicates, badges and sentences about models, in templates as ``view``."""
 
 from decimal import Decimal
 from typing import NamedTuple

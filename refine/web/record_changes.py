@@ -1,4 +1,4 @@
-"""What records are about, and what they say of memories, before and after."""
+"""The subjects of records, and memories before and after them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

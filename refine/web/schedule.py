@@ -37,7 +37,7 @@ _PAST_SHOWN = 10
 _NEXT_SHOWN = 5
 # The fields that a message can be about.
 _FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd")
-# The agents' list has some of those that a run leaves out.
+# The states by which the list of agents shows those left out.
 _STATES: dict[str, State] = {PAUSED: "paused", NOT_ACTIVE: "inactive", RUNNING: "running"}
 
 

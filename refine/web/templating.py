@@ -1,4 +1,4 @@
-"""What templates know: filters, names, and who is signed in."""
+"""The names and filters of the templates, and the signed-in user."""
 
 from collections.abc import Iterator
 from inspect import getmembers, isfunction

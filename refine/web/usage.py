@@ -1,4 +1,4 @@
-"""What an account used, by agent, model and month, and what this month costs."""
+"""An account's usage by agent, model and month, and this month's cost."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ _GROUPINGS = {
     "model": Grouping(key="model_id", exported={"model": lambda row: masked_id(row.model_id)}),
     "month": Grouping(key="month", exported={}),
 }
-# What every row says, as ``Used`` has it; the table has no column for calls without a price.
+# The columns of figures, in the order of ``Used``, without the calls of unknown price.
 _FIGURES = (
     "Sessions",
     "Reflections",

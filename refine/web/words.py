@@ -35,7 +35,7 @@ STATUSES = {
     "failed": Badge("failed", "✗", "bad"),
 }
 
-# What an agent does between its sessions, by what it reads.
+# Memory tasks, by what they read.
 TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
 
 UNDONE = Badge("undone", "↺", "calm")
@@ -48,10 +48,10 @@ TRIGGERS = {
     "cli": "command line",
 }
 
-# How differences mark what changed, and say so to screen readers.
+# The elements that mark differences, and their words for screen readers.
 CHANGED = {"gone": ("del", "removed"), "new": ("ins", "added")}
 
-# What the plot of an agent's mass marks.
+# The marks in the plot of an agent's mass.
 MARKS = {
     "session": "session ended",
     "undo": "rolled back or undone",

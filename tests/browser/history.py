@@ -56,7 +56,7 @@ class History:
     petrel: Agent
     toggled: AgentMemory
     completed: RefinementSession
-    in_the_way: RefinementSession
+    obstacles_among: RefinementSession
     rolled_back: RefinementSession
     declined: RefinementSession
     failed: RefinementSession
@@ -103,7 +103,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         undo(undone, through="dashboard", user=admin)
         db.session.commit()
     rolled_back = _session(petrel, now - timedelta(days=2), "cli", deletions=9, is_wild=True)
-    in_the_way = _session(wren, now - timedelta(hours=5), "manual", deletions=0, protects=True)
+    obstacles_among = _session(wren, now - timedelta(hours=5), "manual", deletions=0, protects=True)
     with time_machine.travel(now - timedelta(hours=1), tick=False):
         protected = next(m for m in db.session.scalars(wren.ledger.core()) if m.constitutional)
         protected.set_constitutional(False, user=admin)
@@ -111,7 +111,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
     _between_sessions(wren, now)
     _between_sessions(petrel, now, reflects=False)
     return History(
-        *(admin, wren, petrel, protected, completed, in_the_way),
+        *(admin, wren, petrel, protected, completed, obstacles_among),
         *(rolled_back, declined, failed, undone),
         **_now(account, now),
         **_access(admin, petrel, crowd[0], wren),

@@ -43,7 +43,7 @@ def paths(history: History) -> dict[str, str]:
         "session-failed": f"/sessions/{history.failed.id}",
         "session-undone": f"/sessions/{history.undone.id}",
         "undo": f"/sessions/{history.completed.id}/undo?and_after=1",
-        "undo-conflict": f"/sessions/{history.in_the_way.id}/undo",
+        "undo-conflict": f"/sessions/{history.obstacles_among.id}/undo",
         "undo-done": f"/sessions/{history.undone.id}/undo",
         "memories-open": f"/agents/{history.petrel.id}/ledger",
         "settings-open": f"/agents/{history.petrel.id}/settings",

@@ -451,7 +451,7 @@ class Rotation(Operation):
             keys_rotate.callback()
 
     def outcome(self, kind: Kind) -> Iterator[str]:
-        if self.fault is None and (left := WrappedKey.under_older_keys()):
+        if self.fault is None and (left := WrappedKey.count_under_older_keys()):
             yield f"it passed, and {left} keys are left"
 
     def again(self) -> Iterator[str]:

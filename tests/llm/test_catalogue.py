@@ -83,9 +83,9 @@ def test_names_that_the_list_gives_one_model_are_the_same() -> None:
         ({"id": "grok-reasoning", "aliases": ["grok"]}, "grok", "grok-reasoning"),
         ({"id": "a/b", "canonical_slug": "a/c"}, "a/b", "a/c-20260101"),
     ):
-        assert catalogue({"id": "other/model"}, entry).has_as_one(pinned, answered)
-        assert not catalogue({"id": "other/model"}).has_as_one(pinned, answered)
-        assert not catalogue(entry).has_as_one(pinned, "other/model")
+        assert catalogue({"id": "other/model"}, entry).is_same_model(pinned, answered)
+        assert not catalogue({"id": "other/model"}).is_same_model(pinned, answered)
+        assert not catalogue(entry).is_same_model(pinned, "other/model")
 
 
 def test_two_models_with_canonical_names_of_their_own_are_two() -> None:
@@ -93,23 +93,23 @@ def test_two_models_with_canonical_names_of_their_own_are_two() -> None:
     second = {"id": "a/r1-0528", "canonical_slug": "a/r1-0528"}
     free = {"id": "a/r1:free", "canonical_slug": "a/r1"}
 
-    assert not catalogue(first, second).has_as_one("a/r1", "a/r1-0528")
-    assert not catalogue(first, second, free).has_as_one("a/r1:free", "a/r1-0528")
-    assert catalogue(first, second, free).has_as_one("a/r1:free", "a/r1")
+    assert not catalogue(first, second).is_same_model("a/r1", "a/r1-0528")
+    assert not catalogue(first, second, free).is_same_model("a/r1:free", "a/r1-0528")
+    assert catalogue(first, second, free).is_same_model("a/r1:free", "a/r1")
 
 
 def test_a_dated_name_is_the_same_model_where_the_list_does_not_tell_them_apart() -> None:
     first, dated = {"id": "a/r1", "canonical_slug": "a/r1-0528"}, {"id": "a/r1-0528"}
 
     for models in ([], [first], [dated], [first, dated], [{"id": "a/r1"}, dated]):
-        assert catalogue(*models).has_as_one("a/r1", "a/r1-0528"), models
-        assert not catalogue(*models).has_as_one("a/r1", "a/r2"), models
+        assert catalogue(*models).is_same_model("a/r1", "a/r1-0528"), models
+        assert not catalogue(*models).is_same_model("a/r1", "a/r2"), models
 
 
 def test_an_alias_of_the_latest_model_confirms_none() -> None:
     moving = {"id": "~a/b-latest", "alias_target": {"slug": "a/b-7", "name": "B 7"}}
 
-    assert not catalogue(moving).has_as_one("~a/b-latest", "a/b-7")
+    assert not catalogue(moving).is_same_model("~a/b-latest", "a/b-7")
 
 
 def test_lists_come_under_several_names_or_bare() -> None:

@@ -159,14 +159,14 @@ def wrapped_by() -> list[str]:
 def test_a_rotation_wraps_every_key_by_the_first(rotating):
     ids = list(db.session.scalars(select(WrappedKey.id).order_by(WrappedKey.id)))
     primary = WrappedKey.for_agent(1).wrapped_by
-    assert WrappedKey.under_older_keys() == 3
+    assert WrappedKey.count_under_older_keys() == 3
 
     part = WrappedKey.rotate(after_id=0, limit=100)
     db.session.commit()
 
     assert part == (ids[-1], 3, [])
     assert wrapped_by() == [primary] * 3
-    assert WrappedKey.under_older_keys() == 0
+    assert WrappedKey.count_under_older_keys() == 0
 
 
 def test_a_rotation_touches_nothing_but_how_keys_are_wrapped(rotating):
@@ -228,4 +228,4 @@ def test_a_rotation_skips_destroyed_keys(rotating):
     rotate_all()
 
     assert sql.value(row) == before
-    assert WrappedKey.under_older_keys() == 0
+    assert WrappedKey.count_under_older_keys() == 0

@@ -140,7 +140,7 @@ def test_an_undo_restores_everything_and_shows_the_result(
 
 
 @pytest.fixture
-def in_the_way(
+def obstacles_among(
     dashboard: Browser, ended: RefinementSession, memories: list[AgentMemory]
 ) -> AgentMemory:
     """A memory that was restored after the session had deleted it."""
@@ -150,7 +150,7 @@ def in_the_way(
 
 
 def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
-    dashboard: Browser, ended: RefinementSession, in_the_way: AgentMemory
+    dashboard: Browser, ended: RefinementSession, obstacles_among: AgentMemory
 ) -> None:
     path = f"/sessions/{ended.id}/undo"
     before = sql.snapshot()
@@ -163,7 +163,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
         said = words_of(answer.text)
         assert answer.status_code == 409
         assert "This session cannot be undone by itself" in said
-        assert f"Memory #{in_the_way.id} , on" in said
+        assert f"Memory #{obstacles_among.id} , on" in said
         assert f"memory restored, record #{restored.sequence}" in said
         assert f"/audit/{restored.id}" in links_of(answer.text)
         assert f"{path}?and_after=1" in links_of(answer.text)
@@ -171,7 +171,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
 
 
 def test_the_wider_undo_reverses_the_conflicting_change_too(
-    dashboard: Browser, ended: RefinementSession, in_the_way: AgentMemory
+    dashboard: Browser, ended: RefinementSession, obstacles_among: AgentMemory
 ) -> None:
     page = shown(dashboard, ended, "/undo?and_after=1")
 

@@ -71,23 +71,23 @@ PLATFORM_FIELDS = (*AUTHORED_FIELDS, "model_id", "core_token_budget", "active", 
 DEFAULT_CORE_TOKEN_BUDGET = 5_000
 MAX_CORE_TOKEN_BUDGET = 10_000_000
 ERASED = "the agent was erased"
-# Figures of the ledger and the sessions. Triggers write them in the transaction of what they count;
-# ``refine audit verify`` compares them. What a session may remove is measured instead.
+# Figures of the ledger and the sessions. Triggers write them in the transaction of each change, and
+# ``refine audit verify`` compares them. A session measures its allowance itself.
 _FIGURES = (
     *("core_tokens", "core_count", "ledger_version", "last_session_id", "last_session_at"),
     *("last_session_status", "last_session_error_kind"),
     *("last_session_undone_at", "last_session_seen_at"),
 )
-# Of the line with which its conversations begin: 128 bits.
+# The first line of its conversations: 128 bits.
 _LINE_CHARACTERS = 32
 
-# The agent whose key alone is opened at the moment; None: any agent's is.
+# The only agent whose key may be opened now; None: any agent's.
 _holder: ContextVar[int | None] = ContextVar("holder", default=None)
 
 
 @contextmanager
 def only_key_of(agent_id: int | None) -> Iterator[None]:
-    """Until the block ends, open no other agent's key, whatever rows SQL finds; None: any key."""
+    """Allow only this agent's key within the block, whatever rows SQL finds; None: any key."""
     before = _holder.set(agent_id)
     try:
         yield
@@ -274,7 +274,7 @@ class Agent(Attested, Base):
         mine = due.where(cls.id.in_(ids)).order_by(cls.id)
         lock = mine.with_for_update(key_share=True, skip_locked=not wait, of=cls)
         locked_ids = db.session.scalars(lock).all()
-        # a new statement sees what was done to them before they were locked
+        # a new statement sees changes that were committed before the lock
         still_due = due.with_only_columns(cls, maintain_column_froms=True)
         return (
             db.session.scalars(

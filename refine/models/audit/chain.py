@@ -99,7 +99,7 @@ class ChainHead(Attested, Base):
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
     sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     hash: Mapped[str] = mapped_column(Text, default=GENESIS, server_default=text(f"'{GENESIS}'"))
-    # how long the chain was when it was last verified, and when that was
+    # the chain's length at its last verification, and the time of that
     verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     verified_at: Mapped[datetime | None]
 
@@ -136,7 +136,7 @@ class ChainHead(Attested, Base):
     def all_locked(
         cls, owners: Collection[ChainOwner], records: int = 0
     ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
-        """Return the heads of these owners' chains, locked, and ids for so many new records."""
+        """Lock and return the heads of these owners' chains, with ids for new records."""
         found, ids = cls._lock(owners, records)
         if PLATFORM_OWNER in owners and PLATFORM_OWNER not in found:
             cls._require_platform(db.session)
@@ -173,7 +173,7 @@ class ChainHead(Attested, Base):
 
     @classmethod
     def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
-        """Return whose chain it is, as in the unique index: the 0 is not a parameter."""
+        """Return the owner as in the unique index; the 0 is no parameter."""
         nobody = literal_column("0", BigInteger)
         return func.coalesce(cls.account_id, nobody), func.coalesce(cls.agent_id, nobody)
 

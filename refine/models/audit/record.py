@@ -311,7 +311,7 @@ def plain_records() -> Select[*tuple[Any, ...]]:
 
 @event.listens_for(Session, "before_commit")
 def _record_remaining(session: Session) -> None:
-    """Write a record for changed rows that an earlier record names and none of this transaction."""
+    """Record changed rows without a record in this transaction, if an earlier record names them."""
     if session.in_nested_transaction():
         return
     session.flush()

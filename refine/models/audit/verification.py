@@ -29,7 +29,7 @@ BegunBy = Literal["clock", "command"]
 
 @dataclass(frozen=True)
 class ChainResult:
-    """What the verification of one chain found; ``problem`` names the first thing that is wrong."""
+    """The outcome of verifying one chain; ``problem``: the first one found."""
 
     name: str
     records: int
@@ -53,7 +53,7 @@ class Watch(NamedTuple):
 
 
 class Verification(Base):
-    """One verification of everything: how far it came, and the first problem that it found."""
+    """One verification of everything, with its progress and its first problem."""
 
     __tablename__ = "verifications"
 

@@ -155,7 +155,7 @@ class ApiToken(Attested, Base):
         return True
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
-        """Revoke the token and all that it minted; an altered row opens nothing, and stays."""
+        """Revoke the token and those that it minted; an altered row grants nothing, and stays."""
         self.lock()
         # first the agents' chains, in order, then the account's: as when a user's access ends
         minted = select(ApiToken).where(

@@ -62,7 +62,7 @@ class Invitation(Attested, Base):
 
     @classmethod
     def end_issued_by(cls, user: User) -> None:
-        """End the links that a user who may no longer act issued."""
+        """End the links issued by a user who may no longer act."""
         cls._end(cls.issued_by_id == user.id)
 
     @classmethod

@@ -118,14 +118,14 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
 
     def end(self, at: datetime | None = None) -> None:
-        """End this sign-in once; an altered row opens nothing, and stays."""
+        """End this sign-in once; an altered row grants nothing and stays as it is."""
         if self.ended_at is None:
             if not self.log_if_altered():
                 self.ended_at = at or clock.now()
             self.user.account.record("sign_in_ended", subject=("SignIn", self.id), at=at)
 
     def is_still_valid(self) -> bool:
-        """Tell whether it has not ended; locks the user, so that no password changes meanwhile."""
+        """Tell whether it has not ended; locks the user, so that their password stays the same."""
         self.user.lock()
         self.lock()
         return self.ended_at is None and self.user.active

@@ -78,7 +78,7 @@ class User(Attested, Base):
 
     account: Mapped[Account] = relationship()
 
-    # from where they use the dashboard: records of their actions say so
+    # their address and browser, for the records of their actions
     client: Client = MappingProxyType({})
 
     unsigned: ClassVar[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""What one tick must remember for the next."""
+"""When periodic work last happened, and how far it got."""
 
 from datetime import datetime, timedelta
 from typing import Literal

@@ -45,7 +45,6 @@ _LONGEST_MONTH = timedelta(days=32)
 # No clock is further from UTC, so other runs need not be read.
 _FURTHEST_ZONE = timedelta(days=1)
 
-# What is selected together: rows of several columns.
 _Rows = Select[*tuple[Any, ...]]
 
 

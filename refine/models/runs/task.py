@@ -104,7 +104,7 @@ class MemoryTask(RetriableRun, Base):
     kind: Mapped[str] = mapped_column(Text)
     sealed_conversation: Mapped[Sealed | None] = mapped_column("conversation", deferred=True)
     memories_kept: Mapped[Count]
-    # of a conversation that is read in parts: the last lines, where another attempt begins
+    # how many lines at the end of a conversation another attempt still has to read
     lines_unread: Mapped[Count]
     due_at: Mapped[datetime] = mapped_column(default=clock.now, server_default=text("now()"))
 
@@ -345,7 +345,7 @@ def due(limit: int, at: datetime) -> Sequence[uuid.UUID]:
 
 
 def lapsed(at: datetime) -> Select[int]:
-    """Return a query for the ids of agents that have a task which waited too long."""
+    """Select the agents with a lapsed task, by id."""
     has_one = exists().where(MemoryTask.agent_id == Agent.id, MemoryTask.lapsed_by(at))
     return select(Agent.id).where(has_one)
 
