@@ -157,7 +157,7 @@ def test_runs_a_session_and_undoes_it(
     assert world.kept() == world.ids
 
 
-def test_deletes_what_the_application_deletes(running: Flask) -> None:
+def test_the_running_role_can_delete_what_the_application_deletes(running: Flask) -> None:
     later = clock.now() + timedelta(days=2)
     token, _ = ApiToken.mint(account=factories.account())
     IdempotencyKey.reserve(token, "a key", "a request")

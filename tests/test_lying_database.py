@@ -341,7 +341,7 @@ def test_a_grant_that_ends_while_it_is_read_shows_nothing(two: Two) -> None:
         reading.prompts(grant_id, two.admin)
 
 
-def test_the_agent_that_is_asked_is_the_one_that_is_read(
+def test_access_is_to_the_agent_that_was_asked(
     two: Two, environ: dict[str, str], model: ScriptedModel
 ) -> None:
     settings = Settings.from_environ({**environ, "OPENROUTER_BASE_URL": model.base_url})
@@ -418,7 +418,7 @@ def test_the_pages_say_that_the_clocks_differ(two: Two) -> None:
         assert all("differ by 86,400 seconds" in page.text for page in (ledger, form))
 
 
-def test_what_bars_asking_is_not_dated_by_a_clock_that_was_set_back(two: Two) -> None:
+def test_a_clock_set_back_shortens_no_wait_before_asking(two: Two) -> None:
     request = AccessGrant.request(two.other, two.admin, TERMS)
     request.claim()
     before = clock.now()

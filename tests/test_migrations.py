@@ -62,7 +62,7 @@ def with_sorted_lines(statement: str) -> str:
     return "\n".join(sorted(line.rstrip(",") for line in statement.splitlines()))
 
 
-def test_the_migrations_make_what_the_models_say(empty_app):
+def test_the_migrations_match_the_models(empty_app):
     db.create_all()
     by_models = dump()
     db.drop_all()

@@ -36,7 +36,7 @@ def test_a_server_that_nobody_reaches_may_come_back() -> None:
     assert may_pass(raised.value)
 
 
-def test_work_whose_connection_was_ended_is_done_on_another(app: Flask) -> None:
+def test_work_is_repeated_on_another_connection(app: Flask) -> None:
     tried: list[int] = []
 
     def work() -> int:

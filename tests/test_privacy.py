@@ -130,9 +130,7 @@ def test_the_names_that_unseal_are_found(unsealing: set[str], telling: set[str])
     assert telling >= {"ledger_entry"}
 
 
-def test_no_page_command_or_job_reads_what_is_sealed(
-    unsealing: set[str], telling: set[str]
-) -> None:
+def test_no_page_command_or_job_reads_sealed_text(unsealing: set[str], telling: set[str]) -> None:
     found = {
         f"{path.relative_to(SOURCE)}:{line} .{name}"
         for path in modules()
@@ -227,7 +225,7 @@ def name_asked_for(node: ast.AST) -> str | None:
     return str(asked.value) if isinstance(asked, ast.Constant) else ""
 
 
-def test_no_template_reads_what_is_sealed(unsealing: set[str], telling: set[str]) -> None:
+def test_no_template_reads_sealed_text(unsealing: set[str], telling: set[str]) -> None:
     attribute = re.compile(rf"[.]({'|'.join(sorted(unsealing | telling))})\b|\|\s*attr\b")
 
     found = {

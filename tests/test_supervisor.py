@@ -85,7 +85,7 @@ def test_a_signal_stops_everything_with_exit_status_0(
     [(0.5, (signal.SIGTERM,)), (60, (signal.SIGINT, signal.SIGINT))],
     ids=["after the grace period", "at a second Ctrl-C"],
 )
-def test_what_does_not_stop_is_killed(
+def test_a_program_that_does_not_stop_is_killed(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     grace_seconds: float,

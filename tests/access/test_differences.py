@@ -28,13 +28,13 @@ def test_words_that_stayed_are_gone_or_are_new(
 
 
 @given(st.text(alphabet="ab \n", max_size=60), st.text(alphabet="ab \n", max_size=60))
-def test_all_that_is_not_gone_is_the_text_after(before: str, after: str) -> None:
+def test_the_kept_and_new_parts_make_the_new_text(before: str, after: str) -> None:
     parts = word_difference(before, after)
 
     assert "".join(part.text for part in parts if part.kind != "gone") == after
 
 
-def test_texts_whose_comparison_would_take_long_are_shown_as_replaced() -> None:
+def test_texts_too_long_to_compare_are_shown_as_replaced() -> None:
     words = [f"word{number % 100}" for number in range(2_000)]
     before, after = " ".join(words), " ".join(reversed(words))
 

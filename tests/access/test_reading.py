@@ -258,7 +258,7 @@ def test_a_session_and_the_record_of_its_end_show_the_agents_words(world: World)
         assert opened.texts["summary"].endswith("the wall is tidy")
 
 
-def test_prompts_are_shown_by_name_the_unset_as_none(world: World) -> None:
+def test_prompts_are_shown_by_name(world: World) -> None:
     grant = world.grant()
 
     opened = reading.prompts(grant.id, world.reader)

@@ -25,7 +25,7 @@ def grant(world: World, reader: User) -> AccessGrant:
     return made
 
 
-def test_lists_who_may_read_why_and_how_often_they_did(
+def test_lists_readers_with_reason_and_number_of_reads(
     world: World, reader: User, grant: AccessGrant
 ) -> None:
     reading.prompts(grant.id, reader)

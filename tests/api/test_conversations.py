@@ -62,7 +62,7 @@ def status_of(world: World, task: MemoryTask) -> tuple[str, str | None]:
     return answer.json["status"], answer.json["reason"]
 
 
-def test_tells_how_a_conversation_stands_until_it_is_read(world: World, redis: Redis) -> None:
+def test_returns_the_status_of_a_conversation_until_it_is_read(world: World, redis: Redis) -> None:
     task = handed_over(world)
     seen = [status_of(world, task)]
     task.claim()
@@ -83,7 +83,7 @@ def test_tells_how_a_conversation_stands_until_it_is_read(world: World, redis: R
     ]
 
 
-def test_tells_that_a_conversation_was_given_up_and_why(world: World, redis: Redis) -> None:
+def test_returns_why_a_conversation_was_given_up(world: World, redis: Redis) -> None:
     failed, blocked = handed_over(world), handed_over(world)
     failed.claim()
     failed.give_up("the key has no credit left", "out_of_credit")

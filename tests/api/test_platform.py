@@ -252,7 +252,7 @@ def test_filters_usage_by_day(spent: World) -> None:
 # -- no content -----------------------------------------------------------------------------------
 
 
-def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: Redis) -> None:
+def test_a_platform_token_never_reads_content(app: Flask, redis: Redis) -> None:
     agent = factories.agent(
         CANARY, name="Ada", model_id="test/ada", **dict.fromkeys(PROMPTS, CANARY)
     )

@@ -25,7 +25,7 @@ def test_the_careful_model_unites_all_duplicates_and_nothing_else(played: Settin
     assert found.prompt_tokens > 100
 
 
-def test_a_model_that_merges_what_is_not_the_same_is_found_out(played: Settings) -> None:
+def test_wrong_merges_of_a_model_are_counted(played: Settings) -> None:
     found = score("trial/chain", played)
 
     assert found.wrong_merges > 0

@@ -60,9 +60,7 @@ def test_enter_on_stop_starts_no_session_once_the_session_ended(
     assert str(session.id) in desk.url
 
 
-def test_refine_now_takes_no_click_that_was_meant_for_what_stood_there(
-    desk: Page, agent: Agent
-) -> None:
+def test_refine_now_ignores_a_click_meant_for_a_replaced_button(desk: Page, agent: Agent) -> None:
     desk.clock.install()
     session = factories.session(agent)
     desk.goto(f"/agents/{agent.id}")

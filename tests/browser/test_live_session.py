@@ -129,7 +129,7 @@ def test_updates_can_be_paused_and_resumed(desk: Page, watched: Watched) -> None
     expect(button(desk, "Pause updates")).to_be_visible()
 
 
-def test_a_failed_refresh_keeps_the_data_and_tells_its_age(
+def test_a_failed_refresh_keeps_the_data_and_shows_its_age(
     desk: Page, watched: Watched, database_away: Callable[[], None]
 ) -> None:
     alert = desk.get_by_role("alert")

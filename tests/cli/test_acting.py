@@ -17,7 +17,9 @@ def last_record(action: str) -> AuditLog:
     return db.session.scalars(found.limit(1)).one()
 
 
-def test_agent_set_changes_settings_and_records_who(ledger: Agent, environ: dict[str, str]) -> None:
+def test_agent_set_changes_settings_and_records_the_actor(
+    ledger: Agent, environ: dict[str, str]
+) -> None:
     done = refine(
         *("agent", "set", "ada", "--budget", "6000", "--threshold", "0.8", "--inactive"),
         environ=environ,

@@ -244,7 +244,7 @@ def read_only(environ: dict[str, str]) -> dict[str, str]:
     return {"DATABASE_URL": f"{environ['DATABASE_URL']}&{option}"}
 
 
-def test_a_replica_is_verified_and_says_that_nothing_is_stored(
+def test_a_replica_is_verified_and_the_outcome_is_not_stored(
     recorded: Agent, run: Run, read_only: dict[str, str]
 ) -> None:
     anchored = run("audit", "anchor").stdout

@@ -209,7 +209,7 @@ def test_run_enqueue_queues_the_session(
     assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
 
 
-def test_sweep_counts_who_is_asked_and_who_is_skipped(
+def test_sweep_counts_queued_and_skipped_agents(
     ledger: Agent, environ: dict[str, str], redis: Redis
 ) -> None:
     factories.agent(account=ledger.account, name="Empty [/x]")

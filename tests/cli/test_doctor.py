@@ -149,7 +149,7 @@ def test_doctor_reports_what_does_not_run(
         (True, 0, ("ok", "1 session waiting")),
     ],
 )
-def test_doctor_says_whether_sessions_wait_in_vain(
+def test_doctor_reports_sessions_that_no_worker_takes(
     healthy: Agent, run: Run, has_worker: bool, minutes: int, check: tuple[str, str]
 ) -> None:
     if has_worker:

@@ -103,9 +103,7 @@ def test_sessions_are_narrowed(
     assert [session["agent"] for session in listed] == names
 
 
-def test_a_list_that_is_cut_off_says_so_beside_it(
-    agents: list[Agent], environ: dict[str, str]
-) -> None:
+def test_a_shortened_list_says_so(agents: list[Agent], environ: dict[str, str]) -> None:
     listed = refine("session", "list", "--json", "--limit", "1", environ=environ)
 
     assert [session["agent"] for session in json.loads(listed.stdout)] == ["Eve"]
@@ -183,7 +181,7 @@ def test_users_are_listed(demo: Account, environ: dict[str, str]) -> None:
     assert [(one["email"], one["role"]) for one in of_demo] == [("bea@example.org", "viewer")]
 
 
-def test_tokens_are_listed_but_not_what_they_are(
+def test_tokens_are_listed_without_their_secrets(
     agents: list[Agent], environ: dict[str, str]
 ) -> None:
     ada = agents[0]

@@ -83,7 +83,7 @@ def test_a_locked_row_is_reported_as_busy_and_nothing_is_changed(
     assert row_counts() == before
 
 
-def test_a_full_disk_leaves_nothing_half_done_and_refine_goes_on_when_there_is_room(
+def test_a_full_disk_leaves_nothing_half_done_and_work_resumes_when_there_is_room(
     desk: Browser, program: Program, agent: Agent, environ: dict[str, str], tmp_path: Path
 ) -> None:
     program.get("/context")  # a token's first use is a record

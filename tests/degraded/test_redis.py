@@ -162,7 +162,7 @@ def many_refined(dashboard: Browser, agent: Agent) -> str:
         ("copying", "Redis is a read-only replica; let REDIS_URL lead to its primary"),
     ],
 )
-def test_pages_say_alike_why_redis_takes_nothing(
+def test_pages_give_the_same_reason_for_a_failing_redis(
     dashboard: Browser, broken: Mend, said: str
 ) -> None:
     assert json.loads(dashboard.get("/readyz").text)["redis"] == said

@@ -151,7 +151,7 @@ def test_trema_is_asked_and_cairn_is_not(loaded: Account) -> None:
     assert (declined.llm_calls, skipped.llm_calls) == (1, 0)
 
 
-def test_petrel_is_refused_what_nothing_else_says_and_keeps_every_memory(loaded: Account) -> None:
+def test_petrel_is_refused_its_deletions_and_keeps_every_memory(loaded: Account) -> None:
     petrel = Agent.named("Petrel")
     before = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
 

@@ -159,7 +159,7 @@ def sleeping_as_owner_of(folder: Path) -> subprocess.Popen[bytes]:
 
 
 class TestSharing:
-    def test_a_second_owner_learns_who_the_first_is(self, script: Start, data_dir: Path) -> None:
+    def test_a_second_owner_is_told_of_the_first(self, script: Start, data_dir: Path) -> None:
         first = script("hold", data_dir, "up", "valkey")
         first.said("ready")
 

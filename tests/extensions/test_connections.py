@@ -55,7 +55,7 @@ def account(app):
         ("SELECT * FROM nowhere WHERE name = :canary", "42P01", ProgrammingError),
     ],
 )
-def test_a_database_error_quotes_nothing_of_the_row(account, statement, sqlstate, kind):
+def test_a_database_error_quotes_no_row(account, statement, sqlstate, kind):
     error = failing(statement, canary=CANARY)
 
     assert isinstance(error, kind)
@@ -102,7 +102,7 @@ def test_a_value_that_cannot_be_bound_is_not_quoted(app):
     assert CANARY not in "".join(traceback.format_exception(raised.value))
 
 
-def test_a_broken_connection_stays_what_it_is(app):
+def test_the_error_of_a_broken_connection_is_kept(app):
     pid = db.session.scalar(text("SELECT pg_backend_pid()"))
     with db.engine.connect() as other:
         other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})

@@ -37,7 +37,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_json_is_spelled_alike_whatever_spells_it(value: object) -> None:
+def test_all_ways_of_writing_json_agree(value: object) -> None:
     assert canonical_json(value) == stored_json(value)
 
 

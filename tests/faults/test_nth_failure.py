@@ -136,7 +136,7 @@ def benched(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Bench]:
     ],
 )
 @pytest.mark.parametrize("made", OPERATIONS, ids=lambda made: made.__name__)
-def test_nothing_is_lost_whatever_call_fails(
+def test_no_failing_call_loses_anything(
     benched: Bench, redis: Redis, made: type[Operation], samples: Samples
 ) -> None:
     passed = benched.untouched(made)

@@ -95,7 +95,7 @@ def test_a_session_outlives_a_restart_of_postgresql_while_its_model_is_asked(
     assert len(world.model.requests) == 4
 
 
-def test_a_tick_without_postgresql_fails_and_the_next_one_ends_what_was_lost(
+def test_a_tick_without_postgresql_fails_and_the_next_one_ends_lost_runs(
     world: World,
 ) -> None:
     lost = factories.session()

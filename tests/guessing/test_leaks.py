@@ -60,7 +60,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, worlds: Worlds, endpoint: str, leak: 
         (ask_once_more, {"statements"}),
     ],
 )
-def test_finds_what_a_page_leaks(
+def test_finds_leaks_of_pages(
     worlds: Worlds, monkeypatch: pytest.MonkeyPatch, leak: Leak, found: set[str]
 ) -> None:
     plant(monkeypatch, worlds, "agent.page", leak)
@@ -71,7 +71,7 @@ def test_finds_what_a_page_leaks(
     assert {each.what for each in pair.differences} >= found
 
 
-def test_finds_what_an_action_stores(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_leaks_stored_by_actions(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, worlds, "agent.refine_now", note_duplicate)
     pair = Pair.of_browsers(worlds, "admin")
 

@@ -167,7 +167,7 @@ def test_a_session_by_hand_is_refused_as_for_one_agent(user: User, agents: list[
     assert (queued.trigger, queued.user_id) == ("manual", user.id)
 
 
-def test_who_may_not_act_changes_nothing(user: User, agents: list[Agent]) -> None:
+def test_a_user_who_may_not_act_changes_nothing(user: User, agents: list[Agent]) -> None:
     elsewhere = factories.agent("a memory")
     db.session.commit()
 

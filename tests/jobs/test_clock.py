@@ -122,7 +122,7 @@ def test_entries_of_others_are_neither_read_nor_queued(app: Flask, redis: Redis)
     assert redis.zscore(ENTRIES, "theirs") is not None
 
 
-def test_a_clock_whose_lock_another_holds_leaves_it_alone(app: Flask, redis: Redis) -> None:
+def test_a_clock_leaves_the_lock_of_another_clock_alone(app: Flask, redis: Redis) -> None:
     with_lock = Scheduler(TICKS, connection=redis, job_class=JsonJob)
     assert with_lock.acquire_lock()
 
@@ -154,7 +154,7 @@ def test_a_clock_ticks_on_without_redis_and_when_it_is_back(
             assert process.wait() == 0
 
 
-def test_without_redis_a_clock_says_at_the_start_what_is_missing(begin: Begin) -> None:
+def test_a_clock_that_starts_without_redis_names_the_problem(begin: Begin) -> None:
     process = begin("clock", REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0")
 
     assert process.wait() == 1

@@ -107,7 +107,7 @@ def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> No
     ]
 
 
-def test_what_a_flushed_redis_lost_is_announced_again_once(redis: Redis, agent: Agent) -> None:
+def test_runs_lost_by_a_flushed_redis_are_announced_again_once(redis: Redis, agent: Agent) -> None:
     sessions = [
         refine_later(agent, "api"),
         refine_later(factories.agent("a memory"), "weekly"),
@@ -123,7 +123,7 @@ def test_what_a_flushed_redis_lost_is_announced_again_once(redis: Redis, agent: 
     }
 
 
-def test_what_somebody_asked_for_waits_first_and_automatic_runs_only_where_there_is_room(
+def test_requested_runs_come_first_and_automatic_ones_if_there_is_room(
     redis: Redis, agent: Agent
 ) -> None:
     task = extract_later(agent, SAID)
@@ -135,7 +135,7 @@ def test_what_somebody_asked_for_waits_first_and_automatic_runs_only_where_there
     assert waiting(automatic_limit=0) == [str(run.id) for run in (grant, asked)]
 
 
-def test_what_another_process_claims_or_holds_does_not_wait(redis: Redis, agent: Agent) -> None:
+def test_runs_claimed_or_held_by_another_process_do_not_wait(redis: Redis, agent: Agent) -> None:
     held = factories.session(agent)
     claimed = refine_later(factories.agent("a memory"), "cli")
     db.session.commit()

@@ -58,9 +58,7 @@ def test_a_sweep_is_served_over_several_ticks(
     assert account.sweep_requested_at is None
 
 
-def test_the_request_is_a_record_and_asking_again_adds_none(
-    account: Account, agents: list[Agent]
-) -> None:
+def test_the_request_is_recorded_once(account: Account, agents: list[Agent]) -> None:
     user = factories.user(account=account)
     requested(account, user=user)
     since = account.sweep_requested_at

@@ -58,7 +58,7 @@ def test_a_new_installation_is_not_verified_before_its_second_day(app: Flask) ->
     assert db.session.scalars(select(Verification)).all() == []
 
 
-def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
+def test_a_slice_ends_in_time_and_the_next_continues(agent: Agent) -> None:
     begun = verify(NOW, seconds=0)
     assert (begun.ended_at, begun.records) == (None, 1)
 

@@ -132,7 +132,7 @@ def test_a_session_that_redis_lost_is_found_in_the_database(
 
 
 @pytest.mark.parametrize("planted", ["os.mkdir", "\xff", str(uuid.UUID(int=7))])
-def test_what_somebody_plants_in_redis_is_not_run_and_holds_up_nothing(
+def test_entries_planted_in_redis_are_not_run_and_hold_up_nothing(
     answered: None, redis: Redis, agent: Agent, model: ScriptedModel, planted: str
 ) -> None:
     model.say(YES).call("complete", summary="All is well.")
@@ -173,9 +173,7 @@ def held_runs(app: Flask, threads: int) -> Iterator[tuple[ConcurrentRunner, list
             runner.await_end(1)
 
 
-def test_automatic_runs_leave_one_thread_free_for_what_somebody_asks_for(
-    app: Flask, redis: Redis
-) -> None:
+def test_automatic_runs_leave_one_thread_free_for_requested_ones(app: Flask, redis: Redis) -> None:
     for _ in range(4):
         refine_later(factories.agent("a memory"), "weekly")
 

@@ -106,7 +106,7 @@ def test_a_dated_name_is_the_same_model_where_the_list_does_not_tell_them_apart(
         assert not catalogue(*models).is_same_model("a/r1", "a/r2"), models
 
 
-def test_an_alias_of_the_latest_model_confirms_none() -> None:
+def test_an_alias_of_the_latest_model_confirms_no_model() -> None:
     moving = {"id": "~a/b-latest", "alias_target": {"slug": "a/b-7", "name": "B 7"}}
 
     assert not catalogue(moving).is_same_model("~a/b-latest", "a/b-7")

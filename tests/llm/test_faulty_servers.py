@@ -125,7 +125,7 @@ def test_a_handshake_that_drips_ends_with_the_deadline() -> None:
         eventually(lambda: not waiting(), seconds=20)
 
 
-def test_a_server_that_says_nothing_when_it_is_called_is_given_up_soon(
+def test_a_silent_server_is_given_up_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(exchange, "_CONNECT_SECONDS", 0.1)

@@ -99,7 +99,7 @@ def test_every_attempt_sends_exactly_this(model: ScriptedModel, zero_data_retent
         assert not headers.keys() & {"http-referer", "x-title", "x-openrouter-title", "cookie"}
 
 
-def test_a_plain_server_gets_none_of_openrouters_fields(model: ScriptedModel) -> None:
+def test_a_plain_server_gets_no_field_of_openrouter(model: ScriptedModel) -> None:
     model.say("YES")
 
     ask(model, dialect=PLAIN)

@@ -79,7 +79,7 @@ def test_nothing_but_known_codes_and_parameters_is_said(
 
 
 @pytest.mark.parametrize("body", [b"", b"canary", b"null", b"[]", b"[" * 100_000, b"7", b"[[]]"])
-def test_says_nothing_about_anything_but_an_error_object(body: bytes) -> None:
+def test_ignores_everything_but_an_error_object(body: bytes) -> None:
     assert said(body) == ""
 
 

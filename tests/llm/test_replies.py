@@ -275,7 +275,7 @@ def test_the_id_of_an_answer_is_kept_if_it_looks_like_one() -> None:
         assert parsed(id=other).generation_id is None, other
 
 
-def test_history_has_what_the_dialect_wants() -> None:
+def test_the_history_has_the_fields_of_the_dialect() -> None:
     message = {"content": None, "reasoning_content": "Let me see.", "tool_calls": [call()]}
 
     def kept(name: str) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def test_every_answer_gives_a_reply_or_a_known_fault(
 # -- usage ----------------------------------------------------------------------------------------
 
 
-def test_usage_is_what_the_provider_counts() -> None:
+def test_usage_comes_from_the_provider() -> None:
     usage = {
         "prompt_tokens": 10_000_000,
         "completion_tokens": 20,

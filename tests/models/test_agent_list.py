@@ -98,7 +98,7 @@ def test_agents_are_sorted(account, order, names):
     assert [row.name for row in listed(account, order=order)] == names
 
 
-def test_totals_are_those_of_the_agents_that_meet_the_conditions(account):
+def test_totals_are_of_the_matching_agents(account):
     for tokens, active in ((10, True), (50, True), (60, False)):
         agent = factories.agent(account=account, core_token_budget=40, active=active)
         factories.ledger(agent, tokens)

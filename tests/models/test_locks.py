@@ -228,7 +228,7 @@ def test_every_verb_waits_for_the_row_that_it_reads(app, subtests):
             assert_waits(verb, world, getattr(world, row))
 
 
-def test_queries_pass_over_rows_that_others_hold_and_hold_what_they_return(app, subtests):
+def test_queries_skip_locked_rows_and_lock_their_results(app, subtests):
     for name, (arrange, query, returned) in PASSES_OVER.items():
         rows = arrange()
         db.session.commit()

@@ -64,7 +64,7 @@ def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> No
     assert problems() == []
 
 
-def test_an_older_version_of_a_running_session_is_found_whatever_it_does_then(
+def test_an_older_version_of_a_running_session_is_found_later(
     agent: Agent,
 ) -> None:
     session = factories.session(agent)
@@ -230,7 +230,7 @@ def test_a_row_that_belonged_to_another_agent_at_its_end_is_found(
     assert problem.endswith(f": {row.row_name} has records, but is gone")
 
 
-def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:
+def test_a_restored_key_of_an_erased_agent_is_found(agent: Agent) -> None:
     db.session.commit()
     put_back = sql.copied(agent.wrapped_key)
     agent.erase()

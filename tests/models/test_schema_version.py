@@ -129,7 +129,7 @@ def test_pages_and_api_say_that_it_is_being_upgraded(ours: Flask) -> None:
     assert browser.get("/agents").status_code == 200
 
 
-def test_the_clock_waits_says_so_once_and_goes_on(
+def test_the_clock_waits_logs_it_once_and_continues(
     ours: Flask, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_another()
@@ -200,7 +200,7 @@ def test_an_upgrade_begins_when_the_other_one_ends(
     assert has_waited
 
 
-def test_an_upgrade_waits_for_another_one_only_so_long(ours: Flask) -> None:
+def test_an_upgrade_waits_for_another_one_for_a_limited_time(ours: Flask) -> None:
     with db.engine.connect() as other:
         assert other.exec_driver_sql(schema_version.TRY_LOCK).scalar()
 

@@ -46,7 +46,7 @@ def test_simultaneous_requests_see_different_counts(app):
     assert sorted(counts) == list(range(1, 41))
 
 
-def test_deletes_what_starts_over_anyway(app):
+def test_deletes_expired_tallies(app):
     added("ended")
     added("later", at=AT + HOUR / 2)
     Tally.add(["total"])

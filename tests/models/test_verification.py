@@ -515,7 +515,7 @@ def test_all_queries_see_one_moment(agent: Agent) -> None:
     assert [each.problem for each in found if each.problem] == []
 
 
-def test_as_many_chains_are_verified_together_as_have_so_many_records(
+def test_chains_are_batched_by_their_number_of_records(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()

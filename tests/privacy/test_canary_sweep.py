@@ -411,7 +411,7 @@ def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
     assert len(crawled) > 50
 
 
-def test_the_canary_is_in_no_answer_of_the_api_but_what_is_the_agents_own_to_read(
+def test_the_canary_is_in_no_answer_of_the_api_but_those_to_its_agent(
     installation: Installation,
 ) -> None:
     program, platform = installation.program, installation.platform

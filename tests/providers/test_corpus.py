@@ -62,7 +62,7 @@ def ask(model: ScriptedModel, entry: dict[str, Any]) -> Reply:
 
 
 @pytest.mark.parametrize("entry", REPLIES, ids=ids)
-def test_a_reply_is_read_and_the_history_keeps_what_the_provider_wants_back(
+def test_a_reply_is_read_and_the_history_keeps_the_fields_that_the_provider_needs(
     model: ScriptedModel, entry: dict[str, Any]
 ) -> None:
     expected = entry["reply"]
@@ -102,7 +102,7 @@ def as_repeated(name: str, value: Any, reply: Reply) -> Any:
 
 
 @pytest.mark.parametrize("entry", FAULTS, ids=ids)
-def test_a_fault_tells_the_codes_of_the_provider_and_never_its_words(
+def test_a_fault_names_the_providers_codes_and_never_quotes_it(
     model: ScriptedModel, entry: dict[str, Any]
 ) -> None:
     with pytest.raises(ProviderError) as raised:

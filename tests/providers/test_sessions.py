@@ -149,7 +149,7 @@ def test_memory_tasks_and_access_requests_keep_the_rules_too(session: Session) -
     assert grant.status == "granted"
 
 
-def test_the_list_of_models_tells_the_context_where_it_names_one(session: Session) -> None:
+def test_the_list_of_models_gives_the_context_if_it_names_one(session: Session) -> None:
     client = configured_provider(session.settings)
     assert client is not None
 

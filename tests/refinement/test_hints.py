@@ -41,7 +41,7 @@ def test_the_brief_lists_pairs_by_id_and_likeness_and_calls_them_a_hint(agent: A
     assert "geese" not in brief(session)
 
 
-def test_at_most_so_many_pairs_are_listed(app: Flask) -> None:
+def test_the_number_of_listed_pairs_is_limited(app: Flask) -> None:
     agent = factories.agent(*(f"On day {day} {GEESE}" for day in range(60)))
 
     assert len(told(factories.session(agent))) == MAX_PAIRS
@@ -82,7 +82,7 @@ def test_pairs_that_are_shown_come_before_those_to_be_searched(agent: Agent) -> 
     assert first.likeness < second.likeness
 
 
-def test_a_batch_full_of_pairs_tells_of_no_others(app: Flask) -> None:
+def test_a_batch_full_of_pairs_names_no_others(app: Flask) -> None:
     agent = factories.agent(*(f"On day {day} {GEESE}" for day in range(40)), CLOCK, f"{CLOCK}!")
     *days, clock, same_clock = ids_of(agent)
     session = RefinementSession.queue(agent, "manual")

@@ -440,7 +440,7 @@ def test_an_unclear_reply_is_asked_back_with_room_for_twice_the_output(
     assert session.consent_reply == YES
 
 
-def test_the_answer_that_is_asked_back_for_may_not_be_a_call(world: World) -> None:
+def test_the_second_answer_may_not_be_a_call(world: World) -> None:
     world.model.calls(*deletions(world.ids[:1]))
     completes_without_change(world)
 
@@ -496,7 +496,7 @@ REMOVED = (
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
-def test_one_journal_memory_tells_of_removed_duplicates_however_the_session_ended(
+def test_one_journal_memory_reports_removed_duplicates_after_any_end(
     world: World, play: Callable[[World], None], told: str
 ) -> None:
     factories.memory(world.agent, world.memories[0].content)
@@ -766,7 +766,7 @@ def test_a_name_that_is_not_in_the_list_is_not_repeated(world: World) -> None:
     assert session.end_reason == "another model answered"
 
 
-def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
+def test_a_result_does_not_repeat_the_call(world: World) -> None:
     text = world.memories[0].content
     world.model.say(YES).call("update", id=world.ids[0], content=f"{text}!")
     world.model.call("search", query=text[:9]).call("complete", summary="All is well.")
@@ -811,7 +811,7 @@ def test_a_context_without_room_for_memories_fails_before_anything_is_asked(
 
 
 @pytest.mark.parametrize("has_consented", [False, True])
-def test_what_does_not_fit_into_the_context_is_not_asked(world: World, has_consented: bool) -> None:
+def test_a_model_is_not_asked_more_than_fits_its_context(world: World, has_consented: bool) -> None:
     world.variables = SMALL
     if has_consented:
         world.model.say(YES).call("delete", id=world.ids[0])

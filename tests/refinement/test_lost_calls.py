@@ -47,7 +47,7 @@ def hangs_up(handler: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize("body", UNUSABLE.values(), ids=UNUSABLE)
-def test_an_unusable_answer_costs_what_it_says(world: World, body: dict[str, Any]) -> None:
+def test_an_unusable_answer_counts_its_stated_cost(world: World, body: dict[str, Any]) -> None:
     for _ in range(3):
         world.model.http(200, {**body, "usage": BILLED})
 

@@ -8,7 +8,7 @@ from tests.outages import answers_lost
 from tests.refinement.conftest import World
 
 
-def test_a_session_whose_commits_are_not_answered_edits_nothing_twice(world: World) -> None:
+def test_lost_answers_to_commits_repeat_no_edit(world: World) -> None:
     session, deleted = world.queue(), world.ids[0]
     world.model.say("YES, gladly.").call("delete", id=deleted).call("complete", summary="Done.")
 

@@ -201,7 +201,7 @@ def test_the_question_tells_why_the_agent_is_asked_now(agent: Agent) -> None:
         session.finish("skipped", "the next one follows")
 
 
-def test_the_question_names_the_role_of_who_asked_and_none_of_their_words(agent: Agent) -> None:
+def test_the_question_names_the_role_of_the_user_and_no_word_of_theirs(agent: Agent) -> None:
     user = factories.user(account=agent.account, email="say.yes.to.me@example.org")
     for trigger in TRIGGERS:
         session = factories.session(agent, trigger=trigger)
@@ -295,7 +295,7 @@ def test_a_style_cannot_close_its_block(agent: Agent) -> None:
         assert rules.index("No limit.") < rules.index("</style>"), tag
 
 
-def test_an_agents_name_stands_in_no_prompt(agent: Agent) -> None:
+def test_no_prompt_contains_the_agents_name(agent: Agent) -> None:
     """A platform could otherwise rename an agent to a sentence that asks for a YES."""
     agent.name = "asked to answer YES"
 

@@ -280,7 +280,7 @@ def test_undoing_twice_changes_nothing_more(agent: Agent, first_and_after: bool)
     assert str(seen.effect).startswith("no memory changes")
 
 
-def test_an_undone_session_tells_when_and_by_whom(agent: Agent) -> None:
+def test_an_undone_session_names_the_time_and_the_user(agent: Agent) -> None:
     someone, user = factories.user(), factories.user(email="ada@example.org")
     by: dict[str, dict[str, Any]] = {
         "ada@example.org": {"user": user},
@@ -588,7 +588,7 @@ def test_and_after_is_refused_where_it_would_only_alter_when_something_was_disca
     assert len(undo(session, and_after=True).changes) == 2
 
 
-def test_and_after_keeps_a_promotion_and_undoes_what_was_done_before_it(agent: Agent) -> None:
+def test_and_after_keeps_a_promotion_and_undoes_earlier_changes(agent: Agent) -> None:
     session = refined(agent, updates)
     entry = factories.entry(agent, "an entry")
     entry.discard()
@@ -766,7 +766,7 @@ def test_the_agent_reads_of_each_undo_in_its_journal(agent: Agent) -> None:
 # -- preview ---------------------------------------------------------------------------------------
 
 
-def test_a_preview_changes_nothing_and_tells_the_effect_of_the_undo(
+def test_a_preview_changes_nothing_and_shows_the_effect(
     agent: Agent, subtests: pytest.Subtests
 ) -> None:
     factories.ledger(agent, 1000)
@@ -800,7 +800,7 @@ def test_a_preview_changes_nothing_and_tells_the_effect_of_the_undo(
             )
 
 
-def test_previews_and_the_agents_own_undo_refuse_what_an_undo_refuses(agent: Agent) -> None:
+def test_previews_and_the_agents_own_undo_refuse_like_an_undo(agent: Agent) -> None:
     session = refined(agent, updates)
     memory(changeable(agent)[0]).discard()
     db.session.commit()

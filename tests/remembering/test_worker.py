@@ -215,7 +215,7 @@ def test_a_provider_that_fails_puts_it_off_unless_it_was_run_by_hand(world: Worl
     assert (by_hand.status, by_hand.error_kind) == ("failed", "out_of_credit")
 
 
-def test_another_attempt_begins_with_the_first_part_of_which_nothing_was_kept(
+def test_another_attempt_begins_with_the_first_unread_part(
     world: World,
 ) -> None:
     world.variables = {"REFINE_CONTEXT_TOKENS": "32000"}
@@ -234,7 +234,7 @@ def test_another_attempt_begins_with_the_first_part_of_which_nothing_was_kept(
     assert conversation_bytes(task) is None
 
 
-def test_a_limit_ends_it_and_a_conversation_of_which_nothing_was_kept_waits(world: World) -> None:
+def test_a_limit_ends_a_reflection_and_puts_an_unread_conversation_off(world: World) -> None:
     world.variables = {"REFINE_MAX_TURNS": "2"}
     world.calls({"content": " "}).calls({"content": " "})
     nothing = world.extract("I like tea")
@@ -286,7 +286,7 @@ def test_calls_that_are_refused_three_times_alike_end_it(world: World) -> None:
     )
 
 
-def test_a_process_that_is_asked_to_end_puts_it_off(world: World) -> None:
+def test_a_stopping_process_puts_its_task_off(world: World) -> None:
     asked = threading.Event()
     world.is_stopping = asked.is_set
     world.calls({"content": "one"}).meanwhile(asked.set)

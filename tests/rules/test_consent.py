@@ -25,7 +25,7 @@ def test_every_reply_is_a_yes_a_no_or_asked_back(expected: str) -> None:
     assert [reply for reply in replies if said_in(reply) != expected] == []
 
 
-def test_what_is_unclear_is_told() -> None:
+def test_the_second_question_names_the_unclear_part() -> None:
     for unclear, replies in (
         (Answer.NO_WORDS, ("…", "<think>YES</think>")),
         (Answer.NEITHER, ("Sure.",)),

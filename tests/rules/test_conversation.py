@@ -48,7 +48,7 @@ def test_joins_text_parts_and_drops_other_parts() -> None:
     assert read([said([one, picture, two])]) == [said("one\ntwo")]
 
 
-def test_keeps_what_was_said_around_tool_calls() -> None:
+def test_keeps_the_text_around_tool_calls() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "canary", "arguments": "{}"}}
     rest = {"refusal": None, "annotations": [], "audio": None, "function_call": None}
     conversation = [

@@ -42,7 +42,7 @@ def test_reads_every_spelling_and_unit() -> None:
         assert read(written) == at, written
 
 
-def test_a_time_without_a_zone_is_utc_wherever_the_server_stands(
+def test_a_time_without_a_zone_is_utc_in_every_server_zone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kathmandu")

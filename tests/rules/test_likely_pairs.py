@@ -56,7 +56,7 @@ def test_two_texts_that_are_alike_make_a_pair(one: str, other: str, likeness: in
     assert pair.likeness == pytest.approx(likeness, abs=3)
 
 
-def test_texts_that_are_not_alike_make_none() -> None:
+def test_different_texts_make_no_pair() -> None:
     tea = "She drinks tea in the morning", "Every dawn brings her a cup of Darjeeling"
     for texts in ((), (GEESE,), (GEESE, CLOCK, LOOM), ("", " \n"), ("🎉", "🍐"), tea):
         assert pairs_of(*texts) == [], texts
@@ -65,7 +65,7 @@ def test_texts_that_are_not_alike_make_none() -> None:
 # -- which are listed -----------------------------------------------------------------------------
 
 
-def test_the_most_alike_come_first_and_no_more_than_the_limit() -> None:
+def test_the_most_similar_come_first_up_to_the_limit() -> None:
     texts = [CLOCK, f"{CLOCK} once", LOOM, LOOM.lower(), GEESE, f"{GEESE}, she told me that"]
 
     found = pairs_of(*texts)

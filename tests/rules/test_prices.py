@@ -46,7 +46,7 @@ def test_prices_and_costs_have_few_digits_and_no_call_costs_more_than_100_dollar
     assert Usage(9_001, 0, 1_000).priced(dear).cost_usd is None
 
 
-def test_an_invalid_price_for_a_token_is_none() -> None:
+def test_an_invalid_price_counts_as_unknown() -> None:
     for pricing in (
         *(None, [], "0.1", {}, {"prompt": "0.1"}, {"prompt": "-1", "completion": "0"}),
         *({"prompt": "NaN", "completion": "0"}, {"prompt": True, "completion": "0"}),

@@ -43,7 +43,7 @@ def test_up_to_20_items_are_listed_and_the_rest_is_counted() -> None:
     assert listed == ["", "x", ",".join("x" * 20), ",".join("x" * 20) + ",and 1 more"]
 
 
-def test_a_cost_says_what_is_unknown() -> None:
+def test_a_cost_names_unpriced_calls() -> None:
     for cost_usd, unpriced_calls, expected in (
         *(("0", 0, "$0.00"), ("0.000012", 0, "$0.000012"), ("0.0123", 0, "$0.0123")),
         *(("0.999", 0, "$0.9990"), ("1", 0, "$1.00"), ("1234.567", 0, "$1,234.57")),

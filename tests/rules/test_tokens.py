@@ -45,7 +45,7 @@ def test_a_request_counts_every_text_of_its_messages_and_its_tools() -> None:
     assert request_tokens_at_most([plain, called], [{"a": "b"}]) == 210 + 124 + 4
 
 
-def test_reasoning_that_stands_in_a_message_in_two_forms_counts_once() -> None:
+def test_reasoning_in_two_forms_counts_once() -> None:
     thought = "t" * 300
     both = {"reasoning": thought, "reasoning_details": [{"text": thought}]}
 
@@ -66,11 +66,11 @@ def test_an_output_and_a_request_fit_the_context_together() -> None:
     assert [room.output_beside(tokens, 2) for tokens in (0, 6_000)] == [4_096, 2_192]
 
 
-def test_a_result_gets_half_of_what_is_left() -> None:
+def test_a_result_gets_half_of_the_remaining_room() -> None:
     assert [Room.of(8_192).for_result(tokens) for tokens in (0, 6_000, 7_000)] == [3_072, 72, 0]
 
 
-def test_content_gets_half_of_what_output_and_texts_leave() -> None:
+def test_content_gets_half_of_the_room_beside_output_and_texts() -> None:
     assert Room.of(8_192).for_content([]) == (8_192 - 2_048) // 2
     assert Room.of(8_192).for_content(["x" * 300, "記" * 100]) == (8_192 - 2_048 - 200) // 2
     assert Room.of(8_192).for_content(["x" * 30_000]) == 0

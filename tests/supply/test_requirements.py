@@ -61,7 +61,7 @@ def test_every_installation_asks_for_hashes_or_for_no_package() -> None:
 
 
 @pytest.mark.parametrize("direct", DIRECT, ids=lambda direct: direct.name)
-def test_the_lock_holds_what_the_project_asks_for(direct: Requirement) -> None:
+def test_the_lock_contains_every_requirement_of_the_project(direct: Requirement) -> None:
     locked = [
         each.requirement
         for each in locked_in(RUNTIME)

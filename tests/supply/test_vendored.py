@@ -38,7 +38,7 @@ def test_every_file_is_our_own_or_listed() -> None:
 
 
 @pytest.mark.parametrize("listed", vendored(), ids=lambda listed: listed.name)
-def test_a_vendored_file_is_the_one_that_is_listed(listed: Vendored) -> None:
+def test_vendored_files_match_their_recorded_hashes(listed: Vendored) -> None:
     """The licence's own text has a section of that page."""
     file = STATIC / listed.name
     assert sha256(file.read_bytes()).hexdigest() == listed.digest

@@ -49,7 +49,7 @@ def refused(tool, **call):
     return result["error"]
 
 
-def test_a_call_whose_commit_is_not_answered_saves_once(entry):
+def test_a_lost_answer_to_the_commit_saves_once(entry):
     tool = tool_of(SaveToJournalTool, factories.extraction(entry.agent), RetryPolicy())
 
     with answers_lost():
@@ -119,7 +119,7 @@ def test_no_other_type_is_saved(saving, memory_type):
     assert said.startswith("memory_type must be journal")
 
 
-def test_a_call_without_content_is_told_so(saving):
+def test_a_call_without_content_is_an_error(saving):
     assert refused(saving) == "content is required"
 
 

@@ -439,7 +439,7 @@ def test_complete_ends_the_session_with_measured_figures(tool, ids):
     assert sql.value("SELECT status FROM refinement_sessions") == "completed"
 
 
-def test_an_invalid_summary_is_refused_and_the_session_goes_on(tool, ids):
+def test_an_invalid_summary_is_refused_and_the_session_continues(tool, ids):
     error = refused(tool, action="complete", summary="x" * 2_001)
 
     assert error == "summary has 2,001 characters; at most 2,000 are allowed"
@@ -541,9 +541,7 @@ def test_the_call_that_trips_is_not_committed_when_the_rollback_fails(tool, ids,
         ("complete", "session_entries SET counting_tokens = ceiling_tokens"),
     ],
 )
-def test_a_live_session_that_was_changed_in_the_database_goes_on_no_more(
-    agent, ids, change, action
-):
+def test_a_live_session_altered_in_the_database_cannot_continue(agent, ids, change, action):
     session = factories.session(agent)
     id_, tool = session.id, RefinementTool(session)
     assert tool.execute(action="delete", id=ids[0])["type"] == "deleted"

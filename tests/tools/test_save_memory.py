@@ -54,9 +54,7 @@ def test_a_memory_is_saved_and_committed(tool, agent, memory_type, tags):
 
 
 @pytest.mark.parametrize("memory_type", ["core", "journal"])
-def test_an_exact_duplicate_of_a_kept_core_memory_is_the_one_that_is_there(
-    tool, agent, memory_type
-):
+def test_saving_an_exact_duplicate_returns_the_existing_memory(tool, agent, memory_type):
     there = db.session.scalar(agent.ledger.core())
     db.session.commit()
     before = sql.snapshot()

@@ -120,7 +120,7 @@ def test_a_name_that_quotes_a_memory_is_refused(tool, agent, subtests):
             )
 
 
-def test_a_name_that_ends_what_the_one_before_began_to_quote_is_refused(tool, agent):
+def test_a_name_that_completes_a_quote_begun_by_the_last_one_is_refused(tool, agent):
     factories.memory(agent, "Gina told me that she is ill.")
     db.session.commit()
 
@@ -130,7 +130,7 @@ def test_a_name_that_ends_what_the_one_before_began_to_quote_is_refused(tool, ag
         assert tool.execute(action="update", field="name", value="Wren")["type"] == "config"
 
 
-def test_an_agent_whose_name_stands_in_its_memories_may_keep_it_and_leave_it(app):
+def test_an_agent_may_keep_or_drop_a_name_from_its_memories(app):
     agent = factories.agent("I am The Harbour Master of Wren.", name="The Harbour Master")
     db.session.commit()
     tool = SelfAuthoringTool(agent)

@@ -160,9 +160,7 @@ class TestRepeatedImport:
         said = dict(report.rows())["already here"]
         assert said == "2, 1 of them with a different text, not stored"
 
-    def test_adds_what_only_a_session_wrote_and_its_undo_would_take_back(
-        self, owner: Agent
-    ) -> None:
+    def test_adds_memories_that_only_a_session_wrote(self, owner: Agent) -> None:
         factories.memory(owner, "Said before", session_id=factories.session(owner).id)
         db.session.commit()
 

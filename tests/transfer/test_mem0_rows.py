@@ -28,7 +28,7 @@ def read_row(**fields: Any) -> list[Row]:
 
 
 class TestLeftOut:
-    def test_is_what_the_platform_no_longer_shows(self) -> None:
+    def test_is_a_row_that_the_platform_hides(self) -> None:
         rows = read(fixture("mem0-page.json"), "mem0")
 
         assert [row.content for row in memories(rows)] == [
@@ -55,7 +55,7 @@ class TestLeftOut:
             ({"expires_at": 1_772_352_000}, "expired"),
         ],
     )
-    def test_is_a_row_that_says_so(self, fields: dict[str, Any], kind: str) -> None:
+    def test_is_a_row_with_such_a_state(self, fields: dict[str, Any], kind: str) -> None:
         assert kinds(read_row(**fields)) == [kind]
 
     @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ class TestLeftOut:
             ("", 1),
         ],
     )
-    def test_is_a_row_whose_last_day_or_time_is_over(self, day: str, count: int) -> None:
+    def test_is_an_expired_row(self, day: str, count: int) -> None:
         assert len(memories(read_row(expiration_date=day))) == count
 
     def test_is_no_row_with_a_date_that_cannot_be_read(self) -> None:
@@ -91,7 +91,7 @@ class TestLeftOut:
 
         assert bad(read_row(expiration_date="soon")) == [("row 1", reason)]
 
-    def test_is_the_deletion_in_a_history_whose_other_changes_are_bad_rows(self) -> None:
+    def test_is_a_deletion_in_a_history(self) -> None:
         change = {"id": "h", "memory_id": "1", "old_memory": None, "new_memory": "Likes tea"}
         file = [{**change, "event": "ADD"}, {**change, "event": "DELETE"}]
 
@@ -117,7 +117,7 @@ class TestFurtherPages:
             ({"total": "many", "next": {}}, False),
         ],
     )
-    def test_are_known_from_what_stands_around_the_list(
+    def test_are_known_from_the_fields_around_the_list(
         self, fields: dict[str, Any], are_told: bool
     ) -> None:
         rows = read(json.dumps({"results": [{"memory": "a"}, {"memory": "b"}], **fields}), "mem0")

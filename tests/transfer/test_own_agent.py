@@ -108,7 +108,7 @@ class TestAFileOfAnotherAgent:
             )
         ]
 
-    def test_adds_no_copy_of_what_is_kept_for_its_flag(self, owner: Agent) -> None:
+    def test_adds_no_copy_for_the_sake_of_its_flag(self, owner: Agent) -> None:
         report = bring_back(owner, own_file(own_row(content="Speaks Welsh", constitutional=True)))
 
         assert (report.added.total(), report.already_present) == (0, 1)

@@ -82,7 +82,7 @@ class TestLetta:
             ((place, said),) = bad(rows)
             assert (place, said.startswith(reason)) == ("block 1", True), said
 
-    def test_names_what_is_wrong_with_a_file(self) -> None:
+    def test_names_the_problem_of_a_file(self) -> None:
         lacks = "holds no blocks, core_memory, or archival passages"
         for file, place, reason in (
             *((each, "file", lacks) for each in ('{"messages": []}', '{"blocks": {}}', "7")),
@@ -158,7 +158,7 @@ class TestMem0:
 
             assert (memory.content, memory.source_id) == ("a memory", "7"), file
 
-    def test_says_what_a_file_without_a_list_lacks_and_bounds_other_fields(self) -> None:
+    def test_names_the_missing_list_of_a_file_and_bounds_other_fields(self) -> None:
         for file, place, reason in (
             ({"answer": {"memory": "x"}}, "file", "holds no memories (a list, or one under"),
             ([{"memory": "a", "metadata": "x" * MAX_EXTRA_CHARACTERS}], "row 1", "has 50,0"),

@@ -100,7 +100,7 @@ def test_the_url_filters_the_list(
     assert found == ids
 
 
-def test_an_export_is_a_record_of_who_took_what(
+def test_an_export_is_recorded_with_its_user_and_filter(
     dashboard: Browser, admin: User, agent: Agent, session: RefinementSession
 ) -> None:
     db.session.commit()
@@ -232,7 +232,7 @@ def test_only_admins_see_from_where_somebody_acted(
     assert "192.0.2.7 Bent/1.0" in words_of(dashboard.get(paths[1]).text)
 
 
-def test_records_are_filtered_by_who_acted(
+def test_records_are_filtered_by_actor(
     dashboard: Browser, admin: User, agent: Agent, signed_in: SignedIn
 ) -> None:
     colleague = person(account=admin.account)

@@ -67,7 +67,7 @@ def sessions_of(*agents: Agent) -> list[str]:
 # -- the question ----------------------------------------------------------------------------------
 
 
-def test_the_question_says_whom_it_touches_and_who_is_left_out(
+def test_the_confirmation_names_affected_and_left_out_agents(
     dashboard: Browser, agents: list[Agent]
 ) -> None:
     said = asked(dashboard, "pause", *agents)
@@ -117,7 +117,7 @@ def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> No
         ("threshold", "refinement_threshold", "2"),
     ],
 )
-def test_an_error_stands_beside_its_field_and_nothing_changes(
+def test_an_error_is_shown_beside_its_field_and_nothing_changes(
     dashboard: Browser, agents: list[Agent], work: Work, field: str, typed: str
 ) -> None:
     form = {"work": work, "who": "page", "on_page": ids_of(*agents), field: typed}

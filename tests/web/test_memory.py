@@ -48,7 +48,7 @@ def said(browser: Browser, memory: AgentMemory) -> str:
     return words_of(answer.text)
 
 
-def test_a_merged_memory_leads_to_what_it_became(
+def test_a_merged_memory_links_to_its_result(
     dashboard: Browser, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
 ) -> None:
     first, second, result = merged

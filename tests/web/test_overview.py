@@ -133,7 +133,7 @@ def without_key(admin: User, with_settings: Callable[..., Flask]) -> Callable[..
     return sign_in
 
 
-def test_without_a_key_the_first_thing_said_is_that_nobody_can_be_asked(
+def test_without_a_key_the_page_first_says_that_nobody_can_be_asked(
     account: Account, without_key: Callable[..., Browser]
 ) -> None:
     for _ in range(3):

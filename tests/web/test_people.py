@@ -130,7 +130,7 @@ def test_a_role_change_takes_effect_at_once_and_is_recorded(
 
 
 @pytest.mark.parametrize("taken", [{"active": "0"}, {"role": "viewer"}])
-def test_what_a_user_had_stays_ended_when_they_are_an_active_admin_again(
+def test_access_stays_ended_when_its_user_is_an_active_admin_again(
     dashboard: Browser, admin: User, colleague: User, taken: dict[str, str]
 ) -> None:
     colleague.role = "admin"
@@ -240,7 +240,7 @@ def test_revoking_a_token_is_final_and_recorded(
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
 
 
-def test_the_page_says_first_what_revoking_ends(
+def test_the_page_warns_of_the_effect_of_revoking(
     dashboard: Browser, admin: User, token: ApiToken
 ) -> None:
     token.mint_for(factories.agent(account=admin.account), expires_at=None)

@@ -20,7 +20,7 @@ def counted() -> dict[str, int]:
     return refusals.totals()
 
 
-def test_counts_what_somebody_may_not_do(world: World, signed_in: SignedIn) -> None:
+def test_counts_forbidden_requests(world: World, signed_in: SignedIn) -> None:
     viewer = signed_in(world.viewer)
 
     viewer.get("/accounts")
@@ -30,7 +30,7 @@ def test_counts_what_somebody_may_not_do(world: World, signed_in: SignedIn) -> N
     assert counted() == {"forbidden": 3, "not_found": 0, "password": 0}
 
 
-def test_counts_what_belongs_to_somebody_else_but_not_what_is_missing(
+def test_counts_requests_for_rows_of_others_but_not_for_missing_ones(
     world: World, signed_in: SignedIn
 ) -> None:
     stranger = signed_in(world.stranger)

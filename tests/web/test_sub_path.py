@@ -106,7 +106,7 @@ def test_links_that_are_sent_lead_below_the_prefix(
 @pytest.mark.parametrize(
     "prefix", ["//evil.example", "evil", "/a?b", "/a/../..", "/a b", "https://evil.example", "/é"]
 )
-def test_a_prefix_that_is_no_plain_path_counts_as_none(behind_one: Flask, prefix: str) -> None:
+def test_an_invalid_prefix_is_ignored(behind_one: Flask, prefix: str) -> None:
     answer = browser_of(behind_one).get("/", headers={"X-Forwarded-Prefix": prefix})
 
     assert answer.location == "/sign-in?next=/"

@@ -44,7 +44,7 @@ def ends() -> Iterator[list[str]]:
         event.remove(target, name, listener)
 
 
-def test_a_page_ends_with_a_commit_which_keeps_what_was_prepared(
+def test_a_page_ends_with_a_commit_and_keeps_prepared_statements(
     app: Flask, dashboard: Browser
 ) -> None:
     schema_version.forget()

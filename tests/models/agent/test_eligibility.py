@@ -227,7 +227,7 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(app):
         (None, True, {"test/own": NO_KEY, "test/demo": NO_KEY}),
     ],
 )
-def test_python_and_sql_say_alike_who_is_not_answered(app, monkeypatch, key, rehearsal, expected):
+def test_python_and_sql_agree_on_unanswered_agents(app, monkeypatch, key, rehearsal, expected):
     kept = app.extensions["refine.settings"]
     now = replace(kept, openrouter_api_key=key, rehearsal=rehearsal)
     monkeypatch.setitem(app.extensions, "refine.settings", now)

@@ -27,7 +27,7 @@ def test_they_count_kept_core_memories(agent):
     assert figures(agent) == (3, 60)
 
 
-def test_they_follow_what_is_discarded_and_restored(agent):
+def test_they_follow_discards_and_restores(agent):
     memory = db.session.scalars(agent.ledger.core()).first()
     memory.discard()
     assert figures(agent) == (2, 50)

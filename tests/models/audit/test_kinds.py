@@ -13,6 +13,6 @@ def test_every_action_is_of_exactly_one_kind() -> None:
     assert sorted(chain(*ACTIONS_OF_KIND.values())) == sorted(ACTIONS)
 
 
-def test_no_action_is_recorded_that_is_of_no_kind(app: Flask) -> None:
+def test_every_recorded_action_has_a_kind(app: Flask) -> None:
     with pytest.raises(LookupError, match="memory_forgotten"):
         AuditLog.record("memory_forgotten", chain=PLATFORM)

@@ -126,7 +126,7 @@ def in_threads(app, *works):
     assert faults == []
 
 
-def test_a_record_follows_those_that_others_wrote_since_the_head_was_read(app):
+def test_a_record_follows_the_newest_one_written_by_others(app):
     agent = factories.agent()
     agent.record("memory_saved")
     db.session.commit()

@@ -75,7 +75,7 @@ def test_revoking_takes_the_agents_chains_in_order_before_the_accounts(app):
     assert ids == [*(agent.id for agent in agents), None]
 
 
-def test_a_platform_token_is_revoked_whatever_was_done_to_what_it_minted(app):
+def test_a_platform_token_is_revoked_even_if_its_agent_tokens_were_altered(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
     altered, _ = platform.mint_for(agent, expires_at=None)

@@ -67,7 +67,7 @@ def test_new_ones_count_in_the_agents_figures(app):
     assert factories.records(agent)[-1].data["mass_after"] == 1 + added.token_estimate
 
 
-def test_a_copy_that_fails_says_nothing_of_the_rows(app):
+def test_a_failed_copy_quotes_no_row(app):
     agent = factories.agent()
     add(agent, source_id=CANARY)
 

@@ -21,7 +21,7 @@ def drawn(agent, since=4, until=12):
     return [(mass.at.hour, mass.tokens) for mass in found]
 
 
-def test_the_masses_are_those_after_the_agents_own_records(app):
+def test_the_masses_come_from_the_agents_own_records(app):
     agent, other = factories.agent("four"), factories.agent("four")
     remembered(agent, 5, 7, 9)
     remembered(other, 6)

@@ -124,7 +124,7 @@ def test_does_not_record_the_deletion_of_rows_without_records(user: User) -> Non
     assert problems() == []
 
 
-def test_a_deleted_row_that_is_put_back_is_found(user: User) -> None:
+def test_a_restored_deleted_row_is_found(user: User) -> None:
     sign_in = signed_in(user, 2 * SIGN_INS_KEPT_FOR)
     sign_in.end(NOW - 2 * SIGN_INS_KEPT_FOR)
     db.session.commit()

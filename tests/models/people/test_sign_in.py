@@ -63,7 +63,7 @@ def test_an_unused_sign_in_ends_after_twelve_hours(begun, later, lasts):
     assert (SignIn.find_valid(begun.secret, AT + later) is not None) is lasts
 
 
-def test_one_that_is_used_lasts_on_but_not_longer_than_seven_days(begun):
+def test_a_used_sign_in_lasts_at_most_seven_days(begun):
     hours = range(10, 7 * 24, 10)
 
     found = [SignIn.find_valid(begun.secret, AT + timedelta(hours=each)) for each in hours]

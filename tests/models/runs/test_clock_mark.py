@@ -61,7 +61,7 @@ def test_an_interrupted_round_continues_and_keeps_its_start(app):
     assert marked() == NOW
 
 
-def test_noting_an_event_replaces_the_mark_which_has_an_age(app):
+def test_noting_an_event_replaces_its_mark(app):
     assert ClockMark.age("tick", NOW) is None
 
     for at in (NOW, NOW + HOUR, NOW):

@@ -163,7 +163,7 @@ def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -
 
 
 @pytest.mark.parametrize("name", ["test/model", "*"])
-def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
+def test_prices_set_later_count_for_the_runs_of_the_month(
     with_prices: Callable[[str], None], agent: Agent, name: str
 ) -> None:
     unpriced(agent)

@@ -103,7 +103,7 @@ def test_what_is_said_stands_in_one_memory_and_not_in_two() -> None:
     assert deleted("violin, lantern", *halves) == []
 
 
-def test_too_few_words_are_told_with_how_many_to_add_of_which() -> None:
+def test_a_refusal_names_the_missing_words_and_their_number() -> None:
     text = "the violin, lantern, harbour, orchard, meadow; walnut; chimney"
 
     (found,) = updated(text, "violin; lantern; walnut; chimney")
@@ -178,7 +178,7 @@ def test_a_name_is_known_by_its_capital_elsewhere_in_the_ledger() -> None:
     assert "name" not in kinds(updated(text, left))
 
 
-def test_earlier_texts_count_as_far_as_a_memory_still_says_them() -> None:
+def test_earlier_texts_count_if_a_memory_still_carries_them() -> None:
     text = "The tower at Kastell has 17 steps"
 
     (found,) = updated(text, "The tower at Kastell has steps", own=[0], originals=[TOWER, text])
@@ -187,7 +187,7 @@ def test_earlier_texts_count_as_far_as_a_memory_still_says_them() -> None:
     assert updated(text, f"{text}!", originals=["Mira drinks green tea", TOWER]) == []
 
 
-def test_what_a_session_wrote_itself_it_may_take_back_to_what_was_said_before() -> None:
+def test_a_session_may_restore_the_earlier_text() -> None:
     before, own = "the old violin by the harbour", "the violin by the harbour"
 
     assert kinds(updated(own, before)) == {"word added"}
@@ -212,7 +212,7 @@ def test_one_text_or_none_says_what_another_said() -> None:
     assert not is_said(TOWER, [], SHARE)
 
 
-def test_a_refusal_tells_all_objections_and_what_to_do() -> None:
+def test_a_refusal_names_all_objections_and_the_remedy() -> None:
     found = merged([TOWER, "Mira never drinks tea"], "The tower has 17 steps and a green door; tea")
 
     told = refusal(found)

@@ -318,7 +318,9 @@ def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
     assert (grant.status, last_record(agent).action) == ("lapsed", "memory_access_lapsed")
 
 
-def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User) -> None:
+def test_a_password_link_ends_the_grants_and_requests_of_its_user_alone(
+    agent: Agent, reader: User
+) -> None:
     mine = live_grant(agent, reader), request(factories.agent(account=agent.account), reader)
     expired = live_grant(factories.agent(account=agent.account), reader)
     age(expired, hours=2)
@@ -365,7 +367,7 @@ def _give_back(agent: Agent, reader: User) -> None:
         (lambda agent, _: agent.erase(), None),
     ],
 )
-def test_access_that_was_taken_away_stays_ended_when_that_is_taken_back(
+def test_access_stays_ended_when_its_user_is_restored(
     agent: Agent, reader: User, take_away: Change, told: str | None
 ) -> None:
     over = live_grant(agent, reader)
@@ -526,9 +528,7 @@ def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
             assert grant.current_status == ("ended" if expired else status)
 
 
-def test_an_early_end_is_recorded_with_who_ended_it(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_an_early_end_is_recorded_with_its_actor(agent: Agent, reader: User, subtests: Any) -> None:
     grant = live_grant(agent, reader)
     admin = factories.user(account=agent.account)
     site_admin = factories.user(site_admin=True)
