@@ -1,4 +1,8 @@
-"""Tables, their verbs and their guards. Models never commit and never enqueue."""
+"""Tables, their verbs and their guards. Models never commit and never enqueue.
+
+They lock the agent first, then its session or a platform token, memories by id, and the head of a
+chain last.
+"""
 
 from sqlalchemy.orm import configure_mappers
 
