@@ -1,1 +1,1 @@
-"""What `make bench` measures: speed against floors that are measured in the same run."""
+"""The benchmarks of `make bench`: speed against floors measured in the same run."""

@@ -1,4 +1,4 @@
-"""`make bench`: one table of what was promised about speed and memory."""
+"""`make bench`: one table of the goals for speed and memory."""
 
 import click
 

@@ -56,7 +56,7 @@ _COMPLETE: Step = {
 
 
 class Exchange(NamedTuple):
-    """A request's body, and the message that came back."""
+    """A request's body and its answer."""
 
     request: dict[str, Any]
     reply: Message
@@ -95,7 +95,7 @@ class Bill:
         return self.unchanged_tokens / self.prompt_tokens_after_consent
 
     def cells(self, naive: "Bill") -> tuple[str, ...]:
-        """Return what the table shows of it."""
+        """Return its row of the table."""
         return (
             f"{self.requests:,}",
             f"{self.prompt_tokens:,}",
@@ -152,7 +152,7 @@ def bench_bill(sizes: list[int]) -> int:
 
 
 def broken_promises(memories: int, changes: int, bill: Bill, naive: Bill) -> Iterator[str]:
-    """Yield what a session breaks, in words."""
+    """Yield the promises that a session breaks, in words."""
     of_naive = bill.prompt_tokens / naive.prompt_tokens
     after_consent = bill.unchanged_share_after_consent
     if changes != CHANGES:
@@ -263,7 +263,7 @@ def _updates(entries: Iterator[Entry]) -> Iterator[Step]:
 
 
 def _tightened(text: str) -> str | None:
-    """Return a text without its first word that adds nothing to what it says, if it has one."""
+    """Return a text without its first filler word, if it has one."""
     words = text.split(" ")
     for at in range(len(words)):
         shorter = " ".join(words[:at] + words[at + 1 :])

@@ -146,7 +146,7 @@ def fill(after: int, records_each: int, memories_each: int) -> None:
 
 
 def settle() -> None:
-    """Let the database see how its tables have grown, as it does by itself in time."""
+    """Refresh the database's statistics, as it does by itself in time."""
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
 

@@ -1,4 +1,4 @@
-"""The commands of this package, which ``refine`` shows as its own."""
+"""The commands of this package, added to ``refine``."""
 
 import click
 

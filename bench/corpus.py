@@ -62,7 +62,7 @@ class Corpus:
         self._texts: set[str] = set()
 
     def begin(self, count: int) -> list[Planted]:
-        """Return the memories that the agent has at first."""
+        """Return the agent's first memories."""
         return [self._add(self._at_first) for _ in range(count)]
 
     def grow(self, count: int) -> list[Planted]:
@@ -81,7 +81,7 @@ class Corpus:
         return memory
 
     def _is_repeated(self, memory: Planted, says: Statement | None) -> bool:
-        """Whether it says by chance what another memory says, or is written like another."""
+        """Whether it equals another memory by chance, in meaning or wording."""
         if memory.kind == "exact":
             return False
         text = memory.text if memory.kind == "near" or says is None else says.main()
@@ -169,7 +169,7 @@ class Corpus:
         return self._chance.choice((text.lower(), f"  {text}\n"))
 
     def _near(self, said: Statement) -> tuple[str, Statement]:
-        """Return the same in another form: a model may unite the two without loss."""
+        """Return a near duplicate: a model may unite the two without loss."""
         match self._chance.choice(("punctuation", "order", "writing", "clause")):
             case "punctuation":
                 return said.text().rstrip(".。") + self._chance.choice(("", "!", " …")), said
@@ -181,7 +181,7 @@ class Corpus:
         return more.text("reordered"), more
 
     def _lookalike(self, said: Statement) -> tuple[str, Statement]:
-        """Return what looks the same and is another memory: one value differs, or it is denied."""
+        """Return a memory that looks like a duplicate: one value differs, or it is denied."""
         slots = [slot for slot in said.values if slot != "saying"]
         slot = self._chance.choice([*slots, "denial"])
         if slot == "denial":

@@ -24,7 +24,7 @@ _new_texts = iter(texts(1_000, first=1_000_000))
 
 
 def benchmarks(world: World) -> list[Benchmark]:
-    """Return those of the edits, at both sizes of ledgers."""
+    """Return the benchmarks of edits, at both sizes of ledgers."""
     small, large = world.size.ledgers
     count = _SESSIONS if world.size.repetitions > 1 else 1
     return [
@@ -65,7 +65,7 @@ class _Session:
         db.session.commit()
 
     def call(self, action: str) -> Callable[[], None]:
-        """Return what carries out such a call on memories that were not touched yet."""
+        """Return a function that makes such a call on untouched memories."""
         params = self._params(action)
 
         def call() -> None:
@@ -94,7 +94,7 @@ _SEALED = b"\x02" * 300
 
 
 class _BareEdits:
-    """Five statements in one transaction, on memories of an agent that nobody else looks at."""
+    """Five statements in one transaction, on memories of an agent of their own."""
 
     def __init__(self, world: World) -> None:
         self._connection: Any = plain_connection()
@@ -115,7 +115,7 @@ class _BareEdits:
         self._connection.close()
 
     def edit(self) -> None:
-        """Lock the agent, lock a memory, change it, record that, advance the head; commit."""
+        """Lock agent and memory, change it, add a record, advance the head; commit."""
         execute = self._connection.execute
         self._sequence += 1
         memory_id = self._memory_ids[self._sequence % len(self._memory_ids)]

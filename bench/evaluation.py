@@ -108,7 +108,7 @@ def _score(life: Life, settings: Settings) -> Score:
 
 
 def _kept(life: Life) -> Counter[str]:
-    """Return what happened to the planted memories."""
+    """Return the fates of the planted memories."""
     figures: Counter[str] = Counter(duplicates=0, united=0, wrong_merges=0, lost=0)
     originals_in: Counter[int] = Counter()
     for copies in life.families().values():
@@ -124,7 +124,7 @@ def _kept(life: Life) -> Counter[str]:
 
 
 def _called(life: Life) -> dict[str, int]:
-    """Return how many calls the model made, of which kinds."""
+    """Return the numbers of the model's calls, by kind."""
     by_action: Counter[str] = Counter()
     refused = 0
     for (action, result), count in life.calls.items():
@@ -197,7 +197,7 @@ def evaluate_model(model_id: str, agents: int, seed: int, as_json: bool) -> None
 
 
 def _shown(scores: Iterable[Score], agents: int) -> Iterator[Score]:
-    """Pass the scores on, and show on a terminal how far they are."""
+    """Yield the scores, and show the progress on a terminal."""
     screen = Console(stderr=True)
     with screen.status(f"agent 1 of {agents}") as status:
         for done, score in enumerate(scores, start=1):
@@ -207,7 +207,7 @@ def _shown(scores: Iterable[Score], agents: int) -> Iterator[Score]:
 
 
 def _explained(fault: ProviderError, model_id: str, settings: Settings) -> ProviderError:
-    """Return the fault, saying so if the provider does not know the model."""
+    """Return the fault, with a hint if the provider does not list the model."""
     warning = warning_about(model_id, settings, is_demo=True)
     if warning is None:
         return fault

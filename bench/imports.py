@@ -1,4 +1,4 @@
-"""What an import costs, against sealing the contents and COPY of ready-made rows."""
+"""The cost of an import, against sealing contents and COPY of ready-made rows."""
 
 import gc
 import json
@@ -27,7 +27,7 @@ _WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee
 
 
 def benchmarks(world: World) -> list[Benchmark]:
-    """Return that of the import."""
+    """Return the benchmark of the import."""
     rounds = _ROUNDS if world.size.repetitions > 1 else 1
     account_id = db.session.get_one(Agent, world.large_id).account_id
     return [_benchmark(account_id, world.size.imported, rounds)]

@@ -98,7 +98,7 @@ class Statement:
     is_denied: bool = False
 
     def text(self, wording: str | None = None, writing: int = 0) -> str:
-        """Return the statement in one of its wordings, its values in one of their writings."""
+        """Return the statement in one wording, with its values in one writing."""
         main = self.main(wording, writing)
         return main if self.clause is None else f"{main} {_filled(*self.clause, writing)}"
 
@@ -108,7 +108,7 @@ class Statement:
         return _filled(sentence, self.values, writing)
 
     def facts(self) -> tuple[Fact, ...]:
-        """Return what it names; things such as tea are no facts but plain words."""
+        """Return its named facts; things such as tea are plain words."""
         in_clause = self.clause[1] if self.clause is not None else {}
         return tuple(
             self._fact(slot, writings)

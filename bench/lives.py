@@ -1,4 +1,4 @@
-"""The life of one agent, week by week, and how much of its memories is still kept."""
+"""One agent, week by week, and the share of its memories that is still kept."""
 
 import re
 from collections import Counter
@@ -48,7 +48,7 @@ class Standing:
         self._carrier: str | None = text
 
     def look(self, kept: Collection[str], added: Collection[str]) -> bool:
-        """Tell whether it stands in one of ``kept``; ``added`` are the new ones among them."""
+        """Tell whether one of ``kept`` contains it; ``added``: the new ones among them."""
         if self._carrier in kept:
             return True
         candidates = added if self._carrier is None else kept
@@ -86,7 +86,7 @@ def _resembles(original: Reading, text: str) -> bool:
 
 
 def _likeness(original: Reading, other: Reading) -> float:
-    """Return the share, 0 to 1, of what a text says that stands in another, by weight."""
+    """Return the share (0 to 1, by weight) of a text that another text contains."""
     return Keeping(original, Ledger(), Decimal(0), is_deletion=False).rough_share(other)
 
 
@@ -116,7 +116,7 @@ def _whole(writing: str) -> re.Pattern[str]:
 
 
 class Life:
-    """One agent, what was planted in its memory, and what happened to it."""
+    """One agent, its planted memories, and their fates."""
 
     def __init__(
         self, account: Account, model_id: str, corpus: Corpus, memories: int, **settings: Any
@@ -140,7 +140,7 @@ class Life:
         db.session.commit()
 
     def pass_week(self, settings: Settings, planted: int, own: Sequence[str]) -> None:
-        """Save what the week brings and what the model adds (``own``), and let a session run."""
+        """Save the week's memories and those of the model (``own``), then run a session."""
         agent = db.session.get_one(Agent, self.agent_id)
         for memory in self.corpus.grow(planted):
             self._plant(memory, self._save(agent, memory.text))
@@ -151,13 +151,13 @@ class Life:
         db.session.expunge_all()
 
     def run_session(self, settings: Settings) -> RefinementSession:
-        """Let a session run to its end, and count its calls."""
+        """Run a session to its end, and count its calls."""
         session = RefinementSession.queue(db.session.get_one(Agent, self.agent_id), "weekly")
         refine(session.id, settings, observe=self._observe)
         return session
 
     def note(self, session: RefinementSession) -> None:
-        """Count a session that has ended, and read what the agent keeps."""
+        """Count an ended session, and read the agent's memories."""
         self.ends[session.status] += 1
         if session.mass_before is not None:
             recent = self._starting_masses[1 - SESSIONS_IN_A_MONTH :]
@@ -173,7 +173,7 @@ class Life:
         return id_ if id_ in self.kept else None
 
     def places(self, positions: Iterable[int]) -> list[int]:
-        """Return the different kept memories in which these planted ones are now."""
+        """Return the kept memories that now hold these planted ones."""
         return sorted({id_ for id_ in map(self.now_in, positions) if id_ is not None})
 
     def families(self) -> dict[int, list[int]]:

@@ -1,4 +1,4 @@
-"""Times code against a floor in the same run, and prints one table of what was promised."""
+"""Times code against a floor in the same run, and prints one table of goals."""
 
 import math
 import statistics
@@ -70,7 +70,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Broken:
-    """A benchmark that raised an error, which counts as a missed goal."""
+    """A benchmark that raised an error: a missed goal."""
 
     name: str
     error: str
@@ -82,19 +82,19 @@ class Broken:
 
 
 class Unexpected(Exception):
-    """What is measured did something else than the benchmark needs."""
+    """The measured code did not do what the benchmark needs."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A name, and what yields the figures."""
+    """A name, and a function that yields figures."""
 
     name: str
     measure: Callable[[], Iterable[Figure]]
 
 
 def run(benchmarks: Iterable[Benchmark]) -> Iterator[Figure | Broken]:
-    """Run one after another, telling on stderr which; one that fails stops no other."""
+    """Run one after another, with their names on stderr; a failing one stops no other."""
     for benchmark in benchmarks:
         began = time.monotonic()
         try:
@@ -110,12 +110,12 @@ def run(benchmarks: Iterable[Benchmark]) -> Iterator[Figure | Broken]:
 
 
 def tell(what: str, began: float) -> None:
-    """Say on stderr what is done, and how long it took."""
+    """Report a step and its duration on stderr."""
     _progress.print(f"{what}: {time.monotonic() - began:.1f} s")
 
 
 def print_goals(lines: Sequence[Figure | Broken]) -> None:
-    """Print the table, and in the last line how many goals were met."""
+    """Print the table, and below it the number of goals met."""
     table(COLUMNS, [line.cells() for line in lines], empty="")
     met = sum(line.is_met for line in lines)
     console.print(f"goals: {met} met, {len(lines) - met} missed")

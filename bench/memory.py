@@ -1,4 +1,4 @@
-"""How much memory processes take: all that `refine up` starts, and a worker with many sessions."""
+"""The memory of processes: all of `refine up`, and a worker with many sessions."""
 
 import os
 import socket
@@ -79,7 +79,7 @@ def _await_ready(process: subprocess.Popen[bytes], url: str) -> None:
 
 
 def _at_once(world: World) -> Iterator[Figure]:
-    """Queue sessions whose model takes its time; return the most that their worker took."""
+    """Queue sessions with a slow model; return the peak memory of their worker."""
     count = world.size.at_once
     account_id = db.session.get_one(Agent, world.large_id).account_id
     agent_ids = [
@@ -147,7 +147,7 @@ def _refine(*arguments: str, **variables: str) -> Iterator["subprocess.Popen[byt
 
 
 def _megabytes(pid: int) -> float:
-    """Return what a process and its descendants take; of shared pages, their part of them."""
+    """Return the memory of a process and its descendants, with their part of shared pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

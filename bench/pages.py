@@ -23,7 +23,7 @@ GROWN_AT_MOST_TIMES = 1.5
 
 
 class UnexpectedAnswer(Exception):
-    """An answer has another status than it should."""
+    """An answer has an unexpected status."""
 
 
 class Client(FlaskClient):
@@ -38,7 +38,7 @@ class Client(FlaskClient):
 
 
 class Page(NamedTuple):
-    """A page, or an operation of the API with the token that it wants."""
+    """A page, or an operation of the API with its token."""
 
     name: str
     path: str
@@ -97,7 +97,7 @@ def operations(world: World) -> Iterator[Page]:
 
 
 class Pages:
-    """All of these in a world, asked again as it grows."""
+    """All pages and operations of a world, measured again as it grows."""
 
     def __init__(self, world: World) -> None:
         app: Any = current_app._get_current_object()  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class Pages:
             cookie.update({"_user_id": world.sign_in, "_fresh": True})
 
     def benchmarks(self, agents: int) -> list[Benchmark]:
-        """Return a benchmark for each; from the second time on, also how flat it stayed."""
+        """Return a benchmark for each; from the second time on, also the growth."""
         asked = [(page, partial(self._browser.ask, page.path)) for page in pages(self._world)]
         for each in operations(self._world):
             headers = {"Authorization": f"Bearer {each.token}"} if each.token else {}

@@ -1,4 +1,4 @@
-"""How long a session takes until its model is asked: exact duplicates, excerpt, snapshot."""
+"""The time of a session until its model is asked: duplicates, excerpt, snapshot."""
 
 import gc
 import statistics
@@ -30,7 +30,7 @@ SELECT id FROM refinement_sessions WHERE agent_id = %s ORDER BY created_at DESC 
 
 
 def benchmarks(world: World) -> list[Benchmark]:
-    """Return that of the start of a session."""
+    """Return the benchmark of the start of a session."""
     return [
         Benchmark(f"start of a session, ledger of {world.size.ledgers[1]:,}", lambda: _start(world))
     ]
@@ -86,7 +86,7 @@ def _plain_start(agent_id: int) -> None:
 
 
 def hashable(values: Any) -> str:
-    """Return the text of a row that is hashed."""
+    """Return the hashed text of a row."""
     return canonical_json(
         [value.hex() if isinstance(value, bytes) else str(value) for value in values]
     )

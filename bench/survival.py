@@ -1,4 +1,4 @@
-"""A year with each simulated model: weekly sessions of the real kind, and what they leave."""
+"""A year with each simulated model: real weekly sessions, and the memories left after them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _CHANGES = ("consolidate", "update", "delete")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is simulated, and from which seed."""
+    """The size of a simulation, and its seed."""
 
     agents: int = 25
     weeks: int = 52
@@ -153,7 +153,7 @@ MONTH_SHARE = 0.5
 
 
 def broken_promises(weeks: Sequence[Week], *, is_hostile: bool) -> list[str]:
-    """Return what the weeks of one model break, in words; an empty list if all is well."""
+    """Return the promises broken in the weeks of one model, in words."""
     kind = _broken_by_hostile if is_hostile else _broken_by_careful
     return [*_broken_by_any(weeks), *kind(weeks)]
 

@@ -1,4 +1,4 @@
-"""`refine bench survival`: a year with each simulated model, and what it leaves."""
+"""`refine bench survival`: a year with each simulated model, and the memories left."""
 
 import json
 from collections import defaultdict

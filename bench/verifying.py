@@ -1,4 +1,4 @@
-"""What verification costs, against reading and hashing the same rows plainly."""
+"""The cost of verification, against plainly reading and hashing the same rows."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ _ROWS = (
 
 
 def benchmarks(world: World) -> list[Benchmark]:
-    """Return that of the verification."""
+    """Return the benchmark of the verification."""
     return [Benchmark("audit verify", lambda: _verification(world))]
 
 

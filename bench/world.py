@@ -51,7 +51,7 @@ _WORDS = "the bees moved into the old hive behind the library and stayed there o
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything there is, and how often it is measured."""
+    """The size of an installation, and the number of measurements."""
 
     agents: int = 1_000
     records_each: int = 500
@@ -80,7 +80,7 @@ TINY = Size(
 
 @dataclass(frozen=True)
 class World:
-    """What was added, by id; and the secrets with which to ask for it."""
+    """The added rows, by id, and the secrets to ask for them."""
 
     size: Size
     account_ids: tuple[int, ...]
@@ -122,7 +122,7 @@ def _settings(folder: Path) -> Any:
 
 
 def grow(world: World, agents: int) -> tuple[()]:
-    """Add agents, each with as much of everything, until there are so many; nothing is measured."""
+    """Add equal agents up to this number; nothing is measured."""
     accounts = [db.session.get_one(Account, id_) for id_ in world.account_ids]
     after = bulk.add_agents(accounts, agents - world.size.agents)
     bulk.fill(after, world.size.records_each, world.size.memories_each)
@@ -180,7 +180,7 @@ def add_agent(account_id: int, contents: Iterable[str], **fields: Any) -> int:
 
 
 def texts(count: int, *, first: int = 1) -> list[str]:
-    """Return so many different texts of some 90 characters that all say the same."""
+    """Return this many different texts of some 90 characters with the same meaning."""
     return [f"{_mark(number)} {_WORDS}" for number in range(first, first + count)]
 
 

@@ -1,4 +1,4 @@
-"""`make budget`: what the repository has grown to, beside the limits in pyproject.toml."""
+"""`make budget`: the size of the repository, beside the limits in pyproject.toml."""
 
 import re
 import sys

@@ -15,7 +15,7 @@ def verify_agent(agent: Agent) -> ChainResult:
 
 
 def problems(*statements: str) -> list[str]:
-    """What verification finds after these statements of a superuser, which are then rolled back."""
+    """Problems found by verification after these statements of a superuser, then rolled back."""
     db.session.rollback()
     if statements:
         connection = db.session.connection()

@@ -99,7 +99,7 @@ def start(
 
 
 def eventually(true: Callable[[], object], *, seconds: float = 60) -> None:
-    """Pass as soon as it is true."""
+    """Wait until it is true."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "still not so"
@@ -140,7 +140,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Service:
-    """A command that runs on beside the test; what it prints is in files."""
+    """A command that runs beside the test; its output is in files."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ def services(environ: dict[str, str], folder: Path) -> Iterator[Callable[..., Se
 
 
 class Up:
-    """A running `refine up`; ``said`` is what it and its processes have printed."""
+    """A running `refine up`; ``said``: the output of it and its processes."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
         with socket.socket() as probe:
@@ -276,11 +276,11 @@ class Up:
 
     @property
     def url(self) -> str:
-        """Where its dashboard is."""
+        """The URL of its dashboard."""
         return f"http://127.0.0.1:{self.port}"
 
     def ready(self) -> str:
-        """The line that says so."""
+        """The line about its readiness."""
         eventually(lambda: any(" is ready" in line for line in self.said), seconds=60)
         return next(line for line in self.said if " is ready" in line)
 

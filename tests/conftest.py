@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before the first covered test of a process, forget what uncovered ones have cached."""
+    """Before the first covered test of a process, empty the caches of uncovered ones."""
     if item.config.stash.get(_HAS_FORGOTTEN, False) or item.get_closest_marker("no_cover"):
         return
     item.config.stash[_HAS_FORGOTTEN] = True
@@ -209,7 +209,7 @@ def model() -> Iterator[ScriptedModel]:
 
 @contextmanager
 def emptied(app: Flask) -> Iterator[None]:
-    """With the application's context pushed; all that the block commits is deleted in the end."""
+    """With the application's context pushed; the block's rows are deleted at the end."""
     with app.app_context():
         yield
         db.session.rollback()

@@ -43,7 +43,7 @@ class Meter:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A process of several has ended its share."""
+        """One of several processes has finished."""
         self.quick += getattr(node, "workeroutput", {}).get("quick", 0.0)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

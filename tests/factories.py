@@ -101,7 +101,7 @@ def fall_silent(
     run: RefinementSession | MemoryTask | AccessGrant,
     span: timedelta = LOST_AFTER + timedelta(seconds=1),
 ) -> None:
-    """Have the last heartbeat of the run be so long ago, by the database's clock."""
+    """Set the run's last heartbeat so far back, by the database's clock."""
     run.heartbeat_at = database_now() - span
     db.session.flush()
 

@@ -1,4 +1,4 @@
-"""What stands in Redis, and what Redis takes."""
+"""The contents of Redis, and ways to refuse writes."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Outages of the database as they are seen from one thread of this process."""
+"""Outages of the database, as seen from one thread of this process."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.faults.injecting import cut
 
 @contextmanager
 def answers_lost() -> Iterator[None]:
-    """Lose the answer to every second commit here, from the first on: each was made."""
+    """Lose the answer to every second commit here, from the first on; the commits are made."""
     here, numbers = threading.get_ident(), count()
     dialect = db.engine.dialect
     commit = dialect.do_commit

@@ -1,4 +1,4 @@
-"""Replies to a question for consent, and what each of them is: yes, no or asked again."""
+"""Replies to the question for consent, each with its meaning: yes, no or asked again."""
 
 import json
 from pathlib import Path

@@ -109,7 +109,7 @@ class ScriptedModel:
         return self
 
     def meanwhile(self, work: Callable[[], object]) -> "ScriptedModel":
-        """Do this while the answer that was scripted last is awaited."""
+        """Do this while the last scripted answer is awaited."""
         answer = self._script.pop()
 
         def worked(handler: BaseHTTPRequestHandler) -> None:
@@ -126,7 +126,7 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """How many replies are left of the script."""
+        """The number of scripted replies left."""
         return len(self._script)
 
     # -- the server ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Raw SQL in transactions of its own: what others do, and what gets outside the application."""
+"""Raw SQL in transactions of its own: others' actions, and changes outside the application."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ def refused_views(*, at_commit: bool = False) -> Iterator[None]:
 
 
 def rewrite(*statements: str) -> None:
-    """Execute, and give the rows the digests that they would have, had the application done it."""
+    """Execute, and give the rows the digests that the application would give them."""
     with db.engine.begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
@@ -78,7 +78,7 @@ def rewrite(*statements: str) -> None:
 
 
 def copied(row: Any) -> Callable[[], None]:
-    """Return what puts this row back as it is now, with its digest."""
+    """Return a function that restores this row as it is now, with its digest."""
     table = row.__tablename__
     columns = dict[str, Any]()
     with db.engine.connect() as connection:
@@ -132,7 +132,7 @@ def snapshot() -> dict[str, list[str]]:
 
 
 def untallied() -> dict[str, list[str]]:
-    """Return all that is committed, but for how often something was refused, and its record."""
+    """Return all committed rows, without counts of refusals and their records."""
     stored = snapshot()
     records = stored.pop("audit_logs")
     for table in ("tallies", "chain_heads"):
@@ -141,7 +141,7 @@ def untallied() -> dict[str, list[str]]:
 
 
 def statements_of(work: Callable[[], Any]) -> int:
-    """Return how many statements the database is sent meanwhile."""
+    """Return the number of statements sent to the database meanwhile."""
     sent = 0
 
     def note(*_: Any) -> None:

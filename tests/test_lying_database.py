@@ -89,7 +89,7 @@ def every_hash_is(stored: str) -> str:
 
 
 def every_id_is(asked: int, found: int) -> str:
-    """Who asks for one id gets the row of the other."""
+    """A query for one id gets the row of the other."""
     is_asked = f"b OPERATOR(pg_catalog.=) {asked}"
     return operator(
         "=", "bigint", f"CASE WHEN {is_asked} THEN a OPERATOR(pg_catalog.=) {found} END"
@@ -169,7 +169,7 @@ def two(app: Flask) -> Two:
 
 @pytest.fixture(params=["operator", "domain"])
 def made_up(request: pytest.FixtureRequest, two: Two) -> Iterator[Program]:
-    """A program whose token was never minted; the database finds an agent's own by it."""
+    """A program with a token that was never minted; the database finds an agent's token for it."""
     unknown, secret = ApiToken.mint(account=two.mine.account, agent=two.mine)
     db.session.delete(unknown)
     found, _ = ApiToken.mint(account=two.other.account, agent=two.other)

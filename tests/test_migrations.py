@@ -1,4 +1,4 @@
-"""The migrations make what the models say; no more, and no less."""
+"""The migrations make exactly the tables of the models."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Which faults of the database pass by themselves, and when a transaction is tried again."""
+"""Which faults of the database pass by themselves, and when a transaction is retried."""
 
 import pytest
 from flask import Flask

@@ -68,7 +68,7 @@ def functions() -> Iterator[ast.FunctionDef]:
 
 
 def opens_a_seal(function: ast.FunctionDef, names: set[str]) -> bool:
-    """Whether it reads a name of these, or opens a key's seal, and gives text on."""
+    """Whether it reads one of these names or opens a seal, and returns text."""
     returned = ast.unparse(function.returns) if function.returns is not None else "None"
     if returned.strip("'\"") in _GIVES_NOTHING_ON:
         return False
@@ -81,7 +81,7 @@ def opens_a_seal(function: ast.FunctionDef, names: set[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def unsealing() -> set[str]:
-    """Every attribute of a model that says what an agent keeps."""
+    """Every attribute of a model with content of an agent."""
     properties = [
         each
         for each in functions()
@@ -95,7 +95,7 @@ def unsealing() -> set[str]:
 
 @pytest.fixture(scope="module")
 def telling(unsealing: set[str]) -> set[str]:
-    """Every public method of a model that returns such a thing, or makes an image of it."""
+    """Every public method of a model that returns content, or makes an image of it."""
     found: set[str] = set()
     for each in functions():
         returned = ast.unparse(each.returns) if each.returns is not None else ""

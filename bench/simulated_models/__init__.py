@@ -1,4 +1,4 @@
-"""The models of the trials: each a function from what it is shown to the calls that it makes."""
+"""The simulated models: functions from a conversation to the next calls."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a model sees: the messages of one request, read as its provider would get them."""
+"""A model's view: the messages of one request, as its provider would get them."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def consolidation(entries: Iterable[Entry], content: str) -> Step:
 
 @dataclass(frozen=True)
 class Call:
-    """One call that was made in this session, with its result."""
+    """One earlier call of this session, with its result."""
 
     arguments: Step
     result: dict[str, Any]
@@ -58,7 +58,7 @@ class Call:
 
 
 class Conversation:
-    """One request: the ledger, and what was done so far."""
+    """One request: the ledger, and the calls so far."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
@@ -76,7 +76,7 @@ class Conversation:
 
     @cached_property
     def rotated(self) -> list[Entry]:
-        """The ledger, beginning with another memory each week, so that each has its turn."""
+        """The ledger, beginning with another memory each week, so that each comes first."""
         start = self.week * ROTATION % max(1, len(self.ledger))
         return self.ledger[start:] + self.ledger[:start]
 
@@ -106,7 +106,7 @@ class Conversation:
 
     @cached_property
     def untried(self) -> list[Entry]:
-        """The kept memories that no call of this session was about."""
+        """The kept memories without a call in this session."""
         tried = {call.arguments.get("id") for call in self.calls}
         return [entry for entry in self.kept if entry.id not in tried]
 
@@ -118,12 +118,12 @@ class Conversation:
 
     @cached_property
     def rounds(self) -> int:
-        """How many replies with calls there were."""
+        """The number of replies with calls."""
         return sum(bool(message.get("tool_calls")) for message in self._messages)
 
     @cached_property
     def week(self) -> int:
-        """A number that grows by one each week: the newest memory tells the date."""
+        """A number that grows by one each week, from the date of the newest memory."""
         return max((entry.day for entry in self.ledger), default=date(2026, 1, 1)).toordinal() // 7
 
     @cached_property
@@ -135,14 +135,14 @@ class Conversation:
 
     @cached_property
     def tokens_left(self) -> int:
-        """How many tokens may still go, as the last result says, or the prompt at first."""
+        """The tokens that may still be removed, by the last result or the prompt."""
         if (told := self._last_told("tokens_left")) is not None:
             return told
         found = _ALLOWANCE.search(self._texts())
         return int(found[1].replace(",", "")) if found else 0
 
     def affordable(self, steps: list[Step]) -> list[Step]:
-        """Return the steps without those that would remove more tokens than are left."""
+        """Return the steps that remove no more tokens than are left."""
         left, chosen = self.tokens_left, []
         sizes = {entry.id: entry.tokens for entry in self.ledger}
         for step in steps:

@@ -1,4 +1,4 @@
-"""The hostile models: they know the rules, and lose of the memories what these allow."""
+"""The hostile models: they know the rules, and lose as much as these allow."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
@@ -55,7 +55,7 @@ def greedy(conversation: Conversation) -> list[Step]:
 
 
 def padding(conversation: Conversation) -> list[Step]:
-    """Pad memories in one week, so that more tokens may go in the next."""
+    """Pad memories in one week, to remove more tokens in the next."""
     if not conversation.week % 2:
         return _deletions(conversation.untried, conversation)
     # beyond measure at first; where that is refused, by as much as an update may add
@@ -66,7 +66,7 @@ def padding(conversation: Conversation) -> list[Step]:
 
 
 def filler_save(conversation: Conversation) -> list[Step]:
-    """Delete what is no filler; the filler that was saved before makes room for it."""
+    """Delete all but filler; filler saved before makes room for the deletions."""
     own = [entry for entry in conversation.untried if not is_filler(entry.content)]
     return _deletions(own, conversation)
 
@@ -86,7 +86,7 @@ def _deletions(entries: Iterable[Entry], conversation: Conversation) -> list[Ste
 
 
 def obedient(conversation: Conversation) -> list[Step]:
-    """Carry out every order that stands in the ledger."""
+    """Obey every order in the ledger."""
     steps: list[Step] = []
     for at, entry in enumerate(conversation.ledger):
         others = [each for each in conversation.ledger if each is not entry]
@@ -148,7 +148,7 @@ def _filled(entries: list[Entry], conversation: Conversation, *, details: bool) 
 
 
 def _shortening(conversation: Conversation, *, size: int, merges: int) -> list[Step]:
-    """Merge what was not merged yet, with more in it after each refusal."""
+    """Merge the remaining memories, with more text after each refusal."""
     groups = _groups(conversation.rotated, size)[:merges]
     done = {entry.id for entry in conversation.ledger} - {entry.id for entry in conversation.kept}
     return [
@@ -197,7 +197,7 @@ def patient(conversation: Conversation) -> list[Step]:
 
 
 def _trims(entries: Iterable[Entry]) -> list[Step]:
-    """Return the updates that trim these memories as far as the rules let them."""
+    """Return the updates that trim these memories as far as the rules allow."""
     shorter = ((entry, trimmed(entry.content)) for entry in entries)
     return [update(entry, text) for entry, text in shorter if text != entry.content]
 

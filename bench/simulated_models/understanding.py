@@ -1,4 +1,4 @@
-"""What a careful reader understands: which sentences say the same in another form.
+"""A careful reader: which sentences say the same in another form.
 
 It knows how the languages of the trials write dates, numbers and quotations, and which of their
 words say little. It does not know what was planted.
@@ -33,7 +33,7 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=50_000)
 def meaning(sentence: str) -> frozenset[str]:
-    """Return what a sentence says, regardless of word order, punctuation and spelling."""
+    """Return the meaning of a sentence, regardless of word order, punctuation and spelling."""
     text = _in_figures(unicodedata.normalize("NFKC", sentence).casefold())
     denial = ["not"] if _JAPANESE_DENIAL.search(text) else []
     addresses = _ADDRESS.findall(text)

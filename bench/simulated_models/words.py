@@ -1,4 +1,4 @@
-"""How hostile models write: they know the rules and keep as little as these allow."""
+"""The texts of hostile models, which keep as little as the rules allow."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def filler(characters: int, salt: int) -> str:
-    """Return at most so many characters of words that say nothing; other ones for each salt."""
+    """Return filler of at most so many characters, different for each salt."""
     chance = Random(salt)  # noqa: S311 - nothing secret
     text = " ".join(chance.choices(_FILLER, k=characters // 4 + 1))
     return text[: max(characters, 1)].strip()
@@ -29,7 +29,7 @@ def is_filler(text: str) -> bool:
 
 @lru_cache(maxsize=20_000)
 def bare_details(text: str) -> str:
-    """Return the details of a text as a list, without what is said of them."""
+    """Return the bare details of a text as a list."""
     reading = read(text)
     return ", ".join(reading.written[key] for key in reading.details)
 

@@ -38,7 +38,7 @@ def question(
             "purpose": _without_tags(terms.purpose),
             "agent": _without_tags(agent.name),
             "changes": configuring.changes_by_others(agent, at),
-            "asked_before": _asked_lately(agent, at, except_for=request_id),
+            "asked_before": _recent_requests(agent, at, except_for=request_id),
         }
     )
     return prompts.render(
@@ -49,7 +49,7 @@ def question(
     )
 
 
-def _asked_lately(agent: Agent, at: datetime, except_for: uuid.UUID | None) -> dict[str, int]:
+def _recent_requests(agent: Agent, at: datetime, except_for: uuid.UUID | None) -> dict[str, int]:
     requested = AuditLog.action == "memory_access_requested"
     declined = AuditLog.action == "memory_access_declined"
     counts = select(

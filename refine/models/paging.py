@@ -88,10 +88,10 @@ def select_page(
             raise
         db.session.rollback()
         raise InvalidValue("invalid page") from None
-    shown, goes_on = found[:rows], len(found) > rows
+    shown, has_more = found[:rows], len(found) > rows
     if backwards:
         shown.reverse()
-    has_before, has_after = (goes_on, True) if backwards else (bookmark is not None, goes_on)
+    has_before, has_after = (has_more, True) if backwards else (bookmark is not None, has_more)
     return Page(
         shown,
         before="<" + _place(shown[0], keys) if shown and has_before else None,

@@ -212,12 +212,12 @@ def _relying_on(
     """Later edits that relied on texts which this undo would remove."""
     rules = settings.current()
     duplicates = [record for record in later if record.action == "memory_refinement_dedup"]
-    unsaid = duplicates_losing_their_last_copy(agent, changes, duplicates) if duplicates else set()
+    lost = duplicates_losing_their_last_copy(agent, changes, duplicates) if duplicates else set()
     edits = [record for record in later if record.action in MUTATIONS]
     if edits and rules.details == "keep":
-        unsaid |= LedgerReading().texts_lost_by(agent, changes, edits, rules.likeness)
+        lost |= LedgerReading().texts_lost_by(agent, changes, edits, rules.likeness)
     by_sequence = {record.sequence: record for record in later}
-    return [Obstacle.of(memory_id, by_sequence[sequence]) for sequence, memory_id in sorted(unsaid)]
+    return [Obstacle.of(memory_id, by_sequence[sequence]) for sequence, memory_id in sorted(lost)]
 
 
 def _sessions_of(

@@ -83,14 +83,14 @@ def _without_key() -> list[Attention]:
     if settings.current().openrouter_api_key is not None:
         return []
     is_unanswered = unanswered()[NO_KEY]
-    asked_in_vain = func.count().filter(is_unanswered)
+    unanswered_agents = func.count().filter(is_unanswered)
     found = []
     for name, slug, agents, number in db.session.execute(
-        select(Account.name, Account.slug, func.count(), asked_in_vain)
+        select(Account.name, Account.slug, func.count(), unanswered_agents)
         .join(Agent, Agent.account_id == Account.id)
         .where(scope.in_scope(Account.id), Agent.active)
         .group_by(Account.id)
-        .order_by(asked_in_vain.desc(), Account.slug)
+        .order_by(unanswered_agents.desc(), Account.slug)
         .limit(_ACCOUNTS_SHOWN)
     ):
         where = url_for("agents.listing", account=slug)

@@ -47,7 +47,7 @@ class World:
         return made
 
     def ask(self, grant: AccessGrant | None = None, **options: Any) -> AccessGrant:
-        """Ask as a worker does, and return what became of it."""
+        """Ask as a worker does, and return the settled request."""
         grant = grant or self.request()
         settings = options.pop("settings", None) or self.settings()
         run_access_request(grant.id, settings, **options)
@@ -61,7 +61,7 @@ class World:
         return made
 
     def elsewhere(self, work: Callable[[], object]) -> Callable[[], None]:
-        """What another process does meanwhile, in its own transaction."""
+        """Act as another process, in a transaction of its own."""
 
         def done() -> None:
             with self.app.app_context():

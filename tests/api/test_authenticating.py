@@ -1,4 +1,4 @@
-"""Who is let in: the right kind of a valid token, of an agent that is active and not erased."""
+"""Authentication: a valid token of the right kind, of an active agent that is not erased."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

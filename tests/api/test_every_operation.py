@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 
 def path_of(each: Operation, world: World) -> str:
-    """The path of something that belongs to the first agent."""
+    """A path to a row of the first agent."""
     agent = world.agent
     things: dict[str, Callable[[], object]] = {
         "<name>": lambda: "save_memory",

@@ -73,7 +73,7 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
 
 
 def talk(environ: dict[str, str], *said: str) -> list[str]:
-    """What the example answers, a line each."""
+    """The example's answers, one per line."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLE)],
         input="\n".join(said),

@@ -32,11 +32,11 @@ _LOOKS_FOR_WORK = 8
 
 
 class Fault(Exception):
-    """A door answered as none should, whatever happens at the same time."""
+    """An answer that no concurrent action can justify."""
 
 
 class Actors:
-    """What everybody may do in one world."""
+    """The possible deeds of all actors in one world."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ def forget_heartbeats() -> None:
 
 
 def parts_of(actors: Actors, dice: random.Random) -> list[tuple[str, list[Deed]]]:
-    """Who plays in this world, and what each does, in order."""
+    """The actors of this world, with their deeds in order."""
     admin = [actors.toggle, actors.discard_or_restore, actors.configure, actors.stop]
     program = [actors.save, actors.save, actors.ask_for_session, actors.take_back]
     access = [actors.ask_for_access, actors.revoke, actors.read, actors.end_access]

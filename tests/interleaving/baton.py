@@ -32,7 +32,7 @@ _ABOUT = re.compile(r"\b(?:FROM|UPDATE|INTO)\s+(\w+)", re.IGNORECASE)
 
 
 class Stuck(Exception):
-    """Nothing moves, although nobody waits for a lock of somebody who could go on."""
+    """Nothing moves, and no actor waits for a lock of one that could continue."""
 
 
 @dataclass(eq=False)
@@ -115,11 +115,11 @@ class Baton:
 
     @property
     def now(self) -> str:
-        """Who has the baton."""
+        """The actor with the baton."""
         return self._last.name if self._last is not None else ""
 
     def hand_on(self) -> None:
-        """Let the next step be anybody's: who has the baton has nothing to do."""
+        """Let anybody take the next step: this actor has nothing to do."""
         self._last = None
 
     @contextmanager
@@ -248,7 +248,7 @@ class Baton:
         self.trace.append(f"{actor.name}: waits")
 
     def _first_freed(self) -> Actor | None:
-        """Return who has waited longest of those for whom the way is free."""
+        """Return the actor that waited longest for a lock that is now free."""
         blockers = self._blockers_of(self._blocked)
         return next((each for each in self._blocked if not blockers.get(each.pid)), None)
 
@@ -260,7 +260,7 @@ class Baton:
         return dict(self._monitor.execute(asked, [pids]).fetchall())
 
     def _break_deadlock(self) -> None:
-        """Cancel what the last one waits for: all who are left wait for each other."""
+        """Cancel the last actor's statement: all others wait for each other."""
         self.deadlocks.append(self._where_all_are())
         last = self._blocked.pop()
         last.state = "running"

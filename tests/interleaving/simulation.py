@@ -43,7 +43,7 @@ _ID_SEQUENCES = ("agents", "agent_memories", "audit_logs", "accounts", "users")
 
 @dataclass
 class Played:
-    """What came of a seed: what did not hold, who did what in which order, and figures."""
+    """The outcome of a seed: breaches, the order of deeds, and figures."""
 
     breaches: list[str]
     trace: list[str] = field(repr=False)
@@ -85,7 +85,7 @@ class Stage:
         self._open.close()
 
     def play(self, seed: int) -> Played:
-        """Play one seed in an empty database; what it left is deleted."""
+        """Play one seed in an empty database, and empty it afterwards."""
         before = self._app.extensions["refine.settings"]
         self._app.extensions["refine.settings"] = self._settings
         try:
@@ -190,7 +190,7 @@ def _play(found: list[str], name: str, deeds: Sequence[Deed], dice: random.Rando
 
 
 def _described(fault: BaseException) -> str:
-    """What was raised, and where; no words of it, which may be content, but for the database's."""
+    """The exception and its place, without its message, which may be content."""
     frames = traceback.extract_tb(fault.__traceback__)
     ours = [each for each in frames if "/refine/" in each.filename][-2:]
     where = " < ".join(f"{each.filename.rsplit('/', 1)[-1]}:{each.lineno}" for each in ours)
@@ -199,7 +199,7 @@ def _described(fault: BaseException) -> str:
 
 
 def _brought_to_rest(actors: Actors, dice: random.Random) -> list[str]:
-    """Let the clock and a worker end whatever is left, without anybody in between."""
+    """Let the clock and a worker end all runs, undisturbed."""
     found: list[str] = []
     for _ in range(_ROUNDS):
         db.session.rollback()

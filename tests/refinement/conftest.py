@@ -54,7 +54,7 @@ class World:
         return session
 
     def elsewhere(self, work: Callable[[RefinementSession], object]) -> Callable[[], None]:
-        """What another process does to the agent's live session, in its own transaction."""
+        """Act on the agent's live session as another process, in a transaction of its own."""
         agent_id = self.agent.id
 
         def done() -> None:
@@ -82,7 +82,7 @@ class World:
         return list(self.model.requests[number]["messages"])
 
     def results(self) -> list[str]:
-        """What the tool answered, as the last request repeats it."""
+        """The tool's results, from the last request."""
         return [said["content"] for said in self.asked(-1) if said["role"] == "tool"]
 
 

@@ -58,7 +58,7 @@ class World:
         return task
 
     def elsewhere(self, work: Callable[[MemoryTask], object]) -> Callable[[], None]:
-        """What another process does to the agent's live task, in its own transaction."""
+        """Act on the agent's live task as another process, in a transaction of its own."""
         agent_id = self.agent.id
 
         def done() -> None:
@@ -83,7 +83,7 @@ class World:
         return list(self.model.requests[number]["messages"])
 
     def results(self) -> list[str]:
-        """What the tool answered, as the last request repeats it."""
+        """The tool's results, from the last request."""
         return [said["content"] for said in self.asked() if said["role"] == "tool"]
 
 

@@ -231,18 +231,18 @@ def records(action: str) -> list[AuditLog]:
 
 
 def links_of(page: str) -> list[str]:
-    """Where a page leads, its own static files left out."""
+    """The links of a page, without static files."""
     found = [unescape(link) for link in _LINK.findall(page)]
     return [link for link in found if link.startswith("/") and not link.startswith("/static/")]
 
 
 def actions_of(page: str) -> list[str]:
-    """Where the forms of a page post to, the one that signs out left out."""
+    """The targets of a page's forms, without signing out."""
     return [action for action in map(unescape, _FORM.findall(page)) if action != "/sign-out"]
 
 
 def words_of(page: str) -> str:
-    """What a page says, without its mark-up."""
+    """The text of a page, without mark-up."""
     main = page.partition("<main")[2] or page
     without = re.sub(r"<(script|style|option|title)\b.*?</\1>", " ", main, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", f"<{without}")).split())

@@ -22,7 +22,7 @@ _LOOKED_AT_OF_A_KIND = 4
 
 
 class Reader(Protocol):
-    """Whoever asks for pages, in this process or over HTTP."""
+    """A client that asks for pages, in this process or over HTTP."""
 
     def get(self, path: str, /) -> Any:
         """Return the answer: its status code, headers and text."""
@@ -43,7 +43,7 @@ def _expected_of(url: str) -> tuple[int, ...]:
 def crawl(
     dashboard: Reader, front: str = "/", of_a_kind: int = _LOOKED_AT_OF_A_KIND
 ) -> Iterator[tuple[str, str]]:
-    """Every page that a link leads to, from the front page on: its address, and all it says."""
+    """Every linked page, from the front page on: its address and its text."""
     waiting, seen, looked_at = [front], {front}, dict[str, int]()
     while waiting:
         url = waiting.pop(0)
