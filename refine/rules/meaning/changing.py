@@ -1,4 +1,4 @@
-"""What a new text says that none of its sources says, or says otherwise."""
+"""What a new text adds to its sources, or turns round."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Whether a kept memory carries what another said: one memory, and all that matters of it."""
+"""Whether one kept memory carries all that matters of another one."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -10,13 +10,13 @@ from refine.rules.meaning.objections import Objection
 from refine.rules.meaning.reading import Reading
 from refine.rules.meaning.words import is_misspelling
 
-# Where a memory goes and nothing is written, this share of what it says must stand elsewhere.
+# One other memory must carry this share of a deleted one.
 DELETION_SHARE = Decimal("0.8")
 # One word may be missing, or this share of those that weigh anything.
 _MISSING_SHARE, _WEIGHS = 0.15, 0.02
 # No words that stand side by side may be missing that weigh more than this together.
 _PASSAGE, _EACH_WORD = 0.9, 0.15
-# A text that shares less says something else.
+# A text that shares less is about something else.
 _RELATED = 0.15
 _LOOKED_AT = 8
 _SHOWN_WORDS = 8
@@ -104,7 +104,7 @@ class Keeping:
             yield Objection("run", original.as_written(passage))
 
     def details_and_names(self) -> tuple[str, ...]:
-        """Return what of the original no other words can stand for."""
+        """Return the details and names of the original, which no paraphrase can replace."""
         names = self.ledger.names(self.original) - self.original.details.keys()
         return self.original.as_written([*self.original.details, *sorted(names)])
 

@@ -11,7 +11,7 @@ from refine.rules.meaning.folding import clean, fold
 from refine.rules.meaning.reading import Reading, read, signs_of
 from refine.rules.meaning.words import frequency, guess_language, stem
 
-# From so many memories on, it matters in how many of them a word stands.
+# From this many memories on, the number of memories with a word counts for its weight.
 _MANY_MEMORIES = 20
 _WORD = re.compile(r"[^\W_]+")
 _NEIGHBOURS = re.compile("(?=([\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff]{2}))")
@@ -25,7 +25,7 @@ _LEAST_WEIGHT = 0.01
 
 
 class _Memory(NamedTuple):
-    """What is counted of a memory: its words by their keys; those that have a capital, or none."""
+    """The counted words of a memory, by key: all, those with a capital, those without."""
 
     text: str
     words: frozenset[str]
@@ -34,7 +34,7 @@ class _Memory(NamedTuple):
 
 
 class Ledger:
-    """The texts of the kept memories, and what can be told from all of them together."""
+    """The texts of the kept memories, and figures over all of them."""
 
     def __init__(self) -> None:
         self._memories: dict[int, _Memory] = {}
@@ -73,7 +73,7 @@ class Ledger:
         return self._readings[text]
 
     def weight(self, reading: Reading, key: str) -> float:
-        """Return how much a word of a text says: by its language, and by this ledger."""
+        """Return the weight of a word of a text, by its language and by this ledger."""
         weight, memories = reading.words[key], len(self._memories)
         if memories < _MANY_MEMORIES or key[:1] in "#@":
             return weight
@@ -94,7 +94,7 @@ class Ledger:
         return [self.read(self._memories[-id_].text) for _, id_ in nlargest(limit, found)]
 
     def names(self, reading: Reading) -> set[str]:
-        """Return the keys of the words of a text that are names, as far as capitals tell."""
+        """Return the keys of the names in a text, as far as capitals show them."""
         found = reading.inner_capitals - reading.lower
         for key in reading.head_capitals - reading.lower:
             is_unknown = frequency(fold(reading.written[key]), reading.language) < _UNKNOWN

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from refine.rules.quantities import abbreviated
 
-# What these find was never wrong on any edit that we know; the others are to be looked at again.
+# Right on every edit that we know; objections of other kinds may be doubtful.
 SURE = frozenset(
     {"run", "unit", "code", "negation", "condition", "occasion", "name added", "unit changed",
      "word added", "order", "exchange", "code added"}
@@ -36,7 +36,7 @@ _ADVICE = {
 
 
 class Objection(NamedTuple):
-    """One fault of an edit: of which memory, about which words, how many of them are ``needed``."""
+    """One fault of an edit: its memory, the words, and how many of them are ``needed``."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Objection(NamedTuple):
 
 
 def refusal(objections: Iterable[Objection]) -> str:
-    """Return the words that tell a model all that is wrong with an edit, and what to do."""
+    """Return the message for a model: all faults of its edit, and the remedy."""
     told = abbreviated([str(each) for each in objections], "; ")
     return (
         f"Nothing was changed: {told}. Put in what is missing, take out what is new, or leave the "

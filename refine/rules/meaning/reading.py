@@ -12,12 +12,12 @@ from refine.rules.meaning.folding import clean, fold
 from refine.rules.meaning.tokens import Token, tokens_of
 from refine.rules.meaning.words import is_small, listed, rarity, roles, stem
 
-# An importer's "Mira (person): ": whom the memory is about, and nothing that is said of her.
+# An importer's label, "Mira (person): ": the subject of a memory, no statement.
 _PREFIX = re.compile(r"^\s*([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}) \([a-z ]{2,20}\): ")
 _LABEL = re.compile(r"(?:^|(?<=[.!?;]\s))([^\W\d_]+)(?: ([^\W\d_]+))?:(?=\s)")
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[。！？।؟]|(?:^|\s)-\s")
 _CLAUSE_END = re.compile("[.;:!?,]")
-# What a code must not lose is its case: `make test`, kHb7Qz, init_db, B12.
+# Codes keep their case: `make test`, kHb7Qz, init_db, B12.
 _CODE = re.compile(r"`[^`\n]+`|\b\w*(?:[a-z][A-Z]|[a-zA-Z]\d|\d[a-zA-Z]|_)\w*\b")
 _NUMBER_AND_UNIT = re.compile(r"\d+[a-z]{1,3}(?:\d\d)?", re.IGNORECASE)
 _EASTERN_NEGATION = re.compile("不|没|沒|ない|なかった|ません|않|아니")
@@ -32,7 +32,7 @@ _SEPARATOR = re.compile(
     r"|\s+(?:and|or|und|oder|et|ou|och|и)\s+"
 )
 _ITEM_WORDS = 4
-# How much two neighbouring characters of a script without spaces say, and two of kana.
+# The weight of two neighbouring characters of a script without spaces, and of two kana.
 _PAIR_WEIGHT, _KANA_WEIGHT = 0.8, 0.15
 _DENIED_WORDS = 4
 
@@ -132,7 +132,7 @@ def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
 
 
 def _add_word(reading: Reading, token: Token, *, is_head: bool, sentence: int) -> tuple[str, ...]:
-    """Add a word; return the lists of words that it stands on."""
+    """Add a word; return the word lists that contain it."""
     word, language = token.keys[0], reading.language
     key = stem(word, language)
     day = weekdays(language).get(word)

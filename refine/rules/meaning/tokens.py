@@ -63,7 +63,7 @@ _LEAST_NUMBER = 2
 
 
 class Token(NamedTuple):
-    """A piece of a text; ``keys``: what it is found by, ``says``: what else it mentions."""
+    """A piece of a text; ``keys``: for comparison, ``says``: what else it mentions."""
 
     kind: str
     written: str

@@ -1,4 +1,4 @@
-"""Words as they are compared: their stems, and how much they say by how rare they are."""
+"""Words for comparison: their stems, and their weights by rarity."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ from wordfreq import get_frequency_dict
 
 from refine.rules.meaning.folding import fold
 
-# The languages whose words are known, and how their stemmers are called.
+# The known languages, with the names of their stemmers.
 LANGUAGES = {
     "en": "english", "de": "german", "fr": "french", "es": "spanish", "it": "italian",
     "pt": "portuguese", "nl": "dutch", "sv": "swedish", "da": "danish", "fi": "finnish",
@@ -46,7 +46,7 @@ def listed(table: str, language: str) -> frozenset[str]:
 
 @cache
 def roles(language: str) -> dict[str, tuple[str, ...]]:
-    """Return the words that change what is said, and the tables on which each of them stands."""
+    """Return the words that change a meaning, with the tables that list each."""
     tables = ("negations", "conditions", "hedges", "occasions", "nearby", "times")
     found: dict[str, tuple[str, ...]] = {}
     for table in tables:
@@ -57,7 +57,7 @@ def roles(language: str) -> dict[str, tuple[str, ...]]:
 
 @cache
 def _irregular(language: str) -> dict[str, str]:
-    """Return the forms that no rule of endings finds, ``went``, and of which words they are."""
+    """Return irregular forms, such as ``went``, with their base words."""
     pairs = (each.split("=") for each in _vocabulary()["irregular"].get(language, "").split())
     return {fold(form): word for word, forms in pairs for form in forms.split(",")}
 
@@ -88,7 +88,7 @@ def _languages_of() -> dict[str, list[str]]:
 
 
 def guess_language(words: Iterable[str]) -> str:
-    """Return the language to which most of these folded words belong; English, of equals."""
+    """Return the language of most of these folded words; English at a tie."""
     known = _languages_of()
     counts = Counter(language for word in words for language in known.get(word, ()))
     return max(LANGUAGES, key=counts.__getitem__)
@@ -101,7 +101,7 @@ def _stemmer(language: str) -> Stemmer.Stemmer | None:
 
 @lru_cache(_REMEMBERED)
 def stem(word: str, language: str) -> str:
-    """Return what the forms of a folded word have in common."""
+    """Return the stem of a folded word."""
     word = _POSSESSIVE.sub("", word)
     word = _irregular(language).get(word, word)
     stemmer = _stemmer(language)
@@ -117,7 +117,7 @@ def frequency(word: str, language: str) -> float:
 
 @lru_cache(_REMEMBERED)
 def rarity(word: str, language: str) -> float:
-    """Return how much a folded word says, from 0 (nothing by itself) to 1."""
+    """Return the weight of a folded word by its rarity, from 0 (says nothing by itself) to 1."""
     word = _POSSESSIVE.sub("", word)
     if is_small(word, language):
         return 0

@@ -16,7 +16,7 @@ from refine.models.ledger.memory import MemoryEdit, change_in_turn
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
-# How many are removed in one transaction: others who write wait no longer than that.
+# How many are removed in one transaction, for which other writers have to wait.
 BATCH = 150
 
 

@@ -44,7 +44,7 @@ from refine.rules.retention import longest_update, retained_tokens
 
 
 class Edited(NamedTuple):
-    """A changed or added memory: its entry, its images, and what it counts then."""
+    """A changed or added memory: its entry, its images, and the tokens that count afterwards."""
 
     memory: AgentMemory
     entry: SessionEntry

@@ -58,7 +58,7 @@ def refuse_loss(
     content: str | None,
     reading: LedgerReading | None,
 ) -> None:
-    """Refuse an edit that loses or falsifies what memories say; only count that, if so set."""
+    """Refuse an edit that loses or falsifies content; only count that if the setting says so."""
     rules, reading = settings.current(), reading or LedgerReading()
     found = reading.objections(session.id, session.agent, removed, content, rules.likeness)
     if found and rules.details == "keep":  # whether an objection is sure or doubtful

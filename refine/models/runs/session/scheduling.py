@@ -117,12 +117,12 @@ class Candidates:
     # -- the rules -------------------------------------------------------------------------------
 
     def forbidden_reason(self, agent: Agent) -> str | None:
-        """Return what forbids automatic sessions: a block, or the floor against slow erosion."""
+        """Return what forbids automatic sessions: a block, or the rolling floor; or None."""
         blocked = blocked_reason(agent, self._caps)
         return blocked or _Session.erosion_reason(agent, self.removed_tokens(agent))
 
     def automatic_skip_reason(self, agent: Agent) -> str | None:
-        """Return what forbids a session, or that nothing has changed; None if it may start."""
+        """Return why the clock may queue none: it is forbidden, or nothing changed; or None."""
         if (reason := self.forbidden_reason(agent)) is not None:
             return reason
         if agent.id in self._unchanged_ids:

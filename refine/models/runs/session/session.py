@@ -65,7 +65,7 @@ END_ACTION = {
     "rolled_back": "memory_refinement_rollback",
     "skipped": "memory_refinement_skipped",
 }
-# Ends that only a session has whose agent consented (though it can also end ``failed``).
+# Ends that require the agent's consent; after it, a session can also end ``failed``.
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")

@@ -1,5 +1,5 @@
-"""What memories say, and said before an agent's sessions of the last 30 days changed them:
-edits may only lose what the ledger continues to say (``rules.meaning``).
+"""The texts of memories, now and before the sessions of the last 30 days changed them: an edit may
+only lose what the ledger still says (``rules.meaning``).
 """
 
 import uuid
