@@ -189,7 +189,7 @@ def safe_rollback() -> None:
     """Roll back, even if the connection was lost in the middle of a statement."""
     try:
         db.session.rollback()
-    except Exception:  # whatever an interrupted driver raises
+    except Exception:  # an interrupted driver may raise anything
         db.session().invalidate()
 
 

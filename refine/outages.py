@@ -12,9 +12,9 @@ from refine.extensions import db, safe_rollback
 # busy: rows were locked by others, or too much was going on; full: disk or memory
 Trouble = Literal["away", "busy", "full"]
 
-# What the operators of an installation are told.
+# The message for operators.
 NO_ANSWER = "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
-# What people and programs are told, each with what to do.
+# The messages for people and programs, with remedies.
 TROUBLES: Mapping[Trouble, str] = {
     "away": "Nothing was lost. Try again in a moment.",
     "busy": "Another request is changing the same rows, or the database is overloaded. Nothing was "

@@ -62,7 +62,7 @@ def count(kind: Kind, *, user: User | None = None) -> None:
     if Tally.add([recent], lasts=COUNTED_FOR)[recent].count != RECORDED_AT:
         return
     data = {"refusals": RECORDED_AT, "last": kind}
-    with suppress(RowAltered):  # the chain may be what was altered
+    with suppress(RowAltered):  # the chain itself may be altered
         if user is not None:
             user.record("requests_refused", by=user, data=data)
         else:

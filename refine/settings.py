@@ -100,7 +100,7 @@ def _http_url(name: str, text: str) -> str:
         raise SettingsError(f"{name} must not contain blanks, ? or #: paths are added to its end")
     if parts.username is not None:  # these URLs are shown and recorded
         raise SettingsError(f"{name} must not contain a user name or password")
-    # as browsers name it: what asks for the scheme or compares the host need not fold the case
+    # as browsers spell it, so that comparisons need not fold the case
     return str(parts._replace(netloc=parts.netloc.lower()).geturl()).rstrip("/")
 
 

@@ -18,7 +18,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A wait is not ended by a signal.
 _WAKE_SECONDS = 0.5
 _PAUSE_SECONDS = 2
-# What ends by itself so soon after its first start (a bad setting, a taken port) cannot start.
+# A program that ends by itself this soon after its first start (a bad setting) cannot start.
 _STARTING_SECONDS = 10
 
 Program = Callable[[], None]

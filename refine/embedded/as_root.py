@@ -53,7 +53,7 @@ def postgres_user(cluster: Path) -> OsUser | None:
     if cluster.exists() and cluster.stat().st_uid != 0:
         return OsUser(cluster.stat().st_uid, cluster.stat().st_gid)
     useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    if useradd is not None:  # which changes nothing if the user is there
+    if useradd is not None:  # changes nothing if the user exists
         options = ["--system", "--no-create-home", "--home-dir", "/nonexistent"]
         shell = ["--shell", "/usr/sbin/nologin"]
         subprocess.run([useradd, *options, *shell, _NAME], capture_output=True, check=False)  # noqa: S603

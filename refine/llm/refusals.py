@@ -63,7 +63,7 @@ _FIELDS = (
     "provider session_id stream tool_choice tools user"
 )
 
-# What stands where a code would, and is none: a status of HTTP, LiteLLM's and Anthropic's forms.
+# Values in the place of a code that are none: HTTP statuses, forms of LiteLLM and Anthropic.
 _NO_CODE = re.compile(r"[1-5]\d\d|None|error|")
 _ANOTHER = "another code"
 

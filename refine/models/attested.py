@@ -206,7 +206,7 @@ def _as_json(column: Column[Any]) -> Callable[[Any], Any] | None:
             return lambda value: _rounded(value, scale)
         case ARRAY():
             return list
-        case JSON() if type(column.type) is JSON:  # stored as its text, which is what is signed
+        case JSON() if type(column.type) is JSON:  # its stored text is signed
             return lambda value: value if isinstance(value, str) else canonical_json(value)
     return None
 

@@ -113,7 +113,7 @@ class ChainVerification:
     def _count_for_session(self, record: Any) -> None:
         self._mutations[record.session_id] += record.action in MUTATIONS
         if record.action in END_ACTION.values():
-            # an undo is recorded like a rollback, but tells no status
+            # an undo is recorded like a rollback, but without a status
             self._ends[record.session_id] += "status" in json.loads(record.data)
 
     def _take_over(

@@ -1,4 +1,4 @@
-"""Verifies all chains in one snapshot, and memories and attested rows against them."""
+"""Verifies all chains in batches, each in one snapshot, with their memories and attested rows."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager

@@ -123,7 +123,7 @@ def _problem() -> str | None:
         return None
     try:
         found = problem()
-    except Unreachable:  # whoever needs the database next says so
+    except Unreachable:  # the next use of the database reports that
         return None
     if found is None:
         current_app.extensions[_KEPT] = time.monotonic()

@@ -19,7 +19,7 @@ from refine.models.runs.session import MUTATIONS, Channel
 from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
 from refine.models.runs.session.survival import LedgerReading
 
-# Saved memories stay, whatever is undone around them.
+# Saved memories stay in every undo.
 _SAVES = ("memory_saved", "memory_imported")
 # So does a promotion, though earlier changes of the promoted entry are undone.
 _PROMOTION = "memory_promoted"

@@ -30,7 +30,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Includes overrides of the text direction, which make a name look like another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
-# At the end of an answer that is longer than what is stored of it.
+# The end of an answer that was cut to be stored.
 _CUT_MARK = " … [cut here]"
 
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

@@ -68,7 +68,7 @@ class _Heart:
             try:
                 connection = connection or self._connect(opened)
                 pause = INTERVAL_SECONDS if self._stamp(connection) else RETRY_SECONDS
-            except Exception:  # whatever it was: without this thread, all runs would count as lost
+            except Exception:  # any fault: without this thread, all runs would count as lost
                 _close(opened)
                 connection, pause = None, RETRY_SECONDS
         _close(opened)

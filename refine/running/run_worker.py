@@ -144,7 +144,7 @@ class RunWorker(Generic[AnyRun]):
             return ending
         except ProviderError as fault:
             return RunEnded(None, str(fault), fault.kind)
-        except Erased:  # meanwhile: what the model said cannot be kept
+        except Erased:  # meanwhile, so the model's answer cannot be stored
             return self._unavailable(ERASED)
         return None
 

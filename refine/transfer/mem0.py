@@ -26,7 +26,7 @@ _LISTS = ("results", "memories", "items", "data")
 _TEXTS = ("memory", "text", "data", "content")
 _PEOPLE = ("actor_id", "user_id")
 
-# What an answer says of its other pages.
+# The fields of an answer about its other pages.
 _NEXT = ("next", "previous", "has_more", "next_cursor")
 _TOTALS = ("count", "total", "total_count", "total_memories")
 _PAGES = ("pages", "total_pages")

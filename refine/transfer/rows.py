@@ -34,7 +34,7 @@ _SECRET = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-# Writes what becomes ``extra``.
+# The encoder of ``extra``.
 _extra_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 

@@ -18,7 +18,7 @@ from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.links import url_in_account
 
-# Conversations that were given up longer ago need none.
+# Conversations given up earlier need no attention.
 _LOST_WITHIN = timedelta(days=1)
 _ACCOUNTS_SHOWN = 10
 # Why agents need attention, worst first, with level and words.

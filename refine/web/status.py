@@ -70,7 +70,7 @@ def _may_read() -> bool:
     return not is_forwarded and ipaddress.ip_address(request.remote_addr or "::").is_loopback
 
 
-# What is added up of ended runs of each kind.
+# The sums over ended runs of each kind.
 _SUMS = {
     "prompt_tokens": "Prompt tokens",
     "cached_tokens": "Cached prompt tokens",

@@ -58,7 +58,7 @@ from refine.rules.retention import (
 from refine.sealing import DataKey
 
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
-# What makes an agent who it is.
+# An agent's identity.
 IDENTITY_FIELDS = ("name", "model_id", *PROMPTS)
 # Fields that an agent may view and set itself; all but the name have a default.
 AUTHORED_FIELDS = ("name", *PROMPTS, "refinement_threshold")
@@ -310,7 +310,7 @@ class Agent(Attested, Base):
         """The token mass as a share of the budget, by the figures on the row."""
         return self.core_tokens * 1.0 / self.core_token_budget
 
-    # set by ``eligibility``, which knows this class
+    # set by ``eligibility``, which imports this class
     needs_refinement: ClassVar[Callable[..., bool]]
 
     # -- settings with defaults ------------------------------------------------------------------

@@ -111,7 +111,7 @@ class Verification(Base):
         db.session.add(self)
         if not self.problems:
             return
-        # the platform's own chain may be what was altered, and a forged record may have the next id
+        # the platform's own chain may be altered, and a forged record may have the next id
         with suppress(RowAltered, IntegrityError), db.session.begin_nested():
             AuditLog.record(
                 "verification_failed",

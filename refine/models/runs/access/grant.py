@@ -57,7 +57,7 @@ EndReason = Literal[
 ]
 END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
-# The error kind of a request that its user may no longer make, whatever the agent answers.
+# The error kind of a request whose user may no longer ask.
 NO_LONGER_ALLOWED = "no_longer_allowed"
 
 # A request that no worker took for this long lapses.

@@ -92,7 +92,7 @@ _MEASURED = (
     *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
     "details_lost",
 )
-# The operations of the loop, and what the session's stats call each.
+# The operations of the loop, with their names in the stats.
 STATS = {
     "consolidate": "consolidated",
     "update": "updated",
