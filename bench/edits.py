@@ -1,6 +1,7 @@
 """What one edit through the tool costs against five bare statements, and a session of ten edits."""
 
 import statistics
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -38,10 +39,11 @@ def benchmarks(world: World) -> list[Benchmark]:
 
 def _edits(world: World, memories: int, agent_ids: tuple[int, ...]) -> Iterator[Figure]:
     """Measure sessions of ten edits, each edit in turn with its floor; the first is a warm-up."""
-    ours, floors, sessions = list[float](), list[float](), list[float]()
+    ours, floors, sessions, begun = list[float](), list[float](), list[float](), list[float]()
     with closing(_BareEdits(world)) as bare:
         for agent_id in agent_ids:
             session = _Session(agent_id)
+            begun.append(session.reading_ms)
             taken = [(timed(session.call(action))(), timed(bare.edit)()) for action in _TEN]
             end = timed(session.call("complete"))()
             ours += [each for each, _ in taken[1:]]
@@ -52,6 +54,7 @@ def _edits(world: World, memories: int, agent_ids: tuple[int, ...]) -> Iterator[
     yield Figure(f"an edit, {named}", edit, floor, at_most_times=EDIT_AT_MOST_TIMES)
     whole = statistics.median(sessions)
     yield Figure(f"ten edits and complete, {named}", whole, at_most=TEN_AT_MOST_MS)
+    yield Figure(f"reading before the first edit, {named}", statistics.median(begun))
 
 
 class _Session:
@@ -59,7 +62,10 @@ class _Session:
 
     def __init__(self, agent_id: int) -> None:
         agent = db.session.get_one(Agent, agent_id)
-        self._tool = RefinementTool(RefinementSession.start(agent))
+        session = RefinementSession.start(agent)
+        began = time.perf_counter()
+        self._tool = RefinementTool(session)
+        self.reading_ms = (time.perf_counter() - began) * 1000
         unlocked = agent.ledger.core().where(~AgentMemory.is_locked)
         self._ids = [memory.id for memory in db.session.scalars(unlocked)]
         db.session.commit()

@@ -110,6 +110,17 @@ def commit_once(
         return done
 
 
+def in_one_call(
+    work: Callable[[], Done],
+    retry: RetryPolicy = NO_RETRY,
+    is_done: Callable[[], bool] | None = None,
+) -> Done:
+    """Commit a tool call with ``commit_once``; what was open before is committed by itself."""
+    if db.session().in_transaction():
+        db.session.commit()
+    return commit_once(work, retry, is_done)
+
+
 def _retry_or_raise(fault: BaseException, retry: RetryPolicy) -> None:
     safe_rollback()
     if not (may_pass(fault) and retry.wait()):

@@ -41,6 +41,8 @@ _log = structlog.get_logger(__name__)
 _CONTEXT = "row"
 DIGEST = "row_digest"
 _CHANGED = "refine.changed_rows"
+# In the state of a row that matched its digest, until it is loaded again.
+_MATCHED = "refine.matched"
 
 OfClass = TypeVar("OfClass", bound=Callable[[Any], Any])
 
@@ -89,6 +91,8 @@ class Attested:
     def is_genuine(self) -> bool:
         """Whether the row matched its digest when loaded; unflushed changes do not count."""
         state = inspect(self)
+        if _MATCHED in state.info:
+            return True
         if state.key is None:
             return True
         if state.persistent and _unloaded(state):
@@ -97,6 +101,7 @@ class Attested:
         if not _is_itself(state):
             return False
         if self._matches(_as_loaded(state, db.session.connection)):
+            state.info[_MATCHED] = True
             return True
         # a flush that is under way has signed it
         is_whole = _checked(type(self)) <= state.dict.keys()
@@ -131,6 +136,12 @@ class Attested:
     def lock(self) -> None:
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
+
+
+@event.listens_for(Attested, "refresh", propagate=True, raw=True)
+@event.listens_for(Attested, "expire", propagate=True, raw=True)
+def _forget_match(state: InstanceState[Any], *_about: Any) -> None:
+    state.info.pop(_MATCHED, None)
 
 
 def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) -> None:
@@ -229,12 +240,14 @@ def _sign(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
     if state.key is None:
         _complete(row, connection)
     else:
-        changed = [name for name in changed if state.attrs[name].history.has_changes()]
+        # others were not even set
+        set_ = [name for name in changed if name in state.committed_state]
+        changed = [name for name in set_ if state.attrs[name].history.has_changes()]
         if not changed:
             return
         changed = [*changed, *_touch(row, changed)]
         known = _as_loaded(state, lambda: connection)
-        if not row._matches(known):
+        if _MATCHED not in state.info and not row._matches(known):
             raise RowAltered(row.row_name)
         before = known[DIGEST]
     values = {**known, **{name: getattr(row, name) for name in changed}}

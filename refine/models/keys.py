@@ -196,7 +196,7 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
     return row.id
 
 
-def next_ids(ids: Sequence, count: int) -> Select[Any]:
+def next_ids(ids: Sequence, count: Any) -> Select[Any]:
     """Return a query for that many new ids of a sequence, in order; NULL for none."""
     return select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
 

@@ -215,7 +215,7 @@ def _relying_on(
     lost = duplicates_losing_their_last_copy(agent, changes, duplicates) if duplicates else set()
     edits = [record for record in later if record.action in MUTATIONS]
     if edits and rules.details == "keep":
-        lost |= LedgerReading().texts_lost_by(agent, changes, edits, rules.likeness)
+        lost |= LedgerReading().texts_lost_by(agent, changes, edits)
     by_sequence = {record.sequence: record for record in later}
     return [Obstacle.of(memory_id, by_sequence[sequence]) for sequence, memory_id in sorted(lost)]
 

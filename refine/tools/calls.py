@@ -1,11 +1,8 @@
-"""Definitions, results, and one transaction per call, for all tools."""
+"""Definitions and results of all tools."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from reprlib import repr as short_repr
 from typing import Any
-
-from refine.extensions import db
-from refine.outages import NO_RETRY, Done, RetryPolicy, commit_once
 
 Result = dict[str, Any]
 
@@ -25,17 +22,6 @@ def function_definition(
     }
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function}
-
-
-def in_one_call(
-    work: Callable[[], Done],
-    retry: RetryPolicy = NO_RETRY,
-    is_done: Callable[[], bool] | None = None,
-) -> Done:
-    """Commit a tool call with ``commit_once``; undo it if it raises."""
-    if db.session().in_transaction():
-        db.session.commit()
-    return commit_once(work, retry, is_done)
 
 
 def error(message: str, **facts: Any) -> Result:

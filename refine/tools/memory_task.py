@@ -8,13 +8,12 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask
 from refine.models.runs import saving
-from refine.outages import NO_RETRY, RetryPolicy
+from refine.outages import NO_RETRY, RetryPolicy, in_one_call
 from refine.rules.ids import parse_ids
 from refine.tools.calls import (
     Result,
     error,
     function_definition,
-    in_one_call,
     missing,
     unknown_parameter,
 )

@@ -12,7 +12,7 @@ from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, Re
 from refine.models.runs import SessionEntry
 from refine.models.runs.session import editing
 from refine.models.runs.session.survival import LedgerReading
-from refine.outages import NO_RETRY, RetryPolicy
+from refine.outages import NO_RETRY, RetryPolicy, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
@@ -23,7 +23,6 @@ from refine.tools.calls import (
     Result,
     error,
     function_definition,
-    in_one_call,
     invalid,
     missing,
     unknown_parameter,
@@ -93,7 +92,9 @@ class RefinementTool:
         self._retry = retry
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
+        # before the first edit locks the agent: of a large ledger, it takes a while
         self._reading = LedgerReading()
+        self._reading.follow(session.agent)
         self._was_refused = self._is_unfinished = False
         self._note_figures(session)
 

@@ -5,11 +5,11 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS, configuring
+from refine.outages import in_one_call
 from refine.tools.calls import (
     Result,
     error,
     function_definition,
-    in_one_call,
     invalid,
     unknown_parameter,
 )

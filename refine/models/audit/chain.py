@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sqlalchemy import (
@@ -11,9 +12,12 @@ from sqlalchemy import (
     Connection,
     ForeignKey,
     Index,
+    Integer,
+    Select,
     Sequence,
     Text,
     and_,
+    bindparam,
     func,
     literal_column,
     select,
@@ -150,20 +154,23 @@ class ChainHead(Attested, Base):
     def _lock(
         cls, owners: Collection[ChainOwner], records: int
     ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
-        heads = (
-            select(cls, next_ids(RECORD_IDS, records).scalar_subquery())
-            .where(
-                tuple_(*cls._key()).in_(
-                    [(owner.account_id or 0, owner.agent_id or 0) for owner in owners]
-                )
-            )
+        keys = [(owner.account_id or 0, owner.agent_id or 0) for owner in owners]
+        rows = db.session.execute(cls._select_locked(), {"owners": keys, "records": records}).all()
+        found = {ChainOwner(head.account_id, head.agent_id): head for head, _ in rows}
+        return found, (rows[0][1] if rows else None) or ()
+
+    @classmethod
+    @cache
+    def _select_locked(cls) -> Select[Any]:
+        """Return a statement that is built once: it precedes every record."""
+        ids = next_ids(RECORD_IDS, bindparam("records", type_=Integer)).scalar_subquery()
+        return (
+            select(cls, ids)
+            .where(tuple_(*cls._key()).in_(bindparam("owners", expanding=True)))
             .order_by(cls.id)
             .with_for_update()
             .execution_options(populate_existing=True)
         )
-        rows = db.session.execute(heads).all()
-        found = {ChainOwner(head.account_id, head.agent_id): head for head, _ in rows}
-        return found, (rows[0][1] if rows else None) or ()
 
     @classmethod
     def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:

@@ -423,7 +423,6 @@ def change_in_turn(
     records = AuditLog.record_all([(agent.chain, events)], at=at)
     for change in changes:
         locked[change.memory_id].apply(change.after, at or records[0].created_at)
-    db.session.flush()
     return records
 
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any, ClassVar, Self, cast
 
 import structlog
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     func,
     select,
     text,
@@ -209,17 +211,8 @@ class Run:
     @classmethod
     def held(cls, run_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
         """Lock and return the run with its agent; LeaseLost if the lease is over, RowAltered."""
-        kind: Any = cls
-        found = db.session.execute(
-            select(kind, Agent)
-            .join(Agent, Agent.id == kind.agent_id)
-            # a caller without a lease would otherwise hold every run without one
-            .where(kind.id == run_id, kind.is_held, kind.lease_token == lease_token)
-            # the digests cover them
-            .options(Load(kind).undefer_group("sealed"), Load(Agent).undefer_group("prompts"))
-            .with_for_update(key_share=True, of=[Agent, kind])  # in this order, as everywhere
-            .execution_options(populate_existing=True)
-        ).one_or_none()
+        given = {"run_id": run_id, "lease_token": lease_token}
+        found = db.session.execute(_select_held(cast(Any, cls)), given).one_or_none()
         held, agent = cast(tuple[Self, Agent], found) if found is not None else (None, None)
         if held is None or (held.id, held.lease_token) != (run_id, lease_token):
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
@@ -318,6 +311,25 @@ class RetriableRun(Run):
 
 # The states of a session or a memory task that has not ended.
 LIVE = (Run.waiting_status, Run.running_status)
+
+
+@cache
+def _select_held(kind: Any) -> Select[Any]:
+    """Return a statement that is built once: it precedes each step of a run."""
+    return (
+        select(kind, Agent)
+        .join(Agent, Agent.id == kind.agent_id)
+        # a caller without a lease would otherwise hold every run without one
+        .where(
+            kind.id == bindparam("run_id"),
+            kind.is_held,
+            kind.lease_token == bindparam("lease_token"),
+        )
+        # the digests cover them
+        .options(Load(kind).undefer_group("sealed"), Load(Agent).undefer_group("prompts"))
+        .with_for_update(key_share=True, of=[Agent, kind])  # in this order, as everywhere
+        .execution_options(populate_existing=True)
+    )
 
 
 def _silence(at: datetime | None) -> timedelta:

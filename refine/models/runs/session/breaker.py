@@ -17,13 +17,6 @@ from refine.models.runs.session.session import (
     Reversal,
 )
 from refine.rules.quantities import abbreviated, in_days, share_in_percent
-from refine.rules.retention import trips_breaker
-
-
-def trips(session: RefinementSession, removed: int) -> bool:
-    return trips_breaker(
-        removed, removable=session.removable_tokens, memories_before=session.memories_before
-    )
 
 
 def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:

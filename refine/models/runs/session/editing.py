@@ -1,37 +1,30 @@
 """An agent's edits in a session that its caller holds; EditRefused changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import and_, select
+from sqlalchemy import BigInteger, Select, and_, any_, bindparam, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
+from refine.errors import Refused
 from refine.extensions import db
-from refine.models.columns import in_ids
 from refine.models.ledger import (
+    LOCKS,
     AgentMemory,
     Change,
     Image,
     change_memories,
+    content_hash,
     is_kept,
     state_digest,
 )
 from refine.models.ledger.memory import content_of
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.refusing import (
-    EditRefused,
-    refuse_copy,
-    refuse_locked,
-    refuse_longer,
-    refuse_loss,
-    refuse_missing,
-    refuse_number,
-    refuse_over_cap,
-    refuse_unseen,
-)
-from refine.models.runs.session.session import STATS, RefinementSession
+from refine.models.runs.session.session import MAX_MUTATIONS, STATS, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import (
     MAX_SUMMARY_CHARACTERS,
@@ -40,7 +33,17 @@ from refine.rules.content import (
     memory_content,
     token_estimate,
 )
-from refine.rules.retention import longest_update, retained_tokens
+from refine.rules.meaning import details_lost, refusal
+from refine.rules.quantities import abbreviated
+from refine.rules.retention import MAX_MERGED, longest_update, retained_tokens
+
+
+class EditRefused(Refused):
+    """A rule forbids this edit; ``memory`` is its present state, if the agent has not seen it."""
+
+    def __init__(self, message: str, memory: AgentMemory | None = None) -> None:
+        self.memory = memory
+        super().__init__(message)
 
 
 class Edited(NamedTuple):
@@ -79,15 +82,15 @@ def consolidate(
 ) -> AgentMemory:
     """Merge memories into a new one with the earliest date and all tags. May trip the breaker."""
     at = at or clock.now()
-    refuse_number(ids)
-    refuse_over_cap(session)
+    _refuse_number(ids)
+    _refuse_over_cap(session)
     content = memory_content(content)
     found = _editable(session, ids, "consolidate")
     sources = [memory for memory, _ in found]
-    refuse_copy(session, content, ids)
+    _refuse_copy(session, content, ids)
     tokens = sum(source.token_estimate for source in sources)
-    refuse_longer(content, tokens, "A merge of these memories")
-    refuse_loss(session, sources, content, reading)
+    _refuse_longer(content, tokens, "A merge of these memories")
+    _refuse_loss(session, sources, content, reading)
     merged = AgentMemory(
         agent=session.agent,
         content=content,
@@ -118,16 +121,16 @@ def update(
 ) -> AgentMemory:
     """Tighten the wording of one memory. May trip the breaker."""
     at = at or clock.now()
-    refuse_over_cap(session)
+    _refuse_over_cap(session)
     content = memory_content(content)
     ((memory, entry),) = _editable(session, [memory_id], "update")
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
-    refuse_copy(session, content, [memory_id])
+    _refuse_copy(session, content, [memory_id])
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
-    refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
-    refuse_loss(session, [memory], content, reading)
+    _refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
+    _refuse_loss(session, [memory], content, reading)
     before = memory.image()
     after = {**before, "content": content, "token_estimate": token_estimate(content)}
     # what the session took away counts as gone, even if somebody else has restored it
@@ -145,9 +148,9 @@ def delete(
 ) -> AgentMemory:
     """Discard one memory. May trip the breaker."""
     at = at or clock.now()
-    refuse_over_cap(session)
+    _refuse_over_cap(session)
     ((memory, entry),) = _editable(session, [memory_id], "delete")
-    refuse_loss(session, [memory], None, reading)
+    _refuse_loss(session, [memory], None, reading)
     _write(session, "delete", [_discarded(memory, entry, at)], at, reading)
     return memory
 
@@ -161,11 +164,11 @@ def protect(
     """Make one memory constitutional; nothing is recorded if it already is."""
     at = at or clock.now()
     found = _locked(session, [memory_id])
-    refuse_missing(found, [memory_id])
+    _refuse_missing(found, [memory_id])
     memory, shown = found[memory_id]
     if memory.constitutional:
         return memory
-    entry = refuse_unseen(session, memory, shown)
+    entry = _refuse_unseen(session, memory, shown)
     before = memory.image()
     after, tokens = {**before, "constitutional": True}, entry.counting_tokens
     _write(session, "protect", [Edited(memory, entry, before, after, tokens)], at, reading)
@@ -176,7 +179,7 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
     """End as the agent asked, unless the breaker trips; RowAltered if an entry was altered."""
     summary = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
     removed = SessionEntry.removed_tokens(session)
-    if breaker.trips(session, removed):
+    if session.is_too_much(removed):
         breaker.roll_back(session, removed, at or clock.now())
     else:
         session.removed_tokens = removed
@@ -192,33 +195,140 @@ def _editable(
     session: RefinementSession, ids: Sequence[int], verb: str
 ) -> list[tuple[AgentMemory, SessionEntry]]:
     found = _locked(session, ids)
-    refuse_missing(found, ids)
+    _refuse_missing(found, ids)
     wanted = [found[id_] for id_ in dict.fromkeys(ids)]
-    refuse_locked([memory for memory, _ in wanted], verb)
-    return [(memory, refuse_unseen(session, memory, entry)) for memory, entry in wanted]
+    _refuse_locked([memory for memory, _ in wanted], verb)
+    return [(memory, _refuse_unseen(session, memory, entry)) for memory, entry in wanted]
 
 
 def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
     """Lock memories in order of id, with their entries; RowAltered for an altered one."""
-    is_its_entry = and_(
-        SessionEntry.session_id == session.id,
-        SessionEntry.memory_id == AgentMemory.id,
-        in_ids(SessionEntry.memory_id, ids),  # otherwise all entries are read
-    )
-    mine = (
-        select(AgentMemory, SessionEntry)
-        .outerjoin(SessionEntry, is_its_entry)
-        .where(AgentMemory.agent_id == session.agent_id, in_ids(AgentMemory.id, ids))
-        .order_by(AgentMemory.id)
-        .with_for_update(of=AgentMemory)
-        .execution_options(populate_existing=True)
-    )
-    found: Found = {memory.id: (memory, entry) for memory, entry in db.session.execute(mine)}
+    mine = {"session_id": session.id, "agent_id": session.agent_id, "ids": list(ids)}
+    rows = db.session.execute(_select_locked(), mine)
+    found: Found = {memory.id: (memory, entry) for memory, entry in rows}
     for memory, entry in found.values():
         memory.require_genuine()
         if entry is not None:
             entry.require_genuine()
     return found
+
+
+@cache
+def _select_locked() -> Select[AgentMemory, SessionEntry]:
+    """Return a statement that is built once: it precedes every edit."""
+    is_one = any_(bindparam("ids", type_=ARRAY(BigInteger)))
+    is_its_entry = and_(
+        SessionEntry.session_id == bindparam("session_id"),
+        SessionEntry.memory_id == AgentMemory.id,
+        SessionEntry.memory_id == is_one,  # otherwise all entries are read
+    )
+    return (
+        select(AgentMemory, SessionEntry)
+        .outerjoin(SessionEntry, is_its_entry)
+        .where(AgentMemory.agent_id == bindparam("agent_id"), AgentMemory.id == is_one)
+        .order_by(AgentMemory.id)
+        .with_for_update(of=AgentMemory)
+        .execution_options(populate_existing=True)
+    )
+
+
+# -- what is refused, with messages for the agent's model ------------------------------------------
+
+
+def _refuse_over_cap(session: RefinementSession) -> None:
+    if session.mutation_count >= MAX_MUTATIONS:
+        raise EditRefused(
+            f"Hard cap reached: {MAX_MUTATIONS} mutating operations performed in this "
+            "session; call complete with a brief summary"
+        )
+
+
+def _refuse_number(ids: Collection[int]) -> None:
+    if len(set(ids)) < 2:
+        raise EditRefused("consolidate requires at least 2 memory IDs")
+    if len(set(ids)) > MAX_MERGED:
+        raise EditRefused(
+            f"consolidate takes at most {MAX_MERGED} memory IDs; merge only those that say the same"
+        )
+
+
+def _refuse_longer(content: str, limit_tokens: int, subject: str) -> None:
+    """Refuse a text of more tokens; ``subject`` is what it would become, for the message."""
+    tokens = token_estimate(content)
+    if tokens > limit_tokens:
+        raise EditRefused(
+            f"{subject} may have at most {limit_tokens} tokens, and this text has {tokens}; "
+            "nothing was changed. Remove repetition"
+        )
+
+
+def _refuse_loss(
+    session: RefinementSession,
+    removed: Collection[AgentMemory],
+    content: str | None,
+    reading: LedgerReading | None,
+) -> None:
+    """Refuse an edit that loses or falsifies content; only count that if the setting says so."""
+    reading = reading or LedgerReading()
+    found = reading.objections(session.id, session.agent, removed, content)
+    if found and reading.keeps_details:  # whether an objection is sure or doubtful
+        raise EditRefused(refusal(found))
+    if found:
+        session.details_lost += details_lost(found)
+
+
+def _refuse_missing(
+    found: Mapping[int, tuple[AgentMemory, SessionEntry | None]], ids: Sequence[int]
+) -> None:
+    kept = {id_ for id_, (memory, _) in found.items() if memory.is_kept_core}
+    if missing := [id_ for id_ in ids if id_ not in kept]:
+        noun = "Memory" if len(missing) == 1 else "Memories"
+        listed = abbreviated([f"#{id_}" for id_ in missing], ", ")
+        raise EditRefused(f"{noun} {listed} not found; nothing was changed")
+
+
+def _refuse_locked(memories: Collection[AgentMemory], verb: str) -> None:
+    for lock in LOCKS:
+        if locked := [str(memory.id) for memory in memories if memory.edit_lock == lock]:
+            many = f"memories: {', '.join(locked)}"
+            named = many if verb == "consolidate" else f"memory #{locked[0]}"
+            raise EditRefused(f"Cannot {verb} {lock} {named}")
+
+
+def _refuse_copy(session: RefinementSession, content: str, ids: Sequence[int]) -> None:
+    """Refuse an exact copy: it would be removed as a duplicate before the next session."""
+    others = select(AgentMemory.id).where(
+        AgentMemory.agent_id == session.agent_id,
+        AgentMemory.is_kept_core,
+        AgentMemory.content_hash == content_hash(content, session.data_key()),
+        AgentMemory.id.not_in(ids),
+    )
+    if (copy_id := db.session.scalar(others.limit(1))) is not None:
+        raise EditRefused(
+            f"Memory #{copy_id} already has exactly this content; delete the "
+            "redundant memory instead"
+        )
+
+
+def _refuse_unseen(
+    session: RefinementSession, memory: AgentMemory, entry: SessionEntry | None
+) -> SessionEntry:
+    """Refuse a memory that the agent was not shown in its present state; return its entry."""
+    if entry is None:
+        raise EditRefused(
+            f"Memory #{memory.id} was not there when this session began; "
+            "it can be changed in a later one"
+        )
+    if entry.shown_digest is None:
+        raise EditRefused(f"Memory #{memory.id} was not shown in this session; search for it first")
+    if entry.shown_digest != memory.state_digest:
+        SessionEntry.show(session, [memory])
+        raise EditRefused(
+            f"Memory #{memory.id} has changed since you last saw it; nothing was changed. "
+            "Its current state is included",
+            memory,
+        )
+    return entry
 
 
 # -- how it is written ----------------------------------------------------------------------------
@@ -236,35 +346,37 @@ def _write(
     at: datetime,
     reading: LedgerReading | None,
 ) -> None:
-    key, since = session.data_key(), session.agent.ledger_version
-    removed = session.removed_tokens
+    since = session.agent.ledger_version - sum(each.before is None for each in edited)
+    changes = [Change(each.memory.id, each.before, each.after) for each in edited]
+    record = change_memories(
+        f"memory_refinement_{operation}",
+        changes,
+        agent=session.agent,
+        locked={each.memory.id: each.memory for each in edited},
+        at=at,
+        session_id=session.id,
+        subject=("AgentMemory", edited[-1].memory.id),
+        data={"operation": operation},
+    )
+    removed = _count(session, operation, edited)
+    if session.is_too_much(removed):
+        breaker.roll_back(session, removed, at)
+        return
+    session.removed_tokens = max(0, removed)
+    if reading is not None:
+        reading.apply_edit(record, changes, since)
+
+
+def _count(session: RefinementSession, operation: str, edited: Sequence[Edited]) -> int:
+    """Update entries and counts; return how many tokens the session has removed with the edit."""
+    key, removed, stat = session.data_key(), session.removed_tokens, STATS[operation]
     for each in edited:
         removed += each.entry.counting_tokens - each.tokens
         each.entry.counting_tokens = each.tokens
         if is_kept(each.after):
             each.entry.shown_digest = state_digest(each.after, key)
         db.session.add(each.entry)
-    stat = STATS[operation]
     # of a merge, its sources
     session.stats = {**session.stats, stat: session.stats[stat] + max(1, len(edited) - 1)}
     session.mutation_count += operation != "protect"
-    if not (is_too_much := breaker.trips(session, removed)):
-        session.removed_tokens = max(0, removed)
-    memories = {each.memory.id: each.memory for each in edited}
-    changes = [Change(each.memory.id, each.before, each.after) for each in edited]
-    record = change_memories(
-        f"memory_refinement_{operation}",
-        changes,
-        agent=session.agent,
-        locked=memories,
-        at=at,
-        session_id=session.id,
-        subject=("AgentMemory", edited[-1].memory.id),
-        data={"operation": operation},
-    )
-    if is_too_much:
-        breaker.roll_back(session, removed, at)
-    elif reading is not None:
-        # one for each memory: a wrong guess means that the ledger is read again
-        version = since + len(changes)
-        reading.apply_edit(record, changes, memories.values(), since=since, version=version)
+    return removed

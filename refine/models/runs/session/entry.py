@@ -11,10 +11,10 @@ from refine.errors import RowAltered
 from refine.extensions import Base, db
 from refine.models.attested import Attested, copy_signed
 from refine.models.columns import in_ids
+from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
 from refine.models.ledger.memory import state_digest_of
 from refine.models.runs.run import Run
-from refine.sealing import DataKey
 
 
 class SessionEntry(Attested, Base):
@@ -42,9 +42,6 @@ class SessionEntry(Attested, Base):
     # by name: the session is defined in terms of its entries
     session: Mapped[Run] = relationship("RefinementSession")
 
-    def signing_key(self) -> DataKey:
-        return self.session.agent.data_key()
-
     @property
     def row_name(self) -> str:
         return f"an entry of RefinementSession {self.session_id}"
@@ -64,7 +61,7 @@ class SessionEntry(Attested, Base):
             entry.ceiling_tokens = entry.counting_tokens = memory.token_estimate
             entry.shown_digest = state_digest_of(memory, key) if is_shown else None
             entries.append(entry)
-        copy_signed(cls, entries, key)
+        copy_signed(cls, entries, WrappedKey.platform_key())
         return entries
 
     @classmethod

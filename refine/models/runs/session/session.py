@@ -50,6 +50,7 @@ from refine.rules.retention import (
     removable_under_floor,
     removable_under_threshold,
     threshold_check,
+    trips_breaker,
 )
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
@@ -569,6 +570,11 @@ class RefinementSession(RetriableRun, Attested, Base):
     @property
     def operations_left(self) -> int:
         return MAX_MUTATIONS - self.mutation_count
+
+    def is_too_much(self, removed_tokens: int) -> bool:
+        return trips_breaker(
+            removed_tokens, removable=self.removable_tokens, memories_before=self.memories_before
+        )
 
     def count_call(self, usage: Usage) -> None:
         super().count_call(usage)

@@ -5,16 +5,17 @@ only lose what the ledger still says (``rules.meaning``).
 import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
-from refine import clock
+from refine import clock, settings
 from refine.extensions import db
 from refine.models.agent import Agent
+from refine.models.attested import plain_digest, plain_rows
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
+from refine.models.ledger.memory import content_of
 from refine.models.runs.session.session import MUTATIONS
 from refine.rules.meaning import Ledger, Objection, is_said, objections
 
@@ -27,6 +28,8 @@ class LedgerReading:
     """
 
     def __init__(self) -> None:
+        rules = settings.current()
+        self.keeps_details, self._share = rules.details == "keep", rules.likeness
         self._version: int | None = None
         self._ledger = Ledger()
         self._originals: list[str] = []
@@ -40,17 +43,16 @@ class LedgerReading:
         agent: Agent,
         removed: Collection[AgentMemory],
         content: str | None,
-        share: Decimal,
     ) -> list[Objection]:
         """Return what is wrong with ``content`` in place of memories; None: they are deleted."""
-        self._read_changes(agent)
+        self.follow(agent)
         return objections(
             self._ledger,
             {memory.id: memory.content for memory in removed},
             content,
             self._originals,
             own={memory.id for memory in removed if (session_id, memory.id) in self._known},
-            share=share,
+            share=self._share,
             months={f"{memory.created_at:%Y-%m}" for memory in removed},
         )
 
@@ -59,11 +61,10 @@ class LedgerReading:
         agent: Agent,
         changes: Iterable[Change],
         later: Iterable[AuditLog],
-        share: Decimal,
     ) -> set[tuple[int, int]]:
         """Return texts of ``later`` edits lost by ``changes``, as (sequence, memory id)."""
         after = {change.memory_id: change.after for change in changes}
-        kept = {memory.id: memory.content for memory in self._fetch(agent)}
+        kept = self._fetch(agent)
         removed = [text for id_, text in kept.items() if id_ in after]
         remaining = [text for id_, text in kept.items() if id_ not in after]
         remaining += [image["content"] for image in after.values() if is_kept(image)]
@@ -72,39 +73,40 @@ class LedgerReading:
             for record in later
             for change in changes_in(record.data, record.sealed)
             if change.before is not None and is_kept(change.before)
-            if is_said(change.before["content"], removed, share)
-            and not is_said(change.before["content"], remaining, share)
+            if is_said(change.before["content"], removed, self._share)
+            and not is_said(change.before["content"], remaining, self._share)
         }
 
-    def apply_edit(
-        self,
-        record: AuditLog,
-        changes: Iterable[Change],
-        memories: Collection[AgentMemory],
-        *,
-        since: int,
-        version: int,
-    ) -> None:
-        """Follow an edit from version ``since`` to ``version``; discard this on a rollback."""
+    def apply_edit(self, record: AuditLog, changes: Collection[Change], since: int) -> None:
+        """Follow an edit of the ledger's version ``since``; discard this on a rollback."""
         if self._version != since:
             return
         self._take_over(record, changes)
-        for memory in memories:
-            self._ledger.drop(memory.id)
-            if memory.is_kept_core:
-                self._ledger.put(memory.id, memory.content)
-        self._version = version
+        for change in changes:
+            self._ledger.drop(change.memory_id)
+            if is_kept(change.after):
+                self._ledger.put(change.memory_id, change.after["content"])
+        # one for each memory: a wrong guess means that the ledger is read again
+        self._version = since + len(changes)
 
     @staticmethod
-    def _fetch(agent: Agent) -> list[AgentMemory]:
-        """A row changed outside the application says nothing."""
-        core = db.session.scalars(agent.ledger.core())
-        return [memory for memory in core if memory.is_genuine]
+    def _fetch(agent: Agent) -> dict[int, str]:
+        """Return the texts by id; a row changed outside the application says nothing."""
+        key = agent.data_key()
+        core = plain_rows(AgentMemory).where(
+            AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core
+        )
+        return {
+            row.id: content_of(row, key)
+            for row in db.session.execute(core)
+            if row.row_digest == plain_digest(AgentMemory, row, key)
+        }
 
-    def _read_changes(self, agent: Agent) -> None:
+    def follow(self, agent: Agent) -> None:
+        """Read the ledger again if it is another version, only what changed of it."""
         if self._version == agent.ledger_version:
             return
-        self._ledger.keep_only({memory.id: memory.content for memory in self._fetch(agent)})
+        self._ledger.keep_only(self._fetch(agent))
         self._read_originals(agent, clock.now() - LOOKS_BACK)
         self._version = agent.ledger_version
 

@@ -7,7 +7,6 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import RefinementSession, SessionEntry
-from refine.models.runs.session import breaker
 from refine.models.runs.session.duplicates import remove_duplicates
 from tests import editing, factories, sql
 from tests.chains import problems
@@ -147,7 +146,7 @@ def test_a_session_of_an_empty_ledger_is_never_rolled_back(app):
     session, _ = begin()
     factories.ledger(session.agent, 10)
 
-    assert not breaker.trips(session, 0)
+    assert not session.is_too_much(0)
     editing.complete(session, "Nothing to do.")
 
     assert session.status == "completed"
