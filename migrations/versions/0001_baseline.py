@@ -279,7 +279,7 @@ CREATE TABLE refinement_sessions (
   removed_tokens integer DEFAULT 0 NOT NULL,
   mutation_count integer DEFAULT 0 NOT NULL,
   details_lost integer DEFAULT 0 NOT NULL,
-  stats jsonb DEFAULT '{"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}' NOT NULL,
+  stats jsonb DEFAULT '{}' NOT NULL,
   turns integer DEFAULT 0 NOT NULL,
   stop_requested_at timestamptz,
   stop_requested_by_id bigint

@@ -40,7 +40,7 @@ class Session(Resource):
     removed_tokens: int
     mutation_count: int
     stats: dict[str, int]
-    """How many memories were `consolidated`, `updated`, `deleted` and `protected`."""
+    """How many memories each operation changed: `consolidated`, `updated` and so on."""
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int

@@ -9,6 +9,7 @@ from refine.models import Agent, RefinementSession, User
 from refine.models.agent import eligibility
 from refine.models.agent.eligibility import why_unanswered
 from refine.models.runs import WORKER_LOST
+from refine.models.runs.session import LOOP_EDITS
 from refine.rules.quantities import plural
 from refine.web.words import Badge, first_upper
 
@@ -136,9 +137,10 @@ def _effect(session: RefinementSession) -> str:
 
 
 _BY_AGENTS = {
-    f"memory_refinement_{each}"
-    for each in ("consolidate", "update", "delete", "protect", "complete", "declined")
-} | {"memory_saved", "memory_promoted"}
+    *LOOP_EDITS,
+    *("memory_refinement_complete", "memory_refinement_declined"),
+    *("memory_saved", "memory_promoted"),
+}
 
 
 def actor(email: str | None, by: str | None, agent_name: str | None, action: str) -> str:

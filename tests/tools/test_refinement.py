@@ -11,8 +11,12 @@ from sqlalchemy.exc import DBAPIError
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
+from refine.models.runs.session import OPERATIONS, breaker
+from refine.refinement import time_machine
+from refine.refinement.prompting import brief
 from refine.tools import RefinementTool
 from refine.tools.refinement import ACTIONS, DEFINITION
+from refine.web.presenting import actor
 from tests import factories, sql
 from tests.factories import text_of
 from tests.tools.arguments import JSON, NAMES
@@ -66,6 +70,43 @@ def calls_of(ids, content="new"):
         "delete": {"action": "delete", "id": ids[0]},
         "protect": {"action": "protect", "id": ids[0]},
     }
+
+
+def states(agent):
+    db.session.expire_all()
+    return {memory.id: memory.state_digest for memory in db.session.scalars(agent.ledger.core())}
+
+
+# -- every operation -------------------------------------------------------------------------------
+
+
+def test_every_operation_is_told_and_recorded_as_the_agents_own(agent):
+    told = brief(factories.session(agent))
+
+    assert {*OPERATIONS, "search", "complete"} == set(ACTIONS)
+    for name in OPERATIONS:
+        assert f"`{name}`" in told
+        assert actor(None, None, "Ada", f"memory_refinement_{name}") == "Ada"
+
+
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_can_be_taken_back(agent, ids, name, is_rolled_back):
+    session, before = factories.session(agent), states(agent)
+    tool = RefinementTool(session)
+
+    result = tool.execute(**calls_of(ids[:2], text_of(25))[name])
+
+    assert result["type"] == OPERATIONS[name].stat
+    assert tool.stats[OPERATIONS[name].stat] > 0
+    assert session.mutation_count == OPERATIONS[name].is_mutation
+    assert states(agent) != before
+    if is_rolled_back:
+        breaker.roll_back(session, 501, NOW)
+    else:
+        tool.execute(action="complete", summary="Done.")
+        time_machine.undo(session, through="dashboard")
+    assert states(agent) == before
 
 
 # -- every call ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from refine.models.ledger import (
 from refine.models.ledger.memory import content_of
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.session import MAX_MUTATIONS, STATS, RefinementSession
+from refine.models.runs.session.session import MAX_MUTATIONS, OPERATIONS, RefinementSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import (
     MAX_SUMMARY_CHARACTERS,
@@ -369,14 +369,16 @@ def _write(
 
 def _count(session: RefinementSession, operation: str, edited: Sequence[Edited]) -> int:
     """Update entries and counts; return how many tokens the session has removed with the edit."""
-    key, removed, stat = session.data_key(), session.removed_tokens, STATS[operation]
+    key, removed = session.data_key(), session.removed_tokens
     for each in edited:
         removed += each.entry.counting_tokens - each.tokens
         each.entry.counting_tokens = each.tokens
         if is_kept(each.after):
             each.entry.shown_digest = state_digest(each.after, key)
         db.session.add(each.entry)
+    stat, is_mutation = OPERATIONS[operation]
     # of a merge, its sources
-    session.stats = {**session.stats, stat: session.stats[stat] + max(1, len(edited) - 1)}
-    session.mutation_count += operation != "protect"
+    count = session.stats.get(stat, 0) + max(1, len(edited) - 1)
+    session.stats = {**session.stats, stat: count}
+    session.mutation_count += is_mutation
     return removed

@@ -1,6 +1,5 @@
 """Refinement sessions: supervised runs in which an agent edits its own core memories."""
 
-import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -77,12 +76,33 @@ NEED_ATTENTION: tuple[AttentionStatus, ...] = get_args(AttentionStatus)
 # How an undo was requested.
 Channel = Literal["dashboard", "command line", "agent"]
 
-# How many mutations a session may make; protecting a memory does not count.
+# How many mutations a session may make.
 MAX_MUTATIONS = 10
-# The actions of the edits that count, and of all edits of the loop. Duplicates are removed before
-# the loop, and stay removed after a rollback.
-MUTATIONS = tuple(f"memory_refinement_{name}" for name in ("consolidate", "update", "delete"))
-LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
+
+
+class Operation(NamedTuple):
+    """An edit of the loop: the name of its count in a session's stats, and whether it counts as a
+    mutation.
+    """
+
+    stat: str
+    is_mutation: bool = True
+
+
+# A new operation is one more entry: stats, undo and rollback follow.
+OPERATIONS = {
+    "consolidate": Operation("consolidated"),
+    "update": Operation("updated"),
+    "delete": Operation("deleted"),
+    "protect": Operation("protected", is_mutation=False),
+}
+_NOTHING_DONE = dict.fromkeys((each.stat for each in OPERATIONS.values()), 0)
+# The actions of all edits of the loop, and of mutations. Duplicates are removed before the loop,
+# and stay removed after a rollback.
+LOOP_EDITS = tuple(f"memory_refinement_{name}" for name in OPERATIONS)
+MUTATIONS = tuple(
+    f"memory_refinement_{name}" for name, each in OPERATIONS.items() if each.is_mutation
+)
 
 # The period that the floor against slow erosion looks back over.
 ROLLING_WINDOW = timedelta(days=30)
@@ -93,14 +113,6 @@ _MEASURED = (
     *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
     "details_lost",
 )
-# The operations of the loop, with their names in the stats.
-STATS = {
-    "consolidate": "consolidated",
-    "update": "updated",
-    "delete": "deleted",
-    "protect": "protected",
-}
-_NOTHING_DONE = dict.fromkeys(STATS.values(), 0)
 
 
 class Reversal(NamedTuple):
@@ -192,9 +204,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     mutation_count: Mapped[Count]
     details_lost: Mapped[Count]
     stats: Mapped[dict[str, int]] = mapped_column(
-        JSONB,
-        default=lambda: dict(_NOTHING_DONE),
-        server_default=text(f"'{json.dumps(_NOTHING_DONE)}'"),
+        JSONB, default=lambda: dict(_NOTHING_DONE), server_default=text("'{}'")
     )
 
     turns: Mapped[Count]
@@ -503,9 +513,9 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @property
     def has_changes(self) -> bool:
-        """Whether duplicates removed, edits or protection are left after the end."""
-        edits = self.mutation_count + self.stats["protected"]
-        return self.duplicates_removed > 0 or (self.status != "rolled_back" and edits > 0)
+        """Whether duplicates removed or edits are left after the end."""
+        has_edits = self.status != "rolled_back" and any(self.stats.values())
+        return self.duplicates_removed > 0 or has_edits
 
     @hybrid_property
     def is_automatic(self) -> bool:
