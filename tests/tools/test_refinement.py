@@ -22,7 +22,7 @@ from tests.factories import text_of
 from tests.tools.arguments import JSON, NAMES
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
-NOTHING = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
+NOTHING = dict.fromkeys((each.stat for each in OPERATIONS.values()), 0)
 SEARCH = {"action": "search", "query": "words that no memory has"}
 
 
@@ -73,7 +73,7 @@ def calls_of(ids, content="new"):
 
 
 def states(agent):
-    db.session.expire_all()
+    db.session.commit()
     return {memory.id: memory.state_digest for memory in db.session.scalars(agent.ledger.core())}
 
 
