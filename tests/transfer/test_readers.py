@@ -2,11 +2,13 @@
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from refine.transfer import rows as transfer_rows
+from refine.transfer.importing import FORMATS
 from refine.transfer.rows import (
     BLANK,
     DELETED,
@@ -18,6 +20,7 @@ from refine.transfer.rows import (
     extra_of,
 )
 from tests.transfer.files import bad, fixture, memories, own_file, own_row, read
+from tests.transfer.test_fuzz import FILES
 
 HUMAN = "Ada keeps bees, and calls the oldest hive the library."
 PERSONA = "I am Wren, and I answer plainly."
@@ -351,3 +354,24 @@ class TestDocuments:
 
         assert len(memories(read(b'\xef\xbb\xbf[{"memory": "good"}]', "mem0"))) == 1
         assert len(memories(read(b"\xef\xbb\xbf" + row, "mcp"))) == 1
+
+
+class TestEveryFormat:
+    """What holds for whichever format, a new one too."""
+
+    @pytest.mark.parametrize("format_", FORMATS)
+    def test_gives_rows_or_reasons_that_quote_nothing_for_whatever_file(self, format_: str) -> None:
+        for file in (
+            *(b"", b"\x00", b"\xff\xfegeese", b'geese,"\n\xff', b'{"geese', b"[" * 100_000),
+            *(b"geese\n" + b"geese" * 50_000, b"geese" * (MAX_LINE_BYTES // 4)),
+        ):
+            rows = read(file, format_)
+
+            said = [text for place_and_reason in bad(rows) for text in place_and_reason]
+            assert not [text for text in said if "geese" in text or len(text) > 120], file[:20]
+
+    def test_is_in_the_guide_and_among_the_damaged_files(self) -> None:
+        guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+
+        assert [name for name in FORMATS if f"| `{name}` |" not in guide] == []
+        assert {format_ for format_, _ in FILES} == FORMATS.keys()
