@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
-from sqlalchemy import and_, or_, select
+from sqlalchemy import Column, and_, or_, select
+from sqlalchemy.sql import visitors
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
@@ -101,11 +102,29 @@ def memories(app):
     return made
 
 
+class Watched:
+    """A row that notes what is read of it."""
+
+    def __init__(self, row, read):
+        self._row, self._read = row, read
+
+    def __getattr__(self, name):
+        self._read.add(name)
+        return getattr(self._row, name)
+
+
 def assert_same(rows, in_python, in_sql):
-    model = type(rows[0])
-    chosen = set(db.session.scalars(select(model.id).where(in_sql)))
-    assert chosen == {row.id for row in rows if in_python(row)}
+    """Both rules choose the same rows, which differ in every column that either of them reads."""
+    model, read = type(rows[0]), set()
+    chosen = {row.id for row in rows if in_python(Watched(row, read))}
+    assert chosen == set(db.session.scalars(select(model.id).where(in_sql)))
     assert 0 < len(chosen) < len(rows), "the rule tells no rows apart"
+    for part in visitors.iterate(in_sql):
+        if isinstance(part, Column) and part.table == model.__table__:
+            read.add(part.name)
+    for name in read.intersection(model.__table__.columns.keys()):
+        values = {str(getattr(row, name)) for row in rows}
+        assert len(values) > 1, f"no row tells whether both rules read {name}"
 
 
 def is_shown_journal(memory):
