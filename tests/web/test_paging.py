@@ -11,7 +11,10 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, ApiToken, RefinementSession, User
-from refine.web.lists import PAGE_ROWS
+from refine.web import access, audit_filters
+from refine.web import agents as agents_page
+from refine.web import sessions as sessions_page
+from refine.web.lists import PAGE_ROWS, Filter
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person
 
@@ -144,3 +147,13 @@ def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
     refused = [answer for answer in answers if answer.status_code == 400]
     assert refused
     assert all("start from the first page." in answer.text for answer in refused)
+
+
+@pytest.mark.parametrize(
+    "filters", [access._FILTERS, agents_page.FILTERS, audit_filters.FILTERS, sessions_page._FILTERS]
+)
+def test_no_filter_has_the_name_of_something_else_in_the_url(filters: list[Filter]) -> None:
+    names = [each.name for each in filters]
+
+    assert len(set(names)) == len(names)
+    assert not {"account", "page", "sort", "next"}.intersection(names)
