@@ -296,13 +296,12 @@ class AgentMemory(Attested, Base):
         """Return the flushed row as JSON values, contents in clear."""
         return {field: _to_json(getattr(self, field)) for field in image_fields()}
 
-    def apply(self, image: Image, at: datetime) -> None:
-        """Set what differs from ``image``, as of ``at``."""
-        present, fields = self.image(), image_fields()
-        changed = [field for field in fields if image[field] != present[field]]
-        for field in changed:
-            setattr(self, field, _from_json(image[field], fields[field]))
-        if changed:
+    def apply(self, change: Change, at: datetime) -> None:
+        """Set what ``change`` alters, as of ``at``."""
+        fields, altered = image_fields(), change.altered()
+        for field in altered:
+            setattr(self, field, _from_json(change.after[field], fields[field]))
+        if altered:
             self.updated_at = at
 
     @property
@@ -422,7 +421,7 @@ def change_in_turn(
         events.append(Event(edit.action, data=data, sealed=sealed, **about))
     records = AuditLog.record_all([(agent.chain, events)], at=at)
     for change in changes:
-        locked[change.memory_id].apply(change.after, at or records[0].created_at)
+        locked[change.memory_id].apply(change, at or records[0].created_at)
     return records
 
 

@@ -7,6 +7,7 @@ from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
+from refine.models.ledger import Change
 from refine.rules.content import comparable
 from tests import factories, sql
 from tests.models.cases import case
@@ -139,7 +140,7 @@ def test_setting_the_same_content_changes_nothing(app):
 
     for again in ["the same words", "  the same words\n"]:
         memory.content = again
-        memory.apply(memory.image(), NOW)
+        memory.apply(Change(memory.id, memory.image(), memory.image()), NOW)
         db.session.commit()
 
     assert sql.snapshot() == before

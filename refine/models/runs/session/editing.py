@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Select, and_, any_, bindparam, select
+from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
@@ -188,6 +188,9 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
 
 # -- what an edit works on ------------------------------------------------------------------------
 
+# The ids of the memories, for statements that are built once.
+_IDS = bindparam("ids", type_=ARRAY(BigInteger))
+
 Found = dict[int, tuple[AgentMemory, SessionEntry | None]]
 
 
@@ -216,16 +219,16 @@ def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
 @cache
 def _select_locked() -> Select[AgentMemory, SessionEntry]:
     """Return a statement that is built once: it precedes every edit."""
-    is_one = any_(bindparam("ids", type_=ARRAY(BigInteger)))
+    is_wanted = any_(_IDS)
     is_its_entry = and_(
         SessionEntry.session_id == bindparam("session_id"),
         SessionEntry.memory_id == AgentMemory.id,
-        SessionEntry.memory_id == is_one,  # otherwise all entries are read
+        SessionEntry.memory_id == is_wanted,  # otherwise all entries are read
     )
     return (
         select(AgentMemory, SessionEntry)
         .outerjoin(SessionEntry, is_its_entry)
-        .where(AgentMemory.agent_id == bindparam("agent_id"), AgentMemory.id == is_one)
+        .where(AgentMemory.agent_id == bindparam("agent_id"), AgentMemory.id == is_wanted)
         .order_by(AgentMemory.id)
         .with_for_update(of=AgentMemory)
         .execution_options(populate_existing=True)
@@ -297,17 +300,27 @@ def _refuse_locked(memories: Collection[AgentMemory], verb: str) -> None:
 
 def _refuse_copy(session: RefinementSession, content: str, ids: Sequence[int]) -> None:
     """Refuse an exact copy: it would be removed as a duplicate before the next session."""
-    others = select(AgentMemory.id).where(
-        AgentMemory.agent_id == session.agent_id,
-        AgentMemory.is_kept_core,
-        AgentMemory.content_hash == content_hash(content, session.data_key()),
-        AgentMemory.id.not_in(ids),
-    )
-    if (copy_id := db.session.scalar(others.limit(1))) is not None:
+    hashed = content_hash(content, session.data_key())
+    mine = {"agent_id": session.agent_id, "content_hash": hashed, "ids": list(ids)}
+    if (copy_id := db.session.scalar(_select_copy(), mine)) is not None:
         raise EditRefused(
             f"Memory #{copy_id} already has exactly this content; delete the "
             "redundant memory instead"
         )
+
+
+@cache
+def _select_copy() -> Select[int]:
+    return (
+        select(AgentMemory.id)
+        .where(
+            AgentMemory.agent_id == bindparam("agent_id"),
+            AgentMemory.is_kept_core,
+            AgentMemory.content_hash == bindparam("content_hash"),
+            AgentMemory.id != all_(_IDS),
+        )
+        .limit(1)
+    )
 
 
 def _refuse_unseen(
