@@ -144,8 +144,8 @@ def _forget_match(state: InstanceState[Any], *_about: Any) -> None:
     state.info.pop(_MATCHED, None)
 
 
-def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) -> None:
-    """Sign new rows and add them by COPY, several times as fast as a flush."""
+def copy_signed(kind: type[Attested], rows: Iterable[Mapping[str, Any]], key: DataKey) -> None:
+    """Sign new rows, given by attribute, and add them by COPY, much faster than a flush."""
     columns = {
         each.key: cast(Column[Any], each.columns[0]).name
         for each in inspect(kind).column_attrs
@@ -154,7 +154,7 @@ def copy_signed(kind: type[Attested], rows: Iterable[Attested], key: DataKey) ->
 
     def values() -> Iterator[list[Any]]:
         for row in rows:
-            stored = {name: row.__dict__.get(name) for name in columns}
+            stored = {name: row.get(name) for name in columns}
             yield list((stored | {DIGEST: digest_of(kind, stored, key)}).values())
 
     copy_rows(cast(Table, kind.__table__), list(columns.values()), values())

@@ -139,8 +139,12 @@ def known_tags(tags: object) -> list[str]:
 
 def comparable(content: str) -> str:
     """Return the form in which exact duplicates are equal; keys and codes keep their case."""
-    words = unicodedata.normalize("NFC", content).split()
-    return " ".join(word if _keeps_case(word) else word.lower() for word in words)
+    return " ".join(map(_in_one_case, unicodedata.normalize("NFC", content).split()))
+
+
+def _in_one_case(word: str) -> str:
+    lower = word.lower()
+    return word if word == lower or _keeps_case(word) else lower
 
 
 def _keeps_case(word: str) -> bool:

@@ -44,7 +44,10 @@ _NOT_SHOWN = {
     ),
     _EXPIRED: ("expired",),
 }
-_FIELDS = ("{}", "is_{}", "{}_at", "{}_by")
+_FIELDS = {
+    kind: {field for word in words for field in (word, f"is_{word}", f"{word}_at", f"{word}_by")}
+    for kind, words in _NOT_SHOWN.items()
+}
 _UNSET = ("", "0", "false", "no", "none", "null")
 _EXPIRATIONS = ("expiration_date", "expires_at")
 
@@ -101,8 +104,8 @@ def _kind_left_out(row: Mapping[str, Any]) -> str | None:
     # OpenMemory keeps the date when a memory is made active again
     ignored = {"archived_at"} if "active" in states else set()
     for kind, words in _NOT_SHOWN.items():
-        fields = {form.format(word) for word in words for form in _FIELDS} - ignored
-        if states.intersection(words) or any(_is_set(row.get(field)) for field in fields):
+        fields = _FIELDS[kind].intersection(row) - ignored
+        if states.intersection(words) or any(_is_set(row[field]) for field in fields):
             return kind
     return _EXPIRED if any(_has_expired(row, name) for name in _EXPIRATIONS) else None
 

@@ -20,7 +20,6 @@ from refine.transfer.rows import Incoming, is_opaque
 
 class Candidate(NamedTuple):
     memory: ImportedMemory
-    content_hash: str
     given_id: str | None
 
     @property
@@ -37,6 +36,7 @@ def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Can
     content = memory_content(text and row.prefix + text)
     memory = ImportedMemory(
         content=content,
+        content_hash=content_hash(content, key),
         memory_type=memory_type,
         tags=known_tags(row.tags),
         constitutional=row.constitutional,
@@ -46,7 +46,7 @@ def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Can
         source_id=_source_id(row, key),
         extra=row.extra,
     )
-    return Candidate(memory, content_hash(content, key), row.source_id)
+    return Candidate(memory, row.source_id)
 
 
 class Recognizer:
@@ -75,24 +75,24 @@ class Recognizer:
         for each in batch:
             known = self._hashes.get((each.memory.source, each.memory.source_id))
             if known is not None:
-                conflicting += known != each.content_hash
+                conflicting += known != each.memory.content_hash
             elif not self._has_content(each):
                 new.append(each.memory)
                 self._add(each)
         return new, conflicting
 
     def _has_content(self, each: Candidate) -> bool:
-        same = self._cores.get(each.content_hash, ()) if each.is_kept_core else ()
+        same = self._cores.get(each.memory.content_hash, ()) if each.is_kept_core else ()
         return any(
             is_constitutional >= each.memory.constitutional and tags.issuperset(each.memory.tags)
             for is_constitutional, tags in same
         )
 
     def _add(self, each: Candidate) -> None:
-        self._hashes[each.memory.source, each.memory.source_id] = each.content_hash
+        self._hashes[each.memory.source, each.memory.source_id] = each.memory.content_hash
         if each.is_kept_core:
             protection = (each.memory.constitutional, set(each.memory.tags))
-            self._cores.setdefault(each.content_hash, []).append(protection)
+            self._cores.setdefault(each.memory.content_hash, []).append(protection)
 
     def _load_ids(self, batch: Sequence[Candidate]) -> None:
         rows = db.session.execute(
@@ -137,7 +137,7 @@ class Recognizer:
             ).where(
                 AgentMemory.agent_id == self._agent.id,
                 AgentMemory.memory_type == CORE,
-                in_names(AgentMemory.content_hash, {each.content_hash for each in batch}),
+                in_names(AgentMemory.content_hash, {each.memory.content_hash for each in batch}),
             )
         )
         for hashed, constitutional, tags, is_discarded, may_go in same:

@@ -18,9 +18,12 @@ from refine.models.ledger.memory import (
     MemoryOwner,
     change_memories,
     content_of,
+    image_of,
     is_of_kind,
 )
+from refine.rules.content import token_estimate
 from refine.rules.quoted_names import quotes
+from refine.sealing import DataKey, Place
 
 _READ_AT_ONCE = 200
 
@@ -160,22 +163,25 @@ class Ledger:
         db.session.flush()
         # nothing can be asked of the database during a COPY
         ids, changes = AgentMemory.next_ids(len(new)), list[Change]()
+        key, shared = self._agent.data_key(), {"agent_id": self._agent.id, "recorded_at": at}
 
-        def memories() -> Iterator[AgentMemory]:
+        def rows() -> Iterator[dict[str, Any]]:
             # each is sealed while PostgreSQL stores the ones before
-            for id_, fields in zip(ids, new, strict=True):
-                dates = {"recorded_at": at, "updated_at": at}
-                memory = AgentMemory(agent=self._agent, id=id_, **dates, **fields._asdict())
-                changes.append(Change(id_, None, memory.image()))
-                yield memory
+            for id_, memory in zip(ids, new, strict=True):
+                row = {"id": id_, **shared, "updated_at": at, **memory.row(id_, key)}
+                changes.append(Change(id_, None, image_of(row)))
+                yield row
 
-        copy_signed(AgentMemory, memories(), self._agent.data_key())
+        copy_signed(AgentMemory, rows(), key)
         db.session.expire(self._agent, FIGURES)
         change_memories(action, changes, agent=self._agent, at=at, **record)
 
 
 class ImportedMemory(NamedTuple):
+    """A new memory, valid as ``AgentMemory`` would have it."""
+
     content: str
+    content_hash: str
     memory_type: str
     tags: list[str]
     constitutional: bool
@@ -184,6 +190,16 @@ class ImportedMemory(NamedTuple):
     source: str
     source_id: str
     extra: str | None
+
+    def row(self, id_: int, key: DataKey) -> dict[str, Any]:
+        """Return its columns by attribute, and its texts in clear."""
+        texts = {"content": self.content, "extra": self.extra}
+        sealed = {
+            f"sealed_{name}": key.seal(text, Place(f"agent_memories.{name}", id_))
+            for name, text in texts.items()
+            if text is not None
+        }
+        return {**self._asdict(), "token_estimate": token_estimate(self.content), **sealed}
 
 
 def _dated(at: datetime) -> dict[str, datetime]:

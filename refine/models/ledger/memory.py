@@ -294,7 +294,7 @@ class AgentMemory(Attested, Base):
 
     def image(self) -> Image:
         """Return the flushed row as JSON values, contents in clear."""
-        return {field: _to_json(getattr(self, field)) for field in image_fields()}
+        return image_of({field: getattr(self, field) for field in image_fields()})
 
     def apply(self, change: Change, at: datetime) -> None:
         """Set what ``change`` alters, as of ``at``."""
@@ -461,6 +461,11 @@ def state_digest_of(row: Any, key: DataKey) -> str:
         "discarded_at": clock.iso(row.discarded_at),
     }
     return state_digest(image, key)
+
+
+def image_of(row: Mapping[str, Any]) -> Image:
+    """Return the image of a row by attribute, its texts in clear; unset columns are None."""
+    return {field: _to_json(row.get(field)) for field in image_fields()}
 
 
 def _to_json(value: Any) -> Any:

@@ -29,8 +29,11 @@ def add(agent: Agent, **fields: object) -> AgentMemory:
         "source_id": "7",
         "extra": None,
     }
+    hashed = content_hash(CANARY, agent.data_key())
     agent.lock()
-    agent.ledger.add_all("memory_imported", [ImportedMemory(**usual | fields)], at=NOW)
+    agent.ledger.add_all(
+        "memory_imported", [ImportedMemory(**usual | fields, content_hash=hashed)], at=NOW
+    )
     db.session.commit()
     return db.session.scalars(db.select(AgentMemory).order_by(AgentMemory.id.desc())).first()
 

@@ -61,7 +61,7 @@ class SessionEntry(Attested, Base):
             entry.ceiling_tokens = entry.counting_tokens = memory.token_estimate
             entry.shown_digest = state_digest_of(memory, key) if is_shown else None
             entries.append(entry)
-        copy_signed(cls, entries, WrappedKey.platform_key())
+        copy_signed(cls, map(vars, entries), WrappedKey.platform_key())
         return entries
 
     @classmethod
