@@ -44,6 +44,7 @@ def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_err
         (None, None),
         (datetime(2026, 3, 4, tzinfo=UTC), "2026-03-04T00:00:00.000000+00:00"),
         (datetime(2026, 3, 4, 5, 0, 0, 1, tzinfo=EAST), "2026-03-04T00:00:00.000001+00:00"),
+        (datetime(1, 1, 1, 0, 0, 0, 10, tzinfo=UTC), "0001-01-01T00:00:00.000010+00:00"),
         (datetime(2026, 3, 4, 5, tzinfo=EAST), "2026-03-04T00:00:00.000000+00:00"),
     ],
 )

@@ -1,14 +1,15 @@
 """The verification of one chain: its records, and the rows that they name."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+import orjson
+
 from refine.errors import RefineError
 from refine.models.agent import Agent
-from refine.models.attested import Attested, plain_digest
+from refine.models.attested import Attested, digest_of
 from refine.models.audit import ChainHead
 from refine.models.audit.chain import GENESIS
 from refine.models.audit.record import link_hash
@@ -84,10 +85,10 @@ class ChainVerification:
         for record in records:
             self._follow(record)
             if '"memories":[{' in record.data:  # parsing takes as long as hashing
-                for id_, change in recorded_digests(json.loads(record.data)).items():
+                for id_, change in recorded_digests(orjson.loads(record.data)).items():
                     self._take_over(self._memory_digests, id_, change, f"memory {id_}")
             if record.rows is not None:
-                for name, change in json.loads(record.rows).items():
+                for name, change in orjson.loads(record.rows).items():
                     self._take_over(self._row_digests, name, change, name)
             if record.session_id is not None:
                 self._count_for_session(record)
@@ -101,20 +102,21 @@ class ChainVerification:
             raise ChainBroken(
                 f"record {expected} is missing (the next one is {record.sequence}, id {record.id})"
             )
-        if record.hash != link_hash(self._hash, record._mapping, self._platform):
+        if record.hash != link_hash(self._hash, vars(record), self._platform):
             raise ChainBroken(f"record {expected} (id {record.id}) was altered, added or moved")
-        if self._latest_at - record.created_at > MAX_STEP_BACK and record.action != _DATED_BACK:
+        if record.created_at >= self._latest_at:
+            self._latest_at = record.created_at
+        elif self._latest_at - record.created_at > MAX_STEP_BACK and record.action != _DATED_BACK:
             raise ChainBroken(
                 f"record {expected} is dated before an earlier one: time ran backwards"
             )
-        self._latest_at = max(self._latest_at, record.created_at)
         self.records, self._hash = expected, record.hash
 
     def _count_for_session(self, record: Any) -> None:
         self._mutations[record.session_id] += record.action in MUTATIONS
         if record.action in END_ACTION.values():
             # an undo is recorded like a rollback, but without a status
-            self._ends[record.session_id] += "status" in json.loads(record.data)
+            self._ends[record.session_id] += "status" in orjson.loads(record.data)
 
     def _take_over(
         self, digests: dict[_Key, str | None], key: _Key, change: DigestChange, name: str
@@ -162,7 +164,7 @@ class ChainVerification:
             self.memories += 1
             if is_kept_core(memory.memory_type, memory.discarded_at):
                 self._core_tokens.append(memory.token_estimate)
-            if memory.row_digest != plain_digest(AgentMemory, memory, key):
+            if memory.row_digest != digest_of(AgentMemory, vars(memory), key):
                 raise ChainBroken(f"memory {memory.id} was changed outside the application")
             recorded = self._memory_digests.pop(memory.id, None)
             if recorded is not None and recorded != state_digest_of(memory, key):
@@ -179,7 +181,7 @@ class ChainVerification:
 
     def compare_row(self, kind: type[Attested], row: Any) -> None:
         name = f"{kind.__name__} {row.id}"
-        if row.row_digest != plain_digest(kind, row):
+        if row.row_digest != digest_of(kind, vars(row), self._platform):
             raise ChainBroken(f"{name} was changed outside the application")
         if self._row_digests.pop(name, row.row_digest) != row.row_digest:
             raise ChainBroken(f"{name} does not match its last record")

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, select, update
@@ -208,10 +209,14 @@ def _rows_of_accounts(ids: Collection[int]) -> OwnedRows:
     }
 
 
-def _rows(query: Select[Any]) -> Iterator[Any]:
+def _rows(query: Select[Any]) -> Iterator[SimpleNamespace]:
+    """Yield plain objects: their many attributes are read faster than those of SQLAlchemy's."""
     options = {"yield_per": PAGE}
     with db.session.connection().execute(query, execution_options=options) as found:
-        yield from found
+        names = list(found.keys())
+        for page in found.partitions():
+            for row in page:
+                yield SimpleNamespace(**dict(zip(names, row, strict=True)))
 
 
 def _problem(name: str, problem: str, chain_id: int | None = None) -> ChainResult:

@@ -42,6 +42,7 @@ from sqlalchemy.types import TypeEngine
 from refine import clock
 from refine.extensions import Base, canonical_json, db
 from refine.models.attested import (
+    as_read,
     changed_rows,
     row_text,
     signed_columns,
@@ -303,7 +304,7 @@ def plain_records() -> Select[*tuple[Any, ...]]:
     columns = {**signed_columns(AuditLog), "hash": AuditLog.__table__.c.hash}
     return select(
         *(
-            (cast(column, Text) if isinstance(column.type, JSON) else column).label(name)
+            (cast(column, Text) if isinstance(column.type, JSON) else as_read(column)).label(name)
             for name, column in columns.items()
         )
     )
