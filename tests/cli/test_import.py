@@ -3,6 +3,7 @@
 import gc
 import itertools
 import json
+import signal
 import uuid
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
+from tests.chains import problems
 from tests.cli.conftest import Run
-from tests.commands import refine_anew
+from tests.commands import eventually, refine_anew, start
 from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 
@@ -191,3 +193,27 @@ class TestExportUnderAGrant:
             for record in factories.records(ledger)
             if record.action == "memory_access_viewed"
         ]
+
+
+@pytest.mark.slow
+def test_a_killed_import_is_completed_by_repeating_it(
+    environ: dict[str, str], ledger: Agent, tmp_path: Path
+) -> None:
+    rows, path = 3_000, tmp_path / "memories.json"
+    written = [{"id": number, "memory": f"{number} bees"} for number in range(rows)]
+    path.write_text(json.dumps(written))
+    command = ("import", "Ada", str(path), "--format", "mem0")
+    before = stored()
+
+    killed = start(*command, environ=environ)
+    eventually(lambda: stored() > before)
+    killed.kill()
+    killed.communicate()
+    kept = stored() - before
+    done = refine_anew(*command, environ=environ)
+
+    assert (0 < kept < rows, killed.returncode, done.returncode) == (True, -signal.SIGKILL, 0)
+    imported = select(AgentMemory).where(AgentMemory.source == "mem0")
+    contents = sorted(memory.content for memory in db.session.scalars(imported))
+    assert contents == sorted(row["memory"] for row in written)
+    assert problems() == []
