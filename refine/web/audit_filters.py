@@ -14,7 +14,7 @@ from refine.rules.ids import id_in
 from refine.web import scope
 from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.links import here
-from refine.web.lists import Chosen, Filter, of_agent
+from refine.web.lists import Chosen, Filter, of_agent, since
 from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.words import ACTIONS, RECORD_KINDS, action, day
 
@@ -100,14 +100,7 @@ FILTERS = [
         shown=lambda id_: "one session",
         recorded=lambda id_: {"session_id": str(id_)},
     ),
-    Filter(
-        "since",
-        "From",
-        read=day_of,
-        condition=lambda on: AuditLog.created_at >= midnight(on),
-        input="date",
-        shown=lambda on: f"from {day(on)}",
-    ),
+    since(AuditLog.created_at, label="From"),
     Filter(
         "until",
         "To",

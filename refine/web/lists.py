@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from flask import abort, request
@@ -12,6 +13,8 @@ from sqlalchemy import ColumnElement, Select, SQLColumnExpression
 from refine.errors import InvalidValue
 from refine.models.paging import OneOf, Page, select_page
 from refine.web import scope
+from refine.web.forms import day_of, midnight
+from refine.web.words import day
 
 PAGE_ROWS = 50
 _MAX_SEARCHED_CHARACTERS = 100
@@ -125,6 +128,17 @@ def of_agent(column: SQLColumnExpression[Any]) -> Filter:
         condition=lambda agent: column == agent.id,
         shown=lambda agent: str(agent.name),
         recorded=lambda agent: {"agent_id": agent.id},
+    )
+
+
+def since(column: SQLColumnExpression[datetime], label: str) -> Filter:
+    return Filter(
+        "since",
+        label,
+        read=day_of,
+        condition=lambda on: column >= midnight(on),
+        input="date",
+        shown=lambda on: f"{label.lower()} {day(on)}",
     )
 
 

@@ -19,11 +19,11 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.forms import attempt, day_of, instant_of, midnight
+from refine.web.forms import attempt, instant_of
 from refine.web.links import url_in_account
-from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of
+from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, since
 from refine.web.record_changes import changed_core_ids
-from refine.web.words import STATUSES, TRIGGERS, day, minute, spaced
+from refine.web.words import STATUSES, TRIGGERS, minute, spaced
 
 pages = Blueprint("sessions", __name__)
 
@@ -73,14 +73,7 @@ _FILTERS = [
         TRIGGERS,
         condition=lambda trigger: RefinementSession.trigger == trigger,
     ),
-    Filter(
-        "since",
-        "Since",
-        read=day_of,
-        condition=lambda on: RefinementSession.created_at >= midnight(on),
-        input="date",
-        shown=lambda on: f"since {day(on)}",
-    ),
+    since(RefinementSession.created_at, label="Since"),
     Filter(
         "error",
         "Error",

@@ -15,7 +15,6 @@ from refine import clock
 from refine.errors import RefineError, Refused, RowAltered
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
-from refine.models.integrity import verify_all
 from refine.models.ledger.image import Image, images_in
 from refine.models.runs import saving
 from refine.models.runs.session import breaker
@@ -23,7 +22,7 @@ from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import editing, factories, sql
-from tests.chains import verify_agent
+from tests.chains import problems, verify_agent
 from tests.commands import eventually
 from tests.factories import EDITS, text_of
 
@@ -150,13 +149,6 @@ def among(rows_now: dict[int, Image], before: dict[int, Image]) -> dict[int, Ima
 
 def last_record(agent: Agent) -> AuditLog:
     return factories.records(agent)[-1]
-
-
-def problems() -> list[str]:
-    db.session.rollback()
-    found = [verified.problem for verified in verify_all()]
-    db.session.rollback()
-    return [problem for problem in found if problem is not None]
 
 
 def undo(session: RefinementSession, **options: Any) -> Undo:
