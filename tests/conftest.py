@@ -6,11 +6,12 @@ import gc
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 from cryptography.fernet import Fernet
 from flask import Flask
 from flask.testing import FlaskClient, FlaskCliRunner
@@ -43,6 +44,12 @@ _FOLDERS_OF_PROOFS = {
     *("privacy", "property"),
 }
 
+# Their modules carry the guarantees, or are called by these: what else runs is not measured.
+_MEASURED = {
+    *("access", "llm", "models", "refinement", "remembering", "rules", "tools", "transfer"),
+    *("test_sealing.py",),
+}
+
 # Tables whose first rows every test finds: the platform's key and chain.
 _KEPT = ("data_keys", "chain_heads")
 
@@ -64,30 +71,48 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark proofs and costly tests as slow, and begin with those: none is left to run alone.
 
-    Coverage of what is slow by itself is not measured: it costs half as much again, and other tests
-    cover the same lines.
+    Measuring coverage costs half as much again, so proofs and most folders go without; `make
+    mutants`, which asks for contexts, measures all but the proofs.
     """
     tests, costly = Path(__file__).parent, costly_tests()
+    measures_all = config.getoption("cov_context", None) is not None
     for item in items:
         folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
         is_marked = any(item.get_closest_marker(name) for name in ("slow", "nightly"))
-        if is_marked or folder in _FOLDERS_OF_PROOFS:
+        is_proof = is_marked or folder in _FOLDERS_OF_PROOFS
+        if is_proof:
+            item.add_marker(pytest.mark.proof)
+        if is_proof or function_of(item) in costly:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.no_cover)
-        elif function_of(item) in costly:
-            item.add_marker(pytest.mark.slow)
+        if is_proof or not (measures_all or folder in _MEASURED):
+            item.add_marker(pytest.mark.unmeasured)
     items.sort(key=_is_quick)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before the first covered test of a process, empty the caches of uncovered ones."""
-    if item.config.stash.get(_HAS_FORGOTTEN, False) or item.get_closest_marker("no_cover"):
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Pause measuring for an unmeasured test and its fixtures."""
+    coverage = Coverage.current()
+    if coverage is None:
+        return (yield)
+    if not item.get_closest_marker("unmeasured"):
+        _forget_what_is_cached(item.config)
+        return (yield)
+    coverage.stop()
+    try:
+        return (yield)
+    finally:
+        coverage.start()
+
+
+def _forget_what_is_cached(config: pytest.Config) -> None:
+    """Before the first measured test of a process, empty the caches of unmeasured ones."""
+    if config.stash.get(_HAS_FORGOTTEN, False):
         return
-    item.config.stash[_HAS_FORGOTTEN] = True
+    config.stash[_HAS_FORGOTTEN] = True
     for name, module in list(sys.modules.items()):
         for each in vars(module).values() if name.startswith("refine.") else ():
             if isinstance(each, functools._lru_cache_wrapper):

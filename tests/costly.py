@@ -78,7 +78,7 @@ def _spent() -> float:
 def main() -> int:
     """Run all tests of the gate but the proofs, one after the other."""
     meter = Meter()
-    options = ["-n", "0", "-m", "not no_cover", "--hypothesis-profile=quick", *sys.argv[1:]]
+    options = ["-n", "0", "-m", "not proof", "--hypothesis-profile=quick", *sys.argv[1:]]
     code = pytest.main([*options, "-p", "no:cacheprovider"], plugins=[meter])
     LIST.write_text("".join(f"{name}\n" for name in meter.costly()), encoding="utf-8")
     return int(code)
