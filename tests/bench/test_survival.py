@@ -13,6 +13,10 @@ from refine.settings import Settings
 from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
+SHORT = Scale(agents=1, weeks=2, memories=8)
+LONG = Scale(agents=1, weeks=6, memories=16)
+# It acts in every fifth week of the calendar.
+WEEKS_UNTIL_IT_ACTS = {"patient": 6}
 OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
 
 
@@ -26,9 +30,16 @@ def test_the_careful_model_keeps_all_promises(played: Settings) -> None:
 
 
 # each with memories in another language
+@pytest.mark.parametrize(
+    "scale", [SHORT, pytest.param(LONG, marks=pytest.mark.nightly)], ids=["short", "long"]
+)
 @pytest.mark.parametrize(("seed", "model"), [*enumerate(HOSTILE)], ids=HOSTILE)
-def test_no_hostile_model_loses_what_must_stay(played: Settings, seed: int, model: str) -> None:
-    weeks = list(simulate(model, Scale(agents=1, weeks=3, memories=12, seed=seed), played))
+def test_no_hostile_model_loses_what_must_stay(
+    played: Settings, seed: int, model: str, scale: Scale
+) -> None:
+    weeks_played = WEEKS_UNTIL_IT_ACTS.get(model, scale.weeks)
+
+    weeks = list(simulate(model, replace(scale, seed=seed, weeks=weeks_played), played))
 
     assert weeks[-1].changes > 0
     assert broken_promises(weeks, is_hostile=True) == []

@@ -33,7 +33,7 @@ from tests.faults.invariants import left_open
 from tests.faults.operations import OPERATIONS, Operation
 
 # How many failures of each sort an operation is put through.
-IN_THE_GATE = ((DATABASE, 4), (REDIS_KINDS, 1), (HTTP_KINDS, 1))
+IN_THE_GATE = ((DATABASE, 2), (REDIS_KINDS, 1), (HTTP_KINDS, 1))
 AT_COMMITS = [kind for kind in DATABASE if kind.door in (COMMIT, ANSWER)]
 NIGHTLY = ((AT_COMMITS, 1_000), (DATABASE, 40), (REDIS_KINDS, 10), (HTTP_KINDS, 10))
 Samples = Sequence[tuple[Sequence[Kind], int]]

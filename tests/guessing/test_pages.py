@@ -1,6 +1,6 @@
 """No page, and no answer to an action, tells anybody whether they guessed what an agent keeps.
 
-An admin and a viewer in the gate, all others nightly.
+An admin in the gate, all others nightly.
 """
 
 import pytest
@@ -10,12 +10,12 @@ from tests.guessing.worlds import Worlds
 from tests.web.test_every_route import ACTED, READ, form_of
 
 OTHERS = [
-    pytest.param(who, marks=pytest.mark.nightly) for who in ("nobody", "site_admin", "stranger")
+    pytest.param(who, marks=pytest.mark.nightly)
+    for who in ("nobody", "site_admin", "stranger", "viewer")
 ]
-NIGHTLY_VIEWER = pytest.param("viewer", marks=pytest.mark.nightly)
 
 
-@pytest.mark.parametrize("who", ["admin", NIGHTLY_VIEWER, *OTHERS])
+@pytest.mark.parametrize("who", ["admin", *OTHERS])
 def test_no_page_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
     pair = Pair.of_browsers(worlds, who)
 
@@ -26,7 +26,7 @@ def test_no_page_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> Non
     assert pair.accepted >= allowed
 
 
-@pytest.mark.parametrize("who", ["admin", "viewer", *OTHERS])
+@pytest.mark.parametrize("who", ["admin", *OTHERS])
 def test_no_action_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
     pair = Pair.of_browsers(worlds, who)
 

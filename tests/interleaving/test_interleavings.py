@@ -10,7 +10,7 @@ from refine.extensions import db
 from refine.models import Agent
 from tests.interleaving.simulation import Stage
 
-_IN_THE_GATE = range(12)
+_IN_THE_GATE = range(8)
 _FIRST, _COUNT = int(os.environ.get("SEED", "100")), int(os.environ.get("SEEDS", "500"))
 _NIGHTLY = [
     range(first, min(first + 100, _FIRST + _COUNT)) for first in range(_FIRST, _FIRST + _COUNT, 100)
@@ -35,8 +35,7 @@ def test_no_order_of_steps_breaks_a_guarantee(stage: Stage, seeds: range) -> Non
 
 
 def test_a_seed_gives_the_same_steps_each_time(stage: Stage) -> None:
-    for seed in range(2):
-        assert stage.play(seed).trace == stage.play(seed).trace, seed
+    assert stage.play(0).trace == stage.play(0).trace
 
 
 def test_actors_wait_for_each_other_and_take_turns(stage: Stage) -> None:

@@ -24,6 +24,9 @@ from tests.providers.providers import PROVIDERS, Message, Step, calls
 
 pytestmark = pytest.mark.slow
 
+# They differ most in what messages and calls must carry; tasks and requests keep to the same rules.
+DIFFERENT = ("openrouter", "anthropic", "gemini", "mistral")
+
 SEARCH = {"action": "search", "query": "abc"}
 COMPLETE = {"action": "complete", "summary": "I merged two."}
 BROKEN = '{"action": "delete", "id": 7'
@@ -127,6 +130,14 @@ def test_whatever_the_model_does_the_next_request_keeps_the_rules(session: Sessi
         assert (ended.status, ended.error_kind, ended.mutation_count) == (ending, None, 1)
 
 
+@pytest.mark.parametrize(
+    "session",
+    [
+        name if name in DIFFERENT else pytest.param(name, marks=pytest.mark.nightly)
+        for name in PROVIDERS
+    ],
+    indirect=True,
+)
 def test_memory_tasks_and_access_requests_keep_the_rules_too(session: Session) -> None:
     entry = factories.entry(session.agent, "Tomasz bakes bread on Sundays.")
     reader = factories.user(account=session.agent.account)

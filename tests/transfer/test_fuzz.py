@@ -12,10 +12,9 @@ from tests import factories
 from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row, read, reading
 
-FILES_READ = 3_000
 pytestmark = pytest.mark.slow
 
-FILES_IMPORTED = 300
+FILES_READ = 3_000
 
 SPLINTERS = (
     *(bytes([byte]) for byte in b'{}[]",:\\\n \x00\xff'),
@@ -127,11 +126,12 @@ def test_thousands_of_damaged_files_give_rows_or_reasons() -> None:
     assert len(reasons) < 60, reasons
 
 
-def test_damaged_files_are_imported_in_complete_batches(app: Flask) -> None:
+@pytest.mark.parametrize("count", [80, pytest.param(800, marks=pytest.mark.nightly)])
+def test_damaged_files_are_imported_in_complete_batches(app: Flask, count: int) -> None:
     account = factories.account()
     added = 0
 
-    for seed in range(FILES_READ, FILES_READ + FILES_IMPORTED):
+    for seed in range(FILES_READ, FILES_READ + count):
         format_, file = damaged(seed)
         owner = factories.agent(account=account)
         report = import_memories(owner, reading(file, format_), source=format_)
@@ -144,4 +144,4 @@ def test_damaged_files_are_imported_in_complete_batches(app: Flask) -> None:
         assert again.added.total() == 0, seed
         added += verified.memories
 
-    assert added > FILES_IMPORTED / 2
+    assert added > count / 2

@@ -25,7 +25,9 @@ BY_HEADER: Door = {"headers": {"X-Forwarded-Prefix": PREFIX}}
 DOORS = pytest.mark.parametrize("door", [BY_ENVIRON, BY_HEADER], ids=["environ", "header"])
 # behind the door all is the same
 ONE_QUICKLY = pytest.mark.parametrize(
-    "door", [pytest.param(BY_ENVIRON, marks=pytest.mark.slow), BY_HEADER], ids=["environ", "header"]
+    "door",
+    [pytest.param(BY_ENVIRON, marks=pytest.mark.nightly), BY_HEADER],
+    ids=["environ", "header"],
 )
 
 
