@@ -80,14 +80,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests, costly = Path(__file__).parent, costly_tests()
     measures_all = config.getoption("cov_context", None) is not None
     for item in items:
-        folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
+        place = item.path.relative_to(tests) if item.path.is_relative_to(tests) else Path("/")
+        folder = place.parts[0]
         is_marked = any(item.get_closest_marker(name) for name in ("slow", "nightly"))
         is_proof = is_marked or folder in _FOLDERS_OF_PROOFS
         if is_proof:
             item.add_marker(pytest.mark.proof)
         if is_proof or function_of(item) in costly:
             item.add_marker(pytest.mark.slow)
-        if is_proof or not (measures_all or folder in _MEASURED):
+        if is_proof or not (measures_all or _MEASURED & {folder, str(place)}):
             item.add_marker(pytest.mark.unmeasured)
     items.sort(key=_is_quick)
 

@@ -13,8 +13,8 @@ from refine.settings import Settings
 from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
-SHORT = Scale(agents=1, weeks=2, memories=8)
-LONG = Scale(agents=1, weeks=6, memories=16)
+SHORT = Scale(agents=1, weeks=2, memories=12)
+LONG = Scale(agents=1, weeks=3, memories=12)
 # It acts in every fifth week of the calendar.
 WEEKS_UNTIL_IT_ACTS = {"patient": 6}
 OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
