@@ -117,3 +117,10 @@ def test_an_account_that_stays_as_it_is_has_no_record(app):
 
     assert account.configure(user=user, time_zone="Asia/Tokyo", paused=False) == []
     assert db.session.scalars(db.select(AuditLog)).all() == []
+
+
+def test_agents_that_stay_as_they_are_have_no_record(app):
+    agent, user = factories.agent(core_token_budget=900), factories.user()
+
+    assert configuring.configure_all([agent], user=user, core_token_budget=900) == []
+    assert db.session.scalars(db.select(AuditLog)).all() == []

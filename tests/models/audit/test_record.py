@@ -8,6 +8,7 @@ from refine.errors import ChangedMeanwhile
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
+from refine.models.audit.verification import Verification
 from refine.models.integrity import verify_all
 from tests import factories, sql
 
@@ -167,3 +168,9 @@ def test_threads_that_write_to_one_chain_leave_no_gap_and_no_fork(app, chain):
     assert [record.sequence for record in records] == list(range(1, 41))
     db.session.commit()
     assert not [verified.problem for verified in verify_all() if verified.problem]
+
+
+def test_an_acknowledgement_of_no_failure_has_no_record(app):
+    Verification.acknowledge_all(user=factories.user(site_admin=True), at=NOW)
+
+    assert db.session.scalars(select(AuditLog)).all() == []

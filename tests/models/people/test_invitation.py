@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from refine.errors import InvalidValue, RowAltered
+from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import Invitation
 from refine.models.people.invitation import VALID_FOR
@@ -104,3 +104,5 @@ def test_a_link_of_an_inactive_user_leads_nowhere(user, secret):
     user.active = False
 
     assert Invitation.by_secret(secret, AT) is None
+    with pytest.raises(Refused, match="is not active"):
+        Invitation.issue(user, AT)

@@ -393,6 +393,17 @@ def test_stopping_a_queued_session_skips_it_even_if_its_agent_was_erased(agent, 
             assert not is_erased or record.sealed == {}
 
 
+def test_a_failed_session_is_acknowledged_once(session):
+    first, second = factories.user(), factories.user()
+    session.give_up("the provider did not answer")
+    session.acknowledge(first, NOW)
+
+    with pytest.raises(Refused, match="already acknowledged"):
+        session.acknowledge(second, NOW + MINUTE)
+
+    assert (session.seen_at, session.seen_by_id) == (NOW, first.id)
+
+
 def test_the_first_request_to_stop_a_running_session_counts(session):
     first, second = factories.user(), factories.user()
     assert not session.is_stop_requested
