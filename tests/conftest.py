@@ -80,7 +80,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark proofs and costly tests as slow, and begin with those: none is left to run alone.
 
-    Measuring coverage costs half as much again, so proofs and most folders go without; `make
+    Measuring coverage doubles what a test costs, so proofs and most folders go without; `make
     mutants`, which asks for contexts, measures all but the proofs.
     """
     tests, costly = Path(__file__).parent, costly_tests()
