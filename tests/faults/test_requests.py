@@ -35,7 +35,10 @@ def statuses(app: Flask, kind: Kind, password: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("kind", DATABASE, ids=lambda kind: kind.name)
-@pytest.mark.parametrize(("password", "usual"), [(factories.PASSWORD, 303), ("wrong", 422)])
+@pytest.mark.parametrize(
+    ("password", "usual"),
+    [(factories.PASSWORD, 303), pytest.param("wrong", 422, marks=pytest.mark.nightly)],
+)
 def test_no_failed_call_of_a_sign_in_leads_to_an_internal_error(
     opened: Flask, kind: Kind, password: str, usual: int
 ) -> None:
