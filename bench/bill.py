@@ -27,7 +27,7 @@ from refine.llm import rehearsal
 from refine.llm.messages import Message, user_message
 from refine.models import Account, Agent, RefinementSession
 from refine.refinement.loop import refine
-from refine.rules.content import CHARACTERS_PER_TOKEN, token_estimate
+from refine.rules.content import token_estimate
 from refine.settings import Settings
 
 CHANGES = 10
@@ -232,8 +232,8 @@ def _said(message: Message) -> str:
 
 def _unchanged(texts: Sequence[str]) -> Iterator[int]:
     for position, text in enumerate(texts):
-        shared = (len(commonprefix([text, earlier])) for earlier in texts[:position])
-        yield max(shared, default=0) // CHARACTERS_PER_TOKEN
+        shared = (commonprefix([text, earlier]) for earlier in texts[:position])
+        yield token_estimate(max(shared, key=len, default=""))
 
 
 # -- the simulated model --------------------------------------------------------------------------

@@ -389,7 +389,7 @@ CREATE TABLE agent_memories (
   CONSTRAINT ck_agent_memories_memory_type CHECK (memory_type IN ('core', 'journal')),
   CONSTRAINT ck_agent_memories_tags
     CHECK (tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']),
-  CONSTRAINT ck_agent_memories_token_estimate CHECK (token_estimate BETWEEN 1 AND 2500)
+  CONSTRAINT ck_agent_memories_token_estimate CHECK (token_estimate BETWEEN 1 AND 10000)
 );
 CREATE INDEX ix_agent_memories_content_hash ON agent_memories (agent_id, content_hash)
   WHERE memory_type = 'core';

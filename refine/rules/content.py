@@ -20,12 +20,19 @@ MAX_QUERY_CHARACTERS = 500
 MAX_REPLY_CHARACTERS = 10_000
 
 # The average of English text.
-CHARACTERS_PER_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 4
+# In scripts without spaces between words a character takes a whole token: Chinese, kana, Thai, Lao,
+# Khmer, Burmese. Korean has spaces.
+UNSPACED_SCRIPTS = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\u1780-\u17ff"
+)
 
 Tag = Literal["audio", "somatic", "voice", "relational"]
 TAGS: tuple[Tag, ...] = get_args(Tag)
 IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 
+_UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]+")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Includes overrides of the text direction, which make a name look like another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -43,7 +50,9 @@ _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozen
 
 
 def token_estimate(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
+    """Return a quarter of the characters, rounded up; each of a script without spaces is one."""
+    spaced = len(text) if text.isascii() else len(_UNSPACED.sub("", text))
+    return len(text) - spaced - (-spaced // _CHARACTERS_PER_TOKEN)
 
 
 def storable(text: object, *, field: str) -> str:

@@ -284,7 +284,7 @@ OUT_OF_RANGE = [
     ("agent_memories", "memory_type = 'note'", "memory_type"),
     ("agent_memories", "tags = '{secret}'", "tags"),
     ("agent_memories", "token_estimate = 0", "token_estimate"),
-    ("agent_memories", "token_estimate = 2501", "token_estimate"),
+    ("agent_memories", "token_estimate = 10001", "token_estimate"),
     ("refinement_sessions", "trigger = 'whim'", "trigger"),
     ("refinement_sessions", "status = 'done', lease_token = NULL", "status"),
     ("refinement_sessions", "threshold = 0", "threshold"),

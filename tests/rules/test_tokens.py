@@ -109,7 +109,42 @@ def test_the_last_lines_that_fit_keep_their_order(lines: list[str], room_tokens:
     assert total(fitting) <= max(0, room_tokens)
 
 
-@given(st.text())
-@example("🦉" * 5)
-def test_estimate_is_the_ceiling_of_a_quarter(text: str) -> None:
-    assert token_estimate(text) == math.ceil(len(text) / 4)
+# -- the estimate ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("tea", 1),
+        ("green tea", 3),
+        ("她喜欢绿茶", 5),
+        ("お茶が好きだ", 6),
+        ("ชาเขียว", 7),
+        ("ຊາຂຽວ", 5),
+        ("តែបៃតង", 6),
+        ("လက်ဖက်", 6),
+        ("그녀는 녹차를 좋아한다", 3),  # Korean has spaces
+        ("зелёный чай", 3),
+        ("她 likes 绿茶", 3 + 2),
+        ("她喜欢绿茶。", 5 + 1),
+        ("🦉" * 5, 2),
+    ],
+)
+def test_a_token_is_four_characters_or_one_of_a_script_without_spaces(
+    text: str, tokens: int
+) -> None:
+    assert token_estimate(text) == tokens
+
+
+ANY, UNSPACED = st.text(), st.text(st.sampled_from("茶雁ねコชลក"))
+
+
+@given(ANY, UNSPACED, ANY)
+@example("🦉" * 5, "", "")
+def test_characters_of_scripts_without_spaces_count_as_four(one: str, run: str, two: str) -> None:
+    alone = token_estimate(one + two)
+
+    assert alone >= math.ceil(len(one + two) / 4)
+    assert token_estimate(one + run + two) == alone + len(run)
+    assert token_estimate(one + "x" * 4 * len(run) + two) == alone + len(run)

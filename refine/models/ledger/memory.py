@@ -45,7 +45,6 @@ from refine.models.ledger.image import (
     state_digest,
 )
 from refine.rules.content import (
-    CHARACTERS_PER_TOKEN,
     IMMUTABLE_TAGS,
     MAX_CONTENT_CHARACTERS,
     TAGS,
@@ -116,7 +115,7 @@ class AgentMemory(Attested, Base):
         CheckConstraint(f"memory_type IN {MEMORY_TYPES}", name="memory_type"),
         CheckConstraint(f"tags <@ ARRAY{list(TAGS)}", name="tags"),
         CheckConstraint(
-            f"token_estimate BETWEEN 1 AND {MAX_CONTENT_CHARACTERS // CHARACTERS_PER_TOKEN}",
+            f"token_estimate BETWEEN 1 AND {MAX_CONTENT_CHARACTERS}",
             name="token_estimate",
         ),
         _index(

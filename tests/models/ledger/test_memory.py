@@ -8,7 +8,7 @@ from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
 from refine.models.ledger import Change
-from refine.rules.content import comparable
+from refine.rules.content import comparable, token_estimate
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -21,7 +21,7 @@ def is_right(memory: AgentMemory) -> bool:
     db.session.expire_all()
     key = memory.data_key()
     return (
-        memory.token_estimate == -(-len(memory.content) // 4)
+        memory.token_estimate == token_estimate(memory.content)
         and memory.content_hash
         == key.mac(comparable(memory.content), "agent_memories.content_hash")
         and memory.is_genuine
