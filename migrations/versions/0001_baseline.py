@@ -281,6 +281,7 @@ CREATE TABLE refinement_sessions (
   details_lost integer DEFAULT 0 NOT NULL,
   stats jsonb DEFAULT '{}' NOT NULL,
   turns integer DEFAULT 0 NOT NULL,
+  hints jsonb DEFAULT '[]' NOT NULL,
   stop_requested_at timestamptz,
   stop_requested_by_id bigint
     CONSTRAINT fk_refinement_sessions_stop_requested_by_id_users REFERENCES users,

@@ -18,6 +18,7 @@ from refine.outages import may_pass
 from refine.refinement.prompting import (
     LedgerExcerpt,
     brief,
+    groups_to_look_at,
     opening,
     room_for_ledger,
 )
@@ -133,13 +134,19 @@ class SessionWorker(ModelWorker[RefinementSession]):
         self._report("consent", agreed=agreed)
         if not agreed:
             raise RunEnded("declined", "the agent declined")
-        self._messages.append(user_message(self._committed(lambda: brief(self._run))))
+        self._messages.append(user_message(self._committed(self._brief)))
 
     def _note_answer(self, answer: str | None, *, agreed: bool) -> None:
         session = self._held()
         session.consent_reply = answer
         if agreed:
             session.consented_at = clock.now()
+
+    def _brief(self) -> str:
+        session = self._held()
+        groups = groups_to_look_at(session)
+        session.hints = [list(group.ids) for group in groups]
+        return brief(session, groups)
 
     def _loop(self) -> None:
         self._tool = self._committed(

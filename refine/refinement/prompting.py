@@ -11,6 +11,7 @@ Each request repeats the one before, word for word, so that providers' prompt ca
 
 import bisect
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,7 +22,7 @@ from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
 from refine.prompts import as_block, as_entry, as_line
-from refine.rules.likely_pairs import LikelyPair, likely_pairs
+from refine.rules.hints import Group, groups_alike, without_resting
 from refine.rules.meaning.keeping import DELETION_SHARE
 from refine.rules.quantities import in_percent
 from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
@@ -104,7 +105,7 @@ def first_messages(
     return [{"role": "system", "content": system_prompt}, {"role": "user", "content": content}]
 
 
-def brief(session: RefinementSession) -> str:
+def brief(session: RefinementSession, hints: Sequence[Group] = ()) -> str:
     style, is_default = session.agent.effective("refinement_prompt")
     return prompts.render(
         "session",
@@ -114,7 +115,7 @@ def brief(session: RefinementSession) -> str:
         longer_tokens=LONGER_TOKENS,
         likeness=in_percent(settings.current().likeness),
         deletion_likeness=in_percent(max(settings.current().likeness, DELETION_SHARE)),
-        likely_pairs=pairs_to_look_at(session),
+        hints=hints,
         style=as_block(style),
         has_own_style=not is_default,
     )
@@ -150,20 +151,18 @@ def _last_session(session: RefinementSession) -> str:
     return f"{ended} {last.summary_line()}" if last.status in CONSENTED_ENDS else ended
 
 
-MAX_PAIRS = 20
+MAX_GROUPS = 20
 
 
-def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
-    """Return at most ``MAX_PAIRS`` pairs, not both locked; those shown in full come first."""
+def groups_to_look_at(session: RefinementSession) -> list[Group]:
+    """Return groups of alike memories that do not rest; those shown in full come first."""
     entries = SessionEntry.of(session)
-    texts, locked = dict[int, str](), set[int]()
+    texts, locked, shown = dict[int, str](), set[int](), set[int]()
     for memory in session.agent.ledger.each_core():
-        if memory.id in entries:
+        if (entry := entries.get(memory.id)) is not None:
             texts[memory.id] = memory.content
             locked |= {memory.id} if memory.edit_lock is not None else set()
-    shown = {id_: text for id_, text in texts.items() if entries[id_].shown_digest is not None}
-    pairs = likely_pairs(shown, MAX_PAIRS, locked=locked)
-    if len(shown) < len(texts) and len(pairs) < MAX_PAIRS:
-        others = likely_pairs(texts, MAX_PAIRS, locked=locked)
-        pairs += [pair for pair in others if not shown.keys() >= {pair.id, pair.other_id}]
-    return pairs[:MAX_PAIRS]
+            shown |= {memory.id} if entry.shown_digest is not None else set()
+    groups = without_resting(groups_alike(texts, locked), session.earlier_hints())
+    groups.sort(key=lambda group: not shown.issuperset(group.ids))
+    return groups[:MAX_GROUPS]

@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.refinement.prompting import LedgerExcerpt, brief, opening
+from refine.refinement.prompting import LedgerExcerpt, brief, groups_to_look_at, opening
 from refine.remembering import prompting as remembering
 from refine.rules.consent import Answer
 from refine.rules.tokens import Room
@@ -79,7 +79,7 @@ def _session(agent: Agent) -> Iterator[str]:
     session.take_snapshot(excerpt.shown_ids)
     yield from _conversation(opening(session, excerpt))
     yield from _message("assistant, for example", "YES.")
-    yield from _message("user", brief(session))
+    yield from _message("user", brief(session, groups_to_look_at(session)))
 
 
 def _task(task: MemoryTask) -> Iterator[str]:

@@ -108,6 +108,9 @@ MUTATIONS = tuple(
 ROLLING_WINDOW = timedelta(days=30)
 ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
 
+# How far back the pauses of hints are counted.
+_HINTED_SESSIONS = 50
+
 _MEASURED = (
     *("status", "trigger", "mass_before", "mass_after", "memories_before", "memories_after"),
     *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
@@ -208,6 +211,8 @@ class RefinementSession(RetriableRun, Attested, Base):
     )
 
     turns: Mapped[Count]
+    # the ids of alike memories that its agent was told to look at
+    hints: Mapped[list[list[int]]] = mapped_column(JSONB, default=list, server_default=text("'[]'"))
     stop_requested_at: Mapped[datetime | None]
     stop_requested_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     consented_at: Mapped[datetime | None]
@@ -653,6 +658,18 @@ class RefinementSession(RetriableRun, Attested, Base):
         if last is not None:
             last.require_genuine()
         return last
+
+    def earlier_hints(self) -> Sequence[list[list[int]]]:
+        """Return the hints of the agent's last sessions before this one, the newest first."""
+        cls = type(self)
+        consented = select(cls.hints).where(
+            cls.agent_id == self.agent_id,
+            cls.consented_at.is_not(None),
+            cls.created_at < self.created_at,
+        )
+        return db.session.scalars(
+            consented.order_by(cls.created_at.desc()).limit(_HINTED_SESSIONS)
+        ).all()
 
     @classmethod
     def last_changing_of(cls, agent: Agent) -> "RefinementSession | None":
