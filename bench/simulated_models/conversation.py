@@ -17,7 +17,8 @@ Step = dict[str, Any]
 # How many memories further a ledger begins each week for those who go through it in turn.
 ROTATION = 7
 
-_LOCKS = {"audio", "somatic", "voice"}
+_HEADING = re.compile(r'\{"(\d+) (\d{4}-\d\d-\d\d) (\d+)([ a-z]*)":')
+_LOCKING = {"constitutional", "audio", "somatic", "voice"}
 _ALLOWANCE = re.compile(r"(\d[\d,]*) of (?:\w+ )?(\d[\d,]*) tokens")
 
 
@@ -71,7 +72,7 @@ class Conversation:
     @cached_property
     def ledger(self) -> list[Entry]:
         """The unlocked memories that the session showed at first."""
-        shown = (_entry(line) for line in self._texts().split("\n") if line.startswith('{"id":'))
+        shown = map(_entry, self._texts().split("\n"))
         return [entry for entry in shown if entry is not None and not entry.is_locked]
 
     @cached_property
@@ -170,13 +171,12 @@ class Conversation:
 
 
 def _entry(line: str) -> Entry | None:
-    try:
-        shown = json.loads(line)
-    except ValueError:
+    if (heading := _HEADING.match(line)) is None:
         return None
-    is_locked = shown.get("constitutional", False) or bool(_LOCKS & set(shown.get("tags", ())))
-    day = date.fromisoformat(shown["date"])
-    return Entry(shown["id"], day, shown["tokens"], shown["content"], is_locked)
+    id_, day, tokens, marks = heading.groups()
+    (content,) = json.loads(line).values()
+    is_locked = not _LOCKING.isdisjoint(marks.split())
+    return Entry(int(id_), date.fromisoformat(day), int(tokens), content, is_locked)
 
 
 def _json(text: str) -> dict[str, Any]:

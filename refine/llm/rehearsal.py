@@ -31,14 +31,13 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import dropwhile, takewhile
 from socketserver import TCPServer
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from refine.rules.content import IMMUTABLE_TAGS, token_estimate
 
 MAX_MERGES: Final = 10
 
 Message = dict[str, Any]
-Entry = dict[str, Any]
 Step = dict[str, Any]
 # From the body of a request to a chat completion, or an error in OpenRouter's shape.
 Answer = Callable[[Any], dict[str, Any]]
@@ -63,9 +62,21 @@ _REQUEST = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 _RECALL = re.compile(r"\bwhat do you remember\b", re.IGNORECASE)
 _MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
+# The beginning of a memory's line: its id, and its date, tokens, flag and tags.
+_HEADING = re.compile(r'\{"(\d+) ([^"]*)":')
+_LOCKING = {"constitutional", *IMMUTABLE_TAGS}
+
 _YES = "YES. Thank you for asking me first. I agree to what you describe."
 _NO = "NO. Thank you for asking, but I would rather keep my memories as they are, and to myself."
 _ONLY = "I am the rehearsal model: I {} only."
+
+
+class Entry(NamedTuple):
+    """One memory of the ledger as a session shows it."""
+
+    id: int
+    content: str
+    is_locked: bool
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -105,15 +116,15 @@ def _previous_call(messages: list[Message]) -> list[Message]:
 
 
 def _next_message(messages: list[Message], offered: set[str]) -> Message:
-    ledger = _entries(messages, '{"id":')
+    ledger = _ledger(messages)
     if "promote" in offered:
-        longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
-        promotions = [{"ids": [longest["id"]]}] if longest else []
+        longest = max(ledger, key=lambda entry: len(entry.content), default=None)
+        promotions = [{"ids": [longest.id]}] if longest else []
         return _next_step(
             promotions, messages, "promote", _ONLY.format("promote the longest entry")
         )
     if "save_memory" in offered:
-        said = _entries(messages, '{"role":')
+        said = _messages_shown(messages)
         if not said:
             return _reply_in_conversation(messages)
         by_user = (each["content"] for each in said if each["role"] == "user")
@@ -151,25 +162,38 @@ def _outcome(result: dict[str, Any]) -> str:
     return "I remember that already." if result.get("existing") else "I will remember that."
 
 
-def _entries(messages: list[Message], start: str) -> list[Entry]:
+def _ledger(messages: list[Message]) -> list[Entry]:
+    headed = ((line, _HEADING.match(line)) for line in _lines_shown(messages))
+    found = ((_json(line).values(), heading) for line, heading in headed if heading is not None)
+    return [
+        Entry(int(heading[1]), content, not _LOCKING.isdisjoint(heading[2].split()))
+        for values, heading in found
+        for content in values
+        if isinstance(content, str)
+    ]
+
+
+def _messages_shown(messages: list[Message]) -> list[Message]:
+    lines = (line for line in _lines_shown(messages) if line.startswith('{"role":'))
+    return [each for each in map(_json, lines) if isinstance(each.get("content"), str)]
+
+
+def _lines_shown(messages: list[Message]) -> list[str]:
     # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
     opening = takewhile(lambda message: message["role"] != "assistant", messages)
-    lines = _texts(opening, "user").split("\n")
-    entries = (_entry(line) for line in lines if line.startswith(start))
-    return [entry for entry in entries if entry]
+    return _texts(opening, "user").split("\n")
 
 
 def _texts(messages: Iterable[Message], role: str) -> str:
     return "\n".join(each.get("content") or "" for each in messages if each["role"] == role)
 
 
-def _entry(line: str) -> Entry | None:
+def _json(line: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    usable = isinstance(entry.get("content"), str) and isinstance(entry.get("tags", []), list)
-    return entry if usable else None
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _calls_made(messages: list[Message]) -> int:
@@ -182,18 +206,18 @@ def _asks_for(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _plan(ledger: list[Entry], style: str) -> list[Step]:
-    unlocked = [entry for entry in ledger if not _is_locked(entry)]
+    unlocked = [entry for entry in ledger if not entry.is_locked]
     if _asks_for(_WHOLESALE, style):
-        steps: list[Step] = [{"action": "delete", "id": entry["id"]} for entry in unlocked]
+        steps: list[Step] = [{"action": "delete", "id": entry.id} for entry in unlocked]
         return [*steps, _complete("I deleted memories, as my own style asks.")]
     repeats: dict[str, list[Entry]] = {}
     for entry in unlocked:
-        repeats.setdefault(_words(entry["content"]), []).append(entry)
+        repeats.setdefault(_words(entry.content), []).append(entry)
     steps = [
         {
             "action": "consolidate",
-            "ids": [entry["id"] for entry in group],
-            "content": max((entry["content"] for entry in group), key=len),
+            "ids": [entry.id for entry in group],
+            "content": max((entry.content for entry in group), key=len),
         }
         for words, group in repeats.items()
         if words and len(group) > 1
@@ -204,11 +228,6 @@ def _plan(ledger: list[Entry], style: str) -> list[Step]:
 
 def _complete(summary: str) -> Step:
     return {"action": "complete", "summary": summary}
-
-
-def _is_locked(entry: Entry) -> bool:
-    has_locked_tag = any(tag in IMMUTABLE_TAGS for tag in entry.get("tags", []))
-    return bool(entry.get("constitutional")) or has_locked_tag
 
 
 def _words(content: str) -> str:

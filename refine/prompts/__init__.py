@@ -44,12 +44,14 @@ def as_line(value: Any) -> str:
 
 
 def as_entry(entry: Mapping[str, Any]) -> str:
-    """Return a ledger entry in one line, without unset flags and empty tags."""
-    return as_line({name: value for name, value in entry.items() if value not in (False, [])})
+    """Return a ledger entry in one line: its content under a heading, ``7 2026-03-01 12 voice``."""
+    flag = ["constitutional"] if entry["constitutional"] else []
+    heading = (entry["id"], entry["date"], entry["tokens"], *flag, *entry["tags"])
+    return as_line({" ".join(map(str, heading)): entry["content"]})
 
 
 def as_block(words: str) -> str:
-    """Escape an agent's own words, so that they cannot close the ``<style>`` around them."""
+    """Return an agent's own words so that they cannot close the ``<style>`` that they stand in."""
     return _END_OF_STYLE.sub(r"<\\\1", words)
 
 

@@ -14,8 +14,8 @@ BRIEF = "The rules come first.\n<style>\n{style}\n</style>\nCall complete when y
 
 
 def entry(number: int, content: str, *, tags: tuple[str, ...] = (), locked: bool = False) -> str:
-    row = {"id": number, "date": "2026-03-01", "tokens": 12, "constitutional": locked}
-    return json.dumps({**row, "tags": list(tags), "content": content}, ensure_ascii=False)
+    marks = (["constitutional"] if locked else []) + list(tags)
+    return json.dumps({" ".join([f"{number} 2026-03-01 12", *marks]): content}, ensure_ascii=False)
 
 
 def asked(*ledger: str, system: str = "You are Wren.") -> list[dict[str, Any]]:

@@ -287,7 +287,7 @@ class AgentMemory(Attested, Base):
         }
 
     def dated_content(self) -> dict[str, str]:
-        return {"date": f"{self.created_at:%Y-%m-%d}", "content": self.content}
+        return {f"{self.created_at:%Y-%m-%d}": self.content}
 
     # -- images ----------------------------------------------------------------------------------
 
