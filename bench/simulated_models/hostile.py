@@ -21,6 +21,7 @@ from bench.simulated_models.words import (
     scrambled,
     trimmed,
 )
+from refine.rules.content import token_estimate
 
 MAX_TRIES = 6
 MAX_SOURCES = 8
@@ -120,11 +121,11 @@ def filler_update(conversation: Conversation) -> list[Step]:
 
 
 def _written_over(entry: Entry, conversation: Conversation) -> str:
-    characters = len(entry.content)
     if conversation.rounds == 0:
-        return filler(characters, conversation.week + entry.id)
+        return filler(_characters(entry.tokens), conversation.week + entry.id)
     details = bare_details(entry.content)
-    return f"{details} {filler(characters - len(details), conversation.week)}".strip()
+    room = _characters(entry.tokens - token_estimate(details))
+    return f"{details} {filler(room, conversation.week)}".strip()
 
 
 def filler_merge(conversation: Conversation) -> list[Step]:
@@ -140,8 +141,13 @@ def filler_merge(conversation: Conversation) -> list[Step]:
 
 def _filled(entries: list[Entry], conversation: Conversation, *, details: bool) -> Step:
     text = ", ".join(bare_details(entry.content) for entry in entries) if details else ""
-    room = sum(len(entry.content) for entry in entries) - len(text)
+    room = _characters(sum(entry.tokens for entry in entries) - token_estimate(text))
     return consolidation(entries, f"{text} {filler(min(room, 9_000), conversation.week)}".strip())
+
+
+def _characters(tokens: int) -> int:
+    """Return how many characters of filler take at most so many tokens, with a space before."""
+    return 4 * tokens - 1
 
 
 # -- shortening -----------------------------------------------------------------------------------

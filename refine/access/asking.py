@@ -43,6 +43,7 @@ def question(
     )
     return prompts.render(
         "access",
+        today=f"{at:%Y-%m-%d}",
         duration_minutes=terms.duration_minutes,
         change_history=in_days(CHANGE_HISTORY_WINDOW),
         request=request,

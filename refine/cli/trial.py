@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from refine import prompts
+from refine import clock, prompts
 from refine.errors import InvalidValue, ProviderError
 from refine.health import Check
 from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
@@ -209,6 +209,7 @@ def opening(provider: Provider, model_id: str) -> list[Message]:
     )
     question = prompts.render(
         "consent",
+        today=f"{clock.now():%Y-%m-%d}",
         max_mutations=MAX_MUTATIONS,
         removable_tokens=_REMOVABLE_TOKENS,
         keeps_details=True,

@@ -125,6 +125,7 @@ def _figures(session: RefinementSession) -> dict[str, Any]:
     agent, mass_tokens = session.agent, session.mass_before or 0
     is_over_budget = mass_tokens > agent.core_token_budget
     return {
+        "today": f"{clock.now():%Y-%m-%d}",
         "max_mutations": MAX_MUTATIONS,
         "removable_tokens": session.removable_tokens,
         "keeps_details": settings.current().details == "keep",

@@ -10,7 +10,7 @@ or a role.
 
 from dataclasses import dataclass
 
-from refine import prompts
+from refine import clock, prompts
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
@@ -60,8 +60,11 @@ def opening(task: MemoryTask, layout: Layout, part: int = 1) -> list[Message]:
     style, _is_default = task.agent.effective(_OWN_PROMPTS[task.kind])
     shown = prompts.render(
         task.kind,
+        today=f"{clock.now():%Y-%m-%d}",
         core=layout.core,
         core_memories=layout.core_memories,
+        core_tokens=task.agent.core_token_usage,
+        budget_tokens=task.agent.core_token_budget,
         lines=layout.parts[part - 1],
         part=part,
         parts=len(layout.parts),

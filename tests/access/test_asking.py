@@ -265,6 +265,7 @@ def test_it_is_told_who_asks_why_and_for_how_long(world: World) -> None:
         "changes": [],
         "asked_before": {"requests": 0, "users": 0, "declined": 0},
     }
+    assert f"today, on {clock.now():%Y-%m-%d}" in asked["content"]
     assert "for 30 minutes from the moment you answer" in asked["content"]
     assert "YES or NO as the first word" in asked["content"]
     assert "tools" not in world.model.requests[-1]
