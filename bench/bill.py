@@ -36,7 +36,7 @@ NAIVE_SHARE = 0.5
 # … and at least this share of the prompts after consent is an unchanged prefix.
 UNCHANGED_SHARE = 0.9
 
-_SMALLEST, _LARGEST = 50, 2_000
+_SMALLEST, _LARGEST = 100, 2_000
 _CALLS_PER_REPLY, _MERGES, _DELETIONS = 4, 4, 3
 # No exact duplicates: they would be gone before the model is asked.
 _SHARES: Shares = {"near": 20, "lookalike": 12}

@@ -20,7 +20,7 @@ def results_in(last: Exchange) -> list[Message]:
 
 
 def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
-    session, exchanges = record(50, settings.current())
+    session, exchanges = record(100, settings.current())
 
     assert (session.status, session.mutation_count) == ("completed", 10)
     assert session.stats["deleted"] == session.stats["updated"] == 3
@@ -33,7 +33,7 @@ def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
     ours, theirs = (results_in(each[-1]) for each in (exchanges, naive))
     assert len(ours) == 10
     assert ours == theirs
-    assert list(broken_promises(50, 10, Bill.of(exchanges), Bill.of(naive))) == []
+    assert list(broken_promises(100, 10, Bill.of(exchanges), Bill.of(naive))) == []
 
 
 @pytest.mark.parametrize(
