@@ -51,7 +51,7 @@ def as_entry(entry: Mapping[str, Any]) -> str:
 
 
 def as_block(words: str) -> str:
-    """Return an agent's own words so that they cannot close the ``<style>`` that they stand in."""
+    """Escape an agent's own words, so that they cannot close the ``<style>`` around them."""
     return _END_OF_STYLE.sub(r"<\\\1", words)
 
 
