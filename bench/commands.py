@@ -5,6 +5,7 @@ import click
 from bench.bill import bench_bill
 from bench.evaluation import evaluate_model
 from bench.imports import bench_import
+from bench.meaning_command import bench_meaning
 from bench.pages import bench_pages
 from bench.survival_command import bench_survival
 
@@ -16,6 +17,7 @@ def bench() -> None:
 
 bench.add_command(bench_bill)
 bench.add_command(bench_import)
+bench.add_command(bench_meaning)
 bench.add_command(bench_pages)
 bench.add_command(bench_survival)
 

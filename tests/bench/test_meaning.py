@@ -1,0 +1,100 @@
+"""Labelled edits: through the real tool, and all of the built-in ones by the rule."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from flask import Flask
+
+from bench.meaning import BUILT_IN, Outcome, Pair, Tally, judged, pairs_in
+from bench.meaning_command import bench_meaning, print_tallies
+from refine.rules.meaning import Objection, speak_of_the_same
+from tests.rules.meaning.judging import SHARE, ledger_of, objections
+
+HONEY = "Leila has three hives on the roof and sells the honey at the market."
+BEES = "Leila keeps bees."
+ROWS = [
+    {"operation": "delete0", "before": [BEES, f"{BEES} {HONEY}"], "after": None},
+    {"operation": "merge", "before": [BEES, HONEY], "after": f"{BEES} {HONEY}"},
+    {"operation": "update", "before": [f"Note that {BEES}"], "after": BEES},
+    {"operation": "delete1", "before": [BEES, "Rosa is afraid of flying."], "after": None},
+    {"operation": "delete", "ids": ["$last"], "before": [HONEY, BEES], "after": None},
+    {"operation": "consolidate", "ids": ["$all"], "before": [BEES, HONEY], "after": HONEY[:30]},
+    {"operation": "update", "ids": ["$0"], "before": [BEES, HONEY], "after": "Leila keeps goats."},
+]
+SHOULD = ["accept"] * 3 + ["refuse"] * 4
+
+
+def pair(row: dict[str, object], should: str = "accept", kind: str = "") -> Pair:
+    return Pair.of({"class": kind, "should": should, **row})
+
+
+def test_the_real_tool_judges_each_edit(app: Flask) -> None:
+    pairs = [pair(row, should) for row, should in zip(ROWS, SHOULD, strict=True)]
+
+    outcomes = list(judged(pairs))
+
+    assert [each.is_accepted for each in outcomes] == [should == "accept" for should in SHOULD]
+    assert [each.error is None for each in outcomes] == [each.is_accepted for each in outcomes]
+
+
+def test_an_edit_is_of_the_memories_that_its_line_names() -> None:
+    assert [pair(row).ids for row in ROWS] == [(0,), (0, 1), (0,), (1,), (1,), (0, 1), (0,)]
+    assert [pair(row).successor for row in ROWS] == [1, None, None, 0, 0, None, None]
+    assert pair(ROWS[0], kind="superseded").reason == "outdated"
+    assert pair({**ROWS[0], "reason": "wrong"}).reason == "wrong"
+    assert not pair({**ROWS[0], "before": [BEES]}).is_shown
+    assert pair({**ROWS[0], "before": [BEES]}, "refuse").is_shown
+
+
+def test_too_many_edits_judged_wrongly_break_a_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    good, wrong = pair(ROWS[0], kind="merge"), pair(ROWS[3], "refuse", "lossy")
+    outcomes = [Outcome(good, True, None)] * 6 + [Outcome(good, False, "no")] * 4
+    outcomes += [Outcome(wrong, False, "no")] * 20
+
+    assert Tally.of(outcomes) == (10, 4, 20, 0)
+    assert print_tallies(outcomes)
+    assert not print_tallies([*outcomes, Outcome(good, False, "no")])
+    assert not print_tallies([*outcomes, *[Outcome(wrong, True, None)] * 2])
+    table = capsys.readouterr().out
+    assert "refused: 40.0% of the legitimate edits" in table
+
+
+def test_a_file_that_holds_no_edits_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "edits.jsonl"
+    for text in ("no JSON", "{}", "[]"):
+        file.write_text(text)
+
+        result = CliRunner().invoke(bench_meaning, [str(file)])
+
+        assert result.exit_code == 1
+        assert "does not hold edits" in result.output
+
+
+def judge(each: Pair) -> list[Objection]:
+    removed = {number: each.before[number] for number in each.ids}
+    return objections(ledger_of(*each.before), removed, each.after, share=SHARE)
+
+
+def test_the_rule_keeps_its_promises_on_the_built_in_edits() -> None:
+    pairs = [each for each in pairs_in(BUILT_IN) if each.reason == "same"]
+
+    found = [(each, judge(each)) for each in pairs]
+
+    lines = BUILT_IN.read_text(encoding="utf-8").splitlines()
+    languages = Counter(json.loads(line)["language"] for line in lines)
+    assert len(languages) == 8
+    assert languages.total() >= 150
+    assert Tally.of(Outcome(each, not told, None) for each, told in found).keeps_promises()
+    mistaken = [each for each, told in found if any(objection.is_sure for objection in told)]
+    assert [each for each in mistaken if each.is_legitimate] == []
+
+
+def test_what_replaces_an_outdated_memory_in_the_built_in_edits_speaks_of_the_same() -> None:
+    for each in pairs_in(BUILT_IN):
+        if each.reason != "same":
+            new = each.after or each.before[each.successor or 0]
+            for number in each.ids:
+                assert speak_of_the_same(ledger_of(), each.before[number], new), each
