@@ -17,8 +17,7 @@ from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.ledger import images_in
 from refine.refinement.loop import SessionEvent, refine
-from refine.rules.meaning.comparing import says
-from refine.rules.meaning.keeping import Keeping
+from refine.rules.meaning.keeping import Keeping, says
 from refine.rules.meaning.ledger import Ledger
 from refine.rules.meaning.reading import Reading, read
 from refine.settings import Settings

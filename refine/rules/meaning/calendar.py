@@ -8,63 +8,45 @@ from babel import Locale
 from babel.numbers import get_currency_name
 from babel.units import format_unit
 
-from refine.rules.meaning.folding import fold
+from refine.rules.folding import fold
+from refine.rules.meaning.words import pairs
 
 # Ordinary words as well: months only with a day, a year or, in English, a capital.
 _ALSO_WORDS = frozenset({"may", "march", "mar", "sep", "dec", "mai", "mars", "jan"})
 _DAY = r"(\d{1,2})(?:st|nd|rd|th|er|\.|º|ª)?(?!\d)"
 _OF = r"(?:(?:of|de|del|di|do|d['’])\s*)?"
 _LATEST_SHORT_YEAR = 69
-_NOON = 12
 
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "INR", "CNY", "RUB", "PLN", "CZK", "SEK", "TRY")
-_SYMBOLS = {
-    "$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "%": "percent", "₹": "INR", "₽": "RUB",
-    "percent": "percent", "prozent": "percent", "°c": "temperature-celsius", "pct": "percent",
-    "kg": "mass-kilogram", "km": "length-kilometer", "°f": "temperature-fahrenheit",
-    "pound": "pound", "pounds": "pound", "am": "", "pm": "",
-}  # fmt: skip
 _FAMILIES = ("duration", "length", "mass", "volume", "temperature", "digital", "area", "power")
-_SHORTEST_UNIT = 2
 
 
 def date_keys(key: str) -> tuple[str, ...]:
     """Return the parts of a date: its year, month (--03) and day of any year (--03-03)."""
-    year, _, rest = ("", "", key[2:]) if key.startswith("--") else key.partition("-")
-    month = rest[:2]
-    parts = [f"--{month}"]
-    if len(rest) > 2:
-        parts.append(f"--{rest}")
-    if year:
-        parts += [year, f"{year}-{month}", key]
-    return tuple(parts)
+    year, month, day = key.rsplit("-", 2) if len(key) == 10 else (*key.rsplit("-", 1), "")
+    if key.startswith("--"):
+        year, month, day = "", key[2:4], key[5:]
+    dated = (f"--{month}-{day}" if day else "", year, f"{year}-{month}" if year else "")
+    return tuple(each for each in (f"--{month}", *dated, key if year else "") if each)
 
 
-def numeric_date(written: str) -> tuple[str, ...]:
-    """Return the dates that 2026-03-03, 3.3.2026 or 3/4/2026 may mean; none if it is no date."""
+def numeric_date(written: str, language: str) -> tuple[str, ...]:
+    """Return the dates that 2026-03-03, 3.3.2026 or 3/4/2026 may mean; none if it is no date.
+
+    Only in English 3/4/2026 may be in March.
+    """
     fields = re.findall(r"\d+", written)
-    if len(fields[0]) == 4:
-        year, orders = fields[0], [(fields[1], fields[2])]
-    else:
-        century = "" if len(fields[2]) == 4 else 20 if int(fields[2]) <= _LATEST_SHORT_YEAR else 19
-        year = f"{century}{fields[2]}"
-        orders = [(fields[1], fields[0])]
-        if "." not in written:
-            orders.append((fields[0], fields[1]))
-    dates = [
+    is_iso = len(fields[0]) == 4
+    day, month, year = reversed(fields) if is_iso else fields
+    if len(year) == 2:
+        year = f"{20 if int(year) <= _LATEST_SHORT_YEAR else 19}{year}"
+    is_either = language == "en" and "." not in written and not is_iso
+    orders = {(month, day): None, **({(day, month): None} if is_either else {})}
+    return tuple(
         f"{year}-{int(month):02}-{int(day):02}"
         for month, day in orders
         if 1 <= int(month) <= 12 and 1 <= int(day) <= 31
-    ]
-    return tuple(dict.fromkeys(dates))
-
-
-def clock_time(hour: str, minute: str | None, half: str | None) -> str:
-    """Return a time as 17:00: of 5 pm, 17:00 or 17h."""
-    hours = int(hour)
-    if half:
-        hours = hours % _NOON + (_NOON if half.lower() == "p" else 0)
-    return f"{hours}:{minute or '00'}"
+    )
 
 
 @cache
@@ -115,16 +97,13 @@ def with_plain_dates(text: str, language: str) -> str:
         day, year = found[1] or found[5], found[3] or found[6] or found[8]
         name = found[2] or found[4] or found[7]
         is_day = day is not None and 1 <= int(day) <= 31
-        if not is_day and (day or (not year and _is_word(name, language))):
+        is_word = fold(name) in _ALSO_WORDS and (language != "en" or not name[0].isupper())
+        if not is_day and (day or (is_word and not year)):
             return found[0]
         date = f"{year or '-'}-{months[fold(name)]:02}"
         return f" {date}-{int(day):02} " if is_day else f" {date} "
 
     return _written_date(language).sub(plain, text)
-
-
-def _is_word(name: str, language: str) -> bool:
-    return fold(name) in _ALSO_WORDS and (language != "en" or not name[0].isupper())
 
 
 @cache
@@ -139,7 +118,8 @@ def units(language: str) -> dict[str, str]:
             names = (get_currency_name(code, count, locale) for count in (1, 2, 5))
             found |= dict.fromkeys((fold(name.split()[-1]) for name in names), code)
             found[code.lower()] = code
-    return {name: unit for name, unit in found.items() if len(name) >= _SHORTEST_UNIT} | _SYMBOLS
+    found = {name: unit for name, unit in found.items() if len(name) > 1 or not name.isascii()}
+    return found | pairs("signs", "all")
 
 
 def _names_of_unit(unit: str, locale: Locale) -> Iterator[str]:

@@ -1,42 +1,23 @@
 """What an edit leaves out, adds or changes: all objections to it, as data."""
 
+import tomllib
 from collections.abc import Iterable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from refine.rules.quantities import abbreviated
 
-# Right on every edit that we know; objections of other kinds may be doubtful.
-SURE = frozenset(
-    {"run", "unit", "code", "negation", "condition", "occasion", "name added", "unit changed",
-     "word added", "order", "exchange", "code added"}
-)  # fmt: skip
-
 _SHOWN_CHARACTERS = 200
-_ADVICE = {
-    "nothing": "no other memory says what {memory} says",
-    "words": "too little of {memory} would remain in one memory: add {needed} of {words}",
-    "run": "a passage of {memory} would be missing: {words}",
-    "detail": "{memory} would lose {words}",
-    "name": "{memory} would lose {words}",
-    "list": "{memory} would lose {words} from a list",
-    "code": "{memory} would lose {words}, letter for letter",
-    "unit": "the unit of {words} in {memory} would be lost",
-    "detail added": "{words} stands in none of the memories",
-    "name added": "{words} stands in none of the memories",
-    "word added": "{words} is new: an update may only tighten",
-    "code added": "{words} stands in none of the memories, letter for letter",
-    "unit changed": "{words} has another unit in the memories",
-    "negation": "what is denied and what is not would change",
-    "condition": "a condition would be dropped or added",
-    "hedge": "how sure it is would change",
-    "order": "only the order of the words differs, and with it what they say",
-    "exchange": "{words} would change places",
-    "occasion": "two occasions would become one",
-}
+_KINDS: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 
 
 class Objection(NamedTuple):
-    """One fault of an edit: its memory, the words, and how many of them are ``needed``."""
+    """One fault of an edit: its memory, the words, and how many of them are ``needed``.
+
+    ``kind`` is a table of ``objections.toml``.
+    """
 
     kind: str
     words: tuple[str, ...] = ()
@@ -45,22 +26,19 @@ class Objection(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        return self.kind in SURE
+        """Tell whether it is final; a doubtful one may be overruled by a second reading."""
+        return bool(_KINDS[self.kind].get("is_sure"))
 
     def __str__(self) -> str:
         words = abbreviated([f'"{_shown(word)}"' for word in self.words], ", ")
-        return _ADVICE[self.kind].format(
-            memory=f"#{self.memory_id}", words=words, needed=self.needed
-        )
+        text: str = _KINDS[self.kind]["text"]
+        return text.format(memory=f"#{self.memory_id}", words=words, needed=self.needed)
 
 
 def refusal(objections: Iterable[Objection]) -> str:
     """Return the message for a model: all faults of its edit, and the remedy."""
     told = abbreviated([str(each) for each in objections], "; ")
-    return (
-        f"Nothing was changed: {told}. Put in what is missing, take out what is new, or leave the "
-        "memory as it is"
-    )
+    return f"Nothing was changed: {told}. Mend all of it, or leave the memory as it is"
 
 
 def details_lost(objections: Iterable[Objection]) -> int:
@@ -69,5 +47,5 @@ def details_lost(objections: Iterable[Objection]) -> int:
     return len({word for each in objections if each.kind in kinds for word in each.words})
 
 
-def _shown(words: str) -> str:
-    return words if len(words) <= _SHOWN_CHARACTERS else f"{words[:_SHOWN_CHARACTERS]}…"
+def _shown(word: str) -> str:
+    return word if len(word) <= _SHOWN_CHARACTERS else f"{word[:_SHOWN_CHARACTERS]}…"

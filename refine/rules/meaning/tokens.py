@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from text_to_num import alpha2digit
 
+from refine.rules.folding import UNSPACED, fold
 from refine.rules.meaning import calendar
-from refine.rules.meaning.folding import UNSPACED, fold
-from refine.rules.meaning.words import guess_language, number_words
+from refine.rules.meaning.words import pairs
 
 # Vowel signs and accents that Python does not count as parts of words.
 _MARKS = "".join(
@@ -40,10 +40,7 @@ _FIGURES = rf"""
         (?:(?:st|nd|rd|th)\b)?))"""
 _WORDS = rf"""
     (?P<word>{_WORD}(?:['’ʼ`"״](?={_LETTER}){_WORD})*) | (?P<unspaced>[{UNSPACED}]+)"""
-_TOKEN = re.compile(f"{_FIGURES}|{_WORDS}", re.VERBOSE)
-_TOKEN_OR_ADDRESS = re.compile(f"{_ADDRESS}|{_FIGURES}|{_WORDS}", re.VERBOSE)
-# Cheap to look for: without one of these a text holds no address.
-_HINT = re.compile(r"[@#/\\]|\w\.\w")
+_TOKEN = re.compile(f"{_ADDRESS}|{_FIGURES}|{_WORDS}", re.VERBOSE)
 _DECORATION = re.compile(r"^(?:[a-z][a-z0-9+.-]*://|mailto:)?(?:www\.)?", re.IGNORECASE)
 _TRAILING = ".,;:!?…'’)]}>*_/\\-"
 _THOUSANDS = re.compile(r"([1-9]\d{0,2}([ .,'])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
@@ -73,16 +70,14 @@ class Token(NamedTuple):
     says: tuple[str, ...] = ()
 
 
-def tokens_of(text: str) -> tuple[str, str, list[Token]]:
-    """Return a clean text's language, the text with plain numbers and dates, and its tokens."""
-    language = guess_language(map(fold, re.findall(r"[^\W\d_]+", text)))
+def tokens_of(text: str, language: str) -> tuple[str, list[Token]]:
+    """Return a clean text with plain numbers and dates, and its tokens."""
     text = calendar.with_plain_dates(_with_plain_numbers(text, language), language)
-    pattern = _TOKEN_OR_ADDRESS if _HINT.search(text) else _TOKEN
-    return language, text, [_token(match) for match in pattern.finditer(text)]
+    return text, [_token(match, language) for match in _TOKEN.finditer(text)]
 
 
 def _with_plain_numbers(text: str, language: str) -> str:
-    if words := number_words(language):
+    if words := pairs("numbers", language):
         text = _without_number_words(text, words)
     if language in _SPELLED_OUT:
         text = alpha2digit(text, language, _LEAST_NUMBER)
@@ -93,12 +88,12 @@ def _with_plain_numbers(text: str, language: str) -> str:
     return _EASTERN_DATE.sub(_eastern_date, text)
 
 
-def _without_number_words(text: str, words: dict[str, int]) -> str:
+def _without_number_words(text: str, words: dict[str, str]) -> str:
     """Return a text with the number words of its language as digits: двадцать пять as 25."""
 
     def plain(found: re.Match[str]) -> str:
-        value = words.get(fold(found[0].replace("’", "'")), 0)
-        return str(value) if value >= _LEAST_NUMBER else found[0]
+        value = words.get(fold(found[0].replace("’", "'")), "0")
+        return value if int(value) >= _LEAST_NUMBER else found[0]
 
     text = re.sub(r"[^\W\d_]+(?:['’][^\W\d_]+)?", plain, text)
     return re.sub(r"\b([2-9])0[ -]([1-9])\b", r"\1\2", text)
@@ -127,15 +122,15 @@ def _eastern_date(found: re.Match[str]) -> str:
     return f" {date}-{int(found[3]):02} " if found[3] else f" {date} "
 
 
-def _token(match: re.Match[str]) -> Token:
-    kind, written = match.lastgroup or "", match[0]
-    keys, says = _meant(kind, written, match)
-    kind = {"time": "date", "phone": "number"}.get(kind, kind)
-    written = written.rstrip(_TRAILING) if kind == "address" else written
+def _token(match: re.Match[str], language: str) -> Token:
+    keys, says = _meant(match, language)
+    kind = {"time": "date", "phone": "number"}.get(match.lastgroup or "", match.lastgroup or "")
+    written = match[0].rstrip(_TRAILING) if kind == "address" else match[0]
     return Token(kind, written, match.start(), match.end(), keys, says)
 
 
-def _meant(kind: str, written: str, match: re.Match[str]) -> tuple[tuple[str, ...], ...]:
+def _meant(match: re.Match[str], language: str) -> tuple[tuple[str, ...], ...]:
+    kind, written = match.lastgroup, match[0]
     if kind == "word":
         return (fold(_longest_part(written)),), ()
     if kind == "unspaced":
@@ -146,21 +141,19 @@ def _meant(kind: str, written: str, match: re.Match[str]) -> tuple[tuple[str, ..
     if kind == "phone":
         return (f"#{re.sub('[^0-9]', '', written).removeprefix('00')}",), ()
     if kind == "time":
-        half = match["half"] or match["half_day"]
-        time = calendar.clock_time(match["hour"], match["minute"], half)
-        hour, _, minute = time.partition(":")
-        if half or minute != "00":
-            return (f"#{time}",), ()
-        return (f"#{time}", f"#{hour}"), (f"#{hour}",)
+        half = (match["half"] or match["half_day"] or "").lower()
+        hour = int(match["hour"]) % 12 + 12 * (half == "p") if half else int(match["hour"])
+        is_full = not half and match["minute"] in (None, "00")
+        hours = (f"#{hour}",) if is_full else ()
+        return (f"#{hour}:{match['minute'] or '00'}", *hours), hours
     if kind == "date":
-        return _dated(written)
-    number = _canonical(written)
-    return (f"#{number}",), ()
+        return _dated(written, language)
+    return (f"#{_canonical(written)}",), ()
 
 
-def _dated(written: str) -> tuple[tuple[str, ...], ...]:
+def _dated(written: str, language: str) -> tuple[tuple[str, ...], ...]:
     is_plain = written.startswith("--") or len(written) == 7
-    dates = (written,) if is_plain else calendar.numeric_date(written)
+    dates = (written,) if is_plain else calendar.numeric_date(written, language)
     keys = tuple(f"#{each}" for each in dates or (written,))
     if len(keys) > 1:
         return (f"#{written}", *keys), ()

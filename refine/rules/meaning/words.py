@@ -2,8 +2,8 @@
 
 import re
 import tomllib
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from math import log10
 from pathlib import Path
@@ -14,15 +14,8 @@ from rapidfuzz.distance import OSA
 from stopwordsiso import stopwords
 from wordfreq import get_frequency_dict
 
-from refine.rules.meaning.folding import fold
+from refine.rules.folding import fold
 
-# The known languages, with the names of their stemmers.
-LANGUAGES = {
-    "en": "english", "de": "german", "fr": "french", "es": "spanish", "it": "italian",
-    "pt": "portuguese", "nl": "dutch", "sv": "swedish", "da": "danish", "fi": "finnish",
-    "pl": "polish", "cs": "czech", "tr": "turkish", "ru": "russian", "uk": "", "el": "greek",
-    "ar": "arabic", "he": "", "hi": "hindi",
-}  # fmt: skip
 _REMEMBERED = 1 << 16
 _POSSESSIVE = re.compile(r"['’]s?$")
 
@@ -31,6 +24,9 @@ _COMMON, _RARE = 6.0, 2.0
 # A misspelt word is rare, and its right form is not.
 _RARE_MISTAKE, _COMMON_ENOUGH, _RARER = 3.1, 3.3, 1.3
 _LONG_WORD = 7
+_COMMON_VERB = 2.5
+# As few known words do not tell the language of a text.
+_FEW = 2
 
 
 @cache
@@ -47,29 +43,50 @@ def listed(table: str, language: str) -> frozenset[str]:
 @cache
 def roles(language: str) -> dict[str, tuple[str, ...]]:
     """Return the words that change a meaning, with the tables that list each."""
-    tables = ("negations", "conditions", "hedges", "occasions", "nearby", "times")
-    found: dict[str, tuple[str, ...]] = {}
-    for table in tables:
-        for word in listed(table, language):
-            found[word] = (*found.get(word, ()), table)
-    return found
+    changing = ("negations", "contrasts", "conditions", "hedges", "occasions")
+    tables = (*changing, "saying", "asking", "that")
+    words = {word for table in tables for word in listed(table, language)}
+    return {word: tuple(t for t in tables if word in listed(t, language)) for word in words}
 
 
 @cache
-def _irregular(language: str) -> dict[str, str]:
-    """Return irregular forms, such as ``went``, with their base words."""
-    pairs = (each.split("=") for each in _vocabulary()["irregular"].get(language, "").split())
-    return {fold(form): word for word, forms in pairs for form in forms.split(",")}
+def one_of(table: str, language: str) -> re.Pattern[str]:
+    """Return a pattern of the words of a table, the longest first."""
+    words = (each.replace("_", " ") for each in listed(table, language))
+    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    is_spaced = language not in ("zh", "ja", "ko")
+    return re.compile(rf"\b(?:{either})\b" if is_spaced else either or "(?!)", re.IGNORECASE)
 
 
 @cache
-def number_words(language: str) -> dict[str, int]:
-    """Return the number words of a language that no library reads."""
-    words = map(fold, _vocabulary()["numbers"].get(language, "").split())
-    values = [*range(20), *range(20, 100, 10)]
-    others = _vocabulary()["other_numbers"].get(language, "").split()
-    pairs = (each.split("=") for each in others)
-    return dict(zip(words, values, strict=False)) | {fold(word): int(n) for word, n in pairs}
+def opposites(language: str) -> dict[str, set[str]]:
+    """Return the keys of words, and of those that say their opposite."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for pair in _vocabulary()["opposites"].get(language, "").split():
+        one, other = (stem(fold(word), language) for word in pair.split("/"))
+        found[one].add(other)
+        found[other].add(one)
+    return dict(found)
+
+
+@cache
+def _same(language: str) -> dict[str, str]:
+    """Return the keys of irregular forms and synonyms, and which key stands for each."""
+    same: dict[str, str] = {}
+    for table in ("synonyms", "irregular"):
+        for entry in _vocabulary()[table].get(language, "").split():
+            word, _, others = entry.partition("=")
+            key = _ending_cut(fold(word), language)
+            for each in others.split(","):
+                same[_ending_cut(fold(each), language)] = same.get(key, key)
+    return same
+
+
+@cache
+def pairs(table: str, language: str) -> dict[str, str]:
+    """Return the entries of a table like ``two=2``."""
+    entries = (each.partition("=") for each in _vocabulary()[table].get(language, "").split())
+    return {fold(word): meant for word, _, meant in entries}
 
 
 @cache
@@ -81,31 +98,39 @@ def _small_words(language: str) -> frozenset[str]:
 @cache
 def _languages_of() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for language in LANGUAGES:
+    for language in _vocabulary()["languages"]:
         for word in stopwords(language):
             found.setdefault(fold(word), []).append(language)
     return found
 
 
-def guess_language(words: Iterable[str]) -> str:
-    """Return the language of most of these folded words; English at a tie."""
+def guess_language(words: Iterable[str], otherwise: str = "en") -> str:
+    """Return the language of most of these folded words; the other one at a tie of few."""
     known = _languages_of()
     counts = Counter(language for word in words for language in known.get(word, ()))
-    return max(LANGUAGES, key=counts.__getitem__)
+    likely: str = max(_vocabulary()["languages"], key=counts.__getitem__)
+    return otherwise if counts[likely] == counts[otherwise] <= _FEW else likely
 
 
 @cache
-def _stemmer(language: str) -> Stemmer.Stemmer | None:
-    return Stemmer.Stemmer(LANGUAGES[language]) if LANGUAGES[language] else None
+def _stemmer(language: str) -> Callable[[str], str]:
+    name = _vocabulary()["languages"].get(language)
+    return Stemmer.Stemmer(name).stemWord if name else str
 
 
 @lru_cache(_REMEMBERED)
 def stem(word: str, language: str) -> str:
-    """Return the stem of a folded word."""
+    """Return the stem of a folded word, the same for its synonyms."""
     word = _POSSESSIVE.sub("", word)
-    word = _irregular(language).get(word, word)
-    stemmer = _stemmer(language)
-    return stemmer.stemWord(word) if stemmer is not None and word.isalpha() else word
+    key = _ending_cut(word, language)
+    # er spielt, spielte: spielen
+    if language == "de" and key[-1:] == "t" and frequency(f"{key[:-1]}en", "de") > _COMMON_VERB:
+        key = key[:-1]
+    return _same(language).get(key, key)
+
+
+def _ending_cut(word: str, language: str) -> str:
+    return _stemmer(language)(word) if word.isalpha() else word
 
 
 @lru_cache(_REMEMBERED)

@@ -4,7 +4,14 @@ from decimal import Decimal
 
 import pytest
 
-from refine.rules.meaning import Objection, details_lost, is_said, refusal
+from refine.rules.meaning import (
+    Objection,
+    details_lost,
+    is_said,
+    likely_carriers,
+    refusal,
+    speak_of_the_same,
+)
 from tests.rules.meaning.judging import SHARE, deleted, kinds, ledger_of, merged, updated
 
 TOWER = "The tower at Kastell has 17 steps and a green door"
@@ -54,6 +61,16 @@ SAME = [
     ('He said "—" and went to the mill.', "He said … and went to the mill."),
     ("ولد في ١٩٩٠ في القاهرة", "ولد في 1990 في القاهرة"),
     ("Γιώργος έχει εφτά γάτες", "Γιώργος έχει 7 γάτες"),
+    ("It is worth noting that Mira keeps bees.", "Mira keeps bees."),
+    ("The user would like me to use hints in Python.", "Use hints in Python."),
+    ("Note to self: as of now Mira keeps bees.", "Mira keeps bees."),
+    ("Es ist wichtig zu wissen, dass Ute Bienen hält.", "Ute hält Bienen."),
+    ("Résumé : la migration est terminée.", "La migration est terminée."),
+    ("メモ：ビルドは夜中に走る。", "要約：ビルドは夜中に走る。"),
+    ("Mira is scared of planes.", "Mira is afraid of planes."),
+    ("Ute trank den Tee im Garten.", "Ute trinkt den Tee im Garten."),
+    ("Mark goes running on the highway.", "Mark runs on the motorway."),
+    ("毎朝、浩は犬の散歩をする。", "浩は毎朝犬の散歩をする。"),
 ]
 
 
@@ -145,7 +162,7 @@ def test_without_a_related_memory_everything_is_lost() -> None:
     (found,) = deleted(TOWER, "Mira drinks tea", "the frog is green")
 
     assert found == Objection("nothing", ("17", "Kastell"), 0)
-    assert str(found) == "no other memory says what #0 says"
+    assert str(found).startswith("no other memory says what #0 says: leave it")
     assert details_lost([found]) == 2
 
 
@@ -157,8 +174,8 @@ def test_a_text_that_says_nothing_may_go() -> None:
 
 
 def test_a_text_of_signs_is_carried_by_the_same_signs() -> None:
-    assert deleted("🔑🏠", "Mira has the 🏠 and the 🔑") == []
-    assert kinds(deleted("🔑🏠", "Mira has the 🏠")) == {"words"}
+    assert is_said("🔑🏠", ["Mira", "🔑🏠"], SHARE)
+    assert kinds(deleted("🔑🏠", "Mira has the 🏠")) == {"nothing"}
 
 
 def test_words_of_a_ledger_weigh_less_the_more_memories_have_them() -> None:
@@ -190,7 +207,7 @@ def test_earlier_texts_count_if_a_memory_still_carries_them() -> None:
 def test_a_session_may_restore_the_earlier_text() -> None:
     before, own = "the old violin by the harbour", "the violin by the harbour"
 
-    assert kinds(updated(own, before)) == {"word added"}
+    assert kinds(updated(own, before)) == {"words added"}
     assert updated(own, before, own=[0], originals=[before]) == []
 
 
@@ -201,8 +218,7 @@ def test_a_ledger_follows_its_memories() -> None:
     ledger.keep_only({1: "Mira drinks coffee", 2: TOWER})
     ledger.drop(9)
 
-    near = ledger.nearest(ledger.read(TOWER), [], 5)
-    assert [reading.text for reading in near] == [TOWER]
+    assert ledger.nearest_ids(ledger.read(TOWER), [], 5) == [2]
     assert ledger.read(TOWER) is ledger.read(TOWER)
 
 
@@ -219,10 +235,8 @@ def test_a_refusal_names_all_objections_and_the_remedy() -> None:
 
     assert told.startswith("Nothing was changed: ")
     assert '#0 would lose "Kastell"' in told
-    assert "too little of #1 would remain" in told
-    assert told.endswith(
-        "Put in what is missing, take out what is new, or leave the memory as it is"
-    )
+    assert 'too little of #1 would remain in one memory: add 1 of "Mira", "drinks"' in told
+    assert told.endswith("Mend all of it, or leave the memory as it is")
     assert details_lost(found) == 1
 
 
@@ -233,3 +247,26 @@ def test_a_refusal_shows_of_a_long_quotation_the_beginning() -> None:
 
     assert "…" in str(found)
     assert len(str(found)) < 260
+
+
+# a text, another, and whether the other may replace it
+REPLACED = [
+    ("Ana lives in Porto.", "Ana has moved to Braga and no longer lives in Porto.", True),
+    ("The release is planned for 1 October.", "The release was postponed to May.", True),
+    ("The user's name is Jon Smyth.", "The user's name is John Smith.", True),
+    ("Ben and Clara are dating.", "Ben and Clara got married.", True),
+    ("小林的生日聚会定在周五。", "小林的生日聚会改到周日了。", True),
+    ("Ana lives in Porto.", "Ana likes green tea.", False),
+    ("Ana lives in Porto.", "The gate code is 1234.", False),
+]
+
+
+@pytest.mark.parametrize(("text", "other", "is_same"), REPLACED)
+def test_what_replaces_a_memory_speaks_of_the_same(text: str, other: str, is_same: bool) -> None:
+    assert speak_of_the_same(ledger_of(), text, other) == is_same
+
+
+def test_likely_carriers_are_the_memories_that_say_most_of_a_text() -> None:
+    ledger = ledger_of(TOWER, "The tower has steps", "Mira drinks tea", f"{TOWER}!")
+
+    assert likely_carriers(ledger, TOWER, [0]) == [3, 1]

@@ -3,8 +3,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from refine.rules.folding import clean, fold
 from refine.rules.meaning import is_said
-from refine.rules.meaning.folding import clean, fold
 from tests.rules.meaning.judging import SHARE, updated
 
 # What texts are made of, in many scripts, and characters that have caused trouble elsewhere.
