@@ -42,8 +42,11 @@ def temporary_database(
 
 
 def settings_for(folder: Path, **variables: str) -> Settings:
-    """Return the default settings, with this data folder and these variables."""
-    return Settings.from_environ({"REFINE_DATA_DIR": str(folder), **variables})
+    """Return the default settings, with this data folder and these variables; without second
+    readings, which simulated models do not give.
+    """
+    own = {"REFINE_DATA_DIR": str(folder), "REFINE_SECOND_READING": "off"}
+    return Settings.from_environ({**own, **variables})
 
 
 def _hurry() -> None:

@@ -181,6 +181,7 @@ class Settings:
     rolling_floor: Annotated[Decimal, _share] = Decimal("0.5")
     details: Annotated[str, _one_of("keep", "count")] = "keep"
     likeness: Annotated[Decimal, _share] = Decimal("0.65")
+    second_reading: Annotated[str, _one_of("on", "off")] = "on"
     max_turns: Annotated[int, _whole_number(1, 1_000)] = 30
     max_seconds: Annotated[int, _whole_number(1, 86_400)] = 900
     concurrency: Annotated[int, _whole_number(1, 100)] = 10

@@ -172,6 +172,8 @@ def environ_of(servers: Path) -> dict[str, str]:
         "OPENROUTER_API_KEY": "a key of the tests",
         # a scripted model answers in turn; tests of runs side by side set another number
         "REFINE_CONCURRENCY": "1",
+        # tests of second readings turn them on
+        "REFINE_SECOND_READING": "off",
         # no test asks a real provider
         "OPENROUTER_BASE_URL": f"http://127.0.0.1:{UNUSED_PORT}/v1",
     }

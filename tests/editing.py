@@ -23,8 +23,8 @@ delete = partial(_edit, editing.delete)
 protect = partial(_edit, editing.protect)
 
 
-def search(session: RefinementSession, *asked: Any) -> list[AgentMemory]:
+def search(session: RefinementSession, *asked: Any, **which: bool) -> list[AgentMemory]:
     """Return what a search finds, all of it shown to the agent."""
-    found = editing.search(session, *asked)
+    found = editing.search(session, *asked, **which)
     SessionEntry.show(session, found)
     return found

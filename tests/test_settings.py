@@ -69,7 +69,7 @@ def test_migrations_may_connect_as_another_role() -> None:
 def test_a_blank_variable_counts_as_not_set() -> None:
     fields_of_variables = {each.name for each in fields(Settings)} - EMBEDDED
     names = set(map(variable_of, fields_of_variables)) - NEEDED.keys()
-    assert len(names) == 25
+    assert len(names) == 26
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -97,6 +97,7 @@ def test_variables_are_parsed() -> None:
         ("REFINE_ROLLING_FLOOR", "0.07", "rolling_floor", Decimal("0.07")),
         ("REFINE_DETAILS", "count", "details", "count"),
         ("REFINE_LIKENESS", "1", "likeness", Decimal(1)),
+        ("REFINE_SECOND_READING", "off", "second_reading", "off"),
         ("REFINE_MAX_TURNS", "1000", "max_turns", 1_000),
         ("REFINE_CONCURRENCY", "100", "concurrency", 100),
         ("REFINE_MAX_SECONDS", "86400", "max_seconds", 86_400),
@@ -143,6 +144,7 @@ BAD_VALUES = {
     "REFINE_COOLDOWN_HOURS": ["0", "169", "-1", "1.5", "x", "２", "1_0", "+1"],
     "REFINE_DETAILS": ["Keep", "keep,count", "1", "x"],
     "REFINE_LIKENESS": ["-0.1", "1.01", "50%", "nan", "x"],
+    "REFINE_SECOND_READING": ["On", "1", "x"],
     "REFINE_ROLLING_FLOOR": ["-0.1", "1.01", "50%", "nan", "inf", "snan", "x"],
     "REFINE_MAX_TURNS": ["0", "1001", "9" * 5_000],
     "REFINE_CONCURRENCY": ["0", "101", "many"],

@@ -282,6 +282,10 @@ CREATE TABLE refinement_sessions (
   stats jsonb DEFAULT '{}' NOT NULL,
   turns integer DEFAULT 0 NOT NULL,
   hints jsonb DEFAULT '[]' NOT NULL,
+  reading_calls integer DEFAULT 0 NOT NULL,
+  reading_prompt_tokens integer DEFAULT 0 NOT NULL,
+  reading_completion_tokens integer DEFAULT 0 NOT NULL,
+  reading_cost_usd numeric(12, 6) DEFAULT 0 NOT NULL,
   stop_requested_at timestamptz,
   stop_requested_by_id bigint
     CONSTRAINT fk_refinement_sessions_stop_requested_by_id_users REFERENCES users,
@@ -378,6 +382,9 @@ CREATE TABLE agent_memories (
   content_hash text NOT NULL,
   token_estimate integer NOT NULL,
   discarded_at timestamptz,
+  retired_reason text,
+  replaced_by_id bigint
+    CONSTRAINT fk_agent_memories_replaced_by_id_agent_memories REFERENCES agent_memories,
   created_at timestamptz DEFAULT now() NOT NULL,
   recorded_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
@@ -390,6 +397,8 @@ CREATE TABLE agent_memories (
   CONSTRAINT ck_agent_memories_memory_type CHECK (memory_type IN ('core', 'journal')),
   CONSTRAINT ck_agent_memories_tags
     CHECK (tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']),
+  CONSTRAINT ck_agent_memories_retired_reason CHECK (retired_reason IS NULL OR retired_reason IN
+    ('outdated', 'wrong') AND discarded_at IS NOT NULL),
   CONSTRAINT ck_agent_memories_token_estimate CHECK (token_estimate BETWEEN 1 AND 10000)
 );
 CREATE INDEX ix_agent_memories_content_hash ON agent_memories (agent_id, content_hash)

@@ -141,6 +141,8 @@ def _show(event: SessionEvent) -> None:
                 _line("warning", f"[yellow]{session.part_shown}[/]")
         case "consent":
             _line("consent", "yes" if facts["agreed"] else "no")
+        case "second_reading":
+            _line("second reading", f"of {plural(facts['cases'], 'edit')}")
         case "tool_call":
             result = facts["result"]
             told = "refused" if result == "error" else result.replace("_", " ")

@@ -56,6 +56,10 @@ _SHOWN = (
     Field("tokens_left"),
     Field("stop_requested_at"),
     Field("stats"),
+    Field("reading_calls"),
+    Field("reading_prompt_tokens"),
+    Field("reading_completion_tokens"),
+    Field("reading_cost_usd"),
 )
 _STEPS = (
     Field("sequence", "record"),

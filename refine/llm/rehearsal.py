@@ -1,7 +1,7 @@
 """The rehearsal model: a small local server that answers where no provider is configured.
 
 It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test use the
-same code as with a real provider. It is not a language model: it follows seven rules, all read from
+same code as with a real provider. It is not a language model: it follows eight rules, all read from
 the request, and remembers nothing between two requests.
 
 - Asked for consent (the conversation has no reply yet), it says YES, or NO if the agent's system
@@ -10,6 +10,7 @@ the request, and remembers nothing between two requests.
   unlocked memories with the same words, regardless of case, punctuation and spacing.
 - If the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
   memory after another until the circuit breaker stops it.
+- Offered the tool ``second_reading``, it finds nothing to object to.
 - In a conversation that offers the tool ``save_memory`` it saves what it is asked to remember, word
   for word (``_REQUEST``), reports the result, and lists the memories in its system prompt when
   asked what it remembers (``_RECALL``).
@@ -116,6 +117,11 @@ def _previous_call(messages: list[Message]) -> list[Message]:
 
 
 def _next_message(messages: list[Message], offered: set[str]) -> Message:
+    if "second_reading" in offered:
+        cases = re.findall(r'^{"case":', _texts(messages, "user"), re.MULTILINE)
+        nothing: dict[str, list[str]] = {"leaves_out": [], "adds": [], "changes": []}
+        read = [{"case": number, **nothing} for number in range(1, len(cases) + 1)]
+        return _calling("second_reading", {"cases": read}, 1)
     ledger = _ledger(messages)
     if "promote" in offered:
         longest = max(ledger, key=lambda entry: len(entry.content), default=None)

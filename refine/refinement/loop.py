@@ -1,8 +1,10 @@
 """A session from its id to its end: duplicates, snapshot, consent, turns."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from typing import Any, cast
 
 import structlog
@@ -14,6 +16,7 @@ from refine.models import RefinementSession
 from refine.models.agent import eligibility
 from refine.models.runs.session import CONSENTED_ENDS, EndStatus
 from refine.models.runs.session.duplicates import remove_duplicates
+from refine.models.runs.session.judging import Unread
 from refine.outages import may_pass
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -22,9 +25,12 @@ from refine.refinement.prompting import (
     opening,
     room_for_ledger,
 )
+from refine.refinement.second_reading import DEFINITION as READING
+from refine.refinement.second_reading import reading_of, verdicts_of
+from refine.rules.second_reading import Case, Verdict
 from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded
-from refine.running.model_calls import answer_to_question
+from refine.running.model_calls import Conversation, answer_to_question, problem_with
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import ACTIONS, DEFINITION
@@ -66,6 +72,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
         super().__init__(session, lease_token, settings, is_stopping)
         self._by_hand = by_hand
         self._observe = observe
+        self._verdicts: dict[Case, Verdict | None] = {}
 
     def _work(self) -> None:
         self._deduplicate()
@@ -149,10 +156,17 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return brief(session, groups)
 
     def _loop(self) -> None:
+        has_reading = self._settings.second_reading == "on" and self._settings.details == "keep"
         self._tool = self._committed(
-            lambda: RefinementTool(self._run, self._lease_token, self._room_for_result, self._retry)
+            lambda: RefinementTool(
+                self._run,
+                self._lease_token,
+                self._room_for_result,
+                self._retry,
+                self._verdicts if has_reading else None,
+            )
         )
-        self._execute = self._tool.execute
+        self._execute = self._execute_once_read
         is_reminded = False
         while True:
             reply = self._turn()
@@ -167,6 +181,12 @@ class SessionWorker(ModelWorker[RefinementSession]):
                 is_reminded = True
 
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
+        before_end = takewhile(lambda call: call.arguments.get("action") != "complete", calls)
+        self._read(
+            self._tool.case_of(**call.arguments)
+            for call in before_end
+            if problem_with(call, DEFINITION) is None
+        )
         over = False
         for call in calls:
             if not over:
@@ -175,6 +195,36 @@ class SessionWorker(ModelWorker[RefinementSession]):
             over = over or result["type"] in ENDING_RESULTS
             self._report("tool_call", action=_shown_action(call), result=result["type"])
         return over
+
+    # -- second readings --------------------------------------------------------------------------
+
+    def _execute_once_read(self, **arguments: Any) -> dict[str, Any]:
+        """Carry out a call; an edit of what a call of the same reply changed is read after that."""
+        while True:
+            try:
+                return self._tool.execute(**arguments)
+            except Unread as unread:
+                self._read([unread.case])
+
+    def _read(self, cases: Iterable[Case | None]) -> None:
+        new = [case for case in dict.fromkeys(cases) if case and case not in self._verdicts]
+        if new:
+            self._verdicts.update(zip(new, self._verdicts_on(new), strict=True))
+            self._report("second_reading", cases=len(new))
+
+    def _verdicts_on(self, cases: Sequence[Case]) -> Sequence[Verdict | None]:
+        for is_repeated in (False, True):
+            asked = self._committed(partial(self._reading, cases, is_repeated))
+            if self._room.output_beside(asked.tokens) is None:
+                break
+            if (found := verdicts_of(self._ask(asked), len(cases))) is not None:
+                return found
+        return [None] * len(cases)
+
+    def _reading(self, cases: Sequence[Case], is_repeated: bool) -> Conversation:
+        messages = reading_of(self._held().agent, cases, is_repeated=is_repeated)
+        id_ = uuid.uuid5(self._run_id, READING["function"]["name"])
+        return Conversation(messages, [READING], str(id_), is_aside=True)
 
     def _room_for_result(self) -> int:
         return self._room.for_result(self._request_tokens())

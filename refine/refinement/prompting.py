@@ -21,6 +21,7 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
+from refine.models.runs.session.judging import MAX_RETIRED
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.hints import Group, groups_alike, without_resting
 from refine.rules.meaning.keeping import DELETION_SHARE
@@ -111,6 +112,8 @@ def brief(session: RefinementSession, hints: Sequence[Group] = ()) -> str:
         "session",
         **_figures(session),
         max_merged=MAX_MERGED,
+        max_retired=MAX_RETIRED,
+        has_second_reading=settings.current().second_reading == "on",
         longer_share=in_percent(LONGER_SHARE),
         longer_tokens=LONGER_TOKENS,
         likeness=in_percent(settings.current().likeness),

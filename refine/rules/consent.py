@@ -83,7 +83,7 @@ _LIMIT = re.compile(
 
 def answer_in(text: str | None, *, is_cut: bool = False, is_call: bool = False) -> Answer:
     """Return what a reply says, by its first word; a YES only if nothing behind it limits it."""
-    said = unicodedata.normalize("NFC", _without_reasoning(text or "")).replace("\ufe0f", "")
+    said = unicodedata.normalize("NFC", without_reasoning(text or "")).replace("\ufe0f", "")
     said = said.strip("\ufeff \t\r\n")
     for end in _ENDS_OF_TURN:
         said = said.removesuffix(end)
@@ -119,7 +119,7 @@ def _kind_of_yes(said: str, rest: str) -> Answer:
     return Answer.YES
 
 
-def _without_reasoning(text: str) -> str:
+def without_reasoning(text: str) -> str:
     """Drop thoughts in tags: to the end if they do not end, from the start if never begun."""
     kept: list[str] = []
     is_thinking, start = False, 0

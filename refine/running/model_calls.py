@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -40,6 +41,20 @@ Ask = Callable[[int, bool], Reply]
 # Stands for a reply that is cut off or has no words: servers refuse parts of messages, and empty
 # ones.
 _NO_ANSWER: Message = {"role": "assistant", "content": "(no answer)"}
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What one call sends, under an id of the provider's; ``is_aside``: not the run's own."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]]
+    session_id: str
+    is_aside: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return request_tokens_at_most(self.messages, self.tools)
 
 
 class ModelWorker(RunWorker[AnyRun]):
@@ -82,46 +97,55 @@ class ModelWorker(RunWorker[AnyRun]):
                 raise RunEnded(None, reason, "refused_calls")
 
     def _ask_model(self, times: int = 1, only_words: bool = False) -> Reply:
+        own = Conversation(self._messages, self._tools, str(self._run_id))
+        return self._ask(own, times, only_words)
+
+    def _ask(self, asked: Conversation, times: int = 1, only_words: bool = False) -> Reply:
         """Return the model's next message, with ``times`` the usual room for output. Only what fits
         is sent: some servers silently drop the rest.
         """
-        privacy = self._committed(self._checked_privacy)
-        output_tokens = self._room.output_beside(self._request_tokens(), times)
+        privacy = self._committed(lambda: self._checked_privacy(asked.session_id))
+        output_tokens = self._room.output_beside(asked.tokens, times)
         if output_tokens is None:
             raise self._committed(self._too_large)
         lost: list[Usage] = []
         try:
-            reply = self._generated(privacy, output_tokens, only_words, lost)
+            reply = self._generated(asked, privacy, output_tokens, only_words, lost)
         except (Cancelled, ProviderError) as fault:
-            self._count(lost, output_tokens)
+            self._count(asked, lost, output_tokens)
             if isinstance(fault, Cancelled):
                 raise self._committed(self._stopped) from None
             if fault.kind == "deadline" or time.monotonic() >= self._deadline:
                 raise self._committed(self._out_of_time) from None
             raise
         other_model = self._other_model(reply.model)
-        self._count([*lost, reply.usage], output_tokens, answered_model_id=other_model)
+        self._count(asked, [*lost, reply.usage], output_tokens, answered_model_id=other_model)
         if other_model is not None:
             # without names: agents are told why a session ended, and an admin typed the model's
             raise ProviderError("another model answered", kind="other_model")
         return reply
 
-    def _checked_privacy(self) -> Privacy:
+    def _checked_privacy(self, session_id: str) -> Privacy:
         self._check_may_continue()
         account = self._account()
         return Privacy(
-            session_id=str(self._run_id),
+            session_id=session_id,
             account_ref=f"account-{account.id}",
             zero_data_retention=account.zero_data_retention,
         )
 
     def _generated(
-        self, privacy: Privacy, output_tokens: int, only_words: bool, lost: list[Usage]
+        self,
+        asked: Conversation,
+        privacy: Privacy,
+        output_tokens: int,
+        only_words: bool,
+        lost: list[Usage],
     ) -> Reply:
         return self._client.generate(
             self._model_id,
-            self._messages,
-            self._tools,
+            asked.messages,
+            asked.tools,
             privacy,
             deadline=self._deadline,
             is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
@@ -137,17 +161,20 @@ class ModelWorker(RunWorker[AnyRun]):
     def _request_tokens(self) -> int:
         return request_tokens_at_most(self._messages, self._tools)
 
-    def _count(self, usages: list[Usage], output_tokens: int, **noted: str | None) -> None:
+    def _count(
+        self, asked: Conversation, usages: list[Usage], output_tokens: int, **noted: str | None
+    ) -> None:
         def count() -> None:
             run = self._held()
             for usage in usages:
-                run.count_call(self._priced(usage, output_tokens))
+                priced = self._priced(usage, asked.tokens, output_tokens)
+                run.count_call(priced, is_aside=asked.is_aside)
             for name, value in noted.items():
                 setattr(run, name, value)
 
         self._committed(count)
 
-    def _priced(self, usage: Usage, output_tokens: int) -> Usage:
+    def _priced(self, usage: Usage, request_tokens: int, output_tokens: int) -> Usage:
         """Price the usage: uncounted tokens as many as possible, unknown prices left unknown."""
         if usage.cost_usd is not None:
             return usage
@@ -156,7 +183,7 @@ class ModelWorker(RunWorker[AnyRun]):
         if not usage.is_counted:
             usage = dataclasses.replace(
                 usage,
-                prompt_tokens=max(usage.prompt_tokens, self._request_tokens()),
+                prompt_tokens=max(usage.prompt_tokens, request_tokens),
                 completion_tokens=max(usage.completion_tokens, output_tokens),
             )
         prices = self._client.catalogue.prices(self._model_id, self._settings.prices)

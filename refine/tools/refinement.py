@@ -2,22 +2,25 @@
 
 import math
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from refine.errors import InvalidValue
-from refine.extensions import db
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db, safe_rollback
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs import SessionEntry
 from refine.models.runs.session import editing
+from refine.models.runs.session.judging import Unread
 from refine.models.runs.session.survival import LedgerReading
-from refine.outages import NO_RETRY, RetryPolicy, in_one_call
+from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
 from refine.rules.retention import MAX_MERGED
+from refine.rules.second_reading import REASONS, Case, Reason, Verdict
 from refine.rules.tokens import tokens_at_most
 from refine.tools.calls import (
     Result,
@@ -32,10 +35,10 @@ MAX_SEARCH_RESULTS = 20
 
 # The parameters of each action; those in the first tuple are required.
 ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "search": ((), ("query", "after", "before")),
-    "consolidate": (("ids", "content"), ()),
-    "update": (("id", "content"), ()),
-    "delete": (("id",), ()),
+    "search": ((), ("query", "after", "before", "retired")),
+    "consolidate": (("ids", "content"), ("reason",)),
+    "update": (("id", "content"), ("reason",)),
+    "delete": (("id",), ("reason", "by")),
     "protect": (("id",), ()),
     "complete": (("summary",), ()),
 }
@@ -52,9 +55,23 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "type": "string",
         "description": "consolidate, update: the whole new text of the memory.",
     },
+    "reason": {
+        "type": "string",
+        "enum": list(REASONS),
+        "description": "consolidate, update, delete: same (default): what it says stays said. "
+        "outdated, wrong: it does not hold any more, or never did; it is retired.",
+    },
+    "by": {
+        "type": "integer",
+        "description": "delete: the id of the memory that carries or replaces it.",
+    },
     "query": {"type": "string", "description": "search: a part of the text."},
     "after": {"type": "string", "description": "search: ISO date, inclusive."},
     "before": {"type": "string", "description": "search: ISO date, exclusive."},
+    "retired": {
+        "type": "boolean",
+        "description": "search: what was retired, in place of the rest.",
+    },
     "summary": {"type": "string", "description": "complete: what was done and why, briefly."},
 }
 
@@ -63,12 +80,17 @@ DEFINITION = function_definition(
     "Tidy your own core memories. search: find memories (query and/or after, before). "
     "consolidate: merge ids that carry the same moment into one memory with content, no "
     "longer than they were together. update: tighten the content of the memory id. "
-    "delete: discard the memory id, because another one already carries it. protect: make "
-    "the memory id constitutional. complete: end the session with a brief summary. Each "
+    "delete: discard the memory id, because another one already carries it. These three take a "
+    "reason: what is outdated or wrong is retired, and its replacement says what holds. protect: "
+    "make the memory id constitutional. complete: end the session with a brief summary. Each "
     "result tells operations_left and tokens_left.",
     _PARAMETERS,
     required=["action"],
 )
+
+_EDITS = ("consolidate", "update", "delete")
+MAX_REFUSALS = 3
+_LEAVE_IT = f". This was refused {MAX_REFUSALS} times or more: leave it as it is"
 
 _TOO_MANY = (
     "{} of {} are shown, because no more fit; search again with a narrower query, after or before"
@@ -86,14 +108,20 @@ class RefinementTool:
         lease_token: uuid.UUID | None = None,
         room_tokens: Callable[[], float] = lambda: math.inf,
         retry: RetryPolicy = NO_RETRY,
+        verdicts: Mapping[Case, Verdict | None] | None = None,
     ) -> None:
-        """``room_tokens`` tells how many tokens a search result may take now."""
+        """``room_tokens`` tells how many tokens a search result may take now. ``verdicts``: of
+        second readings, so that an edit without one raises Unread; None: the code decides alone.
+        """
         self._room_tokens = room_tokens
+        self._verdicts = verdicts
+        self._is_looking_ahead = False
+        self._refusals: Counter[frozenset[int]] = Counter()
         self._retry = retry
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
         # before the first edit locks the agent: of a large ledger, it takes a while
-        self._reading = LedgerReading()
+        self._reading = self._new_reading()
         self._reading.follow(session.agent)
         self._was_refused = self._is_unfinished = False
         self._note_figures(session)
@@ -108,7 +136,7 @@ class RefinementTool:
         return dict(self._left)
 
     def execute(self, /, action: object = None, **params: Any) -> Result:
-        """Carry out one call and commit; errors for the model change nothing, faults raise."""
+        """Carry out one call and commit; errors for the model change no memory, faults raise."""
         before = self.stats
         try:
             result = in_one_call(
@@ -117,11 +145,42 @@ class RefinementTool:
                 is_done=lambda: self._was_refused or self._has_changed(before),
             )
             self._is_unfinished = False
+        except Unread:
+            self._is_unfinished = False  # nothing was edited yet
+            raise
         except _UnknownAction as fault:
             result = error(str(fault), allowed_actions=list(ACTIONS))
         except InvalidValue as fault:
             result = error(str(fault))
         return {**result, **self._left}
+
+    def case_of(self, /, action: object = None, **params: Any) -> Case | None:
+        """Return what a second reading of this call would read now; None if it needs none."""
+        if self._verdicts is None or action not in _EDITS:
+            return None
+        return commit_once(lambda: self._look_ahead(str(action), params), self._retry)
+
+    def _look_ahead(self, action: str, params: dict[str, Any]) -> Case | None:
+        self._is_looking_ahead = True
+        try:
+            session = RefinementSession.held(self._session_id, self._lease_token)
+            getattr(self, f"_{action}")(session, **checked(action, params))
+        except Unread as unread:
+            return unread.case
+        except (InvalidValue, Refused):
+            pass  # the call itself will tell
+        finally:
+            self._is_looking_ahead = False
+            safe_rollback()
+        return None
+
+    def _new_reading(self) -> LedgerReading:
+        return LedgerReading(None if self._verdicts is None else self._verdict_on)
+
+    def _verdict_on(self, case: Case) -> Verdict | None:
+        if self._verdicts is None or self._is_looking_ahead or case not in self._verdicts:
+            raise Unread(case)
+        return self._verdicts[case]
 
     def _has_changed(self, before: dict[str, int]) -> bool:
         session = db.session.get_one(RefinementSession, self._session_id)
@@ -138,7 +197,7 @@ class RefinementTool:
 
     def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
         if self._is_unfinished:  # the reading may have followed an edit that was undone
-            self._reading = LedgerReading()
+            self._reading = self._new_reading()
         self._is_unfinished, self._was_refused = True, False
         try:
             session = RefinementSession.held(self._session_id, self._lease_token)
@@ -153,8 +212,7 @@ class RefinementTool:
             # committed like a result: the memory that it returns now counts as shown; tried again
             # after a lost answer, the edit would be carried out, though its model has seen nothing
             self._was_refused = True
-            shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
-            return error(str(refusal), **shown)
+            return self._refused(session, params, refusal)
         if session.status != "rolled_back":
             return result
         return {
@@ -163,19 +221,35 @@ class RefinementTool:
             "stats": dict(session.stats),
         }
 
+    def _refused(
+        self, session: RefinementSession, params: dict[str, Any], refusal: EditRefused
+    ) -> Result:
+        if refusal.cause is not None:
+            session.count(f"refused_{refusal.cause}")
+            self._note_figures(session)
+        edited = frozenset(_ids(params.get("ids", params.get("id"))))
+        self._refusals[edited] += 1
+        advice = _LEAVE_IT if self._refusals[edited] >= MAX_REFUSALS else ""
+        shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
+        return error(f"{refusal}{advice}", **shown)
+
     def _search(
         self,
         session: RefinementSession,
         query: object = None,
         after: object = None,
         before: object = None,
+        retired: object = False,
     ) -> Result:
-        if query is None and after is None and before is None:
+        if not retired and query is None and after is None and before is None:
             raise InvalidValue(f"{missing('query', 'search')} (or after, or before)")
+        if not isinstance(retired, bool):
+            raise InvalidValue("retired must be true or false")
         text = None
         if query is not None:
             text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        found = editing.search(session, text, _instant("after", after), _instant("before", before))
+        since, until = _instant("after", after), _instant("before", before)
+        found = editing.search(session, text, since, until, retired=retired)
         count, shown, room_tokens = len(found), list[AgentMemory](), self._room_tokens()
         for memory in found[:MAX_SEARCH_RESULTS]:
             tokens = tokens_at_most(as_line(memory.ledger_entry()))
@@ -188,9 +262,11 @@ class RefinementTool:
         hint = {"hint": _TOO_MANY.format(len(shown), count)} if is_short else {}
         return {"type": "search_results", "query": text, "count": count, **hint, "results": results}
 
-    def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
-        sources = parse_ids(ids) if ids != [] else []
-        merged = editing.consolidate(session, sources, _text(content), reading=self._reading)
+    def _consolidate(
+        self, session: RefinementSession, ids: object, content: object, reason: object = "same"
+    ) -> Result:
+        sources, why, text = _ids(ids), _reason(reason), _text(content)
+        merged = editing.consolidate(session, sources, text, reading=self._reading, reason=why)
         return {
             "type": "consolidated",
             "id": merged.id,
@@ -198,13 +274,21 @@ class RefinementTool:
             "new_content": merged.content,
         }
 
-    def _update(self, session: RefinementSession, id: object, content: object) -> Result:
-        memory = editing.update(session, parse_single_id(id), _text(content), reading=self._reading)
-        return {"type": "updated", "id": memory.id, "content": memory.content}
+    def _update(
+        self, session: RefinementSession, id: object, content: object, reason: object = "same"
+    ) -> Result:
+        id_, why = parse_single_id(id), _reason(reason)
+        memory = editing.update(session, id_, _text(content), reading=self._reading, reason=why)
+        replaced = {"retired": id_} if memory.id != id_ else {}
+        return {"type": "updated", "id": memory.id, "content": memory.content, **replaced}
 
-    def _delete(self, session: RefinementSession, id: object) -> Result:
-        memory = editing.delete(session, parse_single_id(id), reading=self._reading)
-        return {"type": "deleted", "id": memory.id}
+    def _delete(
+        self, session: RefinementSession, id: object, reason: object = "same", by: object = None
+    ) -> Result:
+        id_, why = parse_single_id(id), _reason(reason)
+        by_id = parse_single_id(by) if by is not None else None
+        editing.delete(session, id_, reading=self._reading, reason=why, by_id=by_id)
+        return {"type": "deleted", "id": id_}
 
     def _protect(self, session: RefinementSession, id: object) -> Result:
         memory = editing.protect(session, parse_single_id(id), reading=self._reading)
@@ -246,10 +330,21 @@ def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
+def _ids(value: object) -> list[int]:
+    return parse_ids(value) if value != [] else []
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue("content must be text")
     return value
+
+
+def _reason(value: object) -> Reason:
+    for reason in REASONS:
+        if value == reason:
+            return reason
+    raise InvalidValue(f"reason must be one of: {', '.join(REASONS)}")
 
 
 def _instant(name: str, value: object) -> datetime | None:

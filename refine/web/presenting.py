@@ -123,12 +123,28 @@ def outcome(session: RefinementSession) -> str:
     return reason
 
 
+# What a session's stats count besides its edits.
+_JUDGED = {
+    "retired": "Retired as outdated or wrong",
+    "refused_sure": "Edits refused by the code",
+    "refused_doubtful": "Edits refused in doubt",
+    "refused_second_reading": "Edits refused by the second reading",
+    "refused_retiring": "Retirements refused",
+    "overruled": "Doubts overruled",
+    "unread": "Edits without a second reading",
+}
+
+
+def judged(session: RefinementSession) -> dict[str, int]:
+    return {label: n for stat, label in _JUDGED.items() if (n := session.counted(stat))}
+
+
 def _effect(session: RefinementSession) -> str:
     if session.mass_before is None or session.mass_after is None:
         return ""
     before, after = session.mass_before, session.mass_after
     less = f" ({percent(before - after, before)}% less)" if after < before else ""
-    counts = {"exact duplicates removed": session.duplicates_removed, **session.stats}
+    counts = {"exact duplicates removed": session.duplicates_removed, **session.edits}
     done = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return (
         f"{session.memories_before} → {session.memories_after} memories, "

@@ -184,8 +184,8 @@ def _session(session: RefinementSession, records: Sequence[AuditLog]) -> Iterato
     mutations = sum(record.action in MUTATIONS for record in edits)
     if not mutations == session.mutation_count <= MAX_MUTATIONS:
         yield f"counts {session.mutation_count} mutations, and has {mutations} records of some"
-    if (counted := _counted(edits)) != session.stats:
-        yield f"counts {session.stats}, and its records {counted}"
+    if (counted := _counted(edits)) != session.edits:
+        yield f"counts {session.edits}, and its records {counted}"
     copies = sum(_discards(record) for record in records if record.action == DEDUPLICATED)
     if copies != session.duplicates_removed:
         yield f"counts {session.duplicates_removed} duplicates, and its records {copies}"

@@ -8,6 +8,8 @@ import pytest
 import requests
 
 from refine.llm.rehearsal import MAX_MERGES, answer, serving
+from refine.refinement.second_reading import DEFINITION
+from refine.rules.second_reading import Case, Stored, Verdict, verdicts_in
 
 CONSENT_QUESTION = "Do you consent to this session? Answer YES or NO as the first word."
 BRIEF = "The rules come first.\n<style>\n{style}\n</style>\nCall complete when you are done."
@@ -175,6 +177,17 @@ def with_tools(tools: Any, *messages: dict[str, Any]) -> dict[str, Any]:
 
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
+
+
+def test_a_second_reading_of_its_finds_nothing() -> None:
+    case = Case("same", (Stored("2026-03-01", "tea"),), "Tea.")
+    lines = [json.dumps(case.as_entry(n), separators=(",", ":")) for n in (1, 2)]
+
+    (call,) = with_tools([DEFINITION], user("\n".join(lines)))["tool_calls"]
+
+    assert call["function"]["name"] == "second_reading"
+    answers = json.loads(call["function"]["arguments"])["cases"]
+    assert verdicts_in(answers, 2) == [Verdict(), Verdict()]
 
 
 class TestConversation:

@@ -1,6 +1,5 @@
 """The page: each conversation whole, message by message."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +14,12 @@ from refine.llm.messages import Message
 from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import LedgerExcerpt, brief, groups_to_look_at, opening
+from refine.refinement.second_reading import reading_of
 from refine.remembering import prompting as remembering
 from refine.rules.consent import Answer
+from refine.rules.second_reading import Case, Stored
 from refine.rules.tokens import Room
 from refine.running.model_calls import asking_back
-from refine.tools.refinement import DEFINITION
 from tests import factories
 from tests.printed_prompts.agents import NOW, petrel
 
@@ -32,12 +32,21 @@ INTRODUCTION = (
     "`refine/prompts/`.\n\n"
     "A session is one conversation: a line that no other agent has (here all zeros) and the "
     "agent's system prompt, its ledger and the question, its answer, the brief, then tool calls "
-    "and their results. Each request repeats the one before."
+    "and their results. Each request repeats the one before. The tools' definitions go along: see "
+    "`DEFINITION` in `refine/tools/refinement.py` and `refine/refinement/second_reading.py`."
 )
 
 CONVERSATION = [
     {"role": "user", "name": "Mara", "content": "The Gull is repaired!"},
     {"role": "assistant", "content": "Then you can sail again tomorrow."},
+]
+
+LEAK = Stored("2025-12-09", "The Gull leaks at the third plank on port side.")
+LEAKS = Stored("2025-12-19", "Third plank of the Gull, port side: it leaks.")
+REPAIRED = Stored("2026-03-01", "The Gull is repaired and leaks no more.")
+CASES = [
+    Case("same", (LEAK, LEAKS), "The Gull leaks at the third plank, port side."),
+    Case("outdated", (LEAK,), None, (REPAIRED,)),
 ]
 
 OWN_LINE = re.compile(r"^[0-9a-f]{32}(?= \(this line)")
@@ -63,7 +72,8 @@ def _sections(agent: Agent) -> Iterator[str]:
     yield from _message("a reply without a tool call is reminded", prompts.render("reminder"))
     unclear = asking_back(Answer.CONDITION)
     yield from _message("an answer that is not a plain YES or NO is asked back once", unclear)
-    yield from _message("the definition of the tool", json.dumps(DEFINITION), "json")
+    yield "## A second reading of two edits, in a conversation of its own"
+    yield from _conversation(reading_of(agent, CASES, is_repeated=False))
     yield "## The daily reflection"
     yield from _task(MemoryTask.reflect(agent, "daily"))
     yield "## A conversation to remember"

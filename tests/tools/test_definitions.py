@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from refine.refinement import second_reading
 from refine.tools import PromoteTool, SaveToJournalTool, refinement, save_memory, self_authoring
 
 TOOLS = {
     "promote": PromoteTool.definition,
     "refinement": refinement.DEFINITION,
     "save_memory": save_memory.DEFINITION,
+    "second_reading": second_reading.DEFINITION,
     "save_to_journal": SaveToJournalTool.definition,
     "self_authoring": self_authoring.DEFINITION,
 }
@@ -45,7 +47,7 @@ def test_every_provider_takes_the_definition(function: dict[str, Any]) -> None:
     assert parameters["additionalProperties"] is False
     for schema in schemas(parameters):
         assert schema.keys() - {"additionalProperties"} <= KEYWORDS
-        assert schema["type"] in ("object", "array", "string", "integer")
+        assert schema["type"] in ("object", "array", "string", "integer", "boolean")
         assert all(isinstance(value, str) for value in schema.get("enum", []))
         assert ("items" in schema) == (schema["type"] == "array")
 

@@ -285,7 +285,8 @@ def test_no_call_raises_and_an_error_changes_nothing(agent, ids, action, params,
     result = tool.execute(action=action, **params)
 
     assert json.loads(json.dumps(result))["type"] == result["type"]
-    assert result["type"] != "error" or sql.snapshot() == before
+    judged = [name for name in tool.stats if name.startswith("refused_")]
+    assert result["type"] != "error" or judged or sql.snapshot() == before
 
 
 # -- search ----------------------------------------------------------------------------------------
@@ -459,6 +460,59 @@ def test_shows_a_changed_memory_as_it_is_now_and_accepts_the_second_try(tool, id
     assert first["content"].endswith("(again)")
     assert json.loads(json.dumps(first)) == first
     assert (was, second["type"]) == (False, "deleted")
+
+
+def test_a_judged_refusal_is_counted_by_its_cause_alone(tool, ids):
+    result = tool.execute(action="update", id=ids[0], content="Mira has 17 hens")
+
+    assert result["type"] == "error"
+    assert tool.stats == {**NOTHING, "refused_sure": 1}
+    assert content(ids[0]) != "Mira has 17 hens"
+
+
+def test_the_third_refusal_of_an_edit_advises_to_leave_it(tool, ids):
+    call = {"action": "consolidate", "ids": ids[:2], "content": "Mira has 17 hens"}
+    errors = [tool.execute(**{**call, "ids": ids[:2][::n]})["error"] for n in (1, -1, 1)]
+
+    assert [error.endswith("leave it as it is") for error in errors] == [False, False, True]
+    other = tool.execute(action="update", id=ids[0], content="Mira has 17 hens")["error"]
+    assert not other.endswith("leave it as it is")
+
+
+# -- reasons ---------------------------------------------------------------------------------------
+
+
+def test_what_is_edited_with_a_reason_is_found_as_retired(agent):
+    old = factories.memory(agent, "Mira lives in Bonn", created_at=NOW)
+    wrong = factories.memory(agent, "Mira's number is 555 0142", created_at=NOW)
+    right = factories.memory(agent, "Mira's number is 555 0143")
+    tool = RefinementTool(factories.session(agent))
+
+    updated = tool.execute(
+        action="update", id=old.id, content="Mira lives in Köln", reason="outdated"
+    )
+    deleted = tool.execute(action="delete", id=wrong.id, reason="wrong", by=f"#{right.id}")
+
+    assert updated.items() >= {"type": "updated", "retired": old.id}.items()
+    assert (deleted["type"], deleted["id"]) == ("deleted", wrong.id)
+    found = searched(tool, retired=True)["results"]
+    assert [(each["content"], each["retired"], each["replaced_by"]) for each in found] == [
+        ("Mira lives in Bonn", "outdated", updated["id"]),
+        ("Mira's number is 555 0142", "wrong", right.id),
+    ]
+    assert tool.stats == {**NOTHING, "updated": 1, "deleted": 1, "retired": 2}
+
+
+def test_another_reason_or_kind_of_search_is_refused(tool, ids):
+    for call, error in {
+        ("delete", "reason", "old"): "reason must be one of: same, outdated, wrong",
+        ("delete", "by", "x"): "invalid memory id",
+        ("search", "retired", "yes"): "retired must be true or false",
+        ("search", "retired", False): "query is required for search",
+    }.items():
+        action, name, value = call
+        id_ = {} if action == "search" else {"id": ids[0]}
+        assert error in refused(tool, action=action, **id_, **{name: value})
 
 
 # -- the end ---------------------------------------------------------------------------------------

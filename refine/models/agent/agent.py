@@ -341,12 +341,15 @@ class Agent(Attested, Base):
 
     @property
     def system_message(self) -> str:
+        prompt, _is_default = self.effective("system_prompt")
+        return self.first_message(prompt)
+
+    def first_message(self, prompt: str) -> str:
         """The first message of each conversation: a line unknown to others, then the prompt. It
         keeps providers' prompt caches apart, and changes when others change the identity.
         """
         since = clock.iso(self.identity_changed_at) or ""
         line = self.data_key().mac(since, "agents.first_line")[:_LINE_CHARACTERS]
-        prompt, _is_default = self.effective("system_prompt")
         return render("system", line=line, prompt=prompt)
 
     @validates("name")

@@ -51,6 +51,9 @@ class Ledger:
     def core(self) -> Select[AgentMemory]:
         return self._mine().where(AgentMemory.is_kept_core)
 
+    def retired(self) -> Select[AgentMemory]:
+        return self._mine().where(AgentMemory.retired_reason.is_not(None))
+
     def journal(self, at: datetime) -> Select[AgentMemory]:
         """Return a query for the journal memories that the agent is shown at ``at``."""
         return self._mine().where(AgentMemory.is_shown_journal(at))

@@ -54,6 +54,7 @@ from refine.rules.content import (
     storable_or_none,
     token_estimate,
 )
+from refine.rules.second_reading import RETIRING
 from refine.sealing import DataKey, Place
 
 MemoryType = Literal["core", "journal"]
@@ -115,6 +116,10 @@ class AgentMemory(Attested, Base):
         CheckConstraint(f"memory_type IN {MEMORY_TYPES}", name="memory_type"),
         CheckConstraint(f"tags <@ ARRAY{list(TAGS)}", name="tags"),
         CheckConstraint(
+            f"retired_reason IS NULL OR retired_reason IN {RETIRING} AND discarded_at IS NOT NULL",
+            name="retired_reason",
+        ),
+        CheckConstraint(
             f"token_estimate BETWEEN 1 AND {MAX_CONTENT_CHARACTERS}",
             name="token_estimate",
         ),
@@ -157,6 +162,9 @@ class AgentMemory(Attested, Base):
     content_hash: Mapped[str] = mapped_column(Text)
     token_estimate: Mapped[int]
     discarded_at: Mapped[datetime | None]
+    # of one that was discarded because it is outdated or wrong: which of the two, and its successor
+    retired_reason: Mapped[str | None] = mapped_column(Text)
+    replaced_by_id: Mapped[int | None] = mapped_column(ForeignKey("agent_memories.id"))
     created_at: Mapped[Created]
     recorded_at: Mapped[Created]
     updated_at: Mapped[Updated]
@@ -277,7 +285,7 @@ class AgentMemory(Attested, Base):
 
     def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
         """Return JSON values for a session; ``key``: the agent's, if already opened."""
-        return {
+        entry = {
             "id": self.id,
             "date": str(clock.iso(self.created_at))[:10],
             "tokens": self.token_estimate,
@@ -285,6 +293,9 @@ class AgentMemory(Attested, Base):
             "tags": list(self.tags),
             "content": content_of(self, key or self.data_key()),
         }
+        if self.retired_reason is not None:
+            entry |= {"retired": self.retired_reason, "replaced_by": self.replaced_by_id}
+        return entry
 
     def dated_content(self) -> dict[str, str]:
         return {f"{self.created_at:%Y-%m-%d}": self.content}
@@ -320,7 +331,8 @@ class AgentMemory(Attested, Base):
     def restore(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
         self._lock()
         if self.discarded:
-            self._change("memory_restored", user, at, discarded_at=None)
+            unset = dict.fromkeys(("discarded_at", "retired_reason", "replaced_by_id"))
+            self._change("memory_restored", user, at, **unset)
 
     def set_constitutional(
         self, constitutional: bool, *, user: Actor | None = None, at: datetime | None = None

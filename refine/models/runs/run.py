@@ -220,7 +220,8 @@ class Run:
         _require_genuine(held)
         return held
 
-    def count_call(self, usage: Usage) -> None:
+    def count_call(self, usage: Usage, *, is_aside: bool = False) -> None:
+        """Count a call; ``is_aside``: in a conversation that is not the run's own."""
         self.llm_calls += 1
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens

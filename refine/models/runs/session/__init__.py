@@ -1,7 +1,7 @@
 """Refinement sessions: their life, their edits, and their limits."""
 
-from refine.models.runs.session.editing import EditRefused
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.judging import EditRefused
 from refine.models.runs.session.session import (
     CONSENTED_ENDS,
     END_ACTION,

@@ -9,7 +9,6 @@ from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
-from refine.errors import Refused
 from refine.extensions import db
 from refine.models.ledger import (
     LOCKS,
@@ -24,8 +23,9 @@ from refine.models.ledger import (
 from refine.models.ledger.memory import content_of
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.judging import EditRefused, judge
 from refine.models.runs.session.session import MAX_MUTATIONS, OPERATIONS, RefinementSession
-from refine.models.runs.session.survival import LedgerReading
+from refine.models.runs.session.survival import LedgerReading, Replacement
 from refine.rules.content import (
     MAX_SUMMARY_CHARACTERS,
     bounded_text,
@@ -33,17 +33,9 @@ from refine.rules.content import (
     memory_content,
     token_estimate,
 )
-from refine.rules.meaning import details_lost, refusal
 from refine.rules.quantities import abbreviated
 from refine.rules.retention import MAX_MERGED, longest_update, retained_tokens
-
-
-class EditRefused(Refused):
-    """A rule forbids this edit; ``memory`` is its present state, if the agent has not seen it."""
-
-    def __init__(self, message: str, memory: AgentMemory | None = None) -> None:
-        self.memory = memory
-        super().__init__(message)
+from refine.rules.second_reading import Reason
 
 
 class Edited(NamedTuple):
@@ -61,9 +53,14 @@ def search(
     query: str | None,
     after: datetime | None = None,
     before: datetime | None = None,
+    *,
+    retired: bool = False,
 ) -> list[AgentMemory]:
-    """Return matches by date, then id; ``after`` is inclusive, ``before`` exclusive."""
-    matching = session.agent.ledger.core()
+    """Return matches by date, then id; ``after`` is inclusive, ``before`` exclusive. ``retired``:
+    among what was retired, not among what is kept.
+    """
+    ledger = session.agent.ledger
+    matching = ledger.retired() if retired else ledger.core()
     if after is not None:
         matching = matching.where(AgentMemory.created_at >= after)
     if before is not None:
@@ -79,8 +76,9 @@ def consolidate(
     content: str,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
+    reason: Reason = "same",
 ) -> AgentMemory:
-    """Merge memories into a new one with the earliest date and all tags. May trip the breaker."""
+    """Merge memories into a new one with all tags. May trip the breaker."""
     at = at or clock.now()
     _refuse_number(ids)
     _refuse_over_cap(session)
@@ -90,26 +88,9 @@ def consolidate(
     _refuse_copy(session, content, ids)
     tokens = sum(source.token_estimate for source in sources)
     _refuse_longer(content, tokens, "A merge of these memories")
-    _refuse_loss(session, sources, content, reading)
-    merged = AgentMemory(
-        agent=session.agent,
-        content=content,
-        tags=known_tags([tag for source in sources for tag in source.tags]),
-        created_at=min(source.created_at for source in sources),
-        recorded_at=at,
-        updated_at=at,
-        session_id=session.id,
-    )
-    db.session.add(merged)
-    db.session.flush()
-    ceiling = sum(entry.counting_tokens for _, entry in found)
-    entry = SessionEntry(session=session, memory_id=merged.id, ceiling_tokens=ceiling)
-    entry.counting_tokens = 0
-    tokens = retained_tokens(ceiling, merged.token_estimate)
-    edited = [_discarded(memory, entry, at) for memory, entry in found]
-    edited.append(Edited(merged, entry, None, merged.image(), tokens))
-    _write(session, "consolidate", edited, at, reading)
-    return merged
+    edit = Replacement(sources, content, reason)
+    judge(session, edit, reading)
+    return _replace(session, "consolidate", edit, found, at, reading)
 
 
 def update(
@@ -118,8 +99,9 @@ def update(
     content: str,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
+    reason: Reason = "same",
 ) -> AgentMemory:
-    """Tighten the wording of one memory. May trip the breaker."""
+    """Tighten the wording of one memory, or replace it. May trip the breaker."""
     at = at or clock.now()
     _refuse_over_cap(session)
     content = memory_content(content)
@@ -130,7 +112,10 @@ def update(
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     _refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
-    _refuse_loss(session, [memory], content, reading)
+    edit = Replacement([memory], content, reason)
+    judge(session, edit, reading)
+    if reason != "same":
+        return _replace(session, "update", edit, [(memory, entry)], at, reading)
     before = memory.image()
     after = {**before, "content": content, "token_estimate": token_estimate(content)}
     # what the session took away counts as gone, even if somebody else has restored it
@@ -145,13 +130,17 @@ def delete(
     memory_id: int,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
+    reason: Reason = "same",
+    by_id: int | None = None,
 ) -> AgentMemory:
-    """Discard one memory. May trip the breaker."""
+    """Discard one memory, which ``by_id`` carries or replaces. May trip the breaker."""
     at = at or clock.now()
     _refuse_over_cap(session)
-    ((memory, entry),) = _editable(session, [memory_id], "delete")
-    _refuse_loss(session, [memory], None, reading)
-    _write(session, "delete", [_discarded(memory, entry, at)], at, reading)
+    found = _locked(session, [memory_id] if by_id is None else [memory_id, by_id])
+    ((memory, entry),) = _editable(session, [memory_id], "delete", found)
+    by = _successor(found, memory_id, by_id)
+    judge(session, Replacement([memory], None, reason, by), reading)
+    _write(session, "delete", [_discarded(memory, entry, at, reason, by_id)], at, reading)
     return memory
 
 
@@ -195,13 +184,22 @@ Found = dict[int, tuple[AgentMemory, SessionEntry | None]]
 
 
 def _editable(
-    session: RefinementSession, ids: Sequence[int], verb: str
+    session: RefinementSession, ids: Sequence[int], verb: str, found: Found | None = None
 ) -> list[tuple[AgentMemory, SessionEntry]]:
-    found = _locked(session, ids)
+    found = found or _locked(session, ids)
     _refuse_missing(found, ids)
     wanted = [found[id_] for id_ in dict.fromkeys(ids)]
     _refuse_locked([memory for memory, _ in wanted], verb)
     return [(memory, _refuse_unseen(session, memory, entry)) for memory, entry in wanted]
+
+
+def _successor(found: Found, memory_id: int, by_id: int | None) -> AgentMemory | None:
+    if by_id is None:
+        return None
+    _refuse_missing(found, [by_id])
+    if by_id == memory_id:
+        raise EditRefused(f"Memory #{memory_id} cannot replace itself; by names another one")
+    return found[by_id][0]
 
 
 def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
@@ -263,21 +261,6 @@ def _refuse_longer(content: str, limit_tokens: int, subject: str) -> None:
             f"{subject} may have at most {limit_tokens} tokens, and this text has {tokens}; "
             "nothing was changed. Remove repetition"
         )
-
-
-def _refuse_loss(
-    session: RefinementSession,
-    removed: Collection[AgentMemory],
-    content: str | None,
-    reading: LedgerReading | None,
-) -> None:
-    """Refuse an edit that loses or falsifies content; only count that if the setting says so."""
-    reading = reading or LedgerReading()
-    found = reading.objections(session.id, session.agent, removed, content)
-    if found and reading.keeps_details:  # whether an objection is sure or doubtful
-        raise EditRefused(refusal(found))
-    if found:
-        session.details_lost += details_lost(found)
 
 
 def _refuse_missing(
@@ -347,9 +330,52 @@ def _refuse_unseen(
 # -- how it is written ----------------------------------------------------------------------------
 
 
-def _discarded(memory: AgentMemory, entry: SessionEntry, at: datetime) -> Edited:
+def _replace(
+    session: RefinementSession,
+    operation: str,
+    edit: Replacement,
+    found: Sequence[tuple[AgentMemory, SessionEntry]],
+    at: datetime,
+    reading: LedgerReading | None,
+) -> AgentMemory:
+    """Add a memory in place of others, which are discarded."""
+    new = AgentMemory(
+        agent=session.agent,
+        content=edit.content,
+        tags=known_tags([tag for source in edit.removed for tag in source.tags]),
+        created_at=_date_of(edit, at),
+        recorded_at=at,
+        updated_at=at,
+        session_id=session.id,
+    )
+    db.session.add(new)
+    db.session.flush()
+    ceiling = sum(entry.counting_tokens for _, entry in found)
+    entry = SessionEntry(session=session, memory_id=new.id, ceiling_tokens=ceiling)
+    entry.counting_tokens = 0
+    tokens = retained_tokens(ceiling, new.token_estimate)
+    edited = [_discarded(*each, at, edit.reason, new.id) for each in found]
+    edited.append(Edited(new, entry, None, new.image(), tokens))
+    _write(session, operation, edited, at, reading)
+    return new
+
+
+def _date_of(edit: Replacement, at: datetime) -> datetime:
+    """What replaces an outdated memory is of now; what replaces several, of the last one's date."""
+    dates = [memory.created_at for memory in edit.removed]
+    if edit.reason != "outdated":
+        return min(dates)
+    return max(dates) if len(dates) > 1 else at
+
+
+def _discarded(
+    memory: AgentMemory, entry: SessionEntry, at: datetime, reason: Reason, successor_id: int | None
+) -> Edited:
     before = memory.image()
-    return Edited(memory, entry, before, {**before, "discarded_at": clock.iso(at)}, 0)
+    after = {**before, "discarded_at": clock.iso(at)}
+    if reason != "same":
+        after |= {"retired_reason": reason, "replaced_by_id": successor_id}
+    return Edited(memory, entry, before, after, 0)
 
 
 def _write(
@@ -391,7 +417,8 @@ def _count(session: RefinementSession, operation: str, edited: Sequence[Edited])
         db.session.add(each.entry)
     stat, is_mutation = OPERATIONS[operation]
     # of a merge, its sources
-    count = session.stats.get(stat, 0) + max(1, len(edited) - 1)
-    session.stats = {**session.stats, stat: count}
+    session.count(stat, max(1, len(edited) - 1))
+    if retired := sum(each.after["retired_reason"] is not None for each in edited):
+        session.count("retired", retired)
     session.mutation_count += is_mutation
     return removed

@@ -33,7 +33,7 @@ from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Event
-from refine.models.columns import Count, Sealed, in_ids
+from refine.models.columns import USD_DECIMALS, Count, Sealed, Usd, in_ids
 from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
@@ -96,6 +96,7 @@ OPERATIONS = {
     "delete": Operation("deleted"),
     "protect": Operation("protected", is_mutation=False),
 }
+# Stats also count, once they occur, ``retired``, ``overruled``, ``unread`` and ``refused_…``.
 _NOTHING_DONE = dict.fromkeys((each.stat for each in OPERATIONS.values()), 0)
 # The actions of all edits of the loop, and of mutations. Duplicates are removed before the loop,
 # and stay removed after a rollback.
@@ -114,7 +115,7 @@ _HINTED_SESSIONS = 50
 _MEASURED = (
     *("status", "trigger", "mass_before", "mass_after", "memories_before", "memories_after"),
     *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
-    "details_lost",
+    *("details_lost", "reading_calls", "reading_prompt_tokens", "reading_completion_tokens"),
 )
 
 
@@ -213,6 +214,11 @@ class RefinementSession(RetriableRun, Attested, Base):
     turns: Mapped[Count]
     # the ids of alike memories that its agent was told to look at
     hints: Mapped[list[list[int]]] = mapped_column(JSONB, default=list, server_default=text("'[]'"))
+    # the part of all calls, tokens and costs that second readings took
+    reading_calls: Mapped[Count]
+    reading_prompt_tokens: Mapped[Count]
+    reading_completion_tokens: Mapped[Count]
+    reading_cost_usd: Mapped[Usd] = mapped_column(default=Decimal(0), server_default=text("0"))
     stop_requested_at: Mapped[datetime | None]
     stop_requested_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     consented_at: Mapped[datetime | None]
@@ -377,6 +383,16 @@ class RefinementSession(RetriableRun, Attested, Base):
         return removed
 
     @classmethod
+    def overruled_recently(cls, agent: Agent) -> int:
+        """Return how many doubts of the code were overruled and the edits stand; RowAltered."""
+        overruled = 0
+        for session in cls.ended_since(clock.now() - ROLLING_WINDOW, [agent.id])[agent.id]:
+            session.require_genuine()
+            if session.undone_at is None and session.status != "rolled_back":
+                overruled += session.counted("overruled")
+        return overruled
+
+    @classmethod
     def removable_of(cls, mass: int, agent: Agent, removed_recently: int) -> int:
         return removable_tokens(
             mass,
@@ -519,7 +535,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     @property
     def has_changes(self) -> bool:
         """Whether duplicates removed or edits are left after the end."""
-        has_edits = self.status != "rolled_back" and any(self.stats.values())
+        has_edits = self.status != "rolled_back" and any(self.edits.values())
         return self.duplicates_removed > 0 or has_edits
 
     @hybrid_property
@@ -591,23 +607,44 @@ class RefinementSession(RetriableRun, Attested, Base):
             removed_tokens, removable=self.removable_tokens, memories_before=self.memories_before
         )
 
-    def count_call(self, usage: Usage) -> None:
+    def count_call(self, usage: Usage, *, is_aside: bool = False) -> None:
+        """Count a second reading, which is aside, among all calls and apart; it is no turn."""
         super().count_call(usage)
-        self.turns += self.consented_at is not None
+        if not is_aside:
+            self.turns += self.consented_at is not None
+            return
+        self.reading_calls += 1
+        self.reading_prompt_tokens += usage.prompt_tokens
+        self.reading_completion_tokens += usage.completion_tokens
+        self.reading_cost_usd += usage.cost_usd or 0
+
+    @property
+    def edits(self) -> dict[str, int]:
+        """The edits among the stats: those that the agent made."""
+        return {stat: n for stat, n in self.stats.items() if stat in _NOTHING_DONE}
+
+    def counted(self, stat: str) -> int:
+        return self.stats.get(stat, 0)
+
+    def count(self, stat: str, more: int = 1) -> None:
+        self.stats = {**self.stats, stat: self.counted(stat) + more}
 
     def summary_line(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
         saved = (self.mass_before or 0) - (self.mass_after or 0)
-        facts = [f"{count} {verb}" for verb, count in self.stats.items() if count]
+        facts = [f"{count} {verb}" for verb, count in self.edits.items() if count]
         if self.details_lost:
             facts.append(f"{plural(self.details_lost, 'detail')} lost")
         if self.status == "rolled_back":
             facts.append("all undone")
-        return (
+        line = (
             f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
             f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} "
             f"({', '.join(facts) or 'no changes'})."
         )
+        if (retired := self.counted("retired")) and self.status != "rolled_back":
+            line += f" Retired as outdated or wrong, and kept apart: {retired}."
+        return line
 
     def measured(self) -> dict[str, Any]:
         return {
@@ -616,6 +653,7 @@ class RefinementSession(RetriableRun, Attested, Base):
             "threshold": f"{self.threshold:.{THRESHOLD_DECIMALS}f}",
             "stats": dict(self.stats),
             **self.usage(),
+            "reading_cost_usd": f"{self.reading_cost_usd:.{USD_DECIMALS}f}",
             "started_at": clock.iso(self.started_at),
         }
 

@@ -3,8 +3,9 @@ only lose what the ledger still says (``rules.meaning``).
 """
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
@@ -16,10 +17,36 @@ from refine.models.attested import plain_digest, plain_rows
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
 from refine.models.ledger.memory import content_of
-from refine.models.runs.session.session import MUTATIONS
-from refine.rules.meaning import Ledger, Objection, is_said, objections
+from refine.models.runs.session.session import MUTATIONS, RefinementSession
+from refine.rules.meaning import (
+    Ledger,
+    Objection,
+    is_said,
+    likely_carriers,
+    objections,
+    speak_of_the_same,
+)
+from refine.rules.second_reading import Case, Reason, Stored, Verdict
 
 LOOKS_BACK = timedelta(days=30)
+
+# Returns the verdict of a second reading; None if the model gave no usable answer.
+SecondReading = Callable[[Case], Verdict | None]
+
+
+class Replacement(NamedTuple):
+    """``content`` (None: nothing) in place of memories; ``by``: a kept one that carries what is
+    deleted, or replaces it.
+    """
+
+    removed: Sequence[AgentMemory]
+    content: str | None
+    reason: Reason = "same"
+    by: AgentMemory | None = None
+
+    @property
+    def texts(self) -> dict[int, str]:
+        return {memory.id: memory.content for memory in self.removed}
 
 
 class LedgerReading:
@@ -27,34 +54,56 @@ class LedgerReading:
     read again when the agent's ledger version shows another change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, second: SecondReading | None = None) -> None:
+        """Without a ``second`` reading the code decides alone."""
         rules = settings.current()
         self.keeps_details, self._share = rules.details == "keep", rules.likeness
+        self.second = second
         self._version: int | None = None
         self._ledger = Ledger()
         self._originals: list[str] = []
+        # of each memory, by text, what it and those that were merged into it said before sessions
+        self._earlier: dict[int, dict[str, Stored]] = {}
         # the memories of each session whose text before that session is known, or that it made
         self._known: set[tuple[uuid.UUID | None, int]] = set()
         self._last_sequence = 0
 
-    def objections(
-        self,
-        session_id: uuid.UUID,
-        agent: Agent,
-        removed: Collection[AgentMemory],
-        content: str | None,
-    ) -> list[Objection]:
-        """Return what is wrong with ``content`` in place of memories; None: they are deleted."""
-        self.follow(agent)
+    def objections(self, session: RefinementSession, edit: Replacement) -> list[Objection]:
+        """Return what is wrong with an edit, in so far as code can tell."""
+        self.follow(session.agent)
         return objections(
             self._ledger,
-            {memory.id: memory.content for memory in removed},
-            content,
+            edit.texts,
+            edit.content,
             self._originals,
-            own={memory.id for memory in removed if (session_id, memory.id) in self._known},
+            own={memory.id for memory in edit.removed if (session.id, memory.id) in self._known},
             share=self._share,
-            months={f"{memory.created_at:%Y-%m}" for memory in removed},
+            months={f"{memory.created_at:%Y-%m}" for memory in edit.removed},
         )
+
+    def case(self, session: RefinementSession, edit: Replacement) -> Case:
+        """Return an edit as a second reading sees it, with what was said before sessions."""
+        self.follow(session.agent)
+        before = dict[str, Stored]()
+        for memory in edit.removed:
+            is_own = (session.id, memory.id) in self._known
+            earlier = self._earlier.get(memory.id, {}) if edit.reason == "same" else {}
+            present = {} if is_own and earlier else {memory.content: _stored(memory)}
+            before |= {**earlier, **present}
+        kept = [edit.by] if edit.by is not None else self._likely_carriers(edit)
+        return Case(edit.reason, tuple(before.values()), edit.content, tuple(map(_stored, kept)))
+
+    def _likely_carriers(self, edit: Replacement) -> list[AgentMemory]:
+        if edit.content is not None:
+            return []
+        (text,) = edit.texts.values()
+        ids = likely_carriers(self._ledger, text, edit.texts)
+        found = db.session.scalars(select(AgentMemory).where(AgentMemory.id.in_(ids)))
+        return sorted(found, key=lambda memory: ids.index(memory.id))
+
+    def speak_of_the_same(self, agent: Agent, one: str, other: str) -> bool:
+        self.follow(agent)
+        return speak_of_the_same(self._ledger, one, other)
 
     def texts_lost_by(
         self,
@@ -111,7 +160,9 @@ class LedgerReading:
         self._version = agent.ledger_version
 
     def _read_originals(self, agent: Agent, since: datetime) -> None:
-        """For each session and memory, the text before its first edit counts: no own words."""
+        """For each session and memory, the text before its first edit counts: no own words, and
+        nothing that was retired.
+        """
         edits = (
             select(AuditLog)
             .options(undefer(AuditLog.sealed_text))
@@ -128,9 +179,21 @@ class LedgerReading:
             self._take_over(record, changes_in(record.data, record.sealed_under(key)))
 
     def _take_over(self, record: AuditLog, changes: Iterable[Change]) -> None:
+        changes = list(changes)
+        earlier: dict[str, Stored] = {}
         for change in changes:
             touched = (record.session_id, change.memory_id)
-            if change.before is not None and touched not in self._known:
-                self._originals.append(change.before["content"])
+            before, is_retired = change.before, change.after["retired_reason"] is not None
+            if before is not None and not is_retired:
+                earlier |= self._earlier.get(change.memory_id, {})
+                if touched not in self._known:
+                    self._originals.append(before["content"])
+                    stored = Stored(before["created_at"][:10], before["content"])
+                    earlier[stored.text] = stored
             self._known.add(touched)
+        self._earlier |= {each.memory_id: earlier for each in changes if is_kept(each.after)}
         self._last_sequence = record.sequence
+
+
+def _stored(memory: AgentMemory) -> Stored:
+    return Stored(f"{memory.created_at:%Y-%m-%d}", memory.content)

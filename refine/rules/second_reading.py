@@ -1,0 +1,97 @@
+"""A second reading of edits: the cases that are read, and what the answer says of each."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple, get_args
+
+# Why a memory is edited: to say the same in fewer words, or because it does not hold (any more).
+Reason = Literal["same", "outdated", "wrong"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+RETIRING = REASONS[1:]
+
+
+class Stored(NamedTuple):
+    """A memory's text, and the date of what it says."""
+
+    date: str
+    text: str
+
+
+class Case(NamedTuple):
+    """An edit: ``after`` (None: nothing) in place of ``before``, which ``kept`` may carry."""
+
+    claim: Reason
+    before: tuple[Stored, ...]
+    after: str | None
+    kept: tuple[Stored, ...] = ()
+
+    def as_entry(self, number: int) -> dict[str, Any]:
+        before = [_entry(each) for each in self.before]
+        if self.after is None:
+            outcome: dict[str, Any] = {"kept": [_entry(each) for each in self.kept]}
+        else:
+            outcome = {"after": self.after}
+        edit = "removal" if self.after is None else "rewrite"
+        return {"case": number, "edit": edit, "claim": self.claim, "before": before, **outcome}
+
+
+class Verdict(NamedTuple):
+    """What an edit leaves out, adds and changes, in the words of a second reading."""
+
+    leaves_out: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not any(self)
+
+    def __str__(self) -> str:
+        said = {"leaves out": self.leaves_out, "adds": self.adds, "changes": self.changes}
+        told = [f"it {verb}: {'; '.join(words)}" for verb, words in said.items() if words]
+        return ". ".join(told)
+
+
+def verdicts_in(answers: Iterable[Any], cases: int) -> list[Verdict] | None:
+    """Return the verdicts on so many cases, in order; None unless there is exactly one on each."""
+    found: dict[int, Verdict] = {}
+    for answer in answers:
+        verdict = _verdict(answer) if isinstance(answer, dict) else None
+        if verdict is None or answer.get("case") in found:
+            return None
+        found[answer["case"]] = verdict
+    numbers = range(1, cases + 1)
+    return [found[number] for number in numbers] if found.keys() == set(numbers) else None
+
+
+def answers_in(text: str) -> Iterator[Any]:
+    """Yield the JSON objects that a text holds, in lines, in a list or in a block of code."""
+    decoder, start = json.JSONDecoder(), text.find("{")
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            cases = value.get("cases")
+            yield from cases if isinstance(cases, list) else [value]
+        start = text.find("{", end)
+
+
+def _entry(memory: Stored) -> dict[str, str]:
+    return {"stored": memory.date, "text": memory.text}
+
+
+def _verdict(answer: dict[str, Any]) -> Verdict | None:
+    said = [_words(answer.get(kind)) for kind in Verdict._fields]
+    readable = [words for words in said if words is not None]
+    is_numbered = isinstance(answer.get("case"), int)
+    return Verdict._make(readable) if is_numbered and len(readable) == len(said) else None
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    """Return what a list of texts says, also if there is a single text or none; else None."""
+    words = value if isinstance(value, list) else [value or ""]
+    if not all(isinstance(each, str) for each in words):
+        return None
+    return tuple(each.strip() for each in words if each.strip())
