@@ -16,7 +16,7 @@ from refine.models import RefinementSession
 from refine.models.agent import eligibility
 from refine.models.runs.session import CONSENTED_ENDS, EndStatus
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.models.runs.session.judging import Unread
+from refine.models.runs.session.survival import Unread
 from refine.outages import may_pass
 from refine.refinement.prompting import (
     LedgerExcerpt,

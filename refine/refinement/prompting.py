@@ -21,7 +21,7 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
-from refine.models.runs.session.judging import MAX_RETIRED
+from refine.models.runs.session.survival import MAX_RETIRED
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.hints import Group, groups_alike, without_resting
 from refine.rules.meaning.keeping import DELETION_SHARE

@@ -12,8 +12,7 @@ from refine.extensions import db, safe_rollback
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs import SessionEntry
 from refine.models.runs.session import editing
-from refine.models.runs.session.judging import Unread
-from refine.models.runs.session.survival import LedgerReading
+from refine.models.runs.session.survival import LedgerReading, Unread
 from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text

@@ -1,7 +1,6 @@
 """Refinement sessions: their life, their edits, and their limits."""
 
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.judging import EditRefused
 from refine.models.runs.session.session import (
     CONSENTED_ENDS,
     END_ACTION,
@@ -21,6 +20,7 @@ from refine.models.runs.session.session import (
     SessionRequest,
     Trigger,
 )
+from refine.models.runs.session.survival import EditRefused
 
 __all__ = [
     "CONSENTED_ENDS",

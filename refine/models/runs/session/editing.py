@@ -23,9 +23,8 @@ from refine.models.ledger import (
 from refine.models.ledger.memory import content_of
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.judging import EditRefused, judge
 from refine.models.runs.session.session import MAX_MUTATIONS, OPERATIONS, RefinementSession
-from refine.models.runs.session.survival import LedgerReading, Replacement
+from refine.models.runs.session.survival import EditRefused, LedgerReading, Replacement, judge
 from refine.rules.content import (
     MAX_SUMMARY_CHARACTERS,
     bounded_text,
