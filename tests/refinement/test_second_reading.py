@@ -184,8 +184,9 @@ def test_what_changed_while_it_was_read_is_not_overwritten(reader):
 
 
 def test_nothing_is_asked_about_what_the_code_refuses_or_follows_the_end(reader):
+    denied = WORDY.replace("stands", "never stands")
     reader.model.calls(
-        {"action": "update", "id": reader.ids[0], "content": "The red bike"},
+        {"action": "update", "id": reader.ids[0], "content": denied},
         {"action": "protect", "id": reader.ids[1]},
         {"action": "complete", "summary": "Done."},
         {"action": "delete", "id": reader.ids[2]},

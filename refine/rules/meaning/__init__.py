@@ -67,7 +67,8 @@ def said_earlier(
 def likely_carriers(ledger: Ledger, text: str, without: Collection[int]) -> list[int]:
     """Return the ids of the few memories that say most of a text, the likeliest first."""
     keeping = Keeping(ledger.read(text), ledger, Decimal(1), is_deletion=True)
-    return [id_ for id_, _ in nearest(keeping, without)]
+    shares = {id_: keeping.rough_share(each) for id_, each in nearest(keeping, without)}
+    return [id_ for id_, share in shares.items() if share >= max(shares.values()) / 2]
 
 
 def speak_of_the_same(ledger: Ledger, one: str, other: str) -> bool:

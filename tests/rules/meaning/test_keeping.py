@@ -269,4 +269,4 @@ def test_what_replaces_a_memory_speaks_of_the_same(text: str, other: str, is_sam
 def test_likely_carriers_are_the_memories_that_say_most_of_a_text() -> None:
     ledger = ledger_of(TOWER, "The tower has steps", "Mira drinks tea", f"{TOWER}!")
 
-    assert likely_carriers(ledger, TOWER, [0]) == [3, 1]
+    assert likely_carriers(ledger, TOWER, [0]) == [3]
