@@ -85,7 +85,6 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("revoking a token", f"/tokens/{token_id}/revoke")
     yield Page("accounts", "/accounts")
     yield Page("profile", "/profile")
-    yield Page("find", "/find?q=Agent+1")
 
 
 def operations(world: World) -> Iterator[Page]:

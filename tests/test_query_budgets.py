@@ -67,9 +67,7 @@ PAGES = {
     "/audit?kind=read&who=user@example.org": 8,
     "/audit?session=<uuid:session_id>": 7,
     "/audit/<int:record_id>": 15,
-    "/audit/export.csv": 6,
     "/audit/export.jsonl": 6,
-    "/find?q=1": 10,
     "/healthz": 0,
     "/invitations/<secret>": 9,
     "/metrics": 7,
@@ -90,7 +88,6 @@ PAGES = {
     "/usage": 7,
     "/usage?account=own": 8,
     "/usage?by=month": 7,
-    "/usage/export.csv": 3,
     "/users": 6,
 }
 

@@ -1,88 +1,19 @@
-"""Accounts, their users and tokens, and requests for access to memories."""
+"""Accounts, their users and tokens; the dashboard lists them."""
 
 import sys
-from typing import Any
 
 import click
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import joinedload
 
 from refine.cli.context import application
-from refine.cli.output import Field, console, print_list
-from refine.cli.parameters import Columns, account_option, json_option, limit_option, lists
+from refine.cli.output import console
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import AccessGrant, Account, Agent, ApiToken, Invitation, User
+from refine.models import Account, Agent, ApiToken, Invitation, User
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
-from refine.models.runs.access import STATUSES
 from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
 from refine.rules.quantities import in_days, in_hours
 from refine.web.links import public_url
-
-_ACCOUNTS = (
-    Field("id", None, "Account.id"),
-    Field("slug", "slug", "Account.slug"),
-    Field("name", "name", "Account.name"),
-    Field("agents", "agents"),
-    Field("time_zone", "time zone", "Account.time_zone"),
-    Field("schedule", "schedule", "Account.effective_schedule"),
-    Field("paused", None, "Account.paused"),
-    Field("next_due_at", None, "Account.next_due_at"),
-    Field("monthly_cost_cap_usd", None, "Account.monthly_cost_cap_usd"),
-    Field("created_at", None, "Account.created_at"),
-)
-_USERS = (
-    Field("id", "id"),
-    Field("email", "e-mail"),
-    Field("account", "account", "account.slug"),
-    Field("role", "role"),
-    Field("site_admin", "site admin"),
-    Field("active", "active"),
-    Field("has_joined", "joined", lambda user: user.password_hash is not None),
-    Field("created_at", "created"),
-)
-
-
-def _state(token: ApiToken) -> str:
-    if token.is_valid:
-        return "valid"
-    return "revoked" if token.is_revoked else "expired"
-
-
-def _creator(token: ApiToken) -> str:
-    return f"{token.minted_by.hint}…" if token.minted_by is not None else "command line"
-
-
-_TOKENS = (
-    Field("id", "id"),
-    Field("hint", "starts with"),
-    Field("kind", "kind"),
-    Field("agent_id"),
-    Field("agent", "agent", lambda token: token.agent and token.agent.name),
-    Field("account", "account", "account.slug"),
-    Field("created_at", "created"),
-    Field("created_by", "by", _creator),
-    Field("last_used_at", "last used"),
-    Field("expires_at", "expires"),
-    Field("revoked_at"),
-    Field("state", "state", _state),
-)
-_GRANTS = (
-    Field("id", "id"),
-    Field("created_at", "requested"),
-    Field("user", "user", "user.email"),
-    Field("agent_id"),
-    Field("agent", "agent", "agent.name"),
-    Field("account", "account", "account.slug"),
-    Field("reason", "reason"),
-    Field("duration_minutes", "minutes"),
-    Field("status", "status", "current_status"),
-    Field("end_reason", "ended as", "current_end_reason"),
-    Field("granted_at", "from"),
-    Field("expires_at"),
-    Field("ended_at", "until", "current_ended_at"),
-)
 
 
 @click.group()
@@ -99,21 +30,6 @@ def account_add(name: str, slug: str | None) -> None:
         made = Account.create(name, slug)
         db.session.commit()
         console.print(made.slug)
-
-
-@account.command("list")
-@json_option
-def account_list(as_json: bool) -> None:
-    """List all accounts."""
-    with application("account list"):
-        agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id)
-        counted = select(Account, agents.scalar_subquery().label("agents")).order_by(Account.slug)
-        print_list(
-            db.session.execute(counted).all(),
-            _ACCOUNTS,
-            as_json=as_json,
-            empty="no accounts yet; `refine account add NAME` adds one",
-        )
 
 
 @click.group()
@@ -152,25 +68,6 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
         )
         db.session.commit()
         console.print(f"{made.email} can sign in ({role}{', site admin' if site_admin else ''})")
-
-
-@user.command("list")
-@account_option
-@limit_option
-@json_option
-def user_list(slug: str | None, limit: int, as_json: bool) -> None:
-    """List users and their roles, sorted by e-mail address."""
-    with application("user list"):
-        users = select(User).options(joinedload(User.account)).order_by(User.email, User.id)
-        if slug is not None:
-            users = users.where(User.account_id == Account.by_slug(slug).id)
-        print_list(
-            db.session.scalars(users.limit(limit + 1)).all(),
-            _USERS,
-            as_json=as_json,
-            limit=limit,
-            empty="no users; `refine user add EMAIL --account SLUG --password-stdin` adds one",
-        )
 
 
 @user.command(
@@ -242,44 +139,3 @@ def token_revoke(secret: str) -> None:
         found.revoke()
         db.session.commit()
         console.print(f"revoked {found.hint}…")
-
-
-@token.command("list")
-@lists(
-    Columns(ApiToken.account_id, ApiToken.agent_id, ApiToken.created_at, ApiToken.id),
-    _TOKENS,
-    empty="no tokens; `refine token add --agent NAME` creates one",
-)
-def token_list() -> Select[Any]:
-    """List tokens, newest first: prefix, owner, last use.
-
-    The tokens themselves are not stored, only keyed hashes.
-
-    Example: refine token list --agent Wren
-    """
-    with_names = (ApiToken.agent, ApiToken.account, ApiToken.minted_by)
-    return select(ApiToken).options(*map(joinedload, with_names))
-
-
-@click.group()
-def access() -> None:
-    """List requests for access to memories; only agents grant them."""
-
-
-@access.command("list")
-@click.option("--status", type=click.Choice(STATUSES), help="Only requests with this status.")
-@lists(
-    Columns(AccessGrant.account_id, AccessGrant.agent_id, AccessGrant.created_at, AccessGrant.id),
-    _GRANTS,
-    empty="no requests",
-)
-def access_list(status: str | None) -> Select[Any]:
-    """List requests for access, newest first: who asked which agent, and how it answered.
-
-    Purposes and answers are not shown: they are content.
-
-    Example: refine access list --agent Wren --status granted
-    """
-    with_names = (AccessGrant.user, AccessGrant.agent, AccessGrant.account)
-    asked = select(AccessGrant).options(*map(joinedload, with_names))
-    return asked if status is None else asked.where(AccessGrant.current_status == status)

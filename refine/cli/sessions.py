@@ -1,18 +1,20 @@
 """Refinement sessions: listed, shown, stopped and undone."""
 
 import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import click
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import contains_eager
 
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_json, print_list, print_one, row_of
-from refine.cli.parameters import Columns, json_option, lists
+from refine.cli.parameters import account_option, json_option, limit_option
 from refine.errors import NotFound, Refused
 from refine.extensions import db
-from refine.models import Agent, AuditLog, RefinementSession
+from refine.models import Account, Agent, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED, TRIGGERS
@@ -69,6 +71,9 @@ _STEPS = (
 )
 
 
+_TIME = click.DateTime(
+    ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M:%S%z"]
+)
 _session_argument = click.argument("session_id", metavar="SESSION", type=click.UUID)
 
 
@@ -78,28 +83,55 @@ def session() -> None:
 
 
 @session.command("list")
+@account_option
+@click.option("--agent", "reference", metavar="AGENT", help="Only this agent (id or name).")
 @click.option(
     "--status", type=click.Choice([*LIVE, *ENDED]), help="Only sessions with this status."
 )
 @click.option("--trigger", type=click.Choice(TRIGGERS), help="Only sessions with this trigger.")
-@lists(
-    Columns(
-        Agent.account_id,
-        RefinementSession.agent_id,
-        RefinementSession.created_at,
-        RefinementSession.id,
-    ),
-    _LISTED,
-    empty="no sessions",
-)
-def session_list(**equal: str | None) -> Select[Any]:
+@click.option("--since", type=_TIME, help="Only from this date or time (UTC).")
+@click.option("--until", type=_TIME, help="Only before this date or time (UTC).")
+@limit_option
+@json_option
+def session_list(*, limit: int, as_json: bool, **chosen: Any) -> None:
     """List sessions with their figures, newest first.
 
     Example: refine session list --status failed --since 2026-03-01
     """
-    wanted = select(RefinementSession).join(RefinementSession.agent)
-    wanted = wanted.filter_by(**{name: value for name, value in equal.items() if value})
-    return wanted.options(contains_eager(RefinementSession.agent).joinedload(Agent.account))
+    with application("session list"):
+        wanted = (
+            select(RefinementSession)
+            .join(RefinementSession.agent)
+            .options(contains_eager(RefinementSession.agent).joinedload(Agent.account))
+            .where(*_conditions(**chosen))
+            .order_by(RefinementSession.created_at.desc(), RefinementSession.id.desc())
+        )
+        found = db.session.scalars(wanted.limit(limit + 1)).all()
+        print_list(found, _LISTED, as_json=as_json, limit=limit, empty="no sessions")
+
+
+def _conditions(
+    slug: str | None,
+    reference: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    **equal: str | None,
+) -> Iterator[ColumnElement[bool]]:
+    if slug is not None:
+        yield Agent.account_id == Account.by_slug(slug).id
+    if reference is not None:
+        yield RefinementSession.agent_id == Agent.named(reference).id
+    if since is not None:
+        yield RefinementSession.created_at >= _in_utc(since)
+    if until is not None:
+        yield RefinementSession.created_at < _in_utc(until)
+    for name, value in equal.items():
+        if value is not None:
+            yield getattr(RefinementSession, name) == value
+
+
+def _in_utc(given: datetime) -> datetime:
+    return given if given.tzinfo is not None else given.replace(tzinfo=UTC)
 
 
 @session.command("show")

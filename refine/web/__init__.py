@@ -10,7 +10,6 @@ from refine.web import (
     agents,
     audit,
     bulk_actions,
-    find,
     granted,
     in_place,
     ledger,
@@ -29,7 +28,6 @@ from refine.web import (
 _AREAS = [
     status.pages,
     signing_in.pages,
-    find.pages,
     overview.pages,
     agents.pages,
     bulk_actions.pages,

@@ -1,11 +1,11 @@
 """The audit log: a filtered list, a page for each record, and exports, which are records too."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from flask import Blueprint, Response, render_template
+from flask import Blueprint, Response, render_template, stream_with_context
 from sqlalchemy import case, cast, select
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -19,7 +19,6 @@ from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words
 from refine.web import granted, scope
 from refine.web.audit_filters import FILTERS, actions_of_kind, views, visible_records
-from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 from refine.web.lists import Chosen, page_of
 from refine.web.record_changes import memory_changes, subject_of
 from refine.web.templating import verification_watch
@@ -116,19 +115,7 @@ def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(shown.items())
 
 
-@pages.get("/audit/export.csv")
-def export_csv() -> Response:
-    return _export("csv", "text/csv", _csv_lines)
-
-
-@pages.get("/audit/export.jsonl")
-def export_jsonl() -> Response:
-    return _export("jsonl", "application/jsonl", _json_lines)
-
-
-_Row = dict[str, Any]
-
-# The exported columns besides ``data``, and their attributes.
+# The exported fields besides ``data``, and their attributes.
 _ATTRIBUTES = {
     "id": "id",
     "chain": "chain_id",
@@ -143,11 +130,12 @@ _ATTRIBUTES = {
     "subject_id": "auditable_id",
     "hash": "hash",
 }
+# So many are read from the database at a time.
+_BATCH_ROWS = 500
 
 
-def _export(
-    format_: str, mimetype: str, lines: Callable[[Iterable[_Row]], Iterator[str]]
-) -> Response:
+@pages.get("/audit/export.jsonl")
+def export() -> Response:
     chosen = Chosen(FILTERS)
     # asked before the response is sent
     shows_origin, records = scope.user().may_act, visible_records(chosen, select(AuditLog))
@@ -157,33 +145,23 @@ def _export(
         chain=account.chain if account is not None else PLATFORM,
         subject=("Account", account.id) if account is not None else None,
         user=scope.user(),
-        data={"format": format_, "filter": chosen.as_data()},
+        data={"format": "jsonl", "filter": chosen.as_data()},
     )
-    before = records.where(AuditLog.id < recorded.id).execution_options(yield_per=BATCH_ROWS)
+    before = records.where(AuditLog.id < recorded.id).execution_options(yield_per=_BATCH_ROWS)
     db.session.commit()
-    # read while the file is sent, in a database session of its own
-    rows = (_row(each, shows_origin) for each in _streamed(before))
-    return attachment(lines(rows), f"audit-{clock.now():%Y-%m-%d}.{format_}", mimetype)
+    answer = Response(
+        stream_with_context(_lines(before, shows_origin)), mimetype="application/jsonl"
+    )
+    filename = f"audit-{clock.now():%Y-%m-%d}.jsonl"
+    answer.headers["Content-Disposition"] = f"attachment; filename={filename}"
+    return answer
 
 
-def _streamed(records: Any) -> Iterator[AuditLog]:
-    yield from db.session.scalars(records)
-
-
-def _row(record: AuditLog, shows_origin: bool) -> _Row:
-    row = {name: getattr(record, attribute) for name, attribute in _ATTRIBUTES.items()}
-    row |= {"at": clock.iso(record.created_at), "data": _data(record)}
-    if not shows_origin:
-        row["data"].pop(CLIENT_KEY, None)
-    return row
-
-
-def _csv_lines(rows: Iterable[_Row]) -> Iterator[str]:
-    yield csv_line([*_ATTRIBUTES, "data"])
-    for row in rows:
-        yield csv_line(row.values())
-
-
-def _json_lines(rows: Iterable[_Row]) -> Iterator[str]:
-    for row in rows:
+def _lines(records: Any, shows_origin: bool) -> Iterator[str]:
+    """Read while the file is sent, in a database session of its own."""
+    for record in db.session.scalars(records):
+        row = {name: getattr(record, attribute) for name, attribute in _ATTRIBUTES.items()}
+        row |= {"at": clock.iso(record.created_at), "data": _data(record)}
+        if not shows_origin:
+            row["data"].pop(CLIENT_KEY, None)
         yield json.dumps(row, ensure_ascii=False, default=str) + "\n"

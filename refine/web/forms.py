@@ -49,14 +49,6 @@ def uuid_of(text: str) -> UUID | None:
         return None
 
 
-def instant_of(text: str) -> datetime | None:
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return given if given.tzinfo is not None and 1970 <= given.year < 9999 else None
-
-
 def midnight(day: date, days_later: int = 0) -> datetime:
     on = day + timedelta(days=days_later)
     return datetime(on.year, on.month, on.day, tzinfo=scope.zone())

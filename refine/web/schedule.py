@@ -1,12 +1,11 @@
 """When automatic sessions run: the schedule of one account, its form, and its past runs."""
 
-from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -18,22 +17,18 @@ from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
-from refine.models.runs.session import totals
 from refine.models.runs.session.prospects import LOOKS_BACK, RUNNING, Prospects
 from refine.models.runs.spending import CostCaps
-from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after, slots_until
+from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after
 from refine.web import in_place, scope
-from refine.web.charts import OUTCOMES
 from refine.web.forms import require_current, shown_again, time_zones, version_to_send
 from refine.web.links import url_in_account
 from refine.web.sessions import listed
 from refine.web.usage import month_of_account
-from refine.web.words import STATUSES
 
 pages = Blueprint("schedule", __name__)
 
 _SESSIONS_SHOWN = 20
-_PAST_SHOWN = 10
 _NEXT_SHOWN = 5
 # The fields that a message can be about.
 _FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd")
@@ -103,7 +98,6 @@ def _page(error: Exception | None = None) -> str:
         drawn_from=version_to_send(stored, error),
         slots=_next_slots(account, at),
         default_schedule=settings.current().schedule,
-        past=past_runs(account, at),
         time_zones=time_zones(),
         outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
         spent=month_of_account(account).spent,
@@ -115,29 +109,6 @@ def _next_slots(account: Account, at: datetime) -> list[tuple[datetime, bool]]:
     schedule, zone = account.effective_schedule, account.time_zone
     following = islice(slots_after(schedule, zone, at), _NEXT_SHOWN)
     return [(slot, is_moved(slot, schedule, zone)) for slot in following]
-
-
-class PastRun(NamedTuple):
-    at: datetime
-    key: str
-    sessions: int
-    words: str
-
-
-def past_runs(account: Account, at: datetime) -> list[PastRun]:
-    due = islice(slots_until(account.effective_schedule, account.time_zone, at), _PAST_SHOWN)
-    counts = defaultdict[datetime, Counter[str]](Counter)
-    for each in totals.by_slot(account.id, list(due)[-1]):
-        counts[each.slot_at][each.status] += each.sessions
-    return [
-        PastRun(
-            slot,
-            slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ"),
-            found.total(),
-            ", ".join(f"{found[o]:,} {STATUSES[o].word}" for o in OUTCOMES if found[o]),
-        )
-        for slot, found in sorted(counts.items(), reverse=True)[:_PAST_SHOWN]
-    ]
 
 
 # The default of the installation, days and a time of the week, or a cron expression.

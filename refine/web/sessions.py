@@ -19,11 +19,11 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.forms import attempt, instant_of
+from refine.web.forms import attempt
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, since
 from refine.web.record_changes import changed_core_ids
-from refine.web.words import STATUSES, TRIGGERS, minute, spaced
+from refine.web.words import STATUSES, TRIGGERS, spaced
 
 pages = Blueprint("sessions", __name__)
 
@@ -80,13 +80,6 @@ _FILTERS = [
         read=lambda text: text or None,
         condition=lambda kind: RefinementSession.error_kind == kind,
         shown=spaced,
-    ),
-    Filter(
-        "slot",
-        "Slot",
-        read=instant_of,
-        condition=RefinementSession.is_for_slot,
-        shown=lambda at: f"slot of {minute(at)}",
     ),
 ]
 

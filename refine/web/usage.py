@@ -1,6 +1,5 @@
 """An account's usage by agent, model and month, and this month's cost."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -8,7 +7,6 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from flask import Blueprint, render_template, request
-from flask.typing import ResponseReturnValue
 from sqlalchemy import Select
 
 from refine import clock
@@ -22,10 +20,8 @@ from refine.models.runs.spending import (
     with_total,
 )
 from refine.rules.instants import first_of_month
-from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
-from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 from refine.web.forms import month_of
 from refine.web.lists import page_of
 from refine.web.presenting import Gauge
@@ -36,23 +32,8 @@ pages = Blueprint("usage", __name__)
 _MONTHS_SHOWN = 12
 
 
-class Grouping(NamedTuple):
-    key: str
-    exported: dict[str, Callable[[Any], object]]
-
-
-_GROUPINGS = {
-    "agent": Grouping(
-        key="agent_id",
-        exported={
-            "account": lambda row: row.account_slug,
-            "agent_id": lambda row: row.agent_id,
-            "agent": lambda row: row.agent,
-        },
-    ),
-    "model": Grouping(key="model_id", exported={"model": lambda row: masked_id(row.model_id)}),
-    "month": Grouping(key="month", exported={}),
-}
+# What usage is grouped by, and the key of a group.
+_GROUPINGS = {"agent": "agent_id", "model": "model_id", "month": "month"}
 # The columns of figures, in the order of ``Used``, without the calls of unknown price.
 _FIGURES = (
     "Sessions",
@@ -91,14 +72,9 @@ class Chosen(NamedTuple):
         last, months = (self.this_month, _MONTHS_SHOWN) if self.is_by_month else (self.month, 1)
         since, until = first_of_month(last, 1 - months), first_of_month(last, 1)
         used = used_by(self.by, since, until, scope.account_id()).cte()
-        key = used.c[_GROUPINGS[self.by].key]
+        key = used.c[_GROUPINGS[self.by]]
         in_order = (key.desc(),) if self.is_by_month else (used.c.cost_usd.desc(), key)
         return with_total(used).order_by(*in_order)
-
-    def as_args(self) -> dict[str, str]:
-        return (
-            {"by": self.by} if self.is_by_month else {"by": self.by, "month": f"{self.month:%Y-%m}"}
-        )
 
 
 @pages.get("/usage")
@@ -124,22 +100,6 @@ def page() -> str:
         columns=[chosen.by.capitalize(), *accounts, *_FIGURES, "Share of cost"],
         account=account,
     )
-
-
-@pages.get("/usage/export.csv")
-def export_csv() -> ResponseReturnValue:
-    chosen = Chosen.of_request()
-    period = "by-month" if chosen.is_by_month else f"{chosen.month:%Y-%m}-by-{chosen.by}"
-    return attachment(_lines(chosen, chosen.query()), f"usage-{period}.csv", "text/csv")
-
-
-def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
-    exported = _GROUPINGS[chosen.by].exported
-    yield csv_line(["month", *exported, *Used._fields])
-    for row in db.session.execute(query.execution_options(yield_per=BATCH_ROWS)):
-        month = row.month if chosen.is_by_month else chosen.month
-        keys = (value(row) for value in exported.values())
-        yield csv_line([f"{month:%Y-%m}", *keys, *Used.of(row)])
 
 
 @dataclass(frozen=True)

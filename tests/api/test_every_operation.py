@@ -156,7 +156,7 @@ def test_things_of_others_are_not_found(each: Operation, world: World) -> None:
 
 def test_pages_ignore_tokens(app: Flask, world: World) -> None:
     for program in (world.own, world.platform):
-        for path in ("/", "/agents", "/audit", "/tokens", "/audit/export.csv"):
+        for path in ("/", "/agents", "/audit", "/tokens", "/audit/export.jsonl"):
             headers = {"Authorization": f"Bearer {program.secret}"}
 
             answer = browser_of(app).get(path, headers=headers)

@@ -16,7 +16,7 @@ from tests.conftest import emptied
 # No pages: probes and figures for machines, files, and the part of a page that htmx asks for.
 NO_PAGES = {
     *("static", "status.healthz", "status.readyz", "status.metrics"),
-    *("audit.export_csv", "audit.export_jsonl", "usage.export_csv"),
+    "audit.export",
 }
 IN_THE_GATE = (
     *("overview", "agents", "settings", "session-completed", "undo", "audit-filtered"),

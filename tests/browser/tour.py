@@ -57,7 +57,6 @@ def paths(history: History) -> dict[str, str]:
         "audit": "/audit",
         "audit-filtered": f"/audit?agent={history.wren.id}&action=memory_refinement_delete",
         "audit-none": "/audit?until=1990-01-01",
-        "find": "/find?q=wren",
         "usage": "/usage?account=saltmarsh",
         "usage-of-all": "/usage",
         "usage-by-model": "/usage?account=saltmarsh&by=model",

@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import Engine, event
 
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken, RefinementSession
+from refine.models import Account, Agent, RefinementSession
 from tests import factories
 from tests.cli.conftest import Run
 from tests.commands import refine
@@ -20,12 +20,8 @@ from tests.commands import refine
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
 EMPTY = {
-    "account list": "no accounts yet; `refine account add NAME` adds one",
-    "user list": "no users; `refine user add EMAIL --account SLUG --password-stdin` adds one",
     "agent list": "no agents; `refine agent add NAME --account SLUG --model ID` adds one",
-    "token list": "no tokens; `refine token add --agent NAME` creates one",
     "session list": "no sessions",
-    "access list": "no requests",
     "sweep": "no agents",
 }
 
@@ -151,82 +147,17 @@ def test_an_agent_is_shown_without_content(agents: list[Agent], environ: dict[st
     assert (told["id"], told["erased"], told["reflects_daily"]) == (agents[0].id, False, False)
 
 
-def test_access_is_listed_without_purposes(agents: list[Agent], environ: dict[str, str]) -> None:
-    reader = factories.user(email="reader@example.org", account=agents[0].account)
-    factories.live_grant(agents[0], reader)
-    factories.grant(agents[1])
-    db.session.commit()
-
-    listed = rows(refine("access", "list", "--json", "--status", "granted", environ=environ))
-    of_eve = rows(refine("access", "list", "--json", "--agent", "Eve", environ=environ))
-    table = refine("access", "list", environ=environ)
-
-    assert [(one["user"], one["agent"]) for one in listed] == [("reader@example.org", "Ada")]
-    assert listed[0]["expires_at"].endswith("+00:00")
-    assert [one["status"] for one in of_eve] == ["requested"]
-    assert "to see why it declined" not in table.stdout
-    assert "agent_asked" in table.stdout
-
-
-def test_users_are_listed(demo: Account, environ: dict[str, str]) -> None:
-    factories.user(email="bea@example.org", account=demo, role="viewer")
-    factories.user(email="ada@example.org", site_admin=True)
-    db.session.commit()
-
-    every = rows(refine("user", "list", "--json", environ=environ))
-    of_demo = rows(refine("user", "list", "--json", "--account", "demo", environ=environ))
-
-    assert [one["email"] for one in every] == ["ada@example.org", "bea@example.org"]
-    assert (every[0]["site_admin"], every[0]["has_joined"]) == (True, True)
-    assert [(one["email"], one["role"]) for one in of_demo] == [("bea@example.org", "viewer")]
-
-
-def test_tokens_are_listed_without_their_secrets(
-    agents: list[Agent], environ: dict[str, str]
-) -> None:
-    ada = agents[0]
-    platform, secret = ApiToken.mint(account=ada.account)
-    minted, its_secret = ApiToken.mint(account=ada.account, agent=ada, by=platform)
-    ApiToken.mint(account=ada.account, agent=ada, expires_at=NOON)
-    gone, _ = ApiToken.mint(account=agents[1].account)
-    gone.revoke()
-    db.session.commit()
-
-    done = refine("token", "list", "--json", environ=environ)
-    of_ada = rows(refine("token", "list", "--agent", "Ada", "--json", environ=environ))
-    table = refine("token", "list", "--account", "demo", environ=environ)
-
-    assert [(one["state"], one["kind"]) for one in rows(done)] == [
-        ("revoked", "platform"),
-        ("expired", "agent"),
-        ("valid", "agent"),
-        ("valid", "platform"),
-    ]
-    assert [one["created_by"] for one in of_ada] == ["command line", f"{platform.hint}…"]
-    assert minted.hint in table.stdout
-    assert not any(each in done.stdout + table.stdout for each in (secret, its_secret))
-
-
 def test_a_list_takes_as_many_statements_for_many_rows(agents: list[Agent], run: Run) -> None:
-    _mint(agents[0])  # all tokens are checked with one key, which is read once
     run("agent", "list")  # the first command of a process looks at the database, the others do not
     few = statements_by_list(run)
     for account in [agents[0].account, *(factories.account() for _ in range(3))]:
         agent = factories.agent(account=account)
         RefinementSession.queue(agent, "cli")
-        factories.live_grant(agent, factories.user(account=account))
-        _mint(agent)
 
     many = statements_by_list(run)
 
     assert few.keys() == EMPTY.keys() - {"sweep"}
     assert many == few
-
-
-def _mint(agent: Agent) -> None:
-    """A token of the agent, and that of the platform which minted it."""
-    platform, _ = ApiToken.mint(account=agent.account)
-    ApiToken.mint(account=agent.account, agent=agent, by=platform)
 
 
 def statements_by_list(run: Run) -> dict[str, int]:

@@ -85,7 +85,7 @@ REFUSALS = [
         for command in ("session", "access", "token", "user")
     ),
     Refusal(("session", "stop", SEVENTH), f"there is no session {SEVENTH}"),
-    Refusal(("user", "reset", "x"), "no user is called 'x'; `refine user list` shows them"),
+    Refusal(("user", "reset", "x"), "no user is called 'x'"),
     # values
     Refusal(("agent", "set", "Idle", "--budget", "0"), "core_token_budget must be a whole number"),
     Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),
@@ -208,7 +208,7 @@ def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
     sql.run("ALTER TABLE accounts RENAME COLUMN schedule TO away")
 
     try:
-        done = run("account", "list")
+        done = run("agent", "list")
     finally:
         sql.run("ALTER TABLE accounts RENAME COLUMN away TO schedule")
 

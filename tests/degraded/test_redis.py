@@ -33,7 +33,7 @@ every_fault = pytest.mark.parametrize("fault", FAULTS)
 
 PAGES = (
     *("/", "/agents", "/sessions", "/schedule", "/audit", "/usage", "/access", "/tokens"),
-    *("/users", "/accounts", "/profile", "/find", "/ops", "/healthz", "/readyz", "/metrics"),
+    *("/users", "/accounts", "/profile", "/ops", "/healthz", "/readyz", "/metrics"),
 )
 # Redis is waited for two seconds at a time, and a page asks it once or twice.
 LONGEST_SECONDS = 10

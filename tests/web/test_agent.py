@@ -400,8 +400,7 @@ def test_no_page_or_export_shows_an_id_that_looks_personal(
         dashboard.get(path).text
         for path in (
             *("/agents", f"/agents/{agent.id}", f"/agents/{agent.id}/settings"),
-            *(f"/sessions/{session}", f"/audit/{record}", "/audit/export.csv"),
-            "/audit/export.jsonl",
+            *(f"/sessions/{session}", f"/audit/{record}", "/audit/export.jsonl"),
         )
     ]
 

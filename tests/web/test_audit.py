@@ -1,7 +1,5 @@
 """The audit log: filtered, exported, each record at an address of its own."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -132,7 +130,7 @@ def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(
     db.session.commit()
 
     for address in (elsewhere.email, "nobody@rival.example"):
-        dashboard.get(f"/audit/export.csv?who={address}")
+        dashboard.get(f"/audit/export.jsonl?who={address}")
 
     exported = db.session.scalars(db.select(AuditLog).filter_by(action="audit_exported"))
     assert [record.data["filter"] for record in exported] == [{}, {}]
@@ -161,14 +159,12 @@ def test_an_export_holds_all_open_data(
 ) -> None:
     query = f"?agent={agent.id}&action=memory_discarded"
 
-    as_csv = dashboard.get(f"/audit/export.csv{query}")
-    as_json = dashboard.get(f"/audit/export.jsonl{query}")
+    exported = dashboard.get(f"/audit/export.jsonl{query}")
 
     record = records[2]
-    assert as_csv.headers["Content-Disposition"] == "attachment; filename=audit-2026-03-20.csv"
-    assert as_csv.mimetype == "text/csv"
-    assert as_json.mimetype == "application/jsonl"
-    assert json.loads(as_json.text) == {
+    assert exported.headers["Content-Disposition"] == "attachment; filename=audit-2026-03-20.jsonl"
+    assert exported.mimetype == "application/jsonl"
+    assert json.loads(exported.text) == {
         "id": record.id,
         "chain": record.chain_id,
         "sequence": record.sequence,
@@ -183,8 +179,6 @@ def test_an_export_holds_all_open_data(
         "data": {},
         "hash": record.hash,
     }
-    (row,) = csv.DictReader(io.StringIO(as_csv.text))
-    assert (row["id"], row["session_id"], row["data"]) == (str(record.id), "", "{}")
 
 
 def test_nothing_that_is_shown_can_confirm_a_guessed_memory(
@@ -203,7 +197,7 @@ def test_nothing_that_is_shown_can_confirm_a_guessed_memory(
     pages = [
         dashboard.get(path).text
         for path in (
-            *("/audit", f"/audit/{record.id}", "/audit/export.csv", "/audit/export.jsonl"),
+            *("/audit", f"/audit/{record.id}", "/audit/export.jsonl"),
             *(f"/agents/{agent.id}", f"/agents/{agent.id}/ledger"),
         )
     ]
@@ -222,7 +216,7 @@ def test_only_admins_see_from_where_somebody_acted(
         headers={"User-Agent": "Bent/1.0"},
     )
     (settings,) = [each for each in factories.records(agent) if each.user_id == admin.id]
-    paths = ("/audit", f"/audit/{settings.id}", "/audit/export.csv", "/audit/export.jsonl")
+    paths = ("/audit", f"/audit/{settings.id}", "/audit/export.jsonl")
 
     for path in paths:
         assert "192.0.2.7" in dashboard.get(path).text, path

@@ -39,7 +39,7 @@ def test_no_reachable_page_shows_content(dashboard: Browser) -> None:
     assert kinds >= {
         *("/", "/access", "/access/0", "/access/new", "/accounts", "/ops", "/profile"),
         *("/agents", "/agents/0", "/agents/0/ledger", "/agents/0/settings", "/agents/0/tasks"),
-        *("/audit", "/audit/0", "/audit/export.csv", "/audit/export.jsonl"),
+        *("/audit", "/audit/0", "/audit/export.jsonl"),
         *("/schedule", "/sessions", "/sessions/0", "/sessions/0/undo", "/tokens", "/users"),
     }
 

@@ -82,7 +82,7 @@ def test_ignores_meaningless_parameters(signed_in: SignedIn, path: str) -> None:
 # -- the database away -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/agents", "/ops", "/audit/export.csv", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/agents", "/ops", "/audit/export.jsonl", "/nowhere"])
 def test_pages_say_so_when_the_database_is_away(
     dashboard: Browser, with_settings: WithSettings, path: str
 ) -> None:

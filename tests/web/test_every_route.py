@@ -59,9 +59,7 @@ READ = {
     "/agents/many": ADMINS_OF_ACCOUNT,
     "/audit": PAGE,
     "/audit/<int:record_id>": OF_ACCOUNT,
-    "/audit/export.csv": PAGE,
     "/audit/export.jsonl": PAGE,
-    "/find": PAGE,
     "/healthz": OPEN,
     "/invitations/<secret>": OPEN,
     "/metrics": OPEN,
@@ -79,7 +77,6 @@ READ = {
     "/tokens": PAGE,
     "/tokens/<int:token_id>/revoke": ADMINS_OF_ACCOUNT,
     "/usage": PAGE,
-    "/usage/export.csv": PAGE,
     "/users": PAGE,
 }
 

@@ -21,7 +21,7 @@ HTTPS = "https://refine.example.org"
 ANSWERS = {
     "/": 200,
     "/agents": 200,
-    "/audit/export.csv": 200,
+    "/audit/export.jsonl": 200,
     "/sign-in": 302,
     "/agents?page=nonsense": 400,
     "/accounts": 403,

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from html import unescape
-from urllib.parse import unquote
 
 import pytest
 import time_machine
@@ -131,22 +129,6 @@ def test_picked_days_and_a_time_become_a_cron_expression(
     assert checked(answer.text) == ["weekly", "1", "4"]
     assert 'name="time" value="02:30"' in answer.text
     assert 'name="schedule" value="30 2 * * 1,4"' in answer.text
-
-
-def test_past_runs_are_told_with_their_outcomes(
-    in_march: None, dashboard: Browser, account: Account
-) -> None:
-    slot = datetime(2026, 3, 16, 4, tzinfo=UTC)
-    for owner, status in ((account, "failed"), (account, "completed"), (None, "skipped")):
-        agent = factories.agent("one", account=owner or factories.account())
-        session = RefinementSession.queue(agent, "weekly", slot_at=slot, at=slot)
-        session.finish(status, "so it ended", at=slot)  # type: ignore[arg-type]
-    db.session.commit()
-
-    page = dashboard.get("/schedule").text
-
-    assert "Mon 16 Mar 2026, 04:00 2 1 completed, 1 failed" in words_of(page)
-    assert "/sessions?account=own&slot=2026-03-16T04:00Z" in unquote(unescape(page))
 
 
 # -- run now ---------------------------------------------------------------------------------------

@@ -221,7 +221,6 @@ def test_sessions_are_listed_newest_first_and_filtered(
         "?status=failed&trigger=weekly": ["1", "2"],
         "?error=worker_lost": ["1"],
         "?status=queued": [],
-        "?slot=2026-03-02T04:00:00%2B00:00": [],
         "?status=nonsense&trigger=nonsense&since=nonsense&agent=%C2%B2": ["0", "1", "2", "40"],
     }
 

@@ -1,7 +1,5 @@
-"""The usage page: by agent, model and month, against the cost cap, and as CSV."""
+"""The usage page: by agent, model and month and against the cost cap."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -50,10 +48,6 @@ def rows(browser: Browser, path: str = "/usage") -> list[str]:
     """What the rows of the table say."""
     body = browser.get(path).text.partition("<tbody")[2].partition("</tbody>")[0]
     return [words_of(row) for row in re.findall("<tr[^>]*>.*?</tr>", body, flags=re.DOTALL)]
-
-
-def exported(browser: Browser, path: str = "/usage/export.csv") -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(browser.get(path).text)))
 
 
 # -- by agent, model and month ---------------------------------------------------------------------
@@ -119,36 +113,6 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert "What all agents used" in said(browser)
     assert "in the time zone of its account" in said(browser)
     assert [row.split()[0] for row in rows(browser, "/usage?account=own")] == ["bo", "Ada"]
-    assert len(exported(browser, "/usage/export.csv")) == 3
-    assert len(exported(browser, "/usage/export.csv?account=own")) == 2
-
-
-# -- CSV -------------------------------------------------------------------------------------------
-
-
-def test_agents_are_exported(dashboard: Browser, busy: dict[str, Agent]) -> None:
-    answer = dashboard.get("/usage/export.csv?by=agent&month=2026-03")
-
-    (bo, ada) = csv.DictReader(io.StringIO(answer.text))
-    assert answer.headers["Content-Disposition"] == (
-        "attachment; filename=usage-2026-03-by-agent.csv"
-    )
-    assert answer.mimetype == "text/csv"
-    assert ada == {
-        "month": "2026-03",
-        "account": "own",
-        "agent_id": str(busy["ada"].id),
-        "agent": "Ada",
-        "sessions": "1",
-        "reflections": "1",
-        "conversations": "1",
-        "prompt_tokens": "2007",
-        "cached_tokens": "500",
-        "completion_tokens": "30",
-        "cost_usd": "1.000000",
-        "unpriced_calls": "0",
-    }
-    assert bo["agent"] == "bo"
 
 
 def test_a_model_that_is_named_like_an_address_is_hidden(
@@ -156,10 +120,9 @@ def test_a_model_that_is_named_like_an_address_is_hidden(
 ) -> None:
     spent(factories.agent("one", account=account), "1", model_id="ada@example.org")
 
-    for path in ("/usage?by=model", "/usage/export.csv?by=model"):
-        page = dashboard.get(path).text
-        assert "hidden: it looks like an address" in page
-        assert "ada@" not in page
+    page = dashboard.get("/usage?by=model").text
+    assert "hidden: it looks like an address" in page
+    assert "ada@" not in page
 
 
 # -- against the cap -------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class Account(Attested, Base):
         """Return the account of that slug, regardless of case, or raise NotFound."""
         account = db.session.scalar(select(cls).where(cls.slug == slug.lower()))
         if account is None:
-            raise NotFound(f"no account has the slug {slug!r}; `refine account list` shows them")
+            raise NotFound(f"no account has the slug {slug!r}")
         return account
 
     @classmethod

@@ -105,7 +105,7 @@ class User(Attested, Base):
             same = or_(cls.id == user_id, same)
         found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
         if not found:
-            raise NotFound(f"no user is called {reference!r}; `refine user list` shows them")
+            raise NotFound(f"no user is called {reference!r}")
         if len(found) > 1:  # an address may be invited to several accounts
             ids = ", ".join(str(user.id) for user in found)
             raise Ambiguous(f"several users are called {reference!r}; use an id: {ids}")

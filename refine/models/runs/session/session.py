@@ -672,11 +672,6 @@ class RefinementSession(RetriableRun, Attested, Base):
     # -- finding ---------------------------------------------------------------------------------
 
     @classmethod
-    def is_for_slot(cls, slot_at: datetime) -> ColumnElement[bool]:
-        """Return the SQL condition that the session is for this slot, and so no older than it."""
-        return and_(cls.slot_at == slot_at, cls.created_at >= slot_at)
-
-    @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":
         return db.session.scalar(
             select(cls)

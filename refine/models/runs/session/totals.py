@@ -44,22 +44,6 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
     return [DayTotals(*row) for row in db.session.execute(totals)]
 
 
-class SlotTotals(NamedTuple):
-    slot_at: datetime
-    status: str
-    sessions: int
-
-
-def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
-    """Return the sessions of this account for its slots since then, by slot and status."""
-    totals = (
-        select(_Session.slot_at, _Session.status, func.count())
-        .where(_Session.in_account(account_id), _Session.slot_at >= since)
-        .group_by(_Session.slot_at, _Session.status)
-    )
-    return [SlotTotals._make(row) for row in db.session.execute(totals)]
-
-
 class Left(NamedTuple):
     """What a session left behind: the token mass; ``is_kept``: it was not rolled back."""
 
