@@ -282,6 +282,7 @@ CREATE TABLE refinement_sessions (
   stats jsonb DEFAULT '{}' NOT NULL,
   turns integer DEFAULT 0 NOT NULL,
   hints jsonb DEFAULT '[]' NOT NULL,
+  refused jsonb DEFAULT '[]' NOT NULL,
   reading_calls integer DEFAULT 0 NOT NULL,
   reading_prompt_tokens integer DEFAULT 0 NOT NULL,
   reading_completion_tokens integer DEFAULT 0 NOT NULL,

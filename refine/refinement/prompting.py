@@ -19,9 +19,10 @@ from typing import Any
 from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
-from refine.models import MAX_MUTATIONS, Agent, RefinementSession
+from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
+from refine.models.columns import in_ids
 from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
-from refine.models.runs.session.survival import MAX_RETIRED
+from refine.models.runs.session.survival import MAX_RETIRED, Cause
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.hints import Group, groups_alike, without_resting
 from refine.rules.meaning.keeping import DELETION_SHARE
@@ -119,6 +120,7 @@ def brief(session: RefinementSession, hints: Sequence[Group] = ()) -> str:
         likeness=in_percent(settings.current().likeness),
         deletion_likeness=in_percent(max(settings.current().likeness, DELETION_SHARE)),
         hints=hints,
+        refused=_refused_before(session),
         style=as_block(style),
         has_own_style=not is_default,
     )
@@ -153,6 +155,33 @@ def _last_session(session: RefinementSession) -> str:
     undone = "; undone since" if last.undone_at is not None else ""
     ended = f"{last.ended_at:%Y-%m-%d}, {last.status} ({as_line(last.end_reason)}){undone}."
     return f"{ended} {last.summary_line()}" if last.status in CONSENTED_ENDS else ended
+
+
+CAUSES: dict[Cause, str] = {
+    "sure": "it would have lost or falsified something",
+    "doubtful": "too much of what they say was missing",
+    "second_reading": "the second reading objected",
+    "retiring": "what was to replace them did not fit",
+}
+
+
+def _refused_before(session: RefinementSession) -> list[tuple[list[int], str]]:
+    """Return what the last session was refused about memories that are as they were, and why."""
+    last = RefinementSession.last_ended_of(
+        session.agent, before=session.created_at, statuses=CONSENTED_ENDS
+    )
+    refused = last.refused if last is not None else []
+    ids = {id_ for each in refused for id_ in each["ids"]}
+    if last is None or not ids:
+        return []
+    kept = session.agent.ledger.core().with_only_columns(AgentMemory.id)
+    as_they_were = in_ids(AgentMemory.id, ids), AgentMemory.updated_at < last.started_at
+    unchanged = set(db.session.scalars(kept.where(*as_they_were)))
+    return [
+        (each["ids"], CAUSES[each["cause"]])
+        for each in refused
+        if unchanged.issuperset(each["ids"])
+    ]
 
 
 MAX_GROUPS = 20

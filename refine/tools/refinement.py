@@ -223,10 +223,10 @@ class RefinementTool:
     def _refused(
         self, session: RefinementSession, params: dict[str, Any], refusal: EditRefused
     ) -> Result:
-        if refusal.cause is not None:
-            session.count(f"refused_{refusal.cause}")
-            self._note_figures(session)
         edited = frozenset(_ids(params.get("ids", params.get("id"))))
+        if refusal.cause is not None:
+            session.note_refused(refusal.cause, edited)
+            self._note_figures(session)
         self._refusals[edited] += 1
         advice = _LEAVE_IT if self._refusals[edited] >= MAX_REFUSALS else ""
         shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from flask import Flask
@@ -17,9 +17,11 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from refine.models.runs.session import TRIGGERS
+from refine.models.runs.session.survival import Cause
 from refine.refinement import prompting
 from refine.refinement.prompting import LedgerExcerpt, brief, opening, room_for_ledger
 from refine.rules.tokens import Room, tokens_at_most
+from refine.tools import RefinementTool
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World
@@ -271,6 +273,52 @@ def test_no_brief_repeats_a_last_session_that_was_altered(agent: Agent, words: s
 
     with pytest.raises(RowAltered):
         brief(session)
+
+
+# -- what the last session was refused ------------------------------------------------------------
+
+REFUSED = "## What the last session was refused"
+
+
+def test_the_brief_names_refused_edits_by_id_and_cause_if_the_memories_are_unchanged(
+    agent: Agent,
+) -> None:
+    one, two, three, four, five, six, *_ = (
+        each.id for each in db.session.scalars(agent.ledger.core())
+    )
+    tool = RefinementTool(factories.session(agent))
+    lie = "Mira has 17 hens"
+    for call in (
+        {"action": "consolidate", "ids": [three, two], "content": lie},
+        {"action": "consolidate", "ids": [four, five, six], "content": lie},
+        {"action": "update", "id": one, "content": lie},
+        {"action": "consolidate", "ids": [two, three], "content": lie},
+    ):
+        assert tool.execute(**call)["type"] == "error"
+    tool.execute(action="protect", id=five)
+    tool.execute(action="complete", summary="All is well.")
+    factories.session(agent).finish("declined", "the agent declined")
+
+    said = brief(factories.session(agent))
+
+    section = said[said.index(REFUSED) : said.index("## The style")]
+    assert re.findall("^#[0-9].*", section, re.MULTILINE) == [
+        f"#{one}: it would have lost or falsified something",
+        f"#{two} and #{three}: too much of what they say was missing",
+    ]
+    assert lie not in said
+
+
+def test_a_brief_after_no_refusal_says_nothing_of_it(agent: Agent) -> None:
+    tool = RefinementTool(factories.session(agent))
+    tool.execute(action="update", id=0, content="an edit that no rule judges")
+    tool.execute(action="complete", summary="All is well.")
+
+    assert REFUSED not in brief(factories.session(agent))
+
+
+def test_the_brief_has_words_for_every_cause() -> None:
+    assert prompting.CAUSES.keys() == set(get_args(Cause))
 
 
 # -- style ----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.pacing import retry_pause
 from refine.rules.prices import Usage
-from refine.rules.quantities import in_days, plural
+from refine.rules.quantities import MAX_LISTED, in_days, plural
 from refine.rules.retention import (
     THRESHOLD_DECIMALS,
     removable_tokens,
@@ -214,6 +214,10 @@ class RefinementSession(RetriableRun, Attested, Base):
     turns: Mapped[Count]
     # the ids of alike memories that its agent was told to look at
     hints: Mapped[list[list[int]]] = mapped_column(JSONB, default=list, server_default=text("'[]'"))
+    # the edits that were refused because of what memories say: ``cause`` and ``ids`` of each
+    refused: Mapped[list[dict[str, Any]]] = mapped_column(
+        JSONB, default=list, server_default=text("'[]'")
+    )
     # the part of all calls, tokens and costs that second readings took
     reading_calls: Mapped[Count]
     reading_prompt_tokens: Mapped[Count]
@@ -628,6 +632,12 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     def count(self, stat: str, more: int = 1) -> None:
         self.stats = {**self.stats, stat: self.counted(stat) + more}
+
+    def note_refused(self, cause: str, ids: Collection[int]) -> None:
+        self.count(f"refused_{cause}")
+        edit = {"cause": cause, "ids": sorted(ids)}
+        others = [each for each in self.refused if each["ids"] != edit["ids"]]
+        self.refused = [*others, edit][-MAX_LISTED:]
 
     def summary_line(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
