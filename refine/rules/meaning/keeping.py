@@ -12,7 +12,7 @@ from refine.rules.folding import fold
 from refine.rules.meaning.ledger import Ledger
 from refine.rules.meaning.objections import Objection
 from refine.rules.meaning.reading import Reading, is_light, is_unspaced
-from refine.rules.meaning.words import is_misspelling, opposites
+from refine.rules.meaning.words import is_misspelling, opposites, stem
 
 # One other memory must carry this share of a deleted one.
 DELETION_SHARE = Decimal("0.8")
@@ -70,24 +70,23 @@ def unsaid(
 
     ``missing`` are the keys of its words that none of them says in whatever form.
     """
-    details = [key for key in missing if key in original.details]
-    rows = [each.row.replace(" ", "") for each in others]
-    quoted = (
-        quotation
-        for flat, quotation in original.quotations.items()
-        if not any(flat.replace(" ", "") in row for row in rows)
-    )
-    texts = [each.text for each in others]
-    codes = (code for code in original.codes if not any(code in text for text in texts))
+    details = original.as_written(key for key in missing if key in original.details)
+    rows, texts = [each.flat_row for each in others], [each.text for each in others]
+    quoted = [said for flat, said in original.quotations.items() if not _stands_in(flat, rows)]
+    codes = sorted(code for code in original.codes if not _stands_in(code, texts))
     subjects = original.subject - set[str]().union(*(each.forms for each in others))
-    names = sorted(ledger.names(original).intersection(missing))
+    names = original.as_written(sorted(ledger.names(original).intersection(missing)))
     found = {
-        "detail": (*original.as_written(details), *quoted),
-        "code": tuple(sorted(codes)),
-        "name": (*original.as_written(names), *sorted(subjects)),
+        "detail": (*details, *quoted),
+        "code": tuple(codes),
+        "name": tuple(name for name in (*names, *sorted(subjects)) if name not in codes),
         "unit": original.as_written(_without_their_unit(original, others)),
     }
     return {kind: words for kind, words in found.items() if words}
+
+
+def _stands_in(words: str, texts: Iterable[str]) -> bool:
+    return any(words in text for text in texts)
 
 
 def _without_their_unit(original: Reading, others: Iterable[Reading]) -> Iterator[str]:
@@ -146,7 +145,8 @@ def is_reordered(original: Reading, result: Reading) -> bool:
     """Tell whether two texts have the same words in another order, but for two parts that stand
     side by side and have changed places.
     """
-    row, now = original.stems, result.stems
+    readings = (original, result)
+    row, now = ([stem(word, each.language) for word in each.row.split()] for each in readings)
     if row == now or sorted(row) != sorted(now):
         return False
     while row[0] == now[0]:
@@ -190,13 +190,16 @@ class Keeping:
         if self.is_deletion:
             yield from turned([carrier], original, self.ledger)
             yield from self._turned(carrier)
-        if items := [key for key in original.items if key in missing]:
+        told = {word for words in found.values() for word in words}
+        unnamed = [key for key in missing if original.written.get(key) not in told]
+        if items := [key for key in unnamed if key in original.items]:
             yield Objection("list", original.as_written(items))
-        plain = [key for key in missing if key not in original.details]
-        plain.sort(key=lambda key: -self.weights[key])
-        if needed := self._needed(plain, missing):
-            yield Objection("words", original.as_written(plain[:_SHOWN_WORDS]), needed=needed)
-        elif found.keys().isdisjoint({"detail", "name"}):
+        rest = [key for key in unnamed if key not in items]
+        rest.sort(key=lambda key: -self.weights[key])
+        if needed := self._needed(rest):
+            words = original.as_written(rest[: max(needed, _SHOWN_WORDS)])
+            yield Objection("words", words, needed=min(needed, len(words)))
+        elif len(rest) == len(missing):
             yield from self._missing_passages(missing)
 
     def _turned(self, carrier: Reading) -> Iterator[Objection]:
@@ -212,18 +215,18 @@ class Keeping:
         if original.script and is_reordered(original, carrier):
             yield Objection("reordered")
 
-    def _needed(self, plain: list[str], missing: list[str]) -> int:
-        """Return how many of the ``plain`` words, the heaviest first, would be enough."""
+    def _needed(self, missing: list[str]) -> int:
+        """Return how many of these words, the first ones first, would be enough."""
         total = sum(self.weights.values())
         heavy = {key for key, weight in self.original.words.items() if weight > _WEIGHS}
         allowed = max(1, int(_MISSING_SHARE * len(heavy) + 1e-9))
-        for needed in range(len(plain)):
-            left = set(missing) - set(plain[:needed])
+        for needed in range(len(missing)):
+            left = set(missing[needed:])
             lost = sum(self.weights[key] for key in left)
             is_enough = lost <= (1 - self.share) * total + 1e-9 and (total or not left)
             if is_enough and len(left & heavy) <= allowed:
                 return needed
-        return len(plain)
+        return len(missing)
 
     def _missing_passages(self, missing: list[str]) -> Iterator[Objection]:
         words, keys = self.original.words, (key for key, _ in self.original.order)

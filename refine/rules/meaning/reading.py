@@ -22,11 +22,7 @@ _CLAUSE_END = re.compile("[.;:!?,]")
 _CODE = re.compile(r"`[^`\n]+`|\b\w*(?:[a-z][A-Z]|[a-zA-Z]\d|\d[a-zA-Z]|_)\w*\b")
 _NUMBER_AND_UNIT = re.compile(r"\d+[a-z]{1,3}(?:\d\d)?", re.IGNORECASE)
 _UNSPACED = "\u2e80"
-_SCRIPTS = {
-    "ja": re.compile("[\u3040-\u30ff]"),
-    "ko": re.compile("[\uac00-\ud7af]"),
-    "zh": re.compile("[\u3400-\u9fff]"),
-}
+_SCRIPTS = {"ja": "[\u3040-\u30ff]", "ko": "[\uac00-\ud7af]", "zh": "[\u3400-\u9fff]"}
 _QUOTATION = re.compile(
     r"(?<!\w)\"(?=\S)([^\"]+)\"(?!\w)|“([^“”]+)”|„([^“”„\"]+)[“”\"]|«([^«»]+)»|»([^«»]+)«"
     r"|「([^「」]+)」|『([^『』]+)』|《([^《》]+)》|(?<!\w)['‘](?=\S)([^'‘’\n]+)['’](?!\w)"
@@ -79,13 +75,18 @@ class Reading:
     counts: Counter[str] = field(default_factory=Counter)
 
     @cached_property
-    def stems(self) -> list[str]:
-        """Return all words in their order, by their stems."""
-        return [stem(word, self.language) for word in self.row.split()]
+    def flat_row(self) -> str:
+        return self.row.replace(" ", "")
 
     def as_written(self, keys: Iterable[str]) -> tuple[str, ...]:
-        """Return the words of these keys as they stand in the text."""
-        return tuple(self.written.get(key, key) for key in keys)
+        """Return the words of these keys as they stand in the text, neighbours joined."""
+        words: list[str] = []
+        for key in keys:
+            if words and is_unspaced(key) and words[-1][-1] == key[0]:
+                words[-1] += key[1:]
+            else:
+                words.append(self.written.get(key, key))
+        return tuple(words)
 
 
 def read(text: str, likely_language: str = "en") -> Reading:
@@ -104,7 +105,7 @@ def read(text: str, likely_language: str = "en") -> Reading:
     _add_lists(reading)
     for found in _QUOTATION.finditer(body):
         quoted = found[found.lastindex or 0]
-        if flat := _row(tokens_of(quoted, language)[1]):
+        if flat := _row(tokens_of(quoted, language)[1]).replace(" ", ""):
             reading.quotations[flat] = quoted
     reading.codes = {
         code.strip("`") for code in _CODE.findall(body) if not _NUMBER_AND_UNIT.fullmatch(code)
@@ -131,7 +132,7 @@ def is_light(character: str) -> bool:
 
 def _script(text: str) -> str:
     """Return the language of a text without spaces, as its script tells; else nothing."""
-    return next((language for language, script in _SCRIPTS.items() if script.search(text)), "")
+    return next((language for language, script in _SCRIPTS.items() if re.search(script, text)), "")
 
 
 def _row(tokens: Iterable[Token]) -> str:

@@ -131,10 +131,8 @@ def _token(match: re.Match[str], language: str) -> Token:
 
 def _meant(match: re.Match[str], language: str) -> tuple[tuple[str, ...], ...]:
     kind, written = match.lastgroup, match[0]
-    if kind == "word":
+    if kind in ("word", "unspaced"):
         return (fold(_longest_part(written)),), ()
-    if kind == "unspaced":
-        return (fold(written),), ()
     if kind == "address":
         address = fold(_DECORATION.sub("", written).rstrip(_TRAILING).replace("\\", "/"))
         return (f"@{address}",), (f"@{address.partition('/')[0]}", f"@{address.split('/')[-1]}")
