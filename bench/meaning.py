@@ -10,19 +10,21 @@ claims: ``same``, if nothing else stands there, ``outdated`` or ``wrong``.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, RefinementSession
+from refine.refinement.second_reading import reading_of
+from refine.rules.second_reading import Case, Verdict, answers_in, verdicts_in
 from refine.tools import RefinementTool
 
 BUILT_IN = Path(__file__).with_name("meaning_pairs.jsonl")
-# At most this share of the legitimate edits may be refused, and of the wrong ones accepted …
-MAX_REFUSED, MAX_ACCEPTED = 0.4, 0.06
+# Answers what a second reading says to a prompt; None: nothing.
+Reader = Callable[[str], str | None]
 
+_FIRST_DAY = datetime(2026, 3, 2, 12, tzinfo=UTC)
 _CHANGED = frozenset({"consolidated", "updated", "deleted"})
 _CORRECTIONS = frozenset({"outdated", "superseded"})
 # So that no edit empties a ledger: that is another rule's to judge.
@@ -100,10 +102,20 @@ class Tally(NamedTuple):
             accepted=judged.count((False, True)),
         )
 
-    def keeps_promises(self) -> bool:
+    def keeps(self, promise: "Promise") -> bool:
         """Tell whether few enough were misjudged."""
-        is_useful = self.refused <= MAX_REFUSED * self.legitimate
-        return is_useful and self.accepted <= MAX_ACCEPTED * self.wrong
+        is_useful = self.refused <= promise.refused * self.legitimate
+        return is_useful and self.accepted <= promise.accepted * self.wrong
+
+
+class Promise(NamedTuple):
+    """At most these shares: of the legitimate edits are refused, of the wrong ones accepted."""
+
+    refused: float
+    accepted: float
+
+
+ALONE, WITH_READER = Promise(0.4, 0.06), Promise(0.03, 0.03)
 
 
 def pairs_in(path: Path) -> list[Pair]:
@@ -112,13 +124,11 @@ def pairs_in(path: Path) -> list[Pair]:
     return [Pair.of(json.loads(line)) for line in lines if line.strip()]
 
 
-def judged(
-    pairs: Iterable[Pair],
-    tool_for: Callable[[RefinementSession], RefinementTool] = RefinementTool,
-) -> Iterator[Outcome]:
+def judged(pairs: Iterable[Pair], reader: Reader | None = None) -> Iterator[Outcome]:
     """Yield what the tool says of each edit, in a session of its own.
 
-    Needs an application context on a temporary database. ``tool_for``: with whom it judges.
+    Needs an application context on a temporary database. Without a ``reader`` the code decides
+    alone; so it does where the reader has no usable answer.
     """
     account = Account(name="Meaning", slug="meaning")
     db.session.add(account)
@@ -127,19 +137,32 @@ def judged(
             account=account, name="Keeper", model_id="bench/none", refinement_threshold=0.01
         )
         memories = _stored(agent, pair)
-        tool = tool_for(RefinementSession.start(agent))
+        verdicts: dict[Case, Verdict | None] | None = None if reader is None else {}
+        tool = RefinementTool(RefinementSession.start(agent), verdicts=verdicts)
         db.session.commit()
-        result = tool.execute(**_call(pair, [memory.id for memory in memories]))
+        call = _call(pair, [memory.id for memory in memories])
+        if reader is not None and verdicts is not None and (case := tool.case_of(**call)):
+            verdicts[case] = _verdict(reader(_prompt(agent, case)))
+        result = tool.execute(**call)
         yield Outcome(pair, result["type"] in _CHANGED, result.get("error"))
         db.session.expunge_all()
         account = db.session.merge(account)
 
 
+def _prompt(agent: Agent, case: Case) -> str:
+    return str(reading_of(agent, [case], is_repeated=False)[-1]["content"])
+
+
+def _verdict(answer: str | None) -> Verdict | None:
+    verdicts = verdicts_in(answers_in(answer or ""), 1)
+    return verdicts[0] if verdicts else None
+
+
 def _stored(agent: Agent, pair: Pair) -> list[AgentMemory]:
-    days = range(len(pair.before), -1, -1)
+    # on the same days whenever it runs: the prompts of second readings tell them
     memories = [
-        AgentMemory(agent=agent, content=text, created_at=clock.now() - timedelta(days=1 + ago))
-        for ago, text in zip(days, (*pair.before, _BALLAST), strict=True)
+        AgentMemory(agent=agent, content=text, created_at=_FIRST_DAY + timedelta(days=day))
+        for day, text in enumerate((*pair.before, _BALLAST))
     ]
     db.session.add_all(memories)
     db.session.flush()

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from flask import Flask
 
-from bench.meaning import BUILT_IN, Outcome, Pair, Tally, judged, pairs_in
+from bench.meaning import ALONE, BUILT_IN, Outcome, Pair, Tally, judged, pairs_in
 from bench.meaning_command import bench_meaning, print_tallies
 from refine.rules.meaning import Objection, speak_of_the_same
 from tests.rules.meaning.judging import SHARE, ledger_of, objections
@@ -40,6 +40,31 @@ def test_the_real_tool_judges_each_edit(app: Flask) -> None:
     assert [each.error is None for each in outcomes] == [each.is_accepted for each in outcomes]
 
 
+def answer(**found: list[str]) -> str:
+    return json.dumps({"case": 1, "leaves_out": [], "adds": [], "changes": [], **found})
+
+
+def test_a_second_reader_hears_all_that_is_not_surely_wrong(app: Flask) -> None:
+    told = {"update": {**ROWS[2], "after": "Leila has bees."}, "merge": ROWS[1], "sure": ROWS[6]}
+    told["unread"] = {**ROWS[2], "before": ["Leila keeps hens."], "after": "Leila has hens."}
+    pairs = [pair(row, kind=kind) for kind, row in told.items()]
+    prompts: list[str] = []
+
+    def reader(prompt: str) -> str:
+        prompts.append(prompt)
+        if "hens" in prompt:
+            return "no JSON"
+        return answer() if "Leila has bees" in prompt else answer(leaves_out=["the roof"])
+
+    outcomes = {each.pair.kind: each for each in judged(pairs, reader)}
+
+    # where the answer is of no use, the code decides alone
+    assert [name for name, each in outcomes.items() if each.is_accepted] == ["update", "unread"]
+    assert "the roof" in str(outcomes["merge"].error)
+    assert len(prompts) == 3
+    assert "2026-03-02" in prompts[0]
+
+
 def test_an_edit_is_of_the_memories_that_its_line_names() -> None:
     assert [pair(row).ids for row in ROWS] == [(0,), (0, 1), (0,), (1,), (1,), (0, 1), (0,)]
     assert [pair(row).successor for row in ROWS] == [1, None, None, 0, 0, None, None]
@@ -55,9 +80,10 @@ def test_too_many_edits_judged_wrongly_break_a_promise(capsys: pytest.CaptureFix
     outcomes += [Outcome(wrong, False, "no")] * 20
 
     assert Tally.of(outcomes) == (10, 4, 20, 0)
-    assert print_tallies(outcomes)
-    assert not print_tallies([*outcomes, Outcome(good, False, "no")])
-    assert not print_tallies([*outcomes, *[Outcome(wrong, True, None)] * 2])
+    assert print_tallies(outcomes, "by the code alone", ALONE)
+    assert not print_tallies([*outcomes, Outcome(good, False, "no")], "by the code alone", ALONE)
+    accepted = [Outcome(wrong, True, None)] * 2
+    assert not print_tallies([*outcomes, *accepted], "by the code alone", ALONE)
     table = capsys.readouterr().out
     assert "refused: 40.0% of the legitimate edits" in table
 
@@ -70,7 +96,7 @@ def test_a_file_that_holds_no_edits_is_named(tmp_path: Path) -> None:
         result = CliRunner().invoke(bench_meaning, [str(file)])
 
         assert result.exit_code == 1
-        assert "does not hold edits" in result.output
+        assert "does not hold what it should" in result.output
 
 
 def judge(each: Pair) -> list[Objection]:
@@ -87,7 +113,7 @@ def test_the_rule_keeps_its_promises_on_the_built_in_edits() -> None:
     languages = Counter(json.loads(line)["language"] for line in lines)
     assert len(languages) == 8
     assert languages.total() >= 150
-    assert Tally.of(Outcome(each, not told, None) for each, told in found).keeps_promises()
+    assert Tally.of(Outcome(each, not told, None) for each, told in found).keeps(ALONE)
     mistaken = [each for each, told in found if any(objection.is_sure for objection in told)]
     assert [each for each in mistaken if each.is_legitimate] == []
 
