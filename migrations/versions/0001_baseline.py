@@ -109,7 +109,6 @@ CREATE TABLE users (
   role text DEFAULT 'admin' NOT NULL,
   site_admin boolean DEFAULT false NOT NULL,
   active boolean DEFAULT true NOT NULL,
-  time_zone text,
   created_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
   row_digest text,

@@ -60,8 +60,8 @@ def in_parts(
         yield served
 
 
-# Actions on many agents; ``budget`` and ``threshold`` take a value.
-Work = Literal["refine", "pause", "resume", "budget", "threshold"]
+# Actions on many agents.
+Work = Literal["refine", "pause", "resume"]
 
 _Outcomes = list[str | None]
 
@@ -71,11 +71,9 @@ class BulkOutcome(NamedTuple):
     skipped: Counter[str]
 
 
-def act_on(
-    agent_ids: Sequence[int], work: Work, user: User, value: str | None = None
-) -> BulkOutcome:
+def act_on(agent_ids: Sequence[int], work: Work, user: User) -> BulkOutcome:
     """Do this for each agent that the user may change, and commit every batch."""
-    act = partial(_refine, user) if work == "refine" else partial(_configure, user, work, value)
+    act = partial(_refine, user) if work == "refine" else partial(_pause, user, work == "pause")
     outcomes = list(_outcomes(agent_ids, partial(_act_on_batch, user, act)))
     skipped = Counter(reason for reason in outcomes if reason is not None)
     return BulkOutcome(len(outcomes) - skipped.total(), skipped)
@@ -107,13 +105,6 @@ def _refine(user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
     return [None if isinstance(each, SessionRequest) else each for each in decided]
 
 
-def _configure(
-    user: User, work: Work, value: str | None, agents: Sequence[Agent], at: datetime
-) -> _Outcomes:
-    fields: dict[str, Any] = {"paused": work == "pause"}
-    if work == "budget":
-        fields = {"core_token_budget": int(value or 0)}
-    elif work == "threshold":
-        fields = {"refinement_threshold": value}
-    changed = configuring.configure_all(agents, user=user, at=at, **fields)
+def _pause(user: User, paused: bool, agents: Sequence[Agent], at: datetime) -> _Outcomes:
+    changed = configuring.configure_all(agents, user=user, at=at, paused=paused)
     return [None if agent in changed else "nothing to change" for agent in agents]

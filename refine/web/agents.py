@@ -55,16 +55,6 @@ BULK_ACTIONS: dict[Work, BulkAction] = {
         "resumed",
         "Automatic sessions start again, at the account's slots and after budget checks.",
     ),
-    "budget": BulkAction(
-        "Set the budget of",
-        "changed",
-        "Agents that are over their new budget are asked for a session by the hourly check.",
-    ),
-    "threshold": BulkAction(
-        "Set the retention threshold of",
-        "changed",
-        "Applies to sessions that start from now on.",
-    ),
 }
 
 

@@ -7,23 +7,17 @@ from hashlib import sha256
 
 from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, Text, case, literal, null
-from sqlalchemy import cast as cast_
+from sqlalchemy import ColumnElement, case, literal
 
 from refine import clock
-from refine.errors import InvalidValue
-from refine.faults import status_of
 from refine.jobs.batches import BulkOutcome, Work, act_on
 from refine.models import Agent
-from refine.models.agent.agent import valid_budget
 from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
 from refine.rules.ids import id_in
 from refine.rules.quantities import plural
-from refine.rules.retention import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
 from refine.web.agents import BULK_ACTIONS, FILTERS, conditions_of
-from refine.web.forms import whole_number
 from refine.web.links import url_in_account
 from refine.web.lists import PAGE_ROWS, Chosen
 
@@ -31,8 +25,6 @@ pages = Blueprint("bulk_actions", __name__)
 
 _CONFLICT = 409
 _CHANGED = "The agents have changed in the meantime; check them and confirm again"
-
-VALUES = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
 
 
 @dataclass(frozen=True)
@@ -98,9 +90,7 @@ def why_left_out(work: Work) -> ColumnElement[str | None]:
             return why_not_on_request()
         case "pause":
             return case((Agent.paused, literal("already paused")))
-        case "resume":
-            return case((~Agent.paused, literal("not paused")))
-    return cast_(null(), Text)
+    return case((~Agent.paused, literal("not paused")))
 
 
 @pages.get("/agents/many")
@@ -113,13 +103,9 @@ def ask() -> str:
 @scope.admins_only
 def act() -> ResponseReturnValue:
     chosen = Agents.of_request()
-    try:
-        value = _value(chosen.work)
-    except InvalidValue as error:
-        return _page(chosen, str(error)), status_of(error)
     if request.form.get("digest") != chosen.digest:
         return _page(chosen, _CHANGED), _CONFLICT
-    outcome = act_on(chosen.touched, chosen.work, scope.user(), value)
+    outcome = act_on(chosen.touched, chosen.work, scope.user())
     flash(_in_words(chosen.work, outcome))
     return redirect(_list_of(chosen), 303)
 
@@ -133,28 +119,17 @@ def _in_words(work: Work, outcome: BulkOutcome) -> str:
     )
 
 
-def _value(work: Work) -> str | None:
-    if work == "budget":
-        field = VALUES["budget"]
-        return str(valid_budget(whole_number(request.form.get(field, ""), field)))
-    given = request.form.get(VALUES["threshold"], "").strip()
-    return str(parse_threshold(given)) if work == "threshold" and given else None
-
-
 def _page(chosen: Agents, error: str | None = None) -> str:
     groups = chosen.groups
     return render_template(
         "agents/bulk_action.html",
         chosen=chosen,
-        is_threshold=chosen.work == "threshold",
         bulk_action=BULK_ACTIONS[chosen.work],
-        field=VALUES.get(chosen.work),
         touched=groups.get(None),
         left_out=[group for reason, group in groups.items() if reason is not None],
-        is_free=chosen.work in ("pause", "threshold"),
+        is_free=chosen.work == "pause",
         cost=estimate(clock.now(), chosen.touched),
         looks_back=LOOKS_BACK.days,
-        default_threshold=DEFAULT_THRESHOLD,
         error=error,
         back=_list_of(chosen),
     )

@@ -1,23 +1,20 @@
 """Content under a live grant of the user's own, else None: no other page module loads content."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from flask import Flask, Response, after_this_request, g, request, url_for
 from flask_login import current_user
-from sqlalchemy import Select
 
 from refine.access import reading
 from refine.access.reading import (
     MAX_RECORDS,
     MAX_SEARCHED_CHARACTERS,
     WITH_PURPOSE,
-    Found,
     LiveGrant,
     NoAccess,
-    Opened,
     TextChange,
 )
 from refine.extensions import db
@@ -56,30 +53,6 @@ def active_grant_for(agent_id: int | None) -> LiveGrant | None:
     return next((grant for grant in live() if grant.agent_id == agent_id), None)
 
 
-def memories(agent_id: int, ids: Sequence[int]) -> dict[int, str] | None:
-    return _opened(agent_id, reading.memories, ids)
-
-
-def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found | None:
-    return _opened(agent_id, reading.search, text, among, **paging)
-
-
-def record(agent_id: int | None, record_id: int) -> Opened | None:
-    return _opened(agent_id, reading.read_record, record_id)
-
-
-def versions(agent_id: int, memory_id: int) -> Opened | None:
-    return _opened(agent_id, reading.versions, memory_id)
-
-
-def session(agent_id: int, session_id: uuid.UUID) -> Opened | None:
-    return _opened(agent_id, reading.session, session_id)
-
-
-def prompts(agent_id: int) -> dict[str, str | None] | None:
-    return _opened(agent_id, reading.prompts)
-
-
 def may_see_purpose(grant: AccessGrant) -> bool:
     return scope.user().id == grant.user_id or scope.user().may_act
 
@@ -88,24 +61,32 @@ def purpose_of(grant: AccessGrant) -> str | None:
     return reading.purpose_of(grant) if may_see_purpose(grant) else None
 
 
-def _opened(
-    agent_id: int | None,
+def _opening(
     read: Callable[Concatenate[uuid.UUID, User, P], T],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T | None:
-    grant = active_grant_for(agent_id)
-    if grant is None:
-        return None
-    if in_place.is_asked() and request.method == "GET":
-        g.shown_under = grant  # the browser is sent to the page itself, and reads it then
-        return None
-    try:
-        opened = read(grant.id, scope.user(), *args, **kwargs)
-    except NoAccess:  # it ended a moment ago
-        db.session.rollback()
-        g.pop("live_grants", None)
-        return None
-    g.shown_under = grant
-    after_this_request(partial(_leave_when_access_ends, grant))
+) -> Callable[Concatenate[int | None, P], T | None]:
+    def opened(agent_id: int | None, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        grant = active_grant_for(agent_id)
+        if grant is None:
+            return None
+        if in_place.is_asked() and request.method == "GET":
+            g.shown_under = grant  # the browser is sent to the page itself, and reads it then
+            return None
+        try:
+            found = read(grant.id, scope.user(), *args, **kwargs)
+        except NoAccess:  # it ended a moment ago
+            db.session.rollback()
+            g.pop("live_grants", None)
+            return None
+        g.shown_under = grant
+        after_this_request(partial(_leave_when_access_ends, grant))
+        return found
+
     return opened
+
+
+memories = _opening(reading.memories)
+search = _opening(reading.search)
+record = _opening(reading.read_record)
+versions = _opening(reading.versions)
+session = _opening(reading.session)
+prompts = _opening(reading.prompts)

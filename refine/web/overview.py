@@ -4,22 +4,20 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Blueprint, render_template
 from sqlalchemy import func, select
 
-from refine import clock, settings
+from refine import clock
 from refine.extensions import db
-from refine.health import clock_check
-from refine.models import Account, Agent, ApiToken, RefinementSession
+from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import is_in
 from refine.models.runs import spending
 from refine.models.runs.session import totals
 from refine.web import attention, in_place, scope
 from refine.web.charts import day_bars
 from refine.web.forms import midnight
-from refine.web.links import url_in_account
 from refine.web.sessions import listed
 from refine.web.usage import month_of_account
 
@@ -43,7 +41,8 @@ def page() -> str:
         cases=attention.in_cases(),
         trend=trend,
         cost=month_of_account(account) if account is not None and has_sessions else None,
-        steps=[] if has_sessions else first_steps(has_agents=agents > 0),
+        has_sessions=has_sessions,
+        slug=scope.account_to_change().slug,
         running=_running() if running else [],
         accounts=_next_accounts(),
         account=account,
@@ -94,47 +93,3 @@ def _trend() -> dict[str, Any]:
         "cost_usd": sum((each.cost_usd for each in spent), Decimal(0)),
         "unpriced_calls": sum(each.unpriced_calls for each in spent),
     }
-
-
-class Step(NamedTuple):
-    name: str
-    is_done: bool
-    how: str
-    url: str | None = None
-
-
-def first_steps(*, has_agents: bool) -> list[Step]:
-    slug = scope.account_to_change().slug
-    has_token = select(ApiToken.id).where(
-        scope.in_scope(ApiToken.account_id),
-        ApiToken.kind == "platform",
-        ApiToken.revoked_at.is_(None),
-    )
-    return [
-        Step(
-            "Configure a model provider",
-            settings.current().openrouter_api_key is not None,
-            "Set `OPENROUTER_API_KEY`. Until then, only the rehearsal model answers.",
-        ),
-        Step(
-            "Connect your platform",
-            bool(db.session.scalar(select(has_token.exists()))),
-            f"Create a token for it: `refine token add --platform --account {slug}`",
-        ),
-        Step(
-            "Add an agent",
-            has_agents,
-            f"Your platform does, or `refine agent add NAME --account {slug} --model MODEL`",
-        ),
-        Step(
-            "Start a clock and a worker",
-            clock_check().is_ok,
-            "`refine up` starts both, or run `refine clock` and `refine worker`",
-        ),
-        Step(
-            "Start the first session",
-            False,
-            "Open an agent and choose “Refine now”: it is asked for consent, and you can watch.",
-            url_in_account("agents.listing"),
-        ),
-    ]

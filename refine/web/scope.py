@@ -50,7 +50,7 @@ def user() -> User:
 def zone() -> ZoneInfo:
     found: ZoneInfo | None = g.get("zone")
     if found is None:
-        found = g.zone = ZoneInfo(user().time_zone or user().account.time_zone)
+        found = g.zone = ZoneInfo(user().account.time_zone)
     return found
 
 

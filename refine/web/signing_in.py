@@ -25,9 +25,8 @@ from refine.extensions import csrf, db, login
 from refine.faults import status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
 from refine.models.audit import PLATFORM, AuditLog
-from refine.models.columns import set_fields
-from refine.web import browsers, scope
-from refine.web.forms import own_path, require_current, shown_again, time_zones, version_to_send
+from refine.web import scope
+from refine.web.forms import own_path, shown_again
 from refine.web.links import asked_for
 
 pages = Blueprint("signing_in", __name__)
@@ -93,9 +92,7 @@ def form() -> ResponseReturnValue:
 def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
-    guess = PasswordGuess(
-        email, request.remote_addr or "?", browsers.known_device(User.by_email(email))
-    )
+    guess = PasswordGuess(email, request.remote_addr or "?")
     _count_and_commit(guess)
     user = User.with_password(email, password)
     if user is None:
@@ -173,20 +170,6 @@ def profile() -> ResponseReturnValue:
     return _profile()
 
 
-@pages.post("/profile/time-zone")
-@shown_again(lambda error: _profile(error))
-def choose_time_zone() -> ResponseReturnValue:
-    user = scope.user()
-    wanted = request.form.get("time_zone", "").strip() or None
-    user.lock()
-    require_current({"time_zone": user.time_zone}, {"time_zone": wanted})
-    if set_fields(user, {"time_zone": wanted}):
-        user.record("user_updated", by=user, data={"time_zone": wanted})
-    db.session.commit()
-    flash(f"Times are in {scope.zone().key} now.")
-    return redirect(url_for("signing_in.profile"), 303)
-
-
 @pages.get("/profile/confirm")
 def confirm(error: Exception | None = None) -> str:
     return render_template("signing_in/confirm.html", next=_next(), error=error)
@@ -219,14 +202,7 @@ def change_password() -> ResponseReturnValue:
 
 
 def _profile(error: Exception | None = None) -> str:
-    chosen = scope.user().time_zone
-    return render_template(
-        "signing_in/profile.html",
-        error=error,
-        time_zone=request.form.get("time_zone", chosen or ""),
-        drawn_from=version_to_send({"time_zone": chosen}, error),
-        time_zones=time_zones(),
-    )
+    return render_template("signing_in/profile.html", error=error)
 
 
 def _form(error: Exception | None = None) -> str:
@@ -245,14 +221,11 @@ def _continue(user: User) -> None:
     session.clear()
     g.pop("csrf_token", None)  # the one of the previous session
     login_user(SignIn.begin(user))
-    browsers.remember_device(user)
 
 
 def _check_current_password() -> None:
     user = scope.user()
-    guess = PasswordGuess(
-        user.email, request.remote_addr or "?", browsers.known_device(user), scope.sign_in().id
-    )
+    guess = PasswordGuess(user.email, request.remote_addr or "?", scope.sign_in().id)
     _count_and_commit(guess)
     if not user.has_password(request.form.get("current_password", "")):
         refusals.count("password", user=user)

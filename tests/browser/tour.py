@@ -21,7 +21,7 @@ def paths(history: History) -> dict[str, str]:
             f"&agent={each.id}"
             for each in (history.wren, history.petrel, history.newcomer, history.live.agent)
         ),
-        "agents-many-budget": f"/agents/many?work=budget&agent={history.wren.id}",
+        "agents-many-refine": f"/agents/many?work=refine&agent={history.wren.id}",
         "agent-long-story": wren,
         "agent-short-story": f"/agents/{history.petrel.id}",
         "agent-no-story": new,

@@ -108,7 +108,7 @@ def paths_of(rule: str, things: Things) -> list[str]:
     assert values.keys() >= set(names), f"not driven: {rule}; nothing is known for its placeholders"
     pattern = _PLACEHOLDER.sub("{}", rule)
     if rule in ("/access/new", "/agents/many"):
-        return [f"{rule}?agent={id_}&work=budget" for id_ in things.agents]
+        return [f"{rule}?agent={id_}&work=pause" for id_ in things.agents]
     return [pattern.format(*each) for each in itertools.product(*(values[n] for n in names))]
 
 

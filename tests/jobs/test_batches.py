@@ -4,7 +4,6 @@ A user who chose agents changes them so, a batch at a time.
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 import pytest
 from flask import Flask
@@ -15,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from refine import create_app
 from refine.errors import Refused
 from refine.extensions import db
-from refine.jobs.batches import Failed, Work, act_on, in_parts, safe_message
+from refine.jobs.batches import Failed, act_on, in_parts, safe_message
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.agent import configuring
 from refine.settings import Settings
@@ -124,31 +123,17 @@ def ids_of(agents: list[Agent]) -> list[int]:
     return [agent.id for agent in agents]
 
 
-@pytest.mark.parametrize(
-    ("work", "value", "field", "stored"),
-    [
-        ("pause", None, "paused", True),
-        ("budget", "700", "core_token_budget", 700),
-        ("threshold", "0.5", "refinement_threshold", Decimal("0.5")),
-        ("threshold", None, "refinement_threshold", None),
-    ],
-)
-def test_settings_are_changed_and_agents_with_them_are_skipped(
-    user: User, agents: list[Agent], work: Work, value: str | None, field: str, stored: object
+def test_agents_are_paused_and_those_that_are_already_are_skipped(
+    user: User, agents: list[Agent]
 ) -> None:
-    agents[1].refinement_threshold = Decimal("0.9")
-    configuring.configure(agents[2], user=user, **{field: stored})
+    configuring.configure(agents[2], user=user, paused=True)
     db.session.commit()
-    same = [agent for agent in agents if getattr(agent, field) == stored]
 
-    outcome = act_on(ids_of(agents), work, user, value)
+    outcome = act_on(ids_of(agents), "pause", user)
 
     db.session.rollback()
-    assert {getattr(agent, field) for agent in agents} == {stored}
-    assert (outcome.done, dict(outcome.skipped)) == (
-        3 - len(same),
-        {"nothing to change": len(same)},
-    )
+    assert {agent.paused for agent in agents} == {True}
+    assert (outcome.done, dict(outcome.skipped)) == (2, {"nothing to change": 1})
 
 
 def test_a_session_by_hand_is_refused_as_for_one_agent(user: User, agents: list[Agent]) -> None:

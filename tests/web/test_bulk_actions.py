@@ -98,38 +98,6 @@ def test_many_are_paused_and_resumed_with_a_record_each(
     assert [agent.paused for agent in agents] == [False] * 3
 
 
-def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> None:
-    agents[0].core_token_budget = 2_000
-    db.session.commit()
-
-    said = done(dashboard, "budget", *agents, core_token_budget="2,000")
-
-    assert "2 agents changed; 1 agent skipped: nothing to change." in said
-    db.session.rollback()
-    assert [agent.core_token_budget for agent in agents] == [2_000] * 3
-
-
-@pytest.mark.parametrize(
-    ("work", "field", "typed"),
-    [
-        ("budget", "core_token_budget", "many"),
-        ("budget", "core_token_budget", "0"),
-        ("threshold", "refinement_threshold", "2"),
-    ],
-)
-def test_an_error_is_shown_beside_its_field_and_nothing_changes(
-    dashboard: Browser, agents: list[Agent], work: Work, field: str, typed: str
-) -> None:
-    form = {"work": work, "who": "page", "on_page": ids_of(*agents), field: typed}
-
-    answer = dashboard.submit("/agents/many", form)
-
-    assert answer.status_code == 422
-    assert f'id="wrong-{field}"' in answer.text
-    assert f'value="{typed}"' in answer.text
-    assert records("agent_settings_update") == []
-
-
 @pytest.mark.parametrize("who", ["page", "all"])
 def test_it_asks_again_if_as_many_agents_are_others_meanwhile(
     dashboard: Browser, agents: list[Agent], who: str

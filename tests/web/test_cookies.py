@@ -15,7 +15,7 @@ from tests.web.conftest import Browser, browser_of, person
 WithSettings = Callable[..., Flask]
 
 # What each cookie is for, and for how many seconds a browser keeps it: None until it closes.
-COOKIES = {"session": None, "device": 180 * 24 * 3600}
+COOKIES = {"session": None}
 
 ATTRIBUTES = ("HttpOnly", "SameSite=Lax", "Path=/")
 

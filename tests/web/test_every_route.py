@@ -105,7 +105,6 @@ ACTED = {
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
-    "/profile/time-zone": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
     "/sessions/<uuid:session_id>/seen": ACT_IN_ACCOUNT,
@@ -163,7 +162,7 @@ def path_of(rule: str, world: World) -> str:
     for name, value in values.items():
         rule = rule.replace(name, str(value))
     chosen = f"agent={world.agent.id}"
-    queries = {"/access/new": f"?{chosen}", "/agents/many": f"?{chosen}&work=budget"}
+    queries = {"/access/new": f"?{chosen}", "/agents/many": f"?{chosen}&work=pause"}
     return rule + queries.get(rule, "")
 
 

@@ -168,30 +168,6 @@ def test_ten_wrong_passwords_are_too_many(ada: User, client: Browser) -> None:
     assert not is_signed_in(client)
 
 
-def test_the_cookie_of_a_device_is_of_one_user_and_password(
-    ada: User, client: Browser, app: Flask
-) -> None:
-    eve = person(email="eve@example.org")
-    db.session.commit()
-    client.sign_in("ada@example.org")
-    cookie = client.get_cookie(f"device-{ada.id}")
-    assert cookie is not None
-    guessed(MAX_GUESSES)
-    guessed(MAX_GUESSES, email="eve@example.org")
-
-    def sign_in_with(email: str, name: str, value: str) -> int:
-        browser = browser_of(app)
-        browser.set_cookie(name, value)
-        return browser.sign_in(email, "wrong battery").status_code
-
-    assert sign_in_with("ada@example.org", f"device-{ada.id}", cookie.value) == 422
-    assert sign_in_with("ada@example.org", f"device-{ada.id}", cookie.value + "x") == 429
-    assert sign_in_with("eve@example.org", f"device-{eve.id}", cookie.value) == 429
-    ada.set_password("another battery")
-    db.session.commit()
-    assert sign_in_with("ada@example.org", f"device-{ada.id}", cookie.value) == 429
-
-
 def test_parallel_guesses_all_count(ada: User, app: Flask) -> None:
     browsers = [browser_of(app) for _ in range(16)]
     for browser in browsers:
@@ -403,8 +379,8 @@ def test_a_copied_cookie_ends_when_the_password_is_confirmed(
 
     assert is_signed_in(dashboard)
     assert not is_signed_in(copied)
-    zone = dashboard.post("/profile/time-zone", data={"csrf_token": token, "time_zone": "UTC"})
-    assert zone.status_code == 303  # forms that were open in this browser still work
+    paused = dashboard.post("/schedule", data={"csrf_token": token, "paused": "1"})
+    assert paused.status_code == 303  # forms that were open in this browser still work
 
 
 def test_a_copied_cookie_does_not_rise_with_its_user(

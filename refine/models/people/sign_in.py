@@ -144,12 +144,11 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 @dataclass(frozen=True)
 class PasswordGuess:
     """A guess, counted for user and address together, so that nobody locks a user out from
-    elsewhere; a known ``device`` and a ``sign_in_id`` have counters of their own.
+    elsewhere; a ``sign_in_id`` has a counter of its own.
     """
 
     email: str
     address: str
-    device: str | None = None
     sign_in_id: int | None = None
 
     def count(self, at: datetime | None = None) -> None:
@@ -173,13 +172,10 @@ class PasswordGuess:
     def _limits(self) -> Mapping[str, int]:
         network = network_of(self.address)
         email = self.email.strip().lower()
-        if self.device is not None:
-            limits = {f"device {_hashed(self.device)}": MAX_GUESSES}
-        else:
-            limits = {
-                f"user at address {_hashed(f'{network} {email}')}": MAX_GUESSES,
-                address_key(self.address): MAX_GUESSES_OF_ADDRESS,
-            }
+        limits = {
+            f"user at address {_hashed(f'{network} {email}')}": MAX_GUESSES,
+            address_key(self.address): MAX_GUESSES_OF_ADDRESS,
+        }
         if self.sign_in_id is not None:
             limits[f"sign-in {self.sign_in_id}"] = MAX_GUESSES
         return limits

@@ -30,7 +30,6 @@ from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
 from refine.models.people.account import Account
 from refine.rules.content import email_address
 from refine.rules.ids import id_in
-from refine.rules.schedules import valid_time_zone
 
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -71,8 +70,6 @@ class User(Attested, Base):
     role: Mapped[str] = mapped_column(Text, default="admin", server_default=text("'admin'"))
     site_admin: Mapped[BoolFalse]
     active: Mapped[BoolTrue]
-    # of the pages that they see; NULL: the account's
-    time_zone: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
@@ -220,10 +217,6 @@ class User(Attested, Base):
         if role not in ROLES:
             raise InvalidValue(f"role must be one of {', '.join(ROLES)}")
         return str(role)
-
-    @validates("time_zone")
-    def _valid_time_zone(self, _key: str, name: Any) -> str | None:
-        return None if name is None else valid_time_zone(name)
 
 
 def _matches(password_hash: str | None, password: str) -> bool:

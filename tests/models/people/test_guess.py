@@ -50,16 +50,6 @@ def test_the_hundred_and_first_guess_from_an_address_is_refused(app):
     assert seconds_to_wait(address=THERE) == 0
 
 
-def test_a_known_device_has_a_limit_of_its_own(app):
-    guesses(MAX_GUESSES)
-    guesses(MAX_GUESSES_OF_ADDRESS - MAX_GUESSES, "user{}@example.org")
-
-    guesses(MAX_GUESSES, device="laptop")
-
-    assert seconds_to_wait(device="laptop", address=THERE) == 900
-    assert seconds_to_wait(device="phone") == 0
-
-
 def test_a_signed_in_browser_may_not_guess_more_often_from_many_addresses(app):
     for each in range(MAX_GUESSES):
         guesses(1, address=f"192.0.2.{each}", sign_in_id=7)
