@@ -1,6 +1,7 @@
 """Sessions: the list, each one's page while it runs and after, stop and undo."""
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from flask import Flask
@@ -8,6 +9,7 @@ from flask import Flask
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.rules.prices import Usage
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.web.conftest import (
@@ -109,6 +111,22 @@ def test_an_ended_session_shows_its_outcome_and_figures(
 
 
 # -- undo ------------------------------------------------------------------------------------------
+
+
+def test_an_ended_session_shows_what_was_judged_and_read_again(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    running.count("retired")
+    running.count("refused_second_reading", 2)
+    running.count_call(Usage(700, completion_tokens=30, cost_usd=Decimal("0.002")), is_aside=True)
+    db.session.commit()
+
+    page = words_of(shown(dashboard, running))
+
+    assert "Retired as outdated or wrong 1" in page
+    assert "Edits refused by the second reading 2" in page
+    assert "Second readings 1 call, 730 tokens, $0.002" in page
+    assert "Doubts overruled" not in page
 
 
 def test_the_undo_form_shows_the_effect_and_changes_nothing(

@@ -256,7 +256,7 @@ def test_a_rollback_keeps_the_changes_that_others_made_after_an_edit(ledger, sub
 def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_session(ledger):
     session, ids = ledger
     rewritten = f"{memory(ids[0]).content}, as it was"
-    merged = f"{memory(ids[1]).content} {memory(ids[2]).content}"[:-4]
+    merged = f"{memory(ids[1]).content} {memory(ids[2]).content}"[:-8]
     editing.update(session, ids[0], rewritten)
     editing.consolidate(session, ids[1:3], merged)
     saved = [session.agent.ledger.remember(text, "core") for text in (rewritten, merged)]
