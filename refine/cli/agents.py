@@ -15,7 +15,6 @@ from refine.llm.provider import require_one_model, warning_about
 from refine.models import Account, Agent
 from refine.models.agent import configuring, eligibility
 from refine.models.agent_list import STATES, State, is_in
-from refine.rules.ids import MAX_ID
 from refine.rules.personal import masked_id
 
 _DEFAULT = "default"
@@ -97,18 +96,15 @@ def agent_erase(reference: str, for_good: bool) -> None:
 @agent.command("list")
 @account_option
 @click.option("--state", type=click.Choice(list(STATES)), help="Only agents in this state.")
-@click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Start after this id.")
 @limit_option
 @json_option
-def agent_list(
-    slug: str | None, state: State | None, after: int, limit: int, as_json: bool
-) -> None:
+def agent_list(slug: str | None, state: State | None, limit: int, as_json: bool) -> None:
     """List agents and their figures, sorted by id.
 
     Example: refine agent list --state over_budget --json
     """
     with application("agent list"):
-        wanted = select(Agent).options(joinedload(Agent.account)).where(Agent.id > after)
+        wanted = select(Agent).options(joinedload(Agent.account))
         if slug is not None:
             wanted = wanted.where(Agent.account_id == Account.by_slug(slug).id)
         if state is not None:
@@ -120,7 +116,6 @@ def agent_list(
             as_json=as_json,
             limit=limit,
             empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
-            more=f"--after {found[limit - 1].id} lists the next" if len(found) > limit else "",
         )
 
 

@@ -59,9 +59,8 @@ def print_list(
     as_json: bool,
     empty: str,
     limit: int | None = None,
-    more: str = "--limit lists more",
 ) -> None:
-    """Print the first ``limit`` objects as JSON or a table; ``more`` says how to get the others."""
+    """Print the first ``limit`` objects as JSON or a table, and say so if there are more."""
     shown = items[:limit]
     if as_json:
         print_json([row_of(item, fields) for item in shown])
@@ -70,7 +69,7 @@ def print_list(
         cells = [[field.cell(item) for field in headed] for item in shown]
         table([str(field.heading) for field in headed], cells, empty=empty)
     if len(shown) < len(items):
-        click.echo(f"refine: these are the first {limit}; {more}", err=True)
+        click.echo(f"refine: these are the first {limit}; --limit lists more", err=True)
 
 
 def print_one(item: Any, fields: Sequence[Field]) -> None:

@@ -171,8 +171,7 @@ def session_stop(session_id: uuid.UUID) -> None:
 @click.command()
 @_session_argument
 @click.option("--and-after", is_flag=True, help="Also undo everything that was changed since.")
-@click.option("--preview", is_flag=True, help="Print what would be undone; change nothing.")
-def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
+def undo(session_id: uuid.UUID, and_after: bool) -> None:
     """Undo the ended session SESSION, including its removal of exact duplicates.
 
     Refused while the agent has a live session, or if one of the memories was changed since; then
@@ -182,20 +181,16 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
     with application("undo"):
         undone = _found(session_id)
         try:
-            if preview:
-                planned = time_machine.preview(undone, and_after=and_after)
-            else:
-                planned = time_machine.undo(undone, through="command line", and_after=and_after)
+            done = time_machine.undo(undone, through="command line", and_after=and_after)
         except UndoConflict as conflict:
             wider = " (--and-after)" if conflict.is_wider_possible else ""
             raise Refused(f"{conflict}{wider}") from conflict
-        if planned.is_done:
+        if done.is_done:
             before = f"{undone.undone_at:%Y-%m-%d at %H:%M} UTC by {undone.undone_by_label}"
             console.print(f"session {session_id} was undone on {before}; nothing was changed")
         else:
-            verb = "would undo" if preview else "undid"
-            sessions = plural(len(planned.sessions), "session")
-            console.print(f"{verb} {sessions} of {planned.session.agent.name}: {planned.effect}")
+            sessions = plural(len(done.sessions), "session")
+            console.print(f"undid {sessions} of {done.session.agent.name}: {done.effect}")
         db.session.commit()
 
 

@@ -68,7 +68,6 @@ _FILTERS = [
 @pages.get("/access")
 def listing() -> str:
     chosen = Chosen(_FILTERS)
-    agent = chosen["agent"]
     query = (
         select(*_LISTED)
         .join(AccessGrant.agent)
@@ -84,8 +83,6 @@ def listing() -> str:
         grants=page.rows,
         refresh_seconds=in_place.seconds_while(is_pending),
         chosen=chosen,
-        agent=agent,
-        asked=AccessGrant.asked_counts(agent) if agent is not None else None,
     )
 
 
@@ -137,7 +134,6 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         error=error,
         open_id=current.id if current is not None and not current.has_expired else None,
         why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
-        asked=AccessGrant.asked_counts(agent, user),
         form=request.form,
         reasons=REASONS.items(),
         durations=[(each, f"{each} minutes") for each in MINUTES_OFFERED],
@@ -172,7 +168,6 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "purpose_text": granted.purpose_of(grant),
         "history": history,
         "records": [(record, _actor(record, grant.agent)) for record, *_ in history.rows],
-        "asked": AccessGrant.asked_counts(grant.agent, grant.user),
     }
 
 

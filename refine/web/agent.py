@@ -12,7 +12,7 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import as_sentence
 from refine.jobs.queue import refine_later
-from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, SessionAlreadyLive
+from refine.models import Agent, MemoryTask, RefinementSession, SessionAlreadyLive
 from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses
 from refine.models.runs import LIVE
@@ -70,7 +70,6 @@ def page(agent_id: int) -> str:
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         grant=granted.active_grant_for(agent.id),
-        asked=AccessGrant.asked_counts(agent),
         why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )
 

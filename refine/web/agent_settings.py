@@ -1,7 +1,6 @@
 """The settings of one agent; of its prompts only length and last change, but under a grant."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -22,7 +21,6 @@ from refine.web.forms import (
     attempt,
     require_current,
     shown_again,
-    version,
     version_to_send,
     whole_number,
 )
@@ -79,13 +77,10 @@ def pause(agent_id: int) -> ResponseReturnValue:
 @scope.admins_only
 def clear_prompt(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
-
-    def clear() -> None:
-        agent.lock()
-        require_current(_shown_of_prompt(agent, configuring.last_prompt_changes(agent)), {})
-        configuring.clear_refinement_prompt(agent, user=scope.user())
-
-    attempt(clear, "Refinement prompt cleared: sessions now use the default.")
+    attempt(
+        lambda: configuring.clear_refinement_prompt(agent, user=scope.user()),
+        "Refinement prompt cleared: sessions now use the default.",
+    )
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
 
 
@@ -118,13 +113,8 @@ def _stored(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _shown_of_prompt(agent: Agent, last_changes: Mapping[str, datetime]) -> dict[str, object]:
-    name = "refinement_prompt"
-    return {"characters": configuring.prompt_lengths(agent)[name], "at": last_changes.get(name)}
-
-
 def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> str:
-    stored, last_changes = _stored(agent), configuring.last_prompt_changes(agent)
+    stored = _stored(agent)
     unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
     return render_template(
         "agent/settings.html",
@@ -132,11 +122,10 @@ def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> s
         error=error,
         values={**stored, **unticked, **request.form},
         drawn_from=version_to_send(stored, error),
-        prompt_drawn_from=version(_shown_of_prompt(agent, last_changes)),
         default_threshold=DEFAULT_THRESHOLD,
         max_name=MAX_NAME_CHARACTERS,
         identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
         opened=opened,
         prompts=configuring.prompt_lengths(agent),
-        last_changes=last_changes,
+        last_changes=configuring.last_prompt_changes(agent),
     )

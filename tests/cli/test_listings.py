@@ -133,7 +133,7 @@ def test_agents_are_listed_for_programs(agents: list[Agent], environ: dict[str, 
     assert (ada["active"], ada["paused"], ada["over_budget"]) == (True, False, False)
     assert ada["last_session_status"] == "failed"
     assert [one["id"] for one in failed] == [ada["id"]]
-    assert first.stderr == f"refine: these are the first 1; --after {ada['id']} lists the next\n"
+    assert first.stderr == "refine: these are the first 1; --limit lists more\n"
     assert eve["id"] == agents[1].id
 
 

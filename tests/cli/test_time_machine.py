@@ -45,21 +45,6 @@ def test_undo_prints_figures(ledger: Agent, session: RefinementSession, run: Run
     assert session.undone_through == "command line"
 
 
-@pytest.mark.parametrize("options", [(), ("--and-after",)])
-def test_preview_prints_the_same_and_changes_nothing(
-    session: RefinementSession, run: Run, options: tuple[str, ...]
-) -> None:
-    before = sql.snapshot()
-
-    seen = run("undo", session.id, "--preview", *options)
-    unchanged = sql.snapshot() == before
-    done = run("undo", session.id, *options)
-
-    assert (seen.returncode, seen.stderr) == (0, "")
-    assert seen.stdout == done.stdout.replace("undid", "would undo")
-    assert unchanged
-
-
 def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
     ledger: Agent, session: RefinementSession, run: Run
 ) -> None:
@@ -68,15 +53,14 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
     db.session.commit()
     record, before = factories.records(ledger)[-2], sql.snapshot()
 
-    for option in ((), ("--preview",)):
-        line = problem(run("undo", session.id, *option))
+    line = problem(run("undo", session.id))
 
-        assert line.startswith(
-            "nothing was undone, because these memories were changed after the session: "
-            f"#{canary(ledger).id} by record {record.sequence} (memory_restored, "
-        )
-        assert line.endswith("; you can undo this session and everything after it (--and-after)")
-        assert sql.snapshot() == before, option
+    assert line.startswith(
+        "nothing was undone, because these memories were changed after the session: "
+        f"#{canary(ledger).id} by record {record.sequence} (memory_restored, "
+    )
+    assert line.endswith("; you can undo this session and everything after it (--and-after)")
+    assert sql.snapshot() == before
     done = run("undo", session.id, "--and-after")
 
     assert done.returncode == 0

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine import clock
 from refine.models import Agent, MemoryTask
-from refine.remembering.prompting import layout_of, lines_of, opening
+from refine.remembering.task_worker import layout_of, lines_of, opening
 from refine.rules.tokens import Room
 from tests import factories
 

@@ -11,8 +11,9 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, ApiToken, RefinementSession, User
-from refine.web import access, audit_filters
+from refine.web import access
 from refine.web import agents as agents_page
+from refine.web import audit as audit_page
 from refine.web import sessions as sessions_page
 from refine.web.lists import PAGE_ROWS, Filter
 from tests import factories
@@ -150,7 +151,7 @@ def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    "filters", [access._FILTERS, agents_page.FILTERS, audit_filters.FILTERS, sessions_page._FILTERS]
+    "filters", [access._FILTERS, agents_page.FILTERS, audit_page.FILTERS, sessions_page._FILTERS]
 )
 def test_no_filter_has_the_name_of_something_else_in_the_url(filters: list[Filter]) -> None:
     names = [each.name for each in filters]

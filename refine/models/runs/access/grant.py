@@ -12,7 +12,6 @@ from sqlalchemy import (
     ColumnElement,
     ForeignKey,
     Index,
-    Row,
     Text,
     and_,
     case,
@@ -203,18 +202,6 @@ class AccessGrant(Run, Attested, Base):
         return db.session.scalar(
             select(cls).where(*theirs).execution_options(populate_existing=True)
         )
-
-    @classmethod
-    def asked_counts(cls, agent: Agent, user: User | None = None) -> Row[int, int, int]:
-        """Count the requests to this agent, of one user or of all, and its answers."""
-        counts = select(
-            func.count().label("asked"),
-            func.count(cls.granted_at).label("granted"),
-            func.count().filter(cls.status == "declined").label("declined"),
-        ).where(cls.agent_id == agent.id)
-        if user is not None:
-            counts = counts.where(cls.user_id == user.id)
-        return db.session.execute(counts).one()
 
     # -- asking the agent ------------------------------------------------------------------------
 
