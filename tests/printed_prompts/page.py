@@ -15,7 +15,7 @@ from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import LedgerExcerpt, brief, groups_to_look_at, opening
 from refine.refinement.second_reading import reading_of
-from refine.remembering import prompting as remembering
+from refine.remembering import task_worker as remembering
 from refine.rules.consent import Answer
 from refine.rules.second_reading import Case, Stored
 from refine.rules.tokens import Room
