@@ -19,7 +19,7 @@ _READ_CHARACTERS = 1_000
 # The ends of words, which grammar changes, do not matter.
 _READ_LETTERS = 5
 # So many are looked at, first those that share the rarest term: more would take long.
-_MOST_PAIRS = 300_000
+_MOST_PAIRS = 200_000
 _WORD = re.compile(rf"([{UNSPACED_SCRIPTS}]+)|[^\W_{UNSPACED_SCRIPTS}]+")
 
 # By the ids of two texts, the smaller first: from MIN_LIKENESS to 1.
