@@ -16,6 +16,7 @@ from wordfreq import get_frequency_dict
 
 from refine.rules.folding import fold
 
+_CHANGING = ("negations", "contrasts", "conditions", "hedges", "occasions")
 _REMEMBERED = 1 << 16
 _POSSESSIVE = re.compile(r"['’]s?$")
 
@@ -43,8 +44,7 @@ def listed(table: str, language: str) -> frozenset[str]:
 @cache
 def roles(language: str) -> dict[str, tuple[str, ...]]:
     """Return the words that change a meaning, with the tables that list each."""
-    changing = ("negations", "contrasts", "conditions", "hedges", "occasions")
-    tables = (*changing, "saying", "asking", "that")
+    tables = (*_CHANGING, "saying", "asking", "that")
     words = {word for table in tables for word in listed(table, language)}
     return {word: tuple(t for t in tables if word in listed(t, language)) for word in words}
 
@@ -53,9 +53,9 @@ def roles(language: str) -> dict[str, tuple[str, ...]]:
 def one_of(table: str, language: str) -> re.Pattern[str]:
     """Return a pattern of the words of a table, the longest first."""
     words = (each.replace("_", " ") for each in listed(table, language))
-    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    is_spaced = language not in ("zh", "ja", "ko")
-    return re.compile(rf"\b(?:{either})\b" if is_spaced else either or "(?!)", re.IGNORECASE)
+    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
+    either = either if language in ("zh", "ja", "ko") else rf"\b(?:{either})\b"
+    return re.compile(either, re.IGNORECASE)
 
 
 @cache
