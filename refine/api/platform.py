@@ -211,6 +211,10 @@ class UsageOfMonth(Resource):
     cost_usd: Usd
     unpriced_calls: int
     """Calls of models whose cost is unknown, and not part of `cost_usd`."""
+    reading_prompt_tokens: int
+    """What second readings took of these tokens and this cost."""
+    reading_completion_tokens: int
+    reading_cost_usd: Usd
 
 
 class Usage(Page):

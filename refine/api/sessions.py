@@ -40,13 +40,19 @@ class Session(Resource):
     removed_tokens: int
     mutation_count: int
     stats: dict[str, int]
-    """How many memories each operation changed: `consolidated`, `updated` and so on."""
+    """How many memories each operation changed: `consolidated`, `updated` and so on; and, where it
+    happened, `retired`, `overruled`, `unread` and refusals by cause."""
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     cost_usd: Usd
     unpriced_calls: int
     """Calls of the model whose cost is unknown, and not part of `cost_usd`."""
+    reading_calls: int
+    """Calls for second readings; their tokens and cost are part of the others."""
+    reading_prompt_tokens: int
+    reading_completion_tokens: int
+    reading_cost_usd: Usd
     summary: str | None
     created_at: Time
     started_at: Time | None

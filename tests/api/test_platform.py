@@ -205,6 +205,8 @@ def spent(world: World) -> World:
         session.created_at, session.cost_usd = at, Decimal(cost)
         session.prompt_tokens, session.completion_tokens = 100, 10
         session.unpriced_calls = 3
+        session.reading_prompt_tokens, session.reading_completion_tokens = 30, 4
+        session.reading_cost_usd = Decimal("0.02")
         cost_of_task = Decimal("0.01")
         factories.ended_task(agent, "reflection", at=at, cost_usd=cost_of_task, cached_tokens=7)
         factories.ended_task(agent, "extraction", at=at, cost_usd=cost_of_task, prompt_tokens=5)
@@ -231,6 +233,9 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Wo
                 "completion_tokens": 20,
                 "cost_usd": "0.790000",
                 "unpriced_calls": 6,
+                "reading_prompt_tokens": 60,
+                "reading_completion_tokens": 8,
+                "reading_cost_usd": "0.040000",
             }
         ],
         "next_cursor": None,

@@ -40,6 +40,8 @@ from refine.rules.prices import ANY_MODEL, Price
 
 _KINDS = {"sessions": "session", "reflections": "reflection", "conversations": "extraction"}
 SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
+# The part of them that second readings took: only sessions have some.
+_READINGS = ("reading_prompt_tokens", "reading_completion_tokens", "reading_cost_usd")
 # No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
 # No clock is further from UTC, so other runs need not be read.
@@ -248,7 +250,7 @@ def _summed(runs: Subquery, *keys: SQLColumnExpression[Any]) -> _Rows:
         select(
             *keys,
             *(_counted(runs, kind).label(name) for name, kind in _KINDS.items()),
-            *(func.sum(runs.c[name]).label(name) for name in SUMMED),
+            *(func.sum(runs.c[name]).label(name) for name in (*SUMMED, *_READINGS)),
         )
         .select_from(runs)
         .join(Agent, Agent.id == runs.c.agent_id)
@@ -276,10 +278,12 @@ def all_runs() -> Subquery:
         for name in ("refinement_sessions", "memory_tasks", "access_grants")
     )
     names = ("agent_id", "created_at", "model_id", *SUMMED)
+    kind = literal_column("'session'", Text).label("kind")
+    none = [literal_column("0", sessions[n].type) for n in _READINGS]
     return union_all(
-        select(literal_column("'session'", Text).label("kind"), *(sessions[n] for n in names)),
-        select(tasks.kind, *(tasks[n] for n in names)),
-        select(literal_column("'access'", Text), *(grants[n] for n in names)),
+        select(kind, *(sessions[n] for n in (*names, *_READINGS))),
+        select(tasks.kind, *(tasks[n] for n in names), *none),
+        select(literal_column("'access'", Text), *(grants[n] for n in names), *none),
     ).subquery("runs")
 
 

@@ -212,8 +212,8 @@ def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
     rows = by_month(agent.account, [agent.id])
 
     assert rows == [
-        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0),
-        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0),
+        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0, 0, 0, 0),
     ]
     assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
     assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
