@@ -386,6 +386,7 @@ CREATE TABLE agent_memories (
   replaced_by_id bigint
     CONSTRAINT fk_agent_memories_replaced_by_id_agent_memories REFERENCES agent_memories,
   created_at timestamptz DEFAULT now() NOT NULL,
+  spans_until timestamptz,
   recorded_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
   source text,

@@ -52,6 +52,8 @@ class Memory(Resource):
     token_estimate: int
     created_at: Time
     """The original date; merging may set it back."""
+    spans_until: Time | None
+    """Of a merge: the latest original date, if that is another day."""
     recorded_at: Time
     discarded_at: Time | None
 

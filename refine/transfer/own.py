@@ -31,7 +31,7 @@ SOURCE = "refine"
 PAGE_MEMORIES = 500
 
 _METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source")
-_TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
+_TIMES = ("created_at", "spans_until", "recorded_at", "updated_at", "discarded_at")
 
 _ID = re.compile(r"[0-9]{1,18}")  # within PostgreSQL's bigint
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
@@ -184,6 +184,7 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
         tags=tuple(_field(row, "tags", list)),
         constitutional=_field(row, "constitutional", bool),
         created_at=created_at,
+        spans_until=time_in(row, "spans_until"),
         discarded_at=time_in(row, "discarded_at"),
         origin=origin,
         source=source if has_other_source or source == NOTE else None,

@@ -41,6 +41,7 @@ def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Can
         tags=known_tags(row.tags),
         constitutional=row.constitutional,
         created_at=row.created_at or clock.now(),
+        spans_until=row.spans_until,
         discarded_at=row.discarded_at,
         source=row.source or source,
         source_id=_source_id(row, key),

@@ -55,6 +55,7 @@ class Incoming(NamedTuple):
     tags: tuple[str, ...] = ()
     constitutional: bool = False
     created_at: datetime | None = None
+    spans_until: datetime | None = None
     discarded_at: datetime | None = None
     origin: str | None = None
     source: str | None = None

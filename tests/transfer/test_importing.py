@@ -305,6 +305,7 @@ _MEMORIES = st.lists(
             "created_at": st.datetimes(
                 EARLIEST.replace(tzinfo=None), AT.replace(tzinfo=None), timezones=st.just(UTC)
             ),
+            "spans_until": st.sampled_from([None, AT]),
             "extra": st.none() | _TEXTS,
         }
     ),
@@ -351,5 +352,7 @@ def move(giver: Agent, taker: Agent) -> Report:
 
 
 def state_of(memory: AgentMemory) -> dict[str, Any]:
-    names = ("content", "memory_type", "constitutional", "tags", "created_at", "discarded_at")
-    return {name: getattr(memory, name) for name in (*names, "extra", "token_estimate")}
+    names = ("content", "memory_type", "constitutional", "tags", "created_at", "spans_until")
+    return {
+        name: getattr(memory, name) for name in (*names, "discarded_at", "extra", "token_estimate")
+    }

@@ -13,6 +13,7 @@ from sqlalchemy import ARRAY, Boolean, Column, LargeBinary
 from refine import clock
 from refine.extensions import Base, canonical_json
 from refine.models.columns import DigestChange
+from refine.rules.instants import days
 from refine.sealing import DataKey
 
 IMAGE_VERSION = 1
@@ -82,6 +83,12 @@ def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("content", "memory_type", "constitutional", "tags", "created_at")
     state = {field: image[field] for field in fields}
     return {**state, "discarded": image["discarded_at"] is not None}
+
+
+def days_in(image: Image) -> str:
+    """Return the ``days`` of the memory in an image."""
+    first, last = image["created_at"], image["spans_until"] or image["created_at"]
+    return days(datetime.fromisoformat(first), datetime.fromisoformat(last))
 
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:

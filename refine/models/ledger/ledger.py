@@ -189,6 +189,7 @@ class ImportedMemory(NamedTuple):
     tags: list[str]
     constitutional: bool
     created_at: datetime
+    spans_until: datetime | None
     discarded_at: datetime | None
     source: str
     source_id: str
@@ -219,10 +220,7 @@ def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
     if not memories:
         return None
     key = memories[0].data_key()
-    entries = [
-        f"- ({memory.created_at:%Y-%m-%d}) {_indented(content_of(memory, key))}"
-        for memory in memories
-    ]
+    entries = [f"- ({memory.days}) {_indented(content_of(memory, key))}" for memory in memories]
     return "\n".join([f"## {title}", "", *entries])
 
 

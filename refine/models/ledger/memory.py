@@ -54,6 +54,7 @@ from refine.rules.content import (
     storable_or_none,
     token_estimate,
 )
+from refine.rules.instants import days
 from refine.rules.second_reading import RETIRING
 from refine.sealing import DataKey, Place
 
@@ -166,6 +167,8 @@ class AgentMemory(Attested, Base):
     retired_reason: Mapped[str | None] = mapped_column(Text)
     replaced_by_id: Mapped[int | None] = mapped_column(ForeignKey("agent_memories.id"))
     created_at: Mapped[Created]
+    # of a merge: the latest date of what it says, if that is another day
+    spans_until: Mapped[datetime | None]
     recorded_at: Mapped[Created]
     updated_at: Mapped[Updated]
     source: Mapped[str | None] = mapped_column(Text)
@@ -283,11 +286,19 @@ class AgentMemory(Attested, Base):
             return "constitutional"
         return None if IMMUTABLE_TAGS.isdisjoint(self.tags) else "immutable"
 
+    @property
+    def latest_at(self) -> datetime:
+        return self.spans_until or self.created_at
+
+    @property
+    def days(self) -> str:
+        return days(self.created_at, self.spans_until)
+
     def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
         """Return JSON values for a session; ``key``: the agent's, if already opened."""
         entry = {
             "id": self.id,
-            "date": str(clock.iso(self.created_at))[:10],
+            "date": self.days,
             "tokens": self.token_estimate,
             "constitutional": self.constitutional,
             "tags": list(self.tags),
@@ -298,7 +309,7 @@ class AgentMemory(Attested, Base):
         return entry
 
     def dated_content(self) -> dict[str, str]:
-        return {f"{self.created_at:%Y-%m-%d}": self.content}
+        return {self.days: self.content}
 
     # -- images ----------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ def add(agent: Agent, **fields: object) -> AgentMemory:
         "tags": [],
         "constitutional": False,
         "created_at": NOW,
+        "spans_until": None,
         "discarded_at": None,
         "source": "mem0",
         "source_id": "7",

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, select
+from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, func, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
@@ -55,13 +55,14 @@ def search(
     *,
     retired: bool = False,
 ) -> list[AgentMemory]:
-    """Return matches by date, then id; ``after`` is inclusive, ``before`` exclusive. ``retired``:
-    among what was retired, not among what is kept.
+    """Return matches by date, then id; ``after`` is inclusive, ``before`` exclusive, and a day of
+    its span is enough. ``retired``: among what was retired, not among what is kept.
     """
     ledger = session.agent.ledger
     matching = ledger.retired() if retired else ledger.core()
     if after is not None:
-        matching = matching.where(AgentMemory.created_at >= after)
+        latest_at = func.coalesce(AgentMemory.spans_until, AgentMemory.created_at)
+        matching = matching.where(latest_at >= after)
     if before is not None:
         matching = matching.where(AgentMemory.created_at < before)
     wanted, key = (query or "").casefold(), session.data_key()
@@ -342,7 +343,7 @@ def _replace(
         agent=session.agent,
         content=edit.content,
         tags=known_tags([tag for source in edit.removed for tag in source.tags]),
-        created_at=_date_of(edit, at),
+        **_dates_of(edit, at),
         recorded_at=at,
         updated_at=at,
         session_id=session.id,
@@ -359,12 +360,16 @@ def _replace(
     return new
 
 
-def _date_of(edit: Replacement, at: datetime) -> datetime:
-    """What replaces an outdated memory is of now; what replaces several, of the last one's date."""
-    dates = [memory.created_at for memory in edit.removed]
-    if edit.reason != "outdated":
-        return min(dates)
-    return max(dates) if len(dates) > 1 else at
+def _dates_of(edit: Replacement, at: datetime) -> dict[str, datetime]:
+    """What replaces an outdated memory is of now; what replaces several, of the last one's date.
+    Anything else spans the days of what it replaces.
+    """
+    first = min(memory.created_at for memory in edit.removed)
+    last = max(memory.latest_at for memory in edit.removed)
+    if edit.reason == "outdated":
+        return {"created_at": last if len(edit.removed) > 1 else at}
+    span = {"spans_until": last} if last.date() > first.date() else {}
+    return {"created_at": first, **span}
 
 
 def _discarded(

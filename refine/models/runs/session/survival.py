@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
@@ -19,6 +19,7 @@ from refine.models.agent import Agent
 from refine.models.attested import plain_digest, plain_rows
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
+from refine.models.ledger.image import days_in
 from refine.models.ledger.memory import content_of
 from refine.models.runs.session.session import MUTATIONS, RefinementSession
 from refine.rules.meaning import (
@@ -49,6 +50,7 @@ _MEND = "Nothing was changed. A second reading found that {}. Mend it, or leave 
 
 # Why an edit was refused that is well formed, as the session's stats count it.
 Cause = Literal["sure", "doubtful", "second_reading", "retiring"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 class EditRefused(Refused):
@@ -114,7 +116,11 @@ class LedgerReading:
             self._originals,
             own={memory.id for memory in edit.removed if (session.id, memory.id) in self._known},
             share=self._share,
-            months={f"{memory.created_at:%Y-%m}" for memory in edit.removed},
+            months={
+                f"{at:%Y-%m}"
+                for memory in edit.removed
+                for at in (memory.created_at, memory.latest_at)
+            },
         )
 
     def case(self, session: RefinementSession, edit: Replacement) -> Case:
@@ -224,7 +230,7 @@ class LedgerReading:
                 earlier |= self._earlier.get(change.memory_id, {})
                 if touched not in self._known:
                     self._originals.append(before["content"])
-                    stored = Stored(before["created_at"][:10], before["content"])
+                    stored = Stored(days_in(before), before["content"])
                     earlier[stored.text] = stored
             self._known.add(touched)
         self._earlier |= {each.memory_id: earlier for each in changes if is_kept(each.after)}
@@ -232,7 +238,7 @@ class LedgerReading:
 
 
 def _stored(memory: AgentMemory) -> Stored:
-    return Stored(f"{memory.created_at:%Y-%m-%d}", memory.content)
+    return Stored(memory.days, memory.content)
 
 
 # -- who decides ----------------------------------------------------------------------------------
@@ -292,7 +298,7 @@ def _refuse_retiring(session: RefinementSession, edit: Replacement, reading: Led
         )
     successor = edit.content if edit.by is None else edit.by.content
     for memory in edit.removed:
-        if edit.by is not None and edit.by.created_at <= memory.created_at:
+        if edit.by is not None and edit.by.latest_at <= memory.latest_at:
             raise EditRefused(
                 f"Memory #{edit.by.id} cannot replace #{memory.id}: it is not of a later date",
                 cause="retiring",
