@@ -1,7 +1,7 @@
 """Refinement sessions: listed, shown, stopped and undone."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,8 +57,8 @@ _SHOWN = (
     Field("threshold"),
     Field("tokens_left"),
     Field("stop_requested_at"),
-    Field("stats"),
-    Field("reading_calls"),
+    Field("stats", "edits and refusals", words=lambda run: _in_words(run.stats)),
+    Field("reading_calls", "second readings"),
     Field("reading_prompt_tokens"),
     Field("reading_completion_tokens"),
     Field("reading_cost_usd"),
@@ -74,6 +74,14 @@ _STEPS = (
 _TIME = click.DateTime(
     ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M:%S%z"]
 )
+
+
+def _in_words(stats: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{count:,} {stat.replace('_', ' ')}" for stat, count in stats.items() if count
+    )
+
+
 _session_argument = click.argument("session_id", metavar="SESSION", type=click.UUID)
 
 

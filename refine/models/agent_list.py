@@ -11,6 +11,7 @@ from refine.models.agent import Agent, eligibility
 from refine.models.people import Account
 from refine.models.runs.run import LIVE, WORKER_LOST
 from refine.models.runs.session import AttentionStatus, RefinementSession
+from refine.models.runs.session.totals import Stuck, stuck_above_budget
 
 State = Literal[
     "over_budget",
@@ -112,7 +113,8 @@ _SHOWN = 5
 
 class Case(NamedTuple):
     """An agent that needs attention. ``number`` agents need it for the same reason; ``same_cause``
-    of them failed with the same kind of error. Acknowledged sessions do not count.
+    of them failed with the same kind of error. Acknowledged sessions do not count. ``stuck``: of an
+    agent over its budget, if its last sessions had no effect.
     """
 
     kind: Kind
@@ -120,6 +122,7 @@ class Case(NamedTuple):
     same_cause: int
     agent: Agent
     session: RefinementSession | None
+    stuck: Stuck | None = None
 
     @property
     def is_about_budget(self) -> bool:
@@ -134,10 +137,14 @@ class Case(NamedTuple):
 def cases(account_id: int | None) -> dict[Kind, list[Case]]:
     """Return the worst cases of each kind: furthest over budget, or latest session."""
     of = true() if account_id is None else Agent.account_id == account_id
-    return {
+    found: dict[Kind, list[Case]] = {
         kind: [Case(kind, *row) for row in db.session.execute(_worst(kind, of))]
         for kind in get_args(Kind)
     }
+    over_budget = found["over_budget"]
+    stuck = stuck_above_budget([case.agent.id for case in over_budget])
+    found["over_budget"] = [case._replace(stuck=stuck.get(case.agent.id)) for case in over_budget]
+    return found
 
 
 def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:

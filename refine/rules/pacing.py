@@ -1,6 +1,8 @@
 """Pauses before an agent is asked again: cool-downs, and retries of sessions and tasks."""
 
 from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 LONGEST_COOLDOWN = timedelta(days=7)
 # After this many doublings even a one-hour pause has reached the maximum.
@@ -10,11 +12,19 @@ MAX_DOUBLINGS = 8
 # removed nothing.
 MAX_QUIET_SLOTS = 4
 
+# A session that removes a smaller share of the mass has no effect.
+LEAST_EFFECT = Decimal("0.01")
+
 # Before each retry of a session or reflection that failed; of a session, only until its next slot.
 RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
 MAX_RETRIES = len(RETRY_PAUSES)
 # A conversation is tried again for as long as it may wait.
 LONGEST_CONVERSATION_PAUSE = timedelta(days=1)
+
+
+def is_effect(removed_tokens: Any, mass_tokens: Any) -> Any:
+    """Tell whether a session removed enough to count; of columns, as an SQL condition."""
+    return (removed_tokens > 0) & (removed_tokens >= LEAST_EFFECT * mass_tokens)
 
 
 def cooldown(hours: int, sessions_without_effect: int) -> timedelta:

@@ -10,6 +10,7 @@ from refine.models.agent import eligibility
 from refine.models.agent.eligibility import why_unanswered
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import LOOP_EDITS
+from refine.models.runs.session.survival import Cause
 from refine.rules.quantities import plural
 from refine.web.words import Badge, first_upper
 
@@ -123,16 +124,24 @@ def outcome(session: RefinementSession) -> str:
     return reason
 
 
-# What a session's stats count besides its edits.
+# Why edits were refused.
+_REFUSALS: dict[Cause, str] = {
+    "sure": "changed what is said",
+    "doubtful": "lost words that matter",
+    "second_reading": "objected to by the second reading",
+    "retiring": "to retire what nothing replaces, or too much",
+}
+# What else a session's stats count besides its edits.
 _JUDGED = {
     "retired": "Retired as outdated or wrong",
-    "refused_sure": "Edits refused by the code",
-    "refused_doubtful": "Edits refused in doubt",
-    "refused_second_reading": "Edits refused by the second reading",
-    "refused_retiring": "Retirements refused",
-    "overruled": "Doubts overruled",
+    "overruled": "Doubts overruled by the second reading",
     "unread": "Edits without a second reading",
 }
+
+
+def refusals(session: RefinementSession) -> dict[str, int]:
+    named = {why: session.counted(f"refused_{cause}") for cause, why in _REFUSALS.items()}
+    return {why: count for why, count in named.items() if count}
 
 
 def judged(session: RefinementSession) -> dict[str, int]:

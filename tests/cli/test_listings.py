@@ -108,6 +108,8 @@ def test_a_shortened_list_says_so(agents: list[Agent], environ: dict[str, str]) 
 
 def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[str, str]) -> None:
     session = db.session.scalars(db.select(RefinementSession).filter_by(status="failed")).one()
+    session.stats = {**session.stats, "refused_doubtful": 2}
+    db.session.commit()
 
     shown = refine("session", "show", str(session.id), environ=environ)
     as_json = refine("session", "show", str(session.id), "--json", environ=environ)
@@ -119,6 +121,8 @@ def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[st
         "memory_refinement_failed",
     ]
     assert (told["threshold"], told["stats"]["deleted"]) == ("0.7500", 0)
+    assert told["stats"]["refused_doubtful"] == 2
+    assert "2 refused doubtful" in shown.stdout
     assert re.search("^reason +the provider is away$", shown.stdout, re.MULTILINE)
     assert "memory_refinement_failed" in shown.stdout.splitlines()[-1]
 

@@ -16,6 +16,7 @@ from refine.models.agent_list import (
     totals,
 )
 from refine.models.runs.session import ENDED, NEED_ATTENTION
+from refine.models.runs.session.totals import Stuck
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -107,6 +108,55 @@ def test_totals_are_of_the_matching_agents(account):
     assert totals(Agent.account_id == account.id) == Totals(3, 120, 1)
     assert totals(Agent.account_id == account.id, ~Agent.active) == Totals(1, 60, 0)
     assert totals(Agent.id == 0) == Totals(0, 0, 0)
+
+
+# -- stuck above the budget ------------------------------------------------------------------------
+
+
+def stuck(agent):
+    db.session.flush()
+    ((case,),) = [found for found in cases(agent.account_id).values() if found]
+    return case.stuck
+
+
+@pytest.fixture
+def over_budget(account):
+    """An agent of 20 tokens and a budget of 10; its first session had an effect."""
+    agent = factories.agent(account=account, core_token_budget=10)
+    factories.ledger(agent, 20)
+    ended(agent, "completed", AT - timedelta(days=9), removable_tokens=5, removed_tokens=5)
+    return agent
+
+
+def test_an_agent_is_stuck_by_the_sessions_since_the_last_one_with_an_effect(over_budget):
+    assert stuck(over_budget) is None
+
+    for days, status, stats in (
+        (8, "rolled_back", {"refused_sure": 2, "refused_retiring": 1, "retired": 4}),
+        (7, "declined", {}),
+        (6, "completed", {"refused_doubtful": 1, "refused_second_reading": 3}),
+    ):
+        ended(over_budget, status, AT - timedelta(days=days), stats=stats)
+        over_budget.last_session_seen_at = AT
+
+    assert stuck(over_budget) == Stuck(3, 7)
+
+
+def test_a_session_that_was_not_answered_or_is_running_makes_nobody_stuck(over_budget):
+    ended(over_budget, "skipped", AT - timedelta(days=3))
+    ended(over_budget, "incomplete", AT - timedelta(days=2))
+    RefinementSession.queue(over_budget, "weekly", at=AT)
+
+    assert stuck(over_budget) == Stuck(1, 0)
+
+
+def test_a_session_that_ended_within_the_budget_leaves_nobody_stuck(over_budget):
+    over_budget.core_token_budget = 20
+    db.session.flush()
+    ended(over_budget, "completed", AT)
+    factories.ledger(over_budget, 1)
+
+    assert stuck(over_budget) is None
 
 
 def found_as():

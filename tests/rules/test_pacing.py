@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from refine.rules.pacing import cooldown, retry_pause
+from refine.rules.pacing import cooldown, is_effect, retry_pause
 
 
 def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week() -> None:
@@ -15,6 +15,12 @@ def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week() -> None:
             hours,
             sessions_without_effect,
         )
+
+
+def test_an_effect_is_a_hundredth_of_the_mass_at_least() -> None:
+    for removed, mass, expected in ((0, 0, False), (0, 9, False), (1, 0, True), (1, 100, True)):
+        assert is_effect(removed, mass) is expected
+    assert not is_effect(99, 9_901)
 
 
 def test_pauses_after_failures_grow_and_end_after_three_retries() -> None:

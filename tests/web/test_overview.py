@@ -75,6 +75,17 @@ def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Ac
         assert dashboard.get(link).text.count('scope="row"><a href="/agents/') == count
 
 
+def test_an_agent_that_stays_above_its_budget_is_called_stuck(
+    dashboard: Browser, account: Account
+) -> None:
+    agent = factories.agent("one two three", account=account, core_token_budget=1)
+    for refused in (1, 2):
+        ended(agent, "completed", stats={"refused_doubtful": refused})
+    db.session.commit()
+
+    assert "stuck above its budget since 2 sessions, 3 edits refused" in attention(dashboard)
+
+
 def test_an_acknowledged_session_needs_no_attention(
     dashboard: Browser, account: Account, admin: User
 ) -> None:

@@ -9,6 +9,7 @@ from flask import Flask
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.models.runs.session.survival import CAUSES
 from refine.rules.prices import Usage
 from refine.tools import RefinementTool
 from tests import factories, sql
@@ -110,23 +111,35 @@ def test_an_ended_session_shows_its_outcome_and_figures(
     assert "Memories 20 → 19 Tokens 500 → 475" in said
 
 
-# -- undo ------------------------------------------------------------------------------------------
+def test_refusals_and_retirements_are_shown_by_cause(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    counted = dict.fromkeys(
+        ("retired", "overruled", "unread", *map("refused_{}".format, CAUSES)), 1
+    )
+    ended.stats = {**ended.stats, **counted, "refused_sure": 1_200}
+    db.session.commit()
+
+    said = words_of(shown(dashboard, ended))
+
+    assert (
+        "Edits refused 1,203 1,200 changed what is said, 1 lost words that matter, "
+        "1 objected to by the second reading, 1 to retire what nothing replaces, or too much "
+        "Retired as outdated or wrong 1 Doubts overruled by the second reading 1 "
+        "Edits without a second reading 1 "
+    ) in said
 
 
-def test_an_ended_session_shows_what_was_judged_and_read_again(
+def test_second_readings_are_shown_with_what_they_took(
     dashboard: Browser, running: RefinementSession
 ) -> None:
-    running.count("retired")
-    running.count("refused_second_reading", 2)
     running.count_call(Usage(700, completion_tokens=30, cost_usd=Decimal("0.002")), is_aside=True)
     db.session.commit()
 
-    page = words_of(shown(dashboard, running))
+    assert "Second readings 1 call, 730 tokens, $0.002" in words_of(shown(dashboard, running))
 
-    assert "Retired as outdated or wrong 1" in page
-    assert "Edits refused by the second reading 2" in page
-    assert "Second readings 1 call, 730 tokens, $0.002" in page
-    assert "Doubts overruled" not in page
+
+# -- undo ------------------------------------------------------------------------------------------
 
 
 def test_the_undo_form_shows_the_effect_and_changes_nothing(

@@ -250,7 +250,7 @@ class Candidates:
     def _changed_nothing(self, session: RefinementSession) -> bool:
         return (
             session.status == "completed"
-            and not session.had_effect
+            and session.removed_nothing
             and session.undone_at is None
             and session.batch_through_id is None
             and _slots_between(session.agent.account, session.ended_at, self._at) <= MAX_QUIET_SLOTS

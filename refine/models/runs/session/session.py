@@ -19,6 +19,7 @@ from sqlalchemy import (
     delete,
     func,
     literal,
+    or_,
     select,
     text,
 )
@@ -40,7 +41,7 @@ from refine.models.people import User
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.models.runs.session.entry import SessionEntry
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
-from refine.rules.pacing import retry_pause
+from refine.rules.pacing import is_effect, retry_pause
 from refine.rules.prices import Usage
 from refine.rules.quantities import MAX_LISTED, in_days, plural
 from refine.rules.retention import (
@@ -568,9 +569,20 @@ class RefinementSession(RetriableRun, Attested, Base):
         return self.status in NEED_ATTENTION and self.seen_at is None
 
     @property
+    def removed_nothing(self) -> bool:
+        return self.removed_tokens + self.duplicates_removed == 0
+
+    @hybrid_property
     def had_effect(self) -> bool:
-        """Whether the agent agreed and something was removed, exact duplicates included."""
-        return self.status != "declined" and self.removed_tokens + self.duplicates_removed > 0
+        """Whether the agent agreed, and exact duplicates or enough of the mass went."""
+        is_enough = is_effect(self.removed_tokens, self.mass_before or 0)
+        return self.status != "declined" and (is_enough or self.duplicates_removed > 0)
+
+    @had_effect.inplace.expression
+    @classmethod
+    def _had_effect(cls) -> ColumnElement[bool]:
+        is_enough = is_effect(cls.removed_tokens, func.coalesce(cls.mass_before, 0))
+        return and_(cls.status != "declined", or_(is_enough, cls.duplicates_removed > 0))
 
     @property
     def is_limited_by_floor(self) -> bool:

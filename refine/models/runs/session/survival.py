@@ -83,7 +83,7 @@ class Replacement(NamedTuple):
     by: AgentMemory | None = None
 
     @property
-    def texts(self) -> dict[int, str]:
+    def removed_texts(self) -> dict[int, str]:
         return {memory.id: memory.content for memory in self.removed}
 
 
@@ -111,7 +111,7 @@ class LedgerReading:
         self.follow(session.agent)
         return objections(
             self._ledger,
-            edit.texts,
+            edit.removed_texts,
             edit.content,
             self._originals,
             own={memory.id for memory in edit.removed if (session.id, memory.id) in self._known},
@@ -138,8 +138,8 @@ class LedgerReading:
     def _likely_carriers(self, edit: Replacement) -> list[AgentMemory]:
         if edit.content is not None:
             return []
-        (text,) = edit.texts.values()
-        ids = likely_carriers(self._ledger, text, edit.texts)
+        (text,) = edit.removed_texts.values()
+        ids = likely_carriers(self._ledger, text, edit.removed_texts)
         found = db.session.scalars(select(AgentMemory).where(AgentMemory.id.in_(ids)))
         return sorted(found, key=lambda memory: ids.index(memory.id))
 

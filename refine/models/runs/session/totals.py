@@ -1,14 +1,17 @@
 """Sums over many sessions, for pages."""
 
+from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Date, case, cast, func, select
+from sqlalchemy import ColumnElement, Date, case, cast, func, literal, or_, select
 
 from refine.extensions import db
+from refine.models.agent import Agent
 from refine.models.runs.run import WORKER_LOST
-from refine.models.runs.session.session import CONSENTED_ENDS, RefinementSession
+from refine.models.runs.session.session import ANSWERED, CONSENTED_ENDS, RefinementSession
+from refine.models.runs.session.survival import CAUSES
 
 _Session = RefinementSession
 # The most of an agent's sessions that are listed.
@@ -42,6 +45,42 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
         .group_by("day", _Session.status)
     )
     return [DayTotals(*row) for row in db.session.execute(totals)]
+
+
+class Stuck(NamedTuple):
+    """How many sessions in a row left an agent above its budget without effect, and the edits
+    that were refused in them.
+    """
+
+    sessions: int
+    refused: int
+
+
+def stuck_above_budget(agent_ids: Collection[int]) -> dict[int, Stuck]:
+    """Return the agents among these whose last session was such a one, as budgets are now."""
+    if not agent_ids:
+        return {}
+    relieved = or_(_Session.had_effect, _Session.mass_after <= Agent.core_token_budget)
+    refused = [func.coalesce(_Session.stats[f"refused_{each}"].as_integer(), 0) for each in CAUSES]
+    newest_first = _Session.created_at.desc()
+    each = (
+        select(
+            Agent.id,
+            sum(refused, literal(0)).label("refused"),
+            func.bool_or(relieved)
+            .over(partition_by=Agent.id, order_by=newest_first)
+            .label("was_relieved"),
+        )
+        .join(_Session, _Session.agent_id == Agent.id)
+        .where(Agent.id.in_(agent_ids), _Session.status.in_(ANSWERED))
+        .subquery()
+    )
+    stuck = (
+        select(each.c.id, func.count(), func.sum(each.c.refused))
+        .where(~each.c.was_relieved)
+        .group_by(each.c.id)
+    )
+    return {id_: Stuck(*counted) for id_, *counted in db.session.execute(stuck)}
 
 
 class Left(NamedTuple):

@@ -1,8 +1,10 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import product
 
 import pytest
 import time_machine
+from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import RefinementSession
@@ -213,6 +215,27 @@ def test_the_last_answer_sets_the_cooldown(over_budget, subtests):
             assert cools_down_until(over_budget) == NOW + until
 
 
+def test_a_session_that_removed_less_than_a_hundredth_of_the_mass_lengthens_the_cooldown(
+    over_budget, subtests
+):
+    for mass, hours in [(100, 24), (500, 24), (501, 48)]:
+        with case(subtests, mass=mass):
+            past(over_budget, at=NOW, mass_before=mass, **removed(5))
+            assert cools_down_until(over_budget) == NOW + timedelta(hours=hours)
+
+
+def test_a_session_has_an_effect_alike_in_python_and_in_sql(agent, subtests):
+    for status, mass, tokens, duplicates in product(
+        [*ANSWERED, "failed"], [None, 100, 501], [0, 1, 5], [0, 2]
+    ):
+        with case(subtests, status=status, mass=mass, tokens=tokens, duplicates=duplicates):
+            session = past(
+                agent, status, mass_before=mass, duplicates_removed=duplicates, **removed(tokens)
+            )
+            found = db.session.scalar(select(RefinementSession.had_effect))
+            assert found == session.had_effect
+
+
 def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, subtests):
     for is_waiting, failure in [
         (True, {"at": NOW - HOUR, "trigger": "weekly", "attempt": 4}),
@@ -258,7 +281,7 @@ def test_an_agent_is_skipped_for_at_most_four_slots_though_nothing_changes(agent
 def test_sessions_after_which_an_agent_is_asked_again(agent, subtests):
     past(agent, at=NOW - 2 * DAY)
     for name, fields in {
-        "removed tokens": removed(5),
+        "removed a few tokens": {"mass_before": 1_000, **removed(5)},
         "removed duplicates": {"duplicates_removed": 1},
         "undone": {"undone_at": NOW},
         "showed one of several batches": {"batch_through_id": 17},
