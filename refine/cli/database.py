@@ -5,7 +5,6 @@ import sys
 import click
 from cryptography.fernet import Fernet
 from flask_migrate import upgrade
-from rich.progress import Progress
 
 from refine import database_roles
 from refine.cli.context import application
@@ -96,13 +95,10 @@ def keys_rotate() -> None:
     """
     with application("keys rotate"):
         done, broken, after_id = 0, list[int](), 0
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
-            task = shown.add_task("rotating", total=WrappedKey.count_under_older_keys())
-            while part := WrappedKey.rotate(after_id=after_id, limit=_BATCH):
-                db.session.commit()
-                after_id, done = part.after_id, done + part.rotated
-                broken += part.broken
-                shown.update(task, completed=done)
+        while part := WrappedKey.rotate(after_id=after_id, limit=_BATCH):
+            db.session.commit()
+            after_id, done = part.after_id, done + part.rotated
+            broken += part.broken
         if done:
             AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
         left = WrappedKey.count_under_older_keys() - len(broken)

@@ -19,7 +19,6 @@ from refine.models.runs import LIVE
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.models.runs.task import REFLECTION_SCHEDULE
-from refine.rules.growth import Growth
 from refine.web import granted, in_place, scope
 from refine.web.charts import Moment, Plot, step_plot
 from refine.web.ledger import counted_kinds
@@ -52,15 +51,13 @@ def page(agent_id: int) -> str:
     # no session begins while another one is live
     live = next((each for each in sessions if each.status in LIVE), None)
     floor = tokens - removable
-    growth, plot = _history(agent, tokens, floor, at)
     return render_template(
         "agent/page.html",
         agent=agent,
         next_session_at=eligibility.next_session_at(agent),
         composition=composition,
         counts=counted_kinds(composition),
-        growth=growth,
-        plot=plot,
+        plot=_plot(agent, tokens, floor, at),
         floor=floor,
         removed_percent=percent(removed, tokens + removed),
         sessions=sessions,
@@ -103,16 +100,13 @@ def _tasks_of(agent: Agent) -> Select[*tuple[Any, ...]]:
     return listed(MemoryTask, MemoryTask.agent_id == agent.id)
 
 
-def _history(agent: Agent, tokens: int, floor: int, at: datetime) -> tuple[Growth, Plot | None]:
+def _plot(agent: Agent, tokens: int, floor: int, at: datetime) -> Plot | None:
     since = max(agent.created_at, at - _SPAN)
-    found = masses(agent.id, since, at)
-    removed, left = left_by_sessions(agent.id, since)
-    before = found[0].tokens if found else tokens
-    growth = Growth(since, at, before, tokens, removed, agent.core_token_budget)
-    if not (moments := _moments(found, left)):
-        return growth, None
+    moments = _moments(masses(agent.id, since, at), left_by_sessions(agent.id, since))
+    if not moments:
+        return None
     until = at.astimezone(scope.zone())
-    return growth, step_plot([*moments, Moment(at, tokens)], agent.core_token_budget, until, floor)
+    return step_plot([*moments, Moment(at, tokens)], agent.core_token_budget, until, floor)
 
 
 def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:

@@ -1,6 +1,6 @@
 """The URLs of pages and of static files."""
 
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,9 @@ def register(app: Flask) -> None:
     def digest(name: str) -> str:
         return sha256((folder / name).read_bytes()).hexdigest()[:12]
 
-    @lru_cache(maxsize=256)  # bounded, as in ``links``
-    def url(_script_root: str, name: str) -> str:
-        return url_for("static", filename=name, v=digest(name))
-
     @app.template_global()
     def asset(name: str) -> str:
-        return url(request.script_root, name)
+        return url_for("static", filename=name, v=digest(name))
 
     def seconds_kept(name: str | None) -> int | None:
         is_current = (folder / str(name)).is_file() and request.args.get("v") == digest(str(name))

@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from decimal import Decimal
 from typing import Any
 
 from flask import Blueprint, render_template, url_for
@@ -16,7 +15,6 @@ from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent.eligibility import NO_KEY, unanswered
 from refine.models.agent_list import Case, Kind, cases, is_in
-from refine.models.runs import spending
 from refine.models.runs.session import totals
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
 from refine.models.runs.task import conversations_given_up
@@ -82,7 +80,6 @@ def _trend() -> dict[str, Any]:
     today = clock.now().astimezone(zone).date()
     first_day = today - timedelta(days=_DAYS - 1)
     sessions = totals.by_day(account_id, zone.key, midnight(first_day))
-    spent = spending.by_day(account_id, zone.key, midnight(first_day))
     outcomes, by_day = Counter[str](), defaultdict[date, dict[str, int]](dict)
     for each in sessions:
         outcomes[each.status] += each.sessions
@@ -95,10 +92,6 @@ def _trend() -> dict[str, Any]:
         "bars": day_bars(by_day, today, _DAYS),
         "removed_tokens": sum(each.removed_tokens for each in sessions),
         "lost": sum(each.lost for each in sessions),
-        "reflections": sum(each.reflections for each in spent),
-        "conversations": sum(each.conversations for each in spent),
-        "cost_usd": sum((each.cost_usd for each in spent), Decimal(0)),
-        "unpriced_calls": sum(each.unpriced_calls for each in spent),
     }
 
 

@@ -106,13 +106,10 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return lasts and self.ended_at is None and self.user.active
 
     @classmethod
-    def end_all_of(
-        cls, user: User, *, except_for: "SignIn | None" = None, at: datetime | None = None
-    ) -> None:
+    def end_all_of(cls, user: User, *, at: datetime | None = None) -> None:
         theirs = select(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
         for each in db.session.scalars(theirs.order_by(cls.id)).all():
-            if each is not except_for:
-                each.end(at)
+            each.end(at)
 
     def is_confirmed(self, at: datetime | None = None) -> bool:
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR

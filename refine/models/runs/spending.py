@@ -50,16 +50,6 @@ _FURTHEST_ZONE = timedelta(days=1)
 _Rows = Select[*tuple[Any, ...]]
 
 
-class DaySpending(NamedTuple):
-    """Memory tasks of a day, and the cost of all its runs without ``unpriced_calls``."""
-
-    day: date
-    reflections: int
-    conversations: int
-    cost_usd: Decimal
-    unpriced_calls: int
-
-
 class Used(NamedTuple):
     """Runs, added up; ``cost_usd`` is without ``unpriced_calls``."""
 
@@ -161,28 +151,6 @@ def _summed_month(at: datetime) -> _Rows:
         .join(Agent, Agent.id == runs.c.agent_id)
         .where(runs.c.created_at > at - _LONGEST_MONTH)
     )
-
-
-def by_day(account_id: AccountId, zone: str, since: datetime) -> list[DaySpending]:
-    """Return what the agents (of this account) cost since then, by local day."""
-    runs = all_runs()
-    day = cast(func.timezone(zone, runs.c.created_at), Date).label("day")
-    theirs = select(Agent.id).where(Agent.account_id == account_id)
-    summed = (
-        select(
-            day,
-            _counted(runs, "reflection"),
-            _counted(runs, "extraction"),
-            func.sum(runs.c.cost_usd),
-            func.sum(runs.c.unpriced_calls),
-        )
-        .where(
-            runs.c.created_at >= since,
-            true() if account_id is None else runs.c.agent_id.in_(theirs),
-        )
-        .group_by("day")
-    )
-    return [DaySpending(*row) for row in db.session.execute(summed)]
 
 
 # -- usage ----------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from refine.models.runs.spending import (
     CostCaps,
     Used,
     accounts_at_cap,
-    by_day,
     by_month,
     spent_by_agents,
     used_by,
@@ -97,14 +96,6 @@ def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_z
     costly(agent, "2", at=began)
 
     assert month_of(agent.account, datetime.fromisoformat(at))[0] == 2
-
-
-def test_a_day_is_that_of_the_time_zone(agent: Agent) -> None:
-    costly(agent, "1", at=datetime(2026, 3, 1, 23, tzinfo=UTC))
-
-    (day,) = by_day(None, "Asia/Tokyo", datetime(2026, 3, 1, tzinfo=UTC))
-
-    assert day.day == date(2026, 3, 2)
 
 
 # -- unknown costs --------------------------------------------------------------------------------

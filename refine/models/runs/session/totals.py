@@ -92,11 +92,10 @@ class Left(NamedTuple):
     is_kept: bool
 
 
-def left_by_sessions(agent_id: int, since: datetime) -> tuple[int, list[Left]]:
-    """Return removed tokens, without undone sessions, and what the last sessions left."""
+def left_by_sessions(agent_id: int, since: datetime) -> list[Left]:
+    """Return what the last sessions left."""
     left = (
         select(
-            func.sum(_removed()).over(),
             _Session.ended_at,
             _Session.mass_after,
             _Session.id,
@@ -113,7 +112,7 @@ def left_by_sessions(agent_id: int, since: datetime) -> tuple[int, list[Left]]:
         .limit(_LATEST)
     )
     rows = db.session.execute(left).all()
-    return rows[0][0] if rows else 0, [Left._make(row[1:]) for row in reversed(rows)]
+    return [Left._make(row) for row in reversed(rows)]
 
 
 def _removed() -> ColumnElement[int]:
