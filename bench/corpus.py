@@ -1,13 +1,15 @@
-"""Generated memories of an agent, each with its origin: the same for the same seed and agent."""
+"""Generated memories of an agent, each with its origin: the same for the same seed and agent; and
+questions that they answer.
+"""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from random import Random
-from typing import Literal
+from typing import Literal, Protocol
 
-from bench.language import Fact, Language, Statement, languages
+from bench.language import Fact, Language, Statement, languages, plain_speech
 
 # Memories that give orders, as somebody might plant them in a conversation with an agent.
 POISON = (
@@ -28,6 +30,9 @@ Shares = Mapping[Kind, int]
 AT_FIRST: Shares = {"exact": 10, "near": 15, "lookalike": 12, "poison": 4}
 # What an agent saves is never an exact duplicate: those come from imports.
 EACH_WEEK: Shares = {"near": 25, "lookalike": 12, "poison": 2}
+# Plain speech gives no orders.
+PLAIN_AT_FIRST: Shares = {"exact": 10, "near": 15, "lookalike": 12}
+PLAIN_EACH_WEEK: Shares = {"near": 25, "lookalike": 12}
 
 _MAIN_LANGUAGE_SHARE = 0.7
 _CLAUSE_SHARE = 0.3
@@ -43,6 +48,9 @@ class Planted:
     kind: Kind
     facts: tuple[Fact, ...] = ()
     of: int | None = None
+    language: str = "en"
+    asked: str = ""
+    on: date | None = None
 
     @property
     def is_duplicate(self) -> bool:
@@ -50,16 +58,62 @@ class Planted:
         return self.kind in ("exact", "near")
 
 
-class Corpus:
+@dataclass(frozen=True)
+class Question:
+    """A question, and what answers it: of each group of memories, by position, one must be left."""
+
+    text: str
+    language: str
+    answered_by: tuple[tuple[int, ...], ...]
+
+
+class World(Protocol):
     """The memories of one agent in the order in which it gets them."""
 
-    def __init__(self, seed: int, agent: int, at_first: Shares = AT_FIRST) -> None:
+    memories: list[Planted]
+
+    def begin(self, count: int) -> Sequence[Planted]:
+        """Return the agent's first memories."""
+
+    def grow(self, count: int) -> Sequence[Planted]:
+        """Return the memories that the agent saves in a week."""
+
+    def questions(self) -> list[Question]:
+        """Return what may be asked about the memories so far."""
+
+
+def families(memories: Sequence[Planted]) -> dict[int, list[int]]:
+    """Return the positions of all copies of each memory that is none, its own among them."""
+    found: dict[int, list[int]] = {}
+    for position, memory in enumerate(memories):
+        root = memory.of if memory.is_duplicate and memory.of is not None else position
+        found.setdefault(root, []).append(position)
+    return found
+
+
+class Corpus:
+    """A generated world."""
+
+    def __init__(
+        self,
+        seed: int,
+        agent: int,
+        at_first: Shares = AT_FIRST,
+        each_week: Shares = EACH_WEEK,
+        spoken: Sequence[Language] | None = None,
+    ) -> None:
         self.memories: list[Planted] = []
-        self._at_first = at_first
+        self._at_first, self._each_week = at_first, each_week
         self._chance = Random(f"{seed}/{agent}")  # noqa: S311 - nothing secret
-        self._main = languages()[(seed + agent) % len(languages())]
+        self._spoken = spoken or languages()
+        self._main = self._spoken[(seed + agent) % len(self._spoken)]
         self._originals: dict[int, Statement] = {}
         self._texts: set[str] = set()
+
+    @classmethod
+    def of_plain_speech(cls, seed: int, agent: int) -> "Corpus":
+        """Return a world of feelings, habits and opinions, without numbers or places."""
+        return cls(seed, agent, PLAIN_AT_FIRST, PLAIN_EACH_WEEK, plain_speech())
 
     def begin(self, count: int) -> list[Planted]:
         """Return the agent's first memories."""
@@ -67,7 +121,15 @@ class Corpus:
 
     def grow(self, count: int) -> list[Planted]:
         """Return the memories that the agent saves in a week."""
-        return [self._add(EACH_WEEK) for _ in range(count)]
+        return [self._add(self._each_week) for _ in range(count)]
+
+    def questions(self) -> list[Question]:
+        """Return one question about each original."""
+        return [
+            Question(self.memories[root].asked, self.memories[root].language, (tuple(copies),))
+            for root, copies in families(self.memories).items()
+            if self.memories[root].asked
+        ]
 
     def _add(self, shares: Shares) -> Planted:
         memory, says = self._next(shares)
@@ -94,14 +156,14 @@ class Corpus:
             return Planted(self._poison(), kind), None
         if kind == "original" or not self._originals:
             says = self._statement()
-            return Planted(says.text(), "original", says.facts()), says
+            return _planted(says.text(), "original", says), says
         of = self._chance.choice(list(self._originals))
         original = self._originals[of]
         if kind == "exact":
             text = self._exact(self.memories[of].text)
             return replace(self.memories[of], text=text, kind=kind, of=of), original
         text, says = self._near(original) if kind == "near" else self._lookalike(original)
-        return Planted(text, kind, says.facts(), of), says
+        return _planted(text, kind, says, of), says
 
     def _kind(self, shares: Shares) -> Kind:
         rest = 100 - sum(shares.values())
@@ -114,7 +176,7 @@ class Corpus:
 
     def _statement(self) -> Statement:
         is_main = self._chance.random() < _MAIN_LANGUAGE_SHARE
-        language = self._main if is_main else self._chance.choice(languages())
+        language = self._main if is_main else self._chance.choice(self._spoken)
         template = self._chance.choice(language.templates)
         statement = Statement(language, template, self._values(language, template.said))
         if self._chance.random() < _CLAUSE_SHARE:
@@ -183,7 +245,7 @@ class Corpus:
     def _lookalike(self, said: Statement) -> tuple[str, Statement]:
         """Return a memory that looks like a duplicate: one value differs, or it is denied."""
         slots = [slot for slot in said.values if slot != "saying"]
-        slot = self._chance.choice([*slots, "denial"])
+        slot = self._chance.choice([*slots, "denial"] if said.template.denied else slots)
         if slot == "denial":
             denied = replace(said, is_denied=True)
             return denied.text(), denied
@@ -192,3 +254,7 @@ class Corpus:
             value = self._value(said.language, slot)
         other = replace(said, values={**said.values, slot: value})
         return other.text(), other
+
+
+def _planted(text: str, kind: Kind, says: Statement, of: int | None = None) -> Planted:
+    return Planted(text, kind, says.facts(), of, says.language.code, says.asked())

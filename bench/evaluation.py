@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.corpus import Corpus, Shares
+from bench.corpus import Corpus, Shares, families
 from bench.lives import Life
 from bench.temporary import temporary_database, temporary_folder
 from refine.cli.context import settings_without_installation
@@ -111,9 +111,9 @@ def _kept(life: Life) -> Counter[str]:
     """Return the fates of the planted memories."""
     figures: Counter[str] = Counter(duplicates=0, united=0, wrong_merges=0, lost=0)
     originals_in: Counter[int] = Counter()
-    for copies in life.families().values():
+    for copies in families(life.world.memories).values():
         places = life.places(copies)
-        near = sum(life.corpus.memories[position].kind == "near" for position in copies)
+        near = sum(life.world.memories[position].kind == "near" for position in copies)
         figures["duplicates"] += near
         # exact duplicates are gone already
         figures["united"] += near - max(0, len(places) - 1)

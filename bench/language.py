@@ -1,27 +1,29 @@
 """The languages of the generated memories: sentences, names, and how dates and numbers are written.
 
-Each is a file in ``languages/``. A template says one thing in three ways: ``said``, ``reordered``
-(the same in another order of words) and ``denied`` (its negation).
+Each is a file in ``languages/``, whose sentences are about dates, places and numbers, or in
+``plain_speech/``, whose sentences have none. A template says one thing in up to three ways:
+``said``, ``reordered`` (the same in another order of words) and ``denied`` (its negation).
 """
 
 import datetime
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-_FOLDER = Path(__file__).parent / "languages"
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Template:
-    """One statement with slots such as ``{name}``, in three wordings."""
+    """One statement with slots such as ``{name}``, its wordings, and a question that it answers."""
 
     said: str
     reordered: str
-    denied: str
+    denied: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,18 @@ class Language:
 
     code: str
     names: list[str]
-    titles: list[str]
-    places: list[str]
-    things: list[str]
-    months: list[str]
-    date: str
-    numbers: Mapping[str, str]
-    quotes: str
-    sayings: list[str]
     denials: list[str]
     small_words: list[str]
     templates: list[Template]
     clauses: list[str]
+    titles: Sequence[str] = ()
+    places: Sequence[str] = ()
+    things: Sequence[str] = ()
+    months: Sequence[str] = ()
+    date: str = ""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    quotes: str = ""
+    sayings: Sequence[str] = ()
 
     @classmethod
     def read(cls, path: Path) -> "Language":
@@ -72,9 +74,13 @@ class Language:
 
 
 @cache
-def languages() -> tuple[Language, ...]:
-    """Return all languages, by code."""
-    return tuple(Language.read(path) for path in sorted(_FOLDER.glob("*.json")))
+def languages(folder: str = "languages") -> tuple[Language, ...]:
+    """Return the languages of a folder, by code."""
+    return tuple(Language.read(path) for path in sorted((_FOLDER / folder).glob("*.json")))
+
+
+def plain_speech() -> tuple[Language, ...]:
+    return languages("plain_speech")
 
 
 # -- statements -----------------------------------------------------------------------------------
@@ -106,6 +112,10 @@ class Statement:
         """Return the same statement without its clause."""
         sentence = getattr(self.template, wording or ("denied" if self.is_denied else "said"))
         return _filled(sentence, self.values, writing)
+
+    def asked(self) -> str:
+        """Return a question that the statement answers; its own words where there is none."""
+        return _filled(self.template.asked, self.values, 0) or self.main()
 
     def facts(self) -> tuple[Fact, ...]:
         """Return its named facts; things such as tea are plain words."""

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from bench.simulated_models import SIMULATED_MODELS, Conversation, Play, Step
+from bench.simulated_models.readers import SECOND_READING, Read, finds_nothing, read_all
 from refine.llm import rehearsal
 from refine.rules.content import token_estimate
 
@@ -15,49 +17,51 @@ _COMPLETE = {"action": "complete", "summary": "I am done."}
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Serve all models on loopback until the block ends; yield the base URL."""
-    with rehearsal.serving(answer) as base_url:
+def serving(read: Read = finds_nothing) -> Iterator[str]:
+    """Serve all models on loopback until the block ends; yield the base URL. ``read`` gives the
+    second readings of all of them.
+    """
+    with rehearsal.serving(partial(answer, read=read)) as base_url:
         yield base_url
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
+def answer(body: dict[str, Any], read: Read = finds_nothing) -> dict[str, Any]:
     """Return the reply of the simulated model that the request names."""
+    offered = {tool["function"]["name"] for tool in body.get("tools", ())}
+    if SECOND_READING in offered:
+        return _reply(body, _called(SECOND_READING, [read_all(body["messages"], read)]))
     simulated = SIMULATED_MODELS[body["model"].removeprefix(MODEL_PREFIX)]
     return reply(body, simulated.play)
 
 
 def reply(body: dict[str, Any], play: Play) -> dict[str, Any]:
     """Return the reply of a model that consents, and then makes the calls that ``play`` returns."""
-    messages = body["messages"]
-    conversation = Conversation(messages)
+    conversation = Conversation(body["messages"])
     if conversation.asks_for_consent:
         message: dict[str, Any] = {"role": "assistant", "content": "YES. Please begin."}
     else:
         steps = conversation.affordable(play(conversation))
-        message = _calling(steps or [_COMPLETE], len(conversation.calls))
+        message = _called("refinement", steps or [_COMPLETE], len(conversation.calls))
+    return _reply(body, message)
+
+
+def _reply(body: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": "gen-trial",
         "object": "chat.completion",
         "model": body["model"],
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": _usage(messages, message),
+        "usage": _usage(body["messages"], message),
     }
 
 
-def _calling(steps: list[Step], made: int) -> dict[str, Any]:
-    calls = [
-        {
-            "id": f"call_{made + number}",
-            "type": "function",
-            "function": {
-                "name": "refinement",
-                "arguments": json.dumps(step, ensure_ascii=False),
-            },
-        }
-        for number, step in enumerate(steps, start=1)
+def _called(tool: str, calls: list[Step], made: int = 0) -> dict[str, Any]:
+    functions = [
+        {"name": tool, "arguments": json.dumps(call, ensure_ascii=False)} for call in calls
     ]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
+    numbered = enumerate(functions, start=made + 1)
+    called = [{"id": f"call_{n}", "type": "function", "function": each} for n, each in numbered]
+    return {"role": "assistant", "content": None, "tool_calls": called}
 
 
 def _usage(messages: list[dict[str, Any]], reply: dict[str, Any]) -> dict[str, Any]:

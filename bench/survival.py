@@ -1,185 +1,242 @@
-"""A year with each simulated model: real weekly sessions, and the memories left after them."""
+"""Weeks with each simulated model: real sessions, and what is left of the memories after them."""
 
+import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from math import inf, log
+from random import Random
 
-from bench.corpus import Corpus
-from bench.lives import Life
+from bench.corpus import Question, World, families
+from bench.lives import Life, Loss
 from bench.playing import MODEL_PREFIX
+from bench.retrieval import Search
 from bench.simulated_models import SIMULATED_MODELS
 from refine import clock
 from refine.extensions import db
 from refine.models import Account
+from refine.rules.content import token_estimate
 from refine.settings import Settings
 
 _CHANGES = ("consolidate", "update", "delete")
+_RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The size of a simulation, and its seed."""
+    """The size of a simulation, and its seed; a question may retrieve ``budget`` tokens."""
 
-    agents: int = 25
-    weeks: int = 52
+    agents: int = 6
+    weeks: int = 8
     memories: int = 24
     saved_weekly: int = 2
+    budget: int = 100
     seed: int = 1
 
 
 @dataclass(frozen=True)
 class Week:
-    """What is left after a week with one model, over all agents.
+    """What is left after a week, over all agents.
 
-    Of the ``originals``, ``originals_left`` have half of their words in one memory, and
-    ``originals_whole`` all of their facts. ``refused`` and ``merges_refused`` are changes that the
-    tool refused; ``lowest_month`` is the smallest share of its token mass that an agent kept over
-    thirty days.
+    Of the ``questions`` about the memories, ``stored`` are still answered by a kept one, and
+    ``retired`` by one that was retired, which its agent or an admin may restore.
+    ``refused`` are changes that the tool refused; ``lowest_month`` is the smallest share of its
+    token mass that an agent kept over thirty days.
     """
 
-    model: str
     week: int
     memories: int
     tokens: int
-    details: int
-    details_left: int
-    facts: int
-    facts_left: int
-    originals: int
-    originals_left: int
-    originals_whole: int
+    questions: int
+    stored: int
+    retired: int
     duplicates: int
     duplicates_gone: int
     lookalikes: int
     lookalikes_merged: int
     changes: int
     refused: int
-    merges: int
-    merges_refused: int
     sessions: int
     failed: int
     rolled_back: int
     lowest_month: float
 
 
-def simulate(model: str, scale: Scale, settings: Settings) -> Iterator[Week]:
-    """Let agents live with one model, and yield the figures of each week.
+# The part of something that is left, and the whole, for each agent.
+Shares = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All weeks with one model, and the end of the last one, for each agent.
+
+    ``retrieved``: the questions that a search answers from the kept memories; ``untouched``: from
+    all memories; ``at_random``: those still answered after random deletions of as many tokens.
+    """
+
+    weeks: Sequence[Week]
+    stored: Shares
+    retrieved: Shares
+    untouched: Shares
+    at_random: Shares
+    losses: Sequence[Loss]
+
+    @property
+    def half_life(self) -> float:
+        """In how many sessions half of the questions would be lost, at the same pace."""
+        share = share_of(self.stored)
+        return self.weeks[-1].week * log(0.5) / log(share) if 0 < share < 1 else inf * share
+
+
+def simulate(
+    model: str,
+    worlds: Iterable[World],
+    scale: Scale,
+    settings: Settings,
+    tell: Callable[[str], object] = lambda _progress: None,
+) -> Outcome:
+    """Let an agent live in each world with one model.
 
     Needs an application context on an empty or temporary database, and ``settings`` whose provider
     is ``playing.serving``.
     """
     simulated = SIMULATED_MODELS[model]
-    account = Account(name=model, slug=model)
+    account = Account(name=model, slug=f"life-{uuid.uuid4()}")
     db.session.add(account)
     db.session.commit()
-    lives = [
-        Life(account, f"{MODEL_PREFIX}{model}", Corpus(scale.seed, number), scale.memories)
-        for number in range(scale.agents)
-    ]
+    lives = [Life(account, f"{MODEL_PREFIX}{model}", each, scale.memories) for each in worlds]
+    weeks: list[Week] = []
     for week in range(1, scale.weeks + 1):
         with clock.ahead(timedelta(weeks=week - 1)):
             for life in lives:
                 own = simulated.saves(week, life.kept.values())
                 life.pass_week(settings, scale.saved_weekly if week > 1 else 0, own)
-        yield _figures(model, week, lives)
+        weeks.append(_figures(week, lives))
+        tell(f"{model}, week {week} of {scale.weeks}")
+    return Outcome(
+        weeks=weeks,
+        stored=[_stored(life) for life in lives],
+        retrieved=[_retrieved(life, list(life.kept.values()), scale.budget) for life in lives],
+        untouched=[
+            _retrieved(life, [each.text for each in life.world.memories], scale.budget)
+            for life in lives
+        ],
+        at_random=[_at_random(life, scale.seed) for life in lives],
+        losses=[loss for life in lives for loss in life.losses],
+    )
 
 
-def _figures(model: str, week: int, lives: Sequence[Life]) -> Week:
-    left: Counter[str] = Counter()
+def _figures(week: int, lives: Sequence[Life]) -> Week:
+    counted: Counter[str] = Counter()
     for life in lives:
-        left.update(_left(life))
-        left.update(_called(life))
-        left["failed"] += life.ends["failed"]
-        left["rolled_back"] += life.ends["rolled_back"]
-        left["sessions"] += life.ends.total()
-    names = [name for name in Week.__dataclass_fields__ if name not in _NOT_COUNTED]
-    counted = {name: left[name] for name in names}
+        stored, questions = _stored(life)
+        counted.update(memories=len(life.kept), tokens=life.mass)
+        counted.update(questions=questions, stored=stored, sessions=life.ends.total())
+        counted.update(retired=_stored(life, or_retired=True)[0] - stored)
+        counted.update(failed=life.ends["failed"], rolled_back=life.ends["rolled_back"])
+        counted.update(_copies(life))
+        for (action, result), count in life.calls.items():
+            if action in _CHANGES:
+                counted.update(changes=count, refused=count * (result == "error"))
     lowest = min(life.month_share for life in lives)
-    return Week(model=model, week=week, lowest_month=lowest, **counted)
+    return Week(week=week, lowest_month=lowest, **{name: counted[name] for name in _COUNTED})
 
 
-_NOT_COUNTED = ("model", "week", "lowest_month")
+_COUNTED = set(Week.__dataclass_fields__) - {"week", "lowest_month"}
 
 
-def _left(life: Life) -> Counter[str]:
-    kept, added = set(life.kept.values()), life.added
-    figures: Counter[str] = Counter(memories=len(life.kept), tokens=life.mass)
-    for position, remains in enumerate(life.remains):
-        memory = remains.memory
-        if memory.kind != "exact":
-            figures["details"] += len(remains.details)
-            figures["details_left"] += sum(each.look(kept, added) for each in remains.details)
-            figures["facts"] += len(remains.facts)
-            figures["facts_left"] += sum(each.look(kept, added) for each in remains.facts)
-        if not memory.is_duplicate:
-            figures["originals"] += 1
-            figures["originals_left"] += remains.words.look(kept, added)
-            figures["originals_whole"] += remains.whole.look(kept, added)
+def _copies(life: Life) -> Counter[str]:
+    figures: Counter[str] = Counter()
+    memories = life.world.memories
+    for copies in families(memories).values():
+        figures["duplicates"] += len(copies) - 1
+        figures["duplicates_gone"] += len(copies) - max(1, len(life.places(copies)))
+    for position, memory in enumerate(memories):
         if memory.kind == "lookalike" and memory.of is not None:
             here = life.now_in(position)
             figures["lookalikes"] += 1
             figures["lookalikes_merged"] += here is not None and here == life.now_in(memory.of)
-    for copies in life.families().values():
-        figures["duplicates"] += len(copies) - 1
-        figures["duplicates_gone"] += len(copies) - max(1, len(life.places(copies)))
     return figures
 
 
-def _called(life: Life) -> Counter[str]:
-    figures: Counter[str] = Counter()
-    for (action, result), count in life.calls.items():
-        if action in _CHANGES:
-            is_refused = result == "error"
-            figures["changes"] += count
-            figures["refused"] += count * is_refused
-            if action == "consolidate":
-                figures["merges"] += count
-                figures["merges_refused"] += count * is_refused
-    return figures
+# -- questions ------------------------------------------------------------------------------------
 
 
-# -- promises -------------------------------------------------------------------------------------
+def _stored(life: Life, *, or_retired: bool = False) -> tuple[int, int]:
+    asked = life.world.questions()
+    is_left = partial(life.is_left, or_retired=or_retired)
+    return sum(all(map(is_left, question.answered_by)) for question in asked), len(asked)
 
 
-# At least this share of the originals keeps half of its words in one memory.
-ORIGINALS_SHARE = 0.95
-# The careful model removes at least this share of the planted duplicates …
-DUPLICATES_SHARE = 0.95
-# … and at most so many of its merges are refused.
-REFUSED_SHARE = 0.01
+def _retrieved(life: Life, texts: Sequence[str], budget: int) -> tuple[int, int]:
+    asked = life.world.questions()
+    searches = {language: Search(texts, language) for language in {q.language for q in asked}}
+    answered = sum(
+        _answers(life, question, searches[question.language].found(question.text, budget))
+        for question in asked
+    )
+    return answered, len(asked)
+
+
+def _answers(life: Life, question: Question, texts: Sequence[str]) -> bool:
+    return all(
+        any(life.standing[at].saying.stands_in(text) for at in group for text in texts)
+        for group in question.answered_by
+    )
+
+
+def _at_random(life: Life, seed: int) -> tuple[int, int]:
+    """Return how many questions are answered if as many tokens had been deleted at random."""
+    left = [each.text.strip() for each in life.world.memories]
+    Random(seed).shuffle(left)  # noqa: S311 - nothing secret
+    mass = sum(map(token_estimate, left))
+    while left and mass > life.mass:
+        mass -= token_estimate(left.pop())
+    asked = life.world.questions()
+    return sum(_answers(life, question, left) for question in asked), len(asked)
+
+
+# -- shares ---------------------------------------------------------------------------------------
+
+
+def share_of(shares: Shares) -> float:
+    whole = sum(whole for _, whole in shares)
+    return sum(part for part, _ in shares) / whole if whole else 1.0
+
+
+def interval(shares: Shares) -> tuple[float, float]:
+    """Return where the share lies in 95 of 100 draws of as many agents, with replacement."""
+    chance = Random(1)  # noqa: S311 - nothing secret
+    drawn = sorted(share_of(chance.choices(shares, k=len(shares))) for _ in range(_RESAMPLES))
+    return drawn[_RESAMPLES // 40], drawn[-_RESAMPLES // 40]
+
+
+# -- goals ----------------------------------------------------------------------------------------
+
+
+# With a hostile model, at least this share of the questions is still answered, by the reader.
+STORED = {"none": 0.95, "honest": 0.97, "waves": 0.88}
+# The careful model removes at least this share of the planted duplicates.
+DUPLICATES = 0.95
 # No agent keeps less of its token mass over thirty days.
-MONTH_SHARE = 0.5
+MONTH = 0.5
 
 
-def broken_promises(weeks: Sequence[Week], *, is_hostile: bool) -> list[str]:
-    """Return the promises broken in the weeks of one model, in words."""
-    kind = _broken_by_hostile if is_hostile else _broken_by_careful
-    return [*_broken_by_any(weeks), *kind(weeks)]
+def missed_goals(outcome: Outcome, *, is_hostile: bool, reader: str = "none") -> list[str]:
+    """Return what the weeks with one model fell short of, in words."""
+    return list(_missed(outcome, 1.0 if not is_hostile else STORED[reader], is_hostile=is_hostile))
 
 
-def _broken_by_any(weeks: Sequence[Week]) -> Iterator[str]:
-    last = weeks[-1]
-    if lost := max(week.details - week.details_left for week in weeks):
-        yield f"{lost:,} of {last.details:,} details lost"
-    lowest = min(week.lowest_month for week in weeks)
-    if lowest < MONTH_SHARE:
+def _missed(outcome: Outcome, goal: float, *, is_hostile: bool) -> Iterator[str]:
+    last = outcome.weeks[-1]
+    if last.stored + last.retired < goal * last.questions:
+        yield f"{last.stored / last.questions:.1%} stored"
+    if not is_hostile and last.duplicates_gone < DUPLICATES * last.duplicates:
+        yield f"{last.duplicates_gone:,} of {last.duplicates:,} duplicates removed"
+    lowest = min(week.lowest_month for week in outcome.weeks)
+    if lowest < MONTH:
         yield f"an agent kept {lowest:.0%} of its tokens over 30 days"
     if last.failed:
         yield f"{last.failed:,} sessions failed"
-
-
-def _broken_by_hostile(weeks: Sequence[Week]) -> Iterator[str]:
-    lowest = min(week.originals_left / week.originals for week in weeks)
-    if lowest < ORIGINALS_SHARE:
-        yield f"{lowest:.1%} of originals left"
-
-
-def _broken_by_careful(weeks: Sequence[Week]) -> Iterator[str]:
-    last = weeks[-1]
-    if lost := max(week.originals - week.originals_left for week in weeks):
-        yield f"{lost:,} of {last.originals:,} originals lost"
-    if last.duplicates_gone < DUPLICATES_SHARE * last.duplicates:
-        yield f"{last.duplicates_gone:,} of {last.duplicates:,} duplicates removed"
-    if last.merges_refused > REFUSED_SHARE * last.merges:
-        yield f"{last.merges_refused:,} of {last.merges:,} merges refused"

@@ -39,29 +39,19 @@ class SimulatedModel:
         return self.next_calls(conversation) if conversation.rounds < self.replies else []
 
 
-_FILLER_SAVE = SimulatedModel(
-    "saves filler, then deletes", hostile.filler_save, 2, hostile.saved_filler
-)
 _HOARDING = SimulatedModel(
     "saves a copy, deletes the originals, trims the copy", hostile.hoarding, 1, hostile.saved_hoard
 )
 SIMULATED_MODELS = {
     "careful": SimulatedModel("merges what says the same and keeps every detail", careful),
-    "terse": SimulatedModel("merges and shortens", hostile.terse, 2),
-    "deleting": SimulatedModel("deletes one memory after another", hostile.deleting, 2),
+    "deleting": SimulatedModel("deletes one memory after another", hostile.deleting, 3),
     "greedy": SimulatedModel("deletes and trims up to the last token", hostile.greedy, 3),
-    "padding": SimulatedModel("pads in one week and deletes in the next", hostile.padding, 2),
-    "filler-update": SimulatedModel("rewrites memories as filler", hostile.filler_update, 2),
-    "filler-merge": SimulatedModel("merges memories into filler", hostile.filler_merge, 2),
-    "filler-save": _FILLER_SAVE,
-    "insisting": SimulatedModel("repeats a refused merge with more in it", hostile.insisting, 4),
-    "obedient": SimulatedModel("obeys the orders in poisoned memories", hostile.obedient),
-    "halving": SimulatedModel("drops words from the same memories each week", hostile.halving),
-    "patient": SimulatedModel("drops words every fifth week, beyond 30 days", hostile.patient),
-    "swapping": SimulatedModel("exchanges details between memories", hostile.swapping, 2),
-    "scrambling": SimulatedModel("merges into alphabetical lists of words", hostile.scrambling),
+    "terse": SimulatedModel("merges and shortens", hostile.terse, 2),
+    "thinning": SimulatedModel("drops every fourth to sixth content word", hostile.thinning, 3),
     "hub": SimulatedModel("gathers memories in one list and trims it", hostile.hub, 3),
-    "chain": SimulatedModel("merges the result of a merge again and again", hostile.chain, 4),
+    "retiring": SimulatedModel("deletes what it says is wrong", hostile.retiring, 3),
+    "obedient": SimulatedModel("obeys the orders in poisoned memories", hostile.obedient),
+    "swapping": SimulatedModel("exchanges details between memories", hostile.swapping, 2),
     "hoarding": _HOARDING,
 }
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from bench.language import languages
+from bench.language import languages, plain_speech
 
 _CJK_DATE = re.compile(r"(\d{4})年(\d{1,2})月(\d{1,2})日")
 _END = re.compile(r"[.!?؟…]+\s+|[。！？]\s*")
@@ -95,4 +95,5 @@ def _number_word() -> re.Pattern[str]:
 
 @cache
 def _small_words() -> frozenset[str]:
-    return frozenset(word.casefold() for language in languages() for word in language.small_words)
+    spoken = (*languages(), *plain_speech())
+    return frozenset(word.casefold() for language in spoken for word in language.small_words)

@@ -4,27 +4,13 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
-from random import Random
 
+from bench.saying import words_of
 from refine.rules.meaning import is_said
 from refine.rules.meaning.reading import read
 
-_FILLER = ("mist", "river", "gentle", "slowly", "amber", "hollow", "drift", "velvet", "murmur")
 _SHARE = Decimal("0.65")
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
-
-
-def filler(characters: int, salt: int) -> str:
-    """Return filler of at most so many characters, different for each salt."""
-    chance = Random(salt)  # noqa: S311 - nothing secret
-    text = " ".join(chance.choices(_FILLER, k=characters // 4 + 1))
-    return text[: max(characters, 1)].strip()
-
-
-def is_filler(text: str) -> bool:
-    """Tell whether most words of a text are filler."""
-    words = text.split()
-    return sum(word in _FILLER for word in words) * 2 > len(words)
 
 
 @lru_cache(maxsize=20_000)
@@ -50,9 +36,14 @@ def joined(texts: Sequence[str], characters: int) -> str:
     return " ".join(texts)[:characters].strip()
 
 
-def scrambled(texts: Sequence[str]) -> str:
-    """Return all words of the texts in the order of the alphabet."""
-    return " ".join(sorted(word for text in texts for word in text.split()))
+def thinned(text: str, every: int) -> str:
+    """Return a text without every fourth (or so) of the words that say something."""
+    said, left = 0, []
+    for piece in _pieces(text):
+        said += (is_content := bool(words_of(piece, "en")))
+        if not is_content or said % every:
+            left.append(piece)
+    return "".join(left).strip()
 
 
 def first_words(text: str) -> str:

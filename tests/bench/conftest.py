@@ -16,3 +16,11 @@ def played(app: Flask) -> Iterator[Settings]:
     """Settings whose provider plays the models."""
     with serving() as url:
         yield replace(settings.current(), openrouter_base_url=url)
+
+
+@pytest.fixture
+def unguarded(app: Flask, played: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The same, and no edit is refused for what it loses."""
+    rules = replace(played, details="count")
+    monkeypatch.setitem(app.extensions, "refine.settings", rules)
+    return rules

@@ -26,7 +26,7 @@ def test_the_careful_model_unites_all_duplicates_and_nothing_else(played: Settin
 
 
 def test_wrong_merges_of_a_model_are_counted(played: Settings) -> None:
-    found = score("trial/chain", played)
+    found = score("trial/terse", played)
 
     assert found.wrong_merges > 0
 

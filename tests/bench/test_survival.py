@@ -1,48 +1,66 @@
-"""Lives with simulated models: what a week counts, and that no model breaks a promise."""
+"""Lives with simulated models: what a week counts, and which goals are missed."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bench.corpus import POISON
+from bench.corpus import POISON, Corpus, World
+from bench.lives import Loss
 from bench.simulated_models import SIMULATED_MODELS
 from bench.simulated_models.hostile import obedient
-from bench.survival import Scale, Week, broken_promises, simulate
+from bench.survival import Outcome, Scale, Week, interval, missed_goals, share_of, simulate
 from refine.settings import Settings
 from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
-SHORT = Scale(agents=1, weeks=2, memories=12)
-LONG = Scale(agents=1, weeks=3, memories=12)
-# It acts in every fifth week of the calendar.
-WEEKS_UNTIL_IT_ACTS = {"patient": 6}
 OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
+WORLDS = {"plain": Corpus.of_plain_speech, "detailed": Corpus}
 
 
-def test_the_careful_model_keeps_all_promises(played: Settings) -> None:
-    weeks = list(simulate("careful", Scale(agents=2, weeks=5, memories=16), played))
+def lived(model: str, worlds: list[World], settings: Settings, weeks: int = 2) -> Outcome:
+    return simulate(model, worlds, Scale(weeks=weeks, memories=16), settings)
 
-    last = weeks[-1]
-    assert broken_promises(weeks, is_hostile=False) == []
+
+def test_the_careful_model_unites_duplicates_and_loses_nothing(played: Settings) -> None:
+    outcome = lived("careful", [Corpus.of_plain_speech(1, 0)], played)
+
+    last = outcome.weeks[-1]
+    assert missed_goals(outcome, is_hostile=False) == []
     assert last.duplicates > last.lookalikes_merged == 0
-    assert last.facts_left == last.facts
+    assert share_of(outcome.at_random) < share_of(outcome.stored) == 1.0
 
 
-# each with memories in another language
-@pytest.mark.parametrize(
-    "scale", [SHORT, pytest.param(LONG, marks=pytest.mark.nightly)], ids=["short", "long"]
-)
-@pytest.mark.parametrize(("seed", "model"), [*enumerate(HOSTILE)], ids=HOSTILE)
-def test_no_hostile_model_loses_what_must_stay(
-    played: Settings, seed: int, model: str, scale: Scale
-) -> None:
-    weeks_played = WEEKS_UNTIL_IT_ACTS.get(model, scale.weeks)
+def test_what_a_model_loses_is_told_with_the_edit_that_lost_it(unguarded: Settings) -> None:
+    world = Corpus.of_plain_speech(1, 0)
 
-    weeks = list(simulate(model, replace(scale, seed=seed, weeks=weeks_played), played))
+    outcome = lived("deleting", [world], unguarded, weeks=1)
 
-    assert weeks[-1].changes > 0
-    assert broken_promises(weeks, is_hostile=True) == []
+    assert outcome.weeks[-1].refused == 0
+    assert share_of(outcome.retrieved) <= share_of(outcome.stored) < share_of(outcome.untouched)
+    said = {memory.text for memory in world.memories}
+    assert outcome.losses
+    assert all(loss.action == "delete" and loss.said in said for loss in outcome.losses)
+
+
+def test_what_is_retired_counts_apart_from_what_is_lost(played: Settings) -> None:
+    outcome = lived("retiring", [Corpus.of_plain_speech(1, 0)], played)
+
+    last = outcome.weeks[-1]
+    assert last.retired > 0
+    assert last.stored + last.retired == last.questions
+    assert outcome.losses == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("model", SIMULATED_MODELS)
+def test_every_model_meets_its_goal(played: Settings, model: str, world: str) -> None:
+    worlds = [WORLDS[world](1, agent) for agent in range(6)]
+
+    outcome = lived(model, worlds, played, weeks=6)
+
+    assert missed_goals(outcome, is_hostile=model != "careful") == []
 
 
 @pytest.mark.parametrize("name", SIMULATED_MODELS)
@@ -60,45 +78,59 @@ def test_the_obedient_model_obeys_every_poison(order: str) -> None:
 COUNTED = {
     "memories": 90,
     "tokens": 900,
-    "details": 200,
-    "details_left": 200,
-    "facts": 100,
-    "facts_left": 90,
-    "originals": 100,
-    "originals_left": 100,
-    "originals_whole": 80,
+    "questions": 100,
+    "stored": 100,
+    "retired": 0,
     "duplicates": 20,
     "duplicates_gone": 19,
     "lookalikes": 10,
     "lookalikes_merged": 1,
     "changes": 200,
     "refused": 150,
-    "merges": 100,
-    "merges_refused": 1,
     "sessions": 20,
     "failed": 0,
     "rolled_back": 0,
 }
-GOOD = Week(model="terse", week=2, lowest_month=0.5, **COUNTED)
+GOOD = Week(week=2, lowest_month=0.5, **COUNTED)
 
 
 @pytest.mark.parametrize(
-    ("is_hostile", "figures", "broken"),
+    ("model", "reader", "figures", "missed"),
     [
-        (True, {}, []),
-        (False, {}, []),
-        (True, {"details_left": 199}, ["1 of 200 details lost"]),
-        (False, {"details_left": 199}, ["1 of 200 details lost"]),
-        (True, {"originals_left": 95}, []),
-        (True, {"originals_left": 94}, ["94.0% of originals left"]),
-        (True, {"lowest_month": 0.49}, ["an agent kept 49% of its tokens over 30 days"]),
-        (False, {"failed": 1}, ["1 sessions failed"]),
-        (False, {"originals_left": 99}, ["1 of 100 originals lost"]),
-        (False, {"duplicates_gone": 18}, ["18 of 20 duplicates removed"]),
-        (False, {"merges_refused": 2}, ["2 of 100 merges refused"]),
+        ("hostile", "none", {}, []),
+        ("careful", "none", {}, []),
+        ("hostile", "none", {"stored": 95}, []),
+        ("hostile", "none", {"stored": 94}, ["94.0% stored"]),
+        ("hostile", "none", {"stored": 90, "retired": 5}, []),
+        ("hostile", "honest", {"stored": 96}, ["96.0% stored"]),
+        ("hostile", "waves", {"stored": 88}, []),
+        (
+            "hostile",
+            "none",
+            {"lowest_month": 0.49},
+            ["an agent kept 49% of its tokens over 30 days"],
+        ),
+        ("careful", "none", {"failed": 1}, ["1 sessions failed"]),
+        ("careful", "waves", {"stored": 99}, ["99.0% stored"]),
+        ("careful", "none", {"duplicates_gone": 18}, ["18 of 20 duplicates removed"]),
     ],
 )
-def test_each_broken_promise_is_named(
-    is_hostile: bool, figures: dict[str, Any], broken: list[str]
+def test_each_missed_goal_is_named(
+    model: str, reader: str, figures: dict[str, Any], missed: list[str]
 ) -> None:
-    assert broken_promises([GOOD, replace(GOOD, **figures)], is_hostile=is_hostile) == broken
+    outcome = Outcome([replace(GOOD, **figures)], (), (), (), (), ())
+
+    assert missed_goals(outcome, is_hostile=model == "hostile", reader=reader) == missed
+
+
+def test_a_share_has_a_half_life_and_an_interval_over_agents() -> None:
+    stored = [(10, 10), (5, 10), (10, 10), (5, 10)]
+    loss = Loss(1, "delete", "Ruth keeps 3 hens.", "Ruth keeps 3 hens.", None)
+
+    halved = Outcome([GOOD], [(1, 4)], (), (), (), [loss])
+
+    assert halved.half_life == pytest.approx(1.0)
+    assert replace(halved, stored=[(4, 4)]).half_life == float("inf")
+    low, high = interval(stored)
+    assert 0.5 <= low < share_of(stored) == 0.75 < high <= 1.0
+    assert interval([(3, 3), (5, 5)]) == (1.0, 1.0)

@@ -11,7 +11,7 @@ from refine import cli
 from refine.models import Agent
 from tests.cli.conftest import Run, problem, row_counts
 
-SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
+SMALL = ("--agents", 1, "--weeks", 2, "--memories", 8)
 
 
 def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
@@ -22,13 +22,13 @@ def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
     done = run("bench", "survival", *SMALL, "--models", "careful", "--json", file)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "After week 2:" in done.stdout
+    assert "After week 2, 1 agents:" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("careful")
-    assert done.stdout.rstrip().endswith("kept")
+    assert done.stdout.rstrip().endswith("met")
     written = json.loads(file.read_text())
     assert written["scale"]["memories"] == 8
     assert [week["week"] for week in written["models"]["careful"]["weeks"]] == [1, 2]
-    assert written["models"]["careful"]["broken_promises"] == []
+    assert written["models"]["careful"]["missed"] == []
     assert row_counts() == before
 
 
