@@ -128,11 +128,6 @@ class Case(NamedTuple):
     def is_about_budget(self) -> bool:
         return self.kind == "over_budget"
 
-    @property
-    def can_be_asked(self) -> bool:
-        reason = eligibility.unavailable_reason(self.agent, automatic=False)
-        return reason is None and eligibility.why_unanswered(self.agent) is None
-
 
 def cases(account_id: int | None) -> dict[Kind, list[Case]]:
     """Return the worst cases of each kind: furthest over budget, or latest session."""

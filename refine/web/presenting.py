@@ -6,8 +6,7 @@ from typing import NamedTuple
 from refine import settings
 from refine.llm import provider
 from refine.models import Agent, RefinementSession, User
-from refine.models.agent import eligibility
-from refine.models.agent.eligibility import why_unanswered
+from refine.models.agent.eligibility import unavailable_reason, why_unanswered
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import LOOP_EDITS
 from refine.models.runs.session.survival import Cause
@@ -59,10 +58,7 @@ def is_rehearsed(agent: Agent) -> bool:
 
 
 def can_be_asked(agent: Agent) -> bool:
-    return (
-        eligibility.unavailable_reason(agent, automatic=False) is None
-        and why_unanswered(agent) is None
-    )
+    return unavailable_reason(agent, automatic=False) is None and why_unanswered(agent) is None
 
 
 def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:
