@@ -74,6 +74,10 @@ class ScriptedModel:
         fields.setdefault("finish_reason", "tool_calls")
         return self.reply({"content": None, "tool_calls": written}, **fields)
 
+    def reads(self, **found: list[str]) -> "ScriptedModel":
+        """The answer to a second reading of one edit: nothing, or what is ``found``."""
+        return self.say(json.dumps({"case": 1, **found}))
+
     def reply(
         self,
         message: dict[str, Any],

@@ -221,8 +221,11 @@ def lived(installation: Installation) -> Installation:
     ids, agent_id = installation.ids, installation.agent_id
     visitor.sign_in("ines@example.org")
 
-    model.say(YES).call("search", query=CANARY).call("consolidate", ids=ids[:2], content=merged())
-    model.call("update", id=ids[2], content=f"{CANARY} is short").call("protect", id=ids[3])
+    model.say(YES).call("search", query=CANARY)
+    model.call("consolidate", ids=ids[:2], content=merged()).reads()
+    model.call("delete", id=ids[4]).reads(leaves_out=[f"the {CANARY}"])
+    model.call("update", id=ids[2], content=f"{CANARY} is short").reads()
+    model.call("protect", id=ids[3])
     model.calls(f'{{"action": "delete", "id": "{CANARY}"').call("complete", summary=f"{CANARY}!")
     assert its.refine().status == "completed"
 
@@ -236,7 +239,7 @@ def lived(installation: Installation) -> Installation:
     model.say(YES, model=f"other/{CANARY}")
     assert its.refine().status == "failed"
 
-    model.say(YES).call("delete", id=ids[5]).meanwhile(its.break_the_database)
+    model.say(YES).call("delete", id=ids[5]).meanwhile(its.break_the_database).reads()
     broken = its.refine()
     visitor.submit(
         f"/agents/{agent_id}/memories/{ids[6]}/constitutional", form=f"/agents/{agent_id}/ledger"
@@ -244,7 +247,7 @@ def lived(installation: Installation) -> Installation:
     its.mend_the_database()
     assert broken.status == "failed"
 
-    model.say(YES).call("delete", id=ids[7]).call("delete", id=ids[8])
+    model.say(YES).call("delete", id=ids[7]).reads().call("delete", id=ids[8])
     model.meanwhile(its.kill_the_worker)
     killed = its.refine()
     assert (killed.status, killed.error_kind) == ("incomplete", "worker_lost")
