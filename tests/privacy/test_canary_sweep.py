@@ -263,12 +263,11 @@ def lived(installation: Installation) -> Installation:
         its.run(*mcp)
         its.run(*mcp, "--strict", code=1)
     its.run("agent", "list")
-    for listing in ("account", "user", "agent", "token", "session", "access"):
+    for listing in ("agent", "session"):
         its.run(listing, "list", "--json")
     for shown in (("agent", "show", agent), ("session", "show", session)):
         its.run(*shown)
         its.run(*shown, "--json")
-    its.run("undo", session, "--preview")
     its.run("undo", session, "--and-after")
     model.say(f"NO, says the {CANARY} again")
     its.run("run", agent)
