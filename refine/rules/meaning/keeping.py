@@ -20,10 +20,8 @@ DELETION_SHARE = Decimal("0.8")
 _MISSING_SHARE, _WEIGHS = 0.15, 0.2
 # No words that stand side by side may be missing that weigh more than this together.
 _PASSAGE, _EACH_WORD = 0.9, 0.15
-# A text that shares less is about something else.
-_RELATED = 0.15
-# So much one text must say of another that it replaces.
-_SUBJECT = 0.3
+# A text that shares less is about something else, or does not replace another.
+_RELATED, _SUBJECT = 0.15, 0.3
 _LOOKED_AT = 4
 _SHOWN_WORDS = 8
 # A form of a word may have endings that its stemmer does not know.
@@ -253,8 +251,8 @@ def have_a_subject(original: Reading, other: Reading, ledger: Ledger) -> bool:
     weights = {key: ledger.weight(original, key) for key in telling}
     names = (ledger.names(original) | original.head_capitals) & telling
     common = {key for key in weights if says(other, key, original)}
-    near = {key for key in names for each in other.words if OSA.distance(key, each) == 1}
-    respelt = near - common
+    rest = names - common
+    respelt = {key for key in rest for each in other.words if OSA.distance(key, each) == 1}
     is_more = respelt or not common <= names or len(common) > 1
     said = sum(weights[key] for key in common | respelt)
     return bool(is_more) and said >= _SUBJECT * sum(weights.values())

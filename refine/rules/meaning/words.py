@@ -25,7 +25,6 @@ _COMMON, _RARE = 6.0, 2.0
 # A misspelt word is rare, and its right form is not.
 _RARE_MISTAKE, _COMMON_ENOUGH, _RARER = 3.1, 3.3, 1.3
 _LONG_WORD = 7
-_COMMON_VERB = 2.5
 # As few known words do not tell the language of a text.
 _FEW = 2
 
@@ -124,7 +123,7 @@ def stem(word: str, language: str) -> str:
     word = _POSSESSIVE.sub("", word)
     key = _ending_cut(word, language)
     # er spielt, spielte: spielen
-    if language == "de" and key[-1:] == "t" and frequency(f"{key[:-1]}en", "de") > _COMMON_VERB:
+    if language == "de" and key[-1:] == "t" and frequency(f"{key[:-1]}en", "de") > _RARE_MISTAKE:
         key = key[:-1]
     return _same(language).get(key, key)
 
