@@ -122,15 +122,15 @@ def outcome(session: RefinementSession) -> str:
 
 # Why edits were refused.
 _REFUSALS: dict[Cause, str] = {
-    "sure": "changed what is said",
-    "doubtful": "lost words that matter",
-    "second_reading": "objected to by the second reading",
-    "retiring": "to retire what nothing replaces, or too much",
+    "sure": "for a changed meaning",
+    "doubtful": "for lost words",
+    "second_reading": "by the second reading",
+    "retiring": "for what they retire",
 }
 # What else a session's stats count besides its edits.
 _JUDGED = {
     "retired": "Retired as outdated or wrong",
-    "overruled": "Doubts overruled by the second reading",
+    "overruled": "Objections overruled",
     "unread": "Edits without a second reading",
 }
 

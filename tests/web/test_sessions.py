@@ -123,10 +123,9 @@ def test_refusals_and_retirements_are_shown_by_cause(
     said = words_of(shown(dashboard, ended))
 
     assert (
-        "Edits refused 1,203 1,200 changed what is said, 1 lost words that matter, "
-        "1 objected to by the second reading, 1 to retire what nothing replaces, or too much "
-        "Retired as outdated or wrong 1 Doubts overruled by the second reading 1 "
-        "Edits without a second reading 1 "
+        "Edits refused 1,203 1,200 for a changed meaning, 1 for lost words, "
+        "1 by the second reading, 1 for what they retire "
+        "Retired as outdated or wrong 1 Objections overruled 1 Edits without a second reading 1 "
     ) in said
 
 
@@ -136,7 +135,7 @@ def test_second_readings_are_shown_with_what_they_took(
     running.count_call(Usage(700, completion_tokens=30, cost_usd=Decimal("0.002")), is_aside=True)
     db.session.commit()
 
-    assert "Second readings 1 call, 730 tokens, $0.002" in words_of(shown(dashboard, running))
+    assert "Second readings 1 730 tokens, $0.002" in words_of(shown(dashboard, running))
 
 
 # -- undo ------------------------------------------------------------------------------------------
