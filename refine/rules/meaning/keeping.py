@@ -20,8 +20,8 @@ DELETION_SHARE = Decimal("0.8")
 _MISSING_SHARE, _WEIGHS = 0.15, 0.2
 # No words that stand side by side may be missing that weigh more than this together.
 _PASSAGE, _EACH_WORD = 0.9, 0.15
-# A text that shares less is about something else, or does not replace another.
-_RELATED, _SUBJECT = 0.15, 0.3
+# A text that shares less is about something else, and does not replace another.
+_RELATED = 0.15
 _LOOKED_AT = 4
 _SHOWN_WORDS = 8
 # A form of a word may have endings that its stemmer does not know.
@@ -255,7 +255,7 @@ def have_a_subject(original: Reading, other: Reading, ledger: Ledger) -> bool:
     respelt = {key for key in rest for each in other.words if OSA.distance(key, each) == 1}
     is_more = respelt or not common <= names or len(common) > 1
     said = sum(weights[key] for key in common | respelt)
-    return bool(is_more) and said >= _SUBJECT * sum(weights.values())
+    return bool(is_more) and said >= _RELATED * sum(weights.values())
 
 
 def left_out(keeping: Keeping, result: Reading | None, without: Iterable[int]) -> list[Objection]:

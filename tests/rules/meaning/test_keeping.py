@@ -258,6 +258,11 @@ REPLACED = [
     ("The user's name is Jon Smyth.", "The user's name is John Smith.", True),
     ("Ben and Clara are dating.", "Ben and Clara got married.", True),
     ("小林的生日聚会定在周五。", "小林的生日聚会改到周日了。", True),
+    (
+        "Mira wohnt in der Lindenstraße 12 in Bonn, im dritten Stock.",
+        "Mira ist umgezogen: sie wohnt jetzt am Rosenweg 4 in Köln, im Erdgeschoss.",
+        True,
+    ),
     ("Ana lives in Porto.", "Ana likes green tea.", False),
     ("Ana lives in Porto.", "The gate code is 1234.", False),
 ]
