@@ -15,7 +15,7 @@ from bench import bulk
 from bench.measuring import tell
 from bench.temporary import settings_for, temporary_database, temporary_folder
 from refine import clock
-from refine.extensions import canonical_json, db
+from refine.extensions import db
 from refine.models import (
     AccessGrant,
     Account,
@@ -30,7 +30,7 @@ from refine.models import (
     Verification,
 )
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
-from refine.models.keys import place_of
+from refine.models.audit import Event
 from refine.models.ledger import Change
 from refine.models.ledger.image import recorded
 from refine.models.runs.access import MIN_MINUTES
@@ -278,7 +278,9 @@ def _add_records(agent_id: int, count: int) -> None:
             data={**data, "mass_after": number},
             created_at=_moment(number, count),
         )
-        record.sealed_text = key.seal(canonical_json(sealed), place_of(record, "sealed"))
+        keys = {change.memory_id: change.content_key for change in changes}
+        event = Event(record.action, sealed=sealed, content_keys=keys)
+        record.sealed_text = event.sealed_for(agent.chain, id_)
         record.hash = link = record.link(link)
         db.session.add(record)
     db.session.flush()

@@ -1,9 +1,10 @@
 """Encryption at rest and keyed hashes: the one door to memory content.
 
-Two layers. Every agent has a random data key, and the platform one more for its audit chains;
-contents and keyed hashes depend on those. A data key is stored wrapped by the first of
+Three layers. Every agent has a random data key, and the platform one more for its audit chains;
+prompts, summaries and keyed hashes depend on those. A data key is stored wrapped by the first of
 REFINE_ENCRYPTION_KEYS, so rotation re-wraps small rows and touches no record, and destroying a
-data key erases everything sealed with it.
+data key erases everything sealed with it. Every memory has a content key, stored wrapped by its
+agent's data key; destroying it erases the memory, and what records tell of its text.
 
 Sealed bytes: version (1 byte), nonce (12), AES-256-GCM ciphertext with its tag. Column and row are
 authenticated too, and a wrapped key holds the name of its owner: bytes or keys that were moved
@@ -41,26 +42,46 @@ class Place(NamedTuple):
         return f"{self.column} of row {self.row}"
 
 
-class DataKey:
-    """Seals and opens texts, and makes keyed hashes, under one random key of 32 bytes."""
+class ContentKey:
+    """Seals and opens texts under one random key of 32 bytes."""
 
     def __init__(self, secret: bytes) -> None:
-        self._cipher = AESGCM(_derive(secret, b"seal"))
-        self._mac = HMAC(_derive(secret, b"mac"), SHA256())
+        self._cipher = AESGCM(secret)
 
     def seal(self, text: str, place: Place) -> bytes:
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return _VERSION + nonce + self._cipher.encrypt(nonce, text.encode(), str(place).encode())
+        return self._encrypt(text.encode(), place)
 
     def open(self, sealed: bytes, place: Place) -> str:
         """Return the text; raise SealingError if the key, the place or the bytes do not match."""
+        return self._decrypt(sealed, place).decode()
+
+    def _encrypt(self, plain: bytes, place: Place) -> bytes:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, str(place).encode())
+
+    def _decrypt(self, sealed: bytes, place: Place) -> bytes:
         version, nonce, body = sealed[:1], sealed[1 : _NONCE_BYTES + 1], sealed[_NONCE_BYTES + 1 :]
         try:
             if version != _VERSION:
                 raise InvalidTag
-            return self._cipher.decrypt(nonce, body, str(place).encode()).decode()
+            return self._cipher.decrypt(nonce, body, str(place).encode())
         except (InvalidTag, ValueError):
             raise SealingError(f"{place} cannot be opened: it was altered or moved") from None
+
+
+class DataKey(ContentKey):
+    """Also makes keyed hashes, and wraps content keys."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__(_derive(secret, b"seal"))
+        self._mac = HMAC(_derive(secret, b"mac"), SHA256())
+
+    def wrap_new(self, place: Place) -> bytes:
+        """Return a new content key, wrapped for its place."""
+        return self._encrypt(secrets.token_bytes(_KEY_BYTES), place)
+
+    def unwrap(self, wrapped: bytes, place: Place) -> ContentKey:
+        return ContentKey(self._decrypt(wrapped, place))
 
     def mac(self, text: str, context: str) -> str:
         """Return the keyed hash (HMAC-SHA-256, hexadecimal) of ``text`` for ``context``."""

@@ -392,6 +392,7 @@ CREATE TABLE agent_memories (
   source text,
   source_id text,
   extra bytea,
+  content_key bytea,
   session_id uuid
     CONSTRAINT fk_agent_memories_session_id_refinement_sessions REFERENCES refinement_sessions,
   row_digest text,

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import contains_eager, joinedload, undefer
+from sqlalchemy.orm import contains_eager, joinedload, undefer, undefer_group
 
 from refine.access.differences import Part, word_difference
 from refine.errors import Refused, SealingError
@@ -265,7 +265,7 @@ def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory
 def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[TextChange]:
     records = db.session.scalars(
         newest_first.where(AuditLog.agent_id == grant.agent_id)
-        .options(undefer(AuditLog.sealed_text))
+        .options(undefer_group("sealed"))
         .limit(MAX_RECORDS)
     ).all()
     return [change for record in reversed(records) for change in _changes(record)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import Select, String, cast, func, select
-from sqlalchemy.orm import joinedload, undefer
+from sqlalchemy.orm import joinedload, undefer, undefer_group
 
 from refine.api.problems import Problem
 from refine.api.routing import operation
@@ -62,7 +62,7 @@ def audit(agent: Agent, query: RecordQuery) -> Records:
     if query.action is not None:
         rows = rows.where(AuditLog.action == query.action)
     query = _bounded(query, rows)
-    return page_of(Records, rows.options(undefer(AuditLog.sealed_text)), query, _record)
+    return page_of(Records, rows.options(undefer_group("sealed")), query, _record)
 
 
 def _bounded(query: RecordQuery, rows: Select[Any]) -> RecordQuery:

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from refine.errors import Erased, SealingError
 from refine.extensions import Base, db
 from refine.models.columns import BigId, Created, Sealed
-from refine.sealing import DataKey, Place, keyring, missing_key
+from refine.sealing import ContentKey, DataKey, Place, keyring, missing_key
 
 _PLATFORM_KEY = "refine.platform_key"
 _PLATFORM = "the platform"
@@ -180,8 +180,8 @@ def keyed_hash(secret: str, context: str) -> str:
 class KeyHolder(Protocol):
     @property
     def id(self) -> Any: ...
-    def data_key(self) -> DataKey:
-        """Return the opened key; SealingError where it was destroyed."""
+    def data_key(self) -> ContentKey:
+        """Return the opened key of its texts; SealingError where it was destroyed."""
 
 
 def row_id(row: Any, connection: Connection | None = None) -> Any:
@@ -203,6 +203,10 @@ def next_ids(ids: Sequence, count: Any) -> Select[Any]:
 
 def place_of(row: Any, column: str) -> Place:
     return Place(f"{row.__tablename__}.{column}", row_id(row))
+
+
+def content_key_place(memory_id: int) -> Place:
+    return Place("agent_memories.content_key", memory_id)
 
 
 class SealedText(Generic[T]):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import undefer
+from sqlalchemy.orm import undefer_group
 
 from refine import clock, settings
 from refine.errors import Refused
@@ -272,7 +272,7 @@ def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
     )
     return db.session.scalars(
         select(AuditLog)
-        .options(undefer(AuditLog.sealed_text))
+        .options(undefer_group("sealed"))
         .where(
             AuditLog.agent_id == session.agent_id,
             AuditLog.sequence >= first.scalar_subquery(),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select, text
-from sqlalchemy.orm import undefer
+from sqlalchemy.orm import undefer, undefer_group
 
 from refine.errors import RefineError
 from refine.extensions import db
@@ -303,7 +303,7 @@ def _all(kind: type[Any], agent: Agent) -> Sequence[Any]:
 
 def _records(agent: Agent) -> Sequence[AuditLog]:
     mine = select(AuditLog).where(AuditLog.agent_id == agent.id).order_by(AuditLog.sequence)
-    return db.session.scalars(mine.options(undefer(AuditLog.sealed_text))).all()
+    return db.session.scalars(mine.options(undefer_group("sealed"))).all()
 
 
 def _images(agent: Agent) -> dict[int, Image]:

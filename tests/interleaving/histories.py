@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import select
-from sqlalchemy.orm import undefer
+from sqlalchemy.orm import undefer_group
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
@@ -25,7 +25,7 @@ def history_breaches(before: Before, told: Mapping[uuid.UUID, Sequence[str]]) ->
     records = db.session.scalars(
         mine.where(AuditLog.sequence > before.sequence)
         .order_by(AuditLog.sequence)
-        .options(undefer(AuditLog.sealed_text))
+        .options(undefer_group("sealed"))
     ).all()
     states = list(_states(before, records))
     found = list(_inexact_undos(before, records, states))

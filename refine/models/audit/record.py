@@ -4,7 +4,8 @@ hash. ``data`` holds ids and figures, ``sealed`` contents: enough for exact reve
 
 import json
 import uuid
-from collections.abc import Collection, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -34,6 +35,7 @@ from sqlalchemy.orm import (
     Mapped,
     MappedColumn,
     Session,
+    column_property,
     mapped_column,
     relationship,
 )
@@ -51,7 +53,7 @@ from refine.models.attested import (
 from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, Client, TransactionId
 from refine.models.audit.kinds import ACTIONS
 from refine.models.columns import DigestChange
-from refine.models.keys import WrappedKey, place_of
+from refine.models.keys import WrappedKey, content_key_place, place_of
 from refine.sealing import DataKey, Place
 
 Subject = Literal[
@@ -81,6 +83,8 @@ class Event(NamedTuple):
     data: Mapping[str, Any] | None = None
     sealed: Mapping[str, Any] | None = None
     client: Client | None = None
+    # of the memories among ``sealed``, as wrapped by the agent's key
+    content_keys: Mapping[int, bytes] = {}
 
     def attributes(self) -> dict[str, Any]:
         if self.action not in ACTIONS:
@@ -99,8 +103,27 @@ class Event(NamedTuple):
     def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
         if not self.sealed or (chain.agent_id is not None and chain.key is None):
             return None
-        key = chain.key or WrappedKey.platform_key()
-        return key.seal(canonical_json(self.sealed), Place("audit_logs.sealed", id_))
+        key, sealed = chain.key or WrappedKey.platform_key(), dict(self.sealed)
+        if self.content_keys:
+            sealed["memories"] = [
+                _sealed_memory(memory, key, self.content_keys[memory["id"]], id_)
+                for memory in sealed["memories"]
+            ]
+        return key.seal(canonical_json(sealed), Place("audit_logs.sealed", id_))
+
+
+def _sealed_memory(
+    memory: Mapping[str, Any], key: DataKey, wrapped: bytes, record_id: int
+) -> dict[str, Any]:
+    """Seal what a record tells of a memory's texts under the memory's own key."""
+    id_ = memory["id"]
+    content_key = key.unwrap(wrapped, content_key_place(id_))
+    sealed = content_key.seal(canonical_json(memory), _memory_place(record_id, id_))
+    return {"id": id_, "sealed": b64encode(sealed).decode()}
+
+
+def _memory_place(record_id: int, memory_id: int) -> Place:
+    return Place("audit_logs.sealed", f"{record_id}, memory {memory_id}")
 
 
 def _figure(type_: type[TypeEngine[Any]], sql: str) -> MappedColumn[Any]:
@@ -114,6 +137,10 @@ def _memory_ids(data: str) -> str:
     )
 
 
+_CONTENT_KEYS = (
+    "(SELECT jsonb_object_agg(id, encode(content_key, 'hex')) FROM agent_memories WHERE id = ANY("
+    "ARRAY(SELECT jsonb_path_query(audit_logs.data::jsonb, '$.memories[*].id')::bigint)))"
+)
 _LINK_CONTEXT = "audit_logs.link"
 _HAS_MEMORY_IDS = "mass_after IS NOT NULL OR action = 'memory_access_viewed'"
 
@@ -207,7 +234,13 @@ class AuditLog(Base):
     auditable_type: Mapped[str | None] = mapped_column(Text)
     auditable_id: Mapped[str | None] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
-    sealed_text: Mapped[bytes | None] = mapped_column("sealed", LargeBinary, deferred=True)
+    sealed_text: Mapped[bytes | None] = mapped_column(
+        "sealed", LargeBinary, deferred=True, deferred_group="sealed"
+    )
+    # the keys of the memories in ``data``, by id: those of erased ones are gone
+    content_keys: Mapped[dict[str, str]] = column_property(
+        literal_column(_CONTENT_KEYS, JSONB), deferred=True, group="sealed"
+    )
     created_at: Mapped[datetime]
     # the digests of the rows that this record is about, before and after, by row name
     rows: Mapped[dict[str, DigestChange] | None] = mapped_column(JSON(none_as_null=True))
@@ -287,7 +320,17 @@ class AuditLog(Base):
     def sealed_under(self, key: DataKey) -> dict[str, Any]:
         opened = key.open(self.sealed_text or b"", place_of(self, "sealed"))
         contents: dict[str, Any] = json.loads(opened)
+        if "memories" in contents:
+            contents["memories"] = list(self._opened(contents["memories"], key))
         return contents
+
+    def _opened(self, memories: Iterable[Any], key: DataKey) -> Iterator[dict[str, Any]]:
+        for memory in memories:
+            id_ = memory["id"]
+            if (wrapped := (self.content_keys or {}).get(str(id_))) is not None:
+                content_key = key.unwrap(bytes.fromhex(wrapped), content_key_place(id_))
+                opened = content_key.open(b64decode(memory["sealed"]), _memory_place(self.id, id_))
+                yield json.loads(opened)
 
     def link(self, previous_hash: str) -> str:
         values = {name: getattr(self, name) for name in signed_columns(AuditLog)}

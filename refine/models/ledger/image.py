@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ARRAY, Boolean, Column, LargeBinary
+from sqlalchemy import ARRAY, Boolean, Column
 
 from refine import clock
 from refine.extensions import Base, canonical_json
@@ -22,6 +22,10 @@ Image = dict[str, Any]
 
 # What an image leaves out: the record names the agent and the time, the rest follows.
 _NOT_IN_IMAGE = {"agent_id", "content_hash", "updated_at", "row_digest"}
+# What nobody can read, test a guess against, or ask about once the memory was erased.
+_SEALED_FIELDS = {"content", "extra", "source_id"}
+# In an image, but in no record: without it, texts and digests of the memory say nothing.
+CONTENT_KEY = "content_key"
 
 
 @cache
@@ -30,13 +34,9 @@ def image_fields() -> Mapping[str, Column[Any]]:
     return {column.name: column for column in columns if column.name not in _NOT_IN_IMAGE}
 
 
-def is_sealed_field(field: str) -> bool:
-    return isinstance(image_fields()[field].type, LargeBinary)
-
-
 @cache
 def _unset_fields() -> Image:
-    types = {field: column.type for field, column in image_fields().items()}
+    types = {each: column.type for each, column in image_fields().items() if each != CONTENT_KEY}
     return {
         field: False if isinstance(type_, Boolean) else [] if isinstance(type_, ARRAY) else None
         for field, type_ in types.items()
@@ -50,6 +50,11 @@ class Change:
     memory_id: int
     before: Image | None
     after: Image
+
+    @property
+    def content_key(self) -> bytes:
+        key: bytes = (self.before or self.after)[CONTENT_KEY]
+        return key
 
     def altered(self) -> Image:
         """Return the altered fields as they were before."""
@@ -75,7 +80,9 @@ class Change:
 
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
-    return key.mac(canonical_json(state_of(image)), "agent_memories.state")
+    """Without the memory's key, which is random, nobody can tell what was digested."""
+    key_text = (image[CONTENT_KEY] or b"").hex()
+    return key.mac(canonical_json([state_of(image), key_text]), "agent_memories.state")
 
 
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,17 +100,15 @@ def days_in(image: Image) -> str:
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return ``data`` and ``sealed`` for a record of changes."""
-    shown, hidden = [], []
+    shown, hidden, unset = [], [], _unset_fields()
     for change in changes:
         public: Image = {"id": change.memory_id}
         contents: Image = {"id": change.memory_id}
-        known = {**_unset_fields(), "id": change.memory_id}
+        known = {**unset, "id": change.memory_id}
         for side, image in (("before", change.before), ("after", change.after)):
             if image is not None:
-                stored = {field: value for field, value in image.items() if value != known[field]}
-                contents[side] = {
-                    field: stored.pop(field) for field in list(stored) if is_sealed_field(field)
-                }
+                stored = {field: image[field] for field in unset if image[field] != known[field]}
+                contents[side] = {each: stored.pop(each) for each in _SEALED_FIELDS & set(stored)}
                 public[side] = {**stored, "digest": state_digest(image, key)}
                 known = image
         shown.append(public)
@@ -112,12 +117,14 @@ def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], d
 
 
 def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Change]:
-    """Return the changes that a record holds; the inverse of ``recorded``."""
+    """Return the changes that a record holds, but of erased memories: see ``recorded``."""
+    contents = {memory["id"]: memory for memory in contents_in(sealed)}
     return [
         Change(
-            public["id"], _joined(public, contents, "before"), _joined(public, contents, "after")
+            id_, _joined(public, contents[id_], "before"), _joined(public, contents[id_], "after")
         )
-        for public, contents in zip(images_in(data), contents_in(sealed), strict=True)
+        for public in images_in(data)
+        if (id_ := public["id"]) in contents
     ]
 
 
@@ -130,12 +137,12 @@ def _joined(public: Image, contents: Image, side: str) -> Any:
 
 
 def images_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    unset = {field: value for field, value in _unset_fields().items() if not is_sealed_field(field)}
+    unset = {each: value for each, value in _unset_fields().items() if each not in _SEALED_FIELDS}
     return [_whole(memory, {**unset, "id": memory["id"]}) for memory in data.get("memories", [])]
 
 
 def contents_in(sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    unset = {field: value for field, value in _unset_fields().items() if is_sealed_field(field)}
+    unset: Image = dict.fromkeys(_SEALED_FIELDS)
     return [_whole(memory, unset) for memory in sealed.get("memories", [])]
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Select, func, select
 from refine import clock
 from refine.extensions import db
 from refine.models.attested import copy_signed
+from refine.models.keys import content_key_place
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import (
     FIGURES,
@@ -104,7 +105,7 @@ class Ledger:
         key, both = self._agent.data_key(), f"{earlier} {name} {earlier}"
         return any(
             quotes(name, text) or (quotes(both, text) and not quotes(earlier, text))
-            for memory in db.session.scalars(self._mine())
+            for memory in db.session.scalars(self._mine().where(~AgentMemory.is_erased))
             for text in [content_of(memory, key)]
         )
 
@@ -198,12 +199,16 @@ class ImportedMemory(NamedTuple):
     def row(self, id_: int, key: DataKey) -> dict[str, Any]:
         """Return its columns by attribute, and its texts in clear."""
         texts = {"content": self.content, "extra": self.extra}
+        place = content_key_place(id_)
+        wrapped = key.wrap_new(place)
+        content_key = key.unwrap(wrapped, place)
         sealed = {
-            f"sealed_{name}": key.seal(text, Place(f"agent_memories.{name}", id_))
+            f"sealed_{name}": content_key.seal(text, Place(f"agent_memories.{name}", id_))
             for name, text in texts.items()
             if text is not None
         }
-        return {**self._asdict(), "token_estimate": token_estimate(self.content), **sealed}
+        derived = {"content_key": wrapped, "token_estimate": token_estimate(self.content)}
+        return {**self._asdict(), **derived, **sealed}
 
 
 def _dated(at: datetime) -> dict[str, datetime]:
@@ -219,7 +224,7 @@ def _added(memory: AgentMemory) -> Change:
 def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
     if not memories:
         return None
-    key = memories[0].data_key()
+    key = memories[0].agent.data_key()
     entries = [f"- ({memory.days}) {_indented(content_of(memory, key))}" for memory in memories]
     return "\n".join([f"## {title}", "", *entries])
 

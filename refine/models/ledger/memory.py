@@ -29,14 +29,15 @@ from sqlalchemy.ext.mutable import MutableList
 from sqlalchemy.orm import Mapped, Mapper, mapped_column, relationship, validates
 
 from refine import clock
-from refine.errors import InvalidValue, Refused
+from refine.errors import Erased, InvalidValue, Refused
 from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog, Chain, Event
 from refine.models.audit.chain import Actor
 from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, in_ids
-from refine.models.keys import SealedText, next_ids, place_of
+from refine.models.keys import SealedText, content_key_place, next_ids, place_of, row_id
 from refine.models.ledger.image import (
+    CONTENT_KEY,
     Change,
     Image,
     image_fields,
@@ -56,7 +57,7 @@ from refine.rules.content import (
 )
 from refine.rules.instants import days
 from refine.rules.second_reading import RETIRING
-from refine.sealing import DataKey, Place
+from refine.sealing import ContentKey, DataKey, Place
 
 MemoryType = Literal["core", "journal"]
 MEMORY_TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
@@ -174,6 +175,8 @@ class AgentMemory(Attested, Base):
     source: Mapped[str | None] = mapped_column(Text)
     source_id: Mapped[str | None] = mapped_column(Text)
     sealed_extra: Mapped[Sealed | None] = mapped_column("extra")
+    # NULL: the memory was erased. Below the texts, which go before it
+    content_key: Mapped[Sealed | None]
     session_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("refinement_sessions.id"))
 
     # by name, because this module may not import agents
@@ -186,14 +189,20 @@ class AgentMemory(Attested, Base):
     ) -> None:
         # agent and id come first: the rest is sealed with the one, and bound to the other
         self.agent, self.agent_id, self.id = agent, agent.id, fields.pop("id", None)
+        self.content_key = agent.data_key().wrap_new(content_key_place(row_id(self)))
         dates = dict.fromkeys(("created_at", "recorded_at", "updated_at"), clock.now())
         given = {"memory_type": memory_type, "constitutional": False, "tags": [], **dates, **fields}
         super().__init__(content=content, **given)
 
-    def data_key(self) -> DataKey:
+    def data_key(self) -> ContentKey:
+        return _key_of(self, self.agent.data_key())
+
+    def signing_key(self) -> DataKey:
         return self.agent.data_key()
 
-    signing_key = data_key
+    @hybrid_property
+    def is_erased(self) -> bool:
+        return self.content_key == None  # noqa: E711
 
     @property
     def row_name(self) -> str:
@@ -201,14 +210,14 @@ class AgentMemory(Attested, Base):
 
     @property
     def content(self) -> str:
-        return content_of(self, self.data_key())
+        return content_of(self, self.agent.data_key())
 
     @content.setter
     def content(self, value: object) -> None:
-        content, key = memory_content(value), self.data_key()
+        content, key = memory_content(value), self.agent.data_key()
         if self.sealed_content is not None and content == content_of(self, key):
             return
-        self.sealed_content = key.seal(content, place_of(self, "content"))
+        self.sealed_content = _key_of(self, key).seal(content, place_of(self, "content"))
         self.content_hash = content_hash(content, key)
         self.token_estimate = token_estimate(content)
 
@@ -302,7 +311,7 @@ class AgentMemory(Attested, Base):
             "tokens": self.token_estimate,
             "constitutional": self.constitutional,
             "tags": list(self.tags),
-            "content": content_of(self, key or self.data_key()),
+            "content": content_of(self, key or self.agent.data_key()),
         }
         if self.retired_reason is not None:
             entry |= {"retired": self.retired_reason, "replaced_by": self.replaced_by_id}
@@ -327,7 +336,7 @@ class AgentMemory(Attested, Base):
 
     @property
     def state_digest(self) -> str:
-        return state_digest_of(self, self.data_key())
+        return state_digest_of(self, self.agent.data_key())
 
     # -- verbs -----------------------------------------------------------------------------------
 
@@ -381,6 +390,8 @@ class AgentMemory(Attested, Base):
             raise Refused("the memory is not stored yet; add it to the database's session first")
         self.agent.lock()
         self.lock_rows(self.agent, [self.id])
+        if self.is_erased:
+            raise Refused(f"Memory #{self.id} was erased for good")
 
     def _change(
         self, action: str, user: Actor | None, at: datetime | None, **fields: object
@@ -440,7 +451,8 @@ def change_in_turn(
         mass += sum(change.mass_difference for change in edit.changes)
         data = {**(about.pop("data", None) or {}), **data, "mass_after": mass}
         sealed = {**about.pop("sealed", {}), **sealed}
-        events.append(Event(edit.action, data=data, sealed=sealed, **about))
+        keys = {change.memory_id: change.content_key for change in edit.changes}
+        events.append(Event(edit.action, data=data, sealed=sealed, content_keys=keys, **about))
     records = AuditLog.record_all([(agent.chain, events)], at=at)
     for change in changes:
         locked[change.memory_id].apply(change, at or records[0].created_at)
@@ -468,14 +480,21 @@ def _forget_figures(_mapper: Mapper[Any], _connection: Connection, memory: Agent
 
 
 def content_of(row: Any, key: DataKey) -> str:
-    """Return the text of a memory, an entity or a plain row, decrypted with its agent's key."""
-    return key.open(row.sealed_content, Place("agent_memories.content", row.id))
+    """Return the text of a memory, an entity or a plain row, by its agent's key; Erased."""
+    return _key_of(row, key).open(row.sealed_content, Place("agent_memories.content", row.id))
+
+
+def _key_of(row: Any, key: DataKey) -> ContentKey:
+    if row.content_key is None:
+        raise Erased(f"memory #{row.id} was erased for good")
+    return key.unwrap(row.content_key, content_key_place(row.id))
 
 
 def state_digest_of(row: Any, key: DataKey) -> str:
     """Return the digest of the state of a memory, an entity or a plain row (see ``image``)."""
     image = {
-        "content": content_of(row, key),
+        CONTENT_KEY: row.content_key,
+        "content": content_of(row, key) if row.content_key is not None else None,
         "memory_type": row.memory_type,
         "constitutional": row.constitutional,
         "tags": list(row.tags),

@@ -35,6 +35,7 @@ OLD: Image = {
     "source": None,
     "source_id": None,
     "extra": None,
+    "content_key": b"wrapped",
     "session_id": None,
 }
 FULL: Image = {
@@ -62,9 +63,25 @@ CHANGES = {
 }
 
 
+def without_key(image: Image | None) -> Image | None:
+    return image and {field: value for field, value in image.items() if field != "content_key"}
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_changes_are_read_as_they_were_recorded(change: Change) -> None:
-    assert changes_in(*recorded([change], KEY)) == [change]
+def test_changes_are_read_as_they_were_recorded_but_for_the_key(change: Change) -> None:
+    expected = Change(7, without_key(change.before), without_key(change.after))
+    assert changes_in(*recorded([change], KEY)) == [expected]
+
+
+def test_a_digest_cannot_be_told_without_the_key_of_the_memory() -> None:
+    assert state_digest(OLD, KEY) != state_digest({**OLD, "content_key": b"other"}, KEY)
+
+
+def test_changes_of_memories_that_no_longer_open_are_left_out() -> None:
+    data, sealed = recorded([CHANGES["rewritten"], Change(8, None, {**FULL, "id": 8})], KEY)
+    sealed["memories"] = sealed["memories"][1:]
+
+    assert [change.memory_id for change in changes_in(data, sealed)] == [8]
 
 
 def test_a_record_holds_the_digests_of_both_states() -> None:
@@ -98,7 +115,7 @@ def test_contents_stand_in_the_sealed_part_alone(change: Change) -> None:
 def test_an_image_is_shown_with_every_field_that_was_left_out() -> None:
     (shown,) = images_in(recorded([CHANGES["created"]], KEY)[0])
 
-    public = OLD.keys() - {"content", "extra"}
+    public = OLD.keys() - {"content", "extra", "source_id", "content_key"}
     assert shown["before"] is None
     assert {field: shown["after"][field] for field in public} == {
         field: OLD[field] for field in public

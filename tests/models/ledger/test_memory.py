@@ -19,7 +19,7 @@ def is_right(memory: AgentMemory) -> bool:
     """Whether the row, as committed, has the derived columns that it must have."""
     db.session.commit()
     db.session.expire_all()
-    key = memory.data_key()
+    key = memory.agent.data_key()
     return (
         memory.token_estimate == token_estimate(memory.content)
         and memory.content_hash

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import func, select
+from sqlalchemy.orm import undefer_group
 
 from refine import settings
 from refine.extensions import db
@@ -45,6 +46,7 @@ def _records_since_first_edit(session: RefinementSession) -> Sequence[AuditLog]:
             AuditLog.sequence >= first_edit.scalar_subquery(),
         )
         .order_by(AuditLog.sequence.desc())
+        .options(undefer_group("sealed"))
     ).all()
 
 

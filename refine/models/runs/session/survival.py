@@ -10,7 +10,7 @@ from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from sqlalchemy import select
-from sqlalchemy.orm import undefer
+from sqlalchemy.orm import undefer_group
 
 from refine import clock, settings
 from refine.errors import Refused
@@ -207,7 +207,7 @@ class LedgerReading:
         """
         edits = (
             select(AuditLog)
-            .options(undefer(AuditLog.sealed_text))
+            .options(undefer_group("sealed"))
             .where(
                 AuditLog.agent_id == agent.id,
                 AuditLog.action.in_(MUTATIONS),
