@@ -207,7 +207,8 @@ def search(
 ) -> Found:
     """Return a page of memories with ``text``; all matches are recorded: the count tells them."""
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
-    all_of = db.session.scalars(among.where(AgentMemory.agent_id == grant.agent_id)).all()
+    mine = AgentMemory.agent_id == grant.agent_id, ~AgentMemory.is_erased
+    all_of = db.session.scalars(among.where(*mine)).all()
     hits = {memory.id: memory.content for memory in all_of if wanted in memory.content.casefold()}
     ids = list(hits)
     end = rows + (ids.index(after_id) + 1 if after_id in hits else 0)
@@ -229,6 +230,8 @@ def read_record(grant: AccessGrant, record_id: int) -> Opened:
 def versions(grant: AccessGrant, memory_id: int) -> Opened:
     """Return the text of one of the agent's memories, and how records changed it."""
     memory = _of_agent(grant, AgentMemory, memory_id)
+    if memory.is_erased:
+        raise NoAccess("the memory was erased for good: nobody can read it")
     changes = _changes_in(grant, records_of_memory(memory))
     shown = Opened(
         {"text": memory.content}, [change for change in changes if change.memory_id == memory_id]
@@ -258,8 +261,8 @@ def prompts(grant: AccessGrant) -> dict[str, str | None]:
 
 
 def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
-    wanted = AgentMemory.agent_id == grant.agent_id, AgentMemory.id.in_(list(ids))
-    return db.session.scalars(select(AgentMemory).where(*wanted))
+    mine = AgentMemory.agent_id == grant.agent_id, ~AgentMemory.is_erased
+    return db.session.scalars(select(AgentMemory).where(*mine, AgentMemory.id.in_(list(ids))))
 
 
 def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[TextChange]:

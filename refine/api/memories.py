@@ -1,18 +1,27 @@
-"""The agent's memories: listing and saving, and what it sees of them in conversation."""
+"""The agent's memories: listed, saved, corrected, erased; and what it sees in conversation."""
 
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Literal
 
 from flask import Response, request
 from pydantic import Field
+from sqlalchemy.orm import undefer_group
 
+from refine.api.problems import Problem
 from refine.api.routing import JSON, json_response, operation
-from refine.api.rows import Page, PageQuery, page_of, rows_of_agent
-from refine.api.schemas import Body, QueryBoolean, Resource, Time
-from refine.models import Agent, AgentMemory
+from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
+from refine.api.schemas import Body, Query, QueryBoolean, Resource, Time
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, correcting
+from refine.models.columns import in_ids
+from refine.models.erasing import erase
+from refine.models.ledger import changes_in
+from refine.models.ledger.history import records_of_memory
 from refine.models.ledger.memory import MemoryType
-from refine.rules.content import MAX_CONTENT_CHARACTERS, Tag
+from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_QUERY_CHARACTERS, Tag
+from refine.rules.second_reading import Reason
 
+_MAX_VERSIONS = 100
 MARKDOWN = "text/markdown"
 
 
@@ -23,6 +32,10 @@ class MemoryQuery(PageQuery):
     tag: Tag | None = None
     discarded: QueryBoolean = False
     """true lists discarded memories instead of kept ones."""
+    retired: QueryBoolean = False
+    """true lists only those that were discarded as outdated or wrong."""
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)] | None = None
+    """A part of the text, in any case."""
 
 
 class NewMemory(Body):
@@ -56,6 +69,56 @@ class Memory(Resource):
     """Of a merge: the latest original date, if that is another day."""
     recorded_at: Time
     discarded_at: Time | None
+    retired_reason: Literal["outdated", "wrong"] | None
+    replaced_by_id: int | None
+
+
+class Version(Resource):
+    """What a change left of a memory."""
+
+    sequence: int
+    """The number of the record in the agent's chain."""
+    at: Time
+    action: str
+    content: str
+    discarded: bool
+
+
+class MemoryWithHistory(Memory):
+    """A memory, with its latest changes."""
+
+    history: list[Version]
+    """Newest first, at most 100; empty if nothing was recorded."""
+
+
+class Correction(Body):
+    """The new text of a memory."""
+
+    content: Annotated[str, Field(min_length=1, examples=["What is right."])]
+    reason: Reason = "wrong"
+    """outdated: the old text no longer holds; wrong: it never did; same: both say the same."""
+
+
+class RemovalQuery(Query):
+    """How a memory goes."""
+
+    reason: Reason = "outdated"
+    for_good: QueryBoolean = False
+    """true erases it, so that nobody can restore it: ask twice, a day apart."""
+    with_descendants: QueryBoolean = False
+    """true also erases what was made of it."""
+
+
+class Removal(Resource):
+    """What became of a memory."""
+
+    status: Literal["forgotten", "scheduled", "erased"]
+    ids: list[int]
+    """Besides the memory itself, for good: what it was made of or replaced, and copies."""
+    descendants: list[int]
+    """What was made of these and still says something of them."""
+    from_at: Time | None
+    """When a scheduled erasure can be confirmed by a second request."""
 
 
 class Memories(Page):
@@ -79,13 +142,17 @@ def memories(agent: Agent, query: MemoryQuery) -> Memories:
 
     Expired journal memories are included, although they are not part of the context.
     """
-    rows = rows_of_agent(agent, AgentMemory).where(
-        AgentMemory.discarded if query.discarded else ~AgentMemory.discarded
-    )
+    is_wanted = AgentMemory.discarded if query.discarded else ~AgentMemory.discarded
+    if query.retired:
+        is_wanted = AgentMemory.retired_reason.is_not(None)
+    rows = rows_of_agent(agent, AgentMemory).where(is_wanted, ~AgentMemory.is_erased)
     if query.type is not None:
         rows = rows.where(AgentMemory.memory_type == query.type)
     if query.tag is not None:
         rows = rows.where(AgentMemory.tags.contains([query.tag]))
+    if query.query is not None:
+        found = agent.ledger.matching(rows, query.query)
+        rows = rows.where(in_ids(AgentMemory.id, [memory.id for memory in found]))
     return page_of(Memories, rows.order_by(AgentMemory.id.desc()), query, Memory.of)
 
 
@@ -97,6 +164,61 @@ def save(agent: Agent, body: NewMemory) -> tuple[Memory, int]:
     """Save a memory."""
     memory, already_present = agent.ledger.remember(body.content, body.memory_type, body.tags)
     return Memory.of(memory), 200 if already_present else 201
+
+
+@operation("GET", "/memories/<int:memory_id>", bearer="agent")
+def memory(agent: Agent, memory_id: int) -> MemoryWithHistory:
+    """Return one memory, kept or discarded, and how it changed."""
+    found = _own(agent, memory_id)
+    records = records_of_memory(found).options(undefer_group("sealed")).limit(_MAX_VERSIONS)
+    history = [
+        Version(
+            sequence=record.sequence,
+            at=record.created_at,
+            action=record.action,
+            content=change.after["content"],
+            discarded=change.after["discarded_at"] is not None,
+        )
+        for record in db.session.scalars(records)
+        for change in changes_in(record.data, record.sealed)
+        if change.memory_id == memory_id
+    ]
+    return MemoryWithHistory.of(found, history=history)
+
+
+@operation("PATCH", "/memories/<int:memory_id>", bearer="agent", returns=Memory)
+def correct(agent: Agent, memory_id: int, body: Correction) -> Memory:
+    """Put a new memory in place of a kept one, which is set aside and can be restored.
+
+    The answer is the new memory, with an id of its own.
+    """
+    _own(agent, memory_id)
+    return Memory.of(correcting.correct(agent, memory_id, body.content, body.reason))
+
+
+_SCHEDULED = "The erasure can be confirmed by the same request, a day later."
+
+
+@operation(
+    "DELETE", "/memories/<int:memory_id>", bearer="agent", returns=Removal, other=(202, _SCHEDULED)
+)
+def forget(agent: Agent, memory_id: int, query: RemovalQuery) -> tuple[Removal, int]:
+    """Forget a kept memory, which can be restored; or erase any memory for good."""
+    _own(agent, memory_id)
+    if not query.for_good:
+        correcting.forget(agent, memory_id, query.reason)
+        return Removal(status="forgotten", ids=[memory_id], descendants=[], from_at=None), 200
+    done = erase(agent, memory_id, "agent", with_descendants=query.with_descendants)
+    if done.from_at is None:
+        return Removal(status="erased", **done._asdict()), 200
+    return Removal(status="scheduled", **done._asdict()), 202
+
+
+def _own(agent: Agent, memory_id: int) -> AgentMemory:
+    found = agent_row_or_404(agent, AgentMemory, memory_id, "memory")
+    if found.is_erased:
+        raise Problem(404, "The memory was erased for good.")
+    return found
 
 
 @operation("GET", "/context", bearer="agent", returns=Context, media_type=MARKDOWN)

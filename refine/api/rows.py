@@ -63,7 +63,7 @@ def rows_of_agent(agent: Agent, model: type[Row]) -> Select[Row]:
     return select(model).where(cast(Any, model).agent_id == agent.id)
 
 
-def agent_row_or_404(agent: Agent, model: type[Row], id_: uuid.UUID, noun: str) -> Row:
+def agent_row_or_404(agent: Agent, model: type[Row], id_: uuid.UUID | int, noun: str) -> Row:
     """Return the agent's own row with that id; Problem if it has no such ``noun``."""
     found: Any = db.session.get(model, id_)
     if found is None or (found.id, found.agent_id) != (id_, agent.id):

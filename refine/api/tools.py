@@ -10,11 +10,30 @@ from refine.api.routing import operation
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.strict_json import parse_arguments
-from refine.tools import SaveMemoryTool, SelfAuthoringTool, save_memory, self_authoring
+from refine.tools import (
+    CorrectMemoryTool,
+    ForgetMemoryTool,
+    SaveMemoryTool,
+    SearchMemoriesTool,
+    SelfAuthoringTool,
+    save_memory,
+    self_authoring,
+)
 from refine.tools.calls import error
+from refine.tools.own_memories import OwnMemoriesTool
 
-_TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | SelfAuthoringTool]] = {
+_DEFINITIONS = [
+    save_memory.DEFINITION,
+    SearchMemoriesTool.definition,
+    CorrectMemoryTool.definition,
+    ForgetMemoryTool.definition,
+    self_authoring.DEFINITION,
+]
+_TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | OwnMemoriesTool | SelfAuthoringTool]] = {
     "save_memory": SaveMemoryTool,
+    "search_memories": SearchMemoriesTool,
+    "correct_memory": CorrectMemoryTool,
+    "forget_memory": ForgetMemoryTool,
     "self_authoring": SelfAuthoringTool,
 }
 
@@ -45,7 +64,7 @@ class ToolResult(BaseModel):
 @operation("GET", "/tools", bearer="agent")
 def tools(_agent: Agent) -> Tools:
     """List the function definitions to pass as `tools` of a chat completion."""
-    return Tools([save_memory.DEFINITION, self_authoring.DEFINITION])
+    return Tools(_DEFINITIONS)
 
 
 @operation("POST", "/tools/<name>/calls", bearer="agent", body=ToolArguments)

@@ -14,6 +14,7 @@ from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.database import database, keys
 from refine.cli.doctor import doctor
+from refine.cli.memories import memory
 from refine.cli.running import clock, reflect, run, sweep, tick, worker
 from refine.cli.sessions import session, undo
 from refine.cli.transfer import export, import_
@@ -67,7 +68,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
-    *(import_, export, audit, account, user, agent, token, keys, database),
+    *(import_, export, memory, audit, account, user, agent, token, keys, database),
 ):
     refine.add_command(command)
 

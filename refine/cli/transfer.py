@@ -118,7 +118,8 @@ def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, 
     user = grant.user
     for page in pages_of(agent):
         contents = reading.contents(grant_id, user, [memory.id for memory in page])
-        yield from ((memory, contents[memory.id]) for memory in page)
+        # erased ones have no contents
+        yield from ((each, contents[each.id]) for each in page if each.id in contents)
 
 
 def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:

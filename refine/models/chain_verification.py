@@ -167,6 +167,8 @@ class ChainVerification:
             if memory.row_digest != digest_of(AgentMemory, vars(memory), key):
                 raise ChainBroken(f"memory {memory.id} was changed outside the application")
             recorded = self._memory_digests.pop(memory.id, None)
+            if recorded is None and memory.content_key is None:
+                raise ChainBroken(f"memory {memory.id} was erased without a record")
             if recorded is not None and recorded != state_digest_of(memory, key):
                 raise ChainBroken(f"memory {memory.id} does not match its last record")
 

@@ -1,8 +1,13 @@
-"""Definitions and results of all tools."""
+"""Definitions, parameters and results of all tools."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from reprlib import repr as short_repr
 from typing import Any
+
+from refine.errors import InvalidValue
+from refine.rules.instants import from_iso
+from refine.rules.second_reading import REASONS, Reason
 
 Result = dict[str, Any]
 
@@ -48,3 +53,29 @@ def missing(name: str, taker: str) -> str:
 
 def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:
     return f"unknown parameter; {taker} takes: {', '.join(allowed)}"
+
+
+def is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def text_in(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue("content must be text")
+    return value
+
+
+def reason_in(value: object) -> Reason:
+    for reason in REASONS:
+        if value == reason:
+            return reason
+    raise InvalidValue(f"reason must be one of: {', '.join(REASONS)}")
+
+
+def instant_in(name: str, value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return from_iso(value if isinstance(value, str) else "")
+    except (ValueError, OverflowError):
+        raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None

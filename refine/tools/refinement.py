@@ -4,7 +4,6 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from refine.errors import InvalidValue, Refused
@@ -17,16 +16,19 @@ from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
-from refine.rules.instants import from_iso
 from refine.rules.retention import MAX_MERGED
-from refine.rules.second_reading import REASONS, Case, Reason, Verdict
+from refine.rules.second_reading import REASONS, Case, Verdict
 from refine.rules.tokens import tokens_at_most
 from refine.tools.calls import (
     Result,
     error,
     function_definition,
+    instant_in,
     invalid,
+    is_blank,
     missing,
+    reason_in,
+    text_in,
     unknown_parameter,
 )
 
@@ -247,7 +249,7 @@ class RefinementTool:
         text = None
         if query is not None:
             text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        since, until = _instant("after", after), _instant("before", before)
+        since, until = instant_in("after", after), instant_in("before", before)
         found = editing.search(session, text, since, until, retired=retired)
         count, shown, room_tokens = len(found), list[AgentMemory](), self._room_tokens()
         for memory in found[:MAX_SEARCH_RESULTS]:
@@ -264,7 +266,7 @@ class RefinementTool:
     def _consolidate(
         self, session: RefinementSession, ids: object, content: object, reason: object = "same"
     ) -> Result:
-        sources, why, text = _ids(ids), _reason(reason), _text(content)
+        sources, why, text = _ids(ids), reason_in(reason), text_in(content)
         merged = editing.consolidate(session, sources, text, reading=self._reading, reason=why)
         return {
             "type": "consolidated",
@@ -276,15 +278,15 @@ class RefinementTool:
     def _update(
         self, session: RefinementSession, id: object, content: object, reason: object = "same"
     ) -> Result:
-        id_, why = parse_single_id(id), _reason(reason)
-        memory = editing.update(session, id_, _text(content), reading=self._reading, reason=why)
+        id_, why = parse_single_id(id), reason_in(reason)
+        memory = editing.update(session, id_, text_in(content), reading=self._reading, reason=why)
         replaced = {"retired": id_} if memory.id != id_ else {}
         return {"type": "updated", "id": memory.id, "content": memory.content, **replaced}
 
     def _delete(
         self, session: RefinementSession, id: object, reason: object = "same", by: object = None
     ) -> Result:
-        id_, why = parse_single_id(id), _reason(reason)
+        id_, why = parse_single_id(id), reason_in(reason)
         by_id = parse_single_id(by) if by is not None else None
         editing.delete(session, id_, reading=self._reading, reason=why, by_id=by_id)
         return {"type": "deleted", "id": id_}
@@ -315,7 +317,7 @@ def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     given = {
         name: value
         for name, value in params.items()
-        if name not in _PARAMETERS or not _is_blank(value)
+        if name not in _PARAMETERS or not is_blank(value)
     }
     if set(given) - set(allowed):
         raise InvalidValue(unknown_parameter(action, allowed))
@@ -325,31 +327,5 @@ def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
 def _ids(value: object) -> list[int]:
     return parse_ids(value) if value != [] else []
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidValue("content must be text")
-    return value
-
-
-def _reason(value: object) -> Reason:
-    for reason in REASONS:
-        if value == reason:
-            return reason
-    raise InvalidValue(f"reason must be one of: {', '.join(REASONS)}")
-
-
-def _instant(name: str, value: object) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return from_iso(value if isinstance(value, str) else "")
-    except (ValueError, OverflowError):
-        raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None

@@ -32,6 +32,7 @@ _LISTED: tuple[Any, ...] = (
     AgentMemory.discarded_at,
     AgentMemory.discarded.label("discarded"),
     AgentMemory.is_locked.label("is_locked"),
+    AgentMemory.is_erased.label("is_erased"),
 )
 
 

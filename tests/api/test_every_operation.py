@@ -26,6 +26,7 @@ SENT = {
     "hand_over": {"messages": [{"role": "user", "content": "hello"}]},
     "add": {"name": "New", "model_id": "rehearsal/new"},
     "change": {"paused": True},
+    "correct": {"content": "said better"},
 }
 
 
@@ -42,6 +43,7 @@ def path_of(each: Operation, world: World) -> str:
     things: dict[str, Callable[[], object]] = {
         "<name>": lambda: "save_memory",
         "<int:agent_id>": lambda: agent.id,
+        "<int:memory_id>": lambda: factories.entry(agent).id,
         "<int:token_id>": lambda: token_of(world.own).id,
         "<uuid:session_id>": lambda: (
             ended_session(agent, factories.ledger(agent, *[25] * 20)[0]).id

@@ -32,6 +32,18 @@ def test_changes_the_agents_own_settings(world: World) -> None:
     assert refreshed(world.agent).identity_changed_at is None
 
 
+def test_offers_the_tools_that_can_be_called_and_corrects_a_memory(world: World) -> None:
+    names = [each["function"]["name"] for each in world.own.get("/tools").json]
+    (found,) = call(world, "search_memories", '{"query": "second"}')["results"]
+
+    corrected = {"id": found["id"], "content": "the second of two", "reason": "same"}
+    result = call(world, "correct_memory", json.dumps(corrected))
+    refused = call(world, "forget_memory", json.dumps({"id": result["id"]}))
+
+    assert names[1:4] == ["search_memories", "correct_memory", "forget_memory"]
+    assert (result["type"], refused["type"]) == ("corrected", "error")
+
+
 @pytest.mark.parametrize(
     "written",
     [
@@ -58,4 +70,5 @@ def test_no_other_tool_is_found(world: World, name: str) -> None:
     answer = world.own.post(f"/tools/{name}/calls", data="{}")
 
     assert answer.status_code == 404
-    assert answer.json["detail"] == "The tools are: save_memory, self_authoring."
+    names = "save_memory, search_memories, correct_memory, forget_memory, self_authoring"
+    assert answer.json["detail"] == f"The tools are: {names}."

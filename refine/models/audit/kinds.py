@@ -52,6 +52,10 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "memory_imported",
         "memory_promoted",
         "memory_discarded",
+        "memory_corrected",
+        "memory_forgotten",
+        "memory_erasure_requested",
+        "memory_erased",
         "memory_constitutional_toggle",
     ),
     "users": (

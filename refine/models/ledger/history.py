@@ -3,11 +3,13 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
+    BigInteger,
     DateTime,
     Select,
+    SQLColumnExpression,
     column,
     func,
     literal,
@@ -21,6 +23,8 @@ from refine.models.audit import AuditLog
 from refine.models.ledger.image import images_in, mass_of
 from refine.models.ledger.memory import AgentMemory
 
+T = TypeVar("T")
+
 # Hidden from people: by comparing them with those of a memory that was imported for them, they
 # could confirm a guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id", "already_here"})
@@ -31,6 +35,9 @@ NOTABLE = (
     "memory_imported",
     "memory_discarded",
     "memory_restored",
+    "memory_corrected",
+    "memory_forgotten",
+    "memory_erased",
 )
 # More cannot be told apart on a screen.
 _SAMPLES = 150
@@ -95,6 +102,40 @@ def _notable(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
     return {
         Mass._make(row) for row in db.session.execute(noted.order_by(*newest_first).limit(_NOTED))
     }
+
+
+# What an agent removes outside sessions; ``removed_tokens`` in the data counts kept core memories.
+REMOVALS = ("memory_corrected", "memory_forgotten", "memory_erased")
+
+
+def removed_outside_sessions(
+    agent_id: int | SQLColumnExpression[int], since: datetime
+) -> Select[int]:
+    """Select how many tokens went outside sessions since then and were not restored."""
+    tokens = AuditLog.data["removed_tokens"].as_integer()
+    return _removals(func.coalesce(func.sum(tokens), 0), agent_id, since)
+
+
+def oldest_removal(agent_id: int, since: datetime) -> datetime | None:
+    return db.session.scalar(_removals(func.min(AuditLog.created_at), agent_id, since))
+
+
+def _removals(
+    found: SQLColumnExpression[T], agent_id: int | SQLColumnExpression[int], since: datetime
+) -> Select[T]:
+    memory_id = AuditLog.data[("memories", "0", "id")].as_string().cast(BigInteger)
+    return (
+        select(found)
+        .select_from(AuditLog)
+        .join(AgentMemory, AgentMemory.id == memory_id)
+        .where(
+            AuditLog.agent_id == agent_id,
+            AuditLog.action.in_(REMOVALS),
+            AuditLog.created_at > since,
+            AgentMemory.discarded,
+            AuditLog.data["removed_tokens"].as_integer() > 0,
+        )
+    )
 
 
 def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:

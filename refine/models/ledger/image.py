@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ARRAY, Boolean, Column
 
@@ -77,6 +77,19 @@ class Change:
     def count_difference(self) -> int:
         """How the change alters the number of kept core memories; 0 for a created one."""
         return 0 if self.before is None else is_kept(self.after) - is_kept(self.before)
+
+
+def retired(
+    image: Image,
+    reason: Literal["same", "outdated", "wrong"],
+    successor_id: int | None,
+    at: datetime,
+) -> Image:
+    """Return the image of a memory as it is discarded, and retired unless it says the ``same``."""
+    discarded = {**image, "discarded_at": clock.iso(at)}
+    if reason == "same":
+        return discarded
+    return {**discarded, "retired_reason": reason, "replaced_by_id": successor_id}
 
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:

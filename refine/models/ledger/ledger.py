@@ -53,7 +53,30 @@ class Ledger:
         return self._mine().where(AgentMemory.is_kept_core)
 
     def retired(self) -> Select[AgentMemory]:
-        return self._mine().where(AgentMemory.retired_reason.is_not(None))
+        return self._mine().where(AgentMemory.retired_reason.is_not(None), ~AgentMemory.is_erased)
+
+    def kept(self) -> Select[AgentMemory]:
+        """Return a query for core and journal memories, also expired ones, without notes."""
+        return self._mine().where(~AgentMemory.discarded, ~AgentMemory.is_note())
+
+    def matching(
+        self,
+        among: Select[AgentMemory],
+        text: str | None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+    ) -> list[AgentMemory]:
+        """Return the memories with this text; ``after`` is inclusive, ``before`` exclusive, and a
+        day of a span is enough.
+        """
+        if after is not None:
+            latest_at = func.coalesce(AgentMemory.spans_until, AgentMemory.created_at)
+            among = among.where(latest_at >= after)
+        if before is not None:
+            among = among.where(AgentMemory.created_at < before)
+        wanted, key = (text or "").casefold(), self._agent.data_key()
+        found = db.session.scalars(among)
+        return [memory for memory in found if wanted in content_of(memory, key).casefold()]
 
     def journal(self, at: datetime) -> Select[AgentMemory]:
         """Return a query for the journal memories that the agent is shown at ``at``."""

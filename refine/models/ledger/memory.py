@@ -75,6 +75,8 @@ FIGURES = ("core_tokens", "core_count", "ledger_version")
 
 # The ``source`` of what Refine itself writes into a journal.
 NOTE = "note"
+# The ``source`` of what an agent itself put in place of a memory.
+CORRECTION = "correction"
 
 CORE = constant("core")
 
@@ -175,7 +177,7 @@ class AgentMemory(Attested, Base):
     source: Mapped[str | None] = mapped_column(Text)
     source_id: Mapped[str | None] = mapped_column(Text)
     sealed_extra: Mapped[Sealed | None] = mapped_column("extra")
-    # NULL: the memory was erased. Below the texts, which go before it
+    # NULL: the memory was erased
     content_key: Mapped[Sealed | None]
     session_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("refinement_sessions.id"))
 
@@ -245,6 +247,11 @@ class AgentMemory(Attested, Base):
     def discarded(self) -> bool:
         return self.discarded_at != None  # noqa: E711
 
+    @property
+    def core_tokens(self) -> int:
+        """What it counts in the token mass."""
+        return self.token_estimate if self.is_kept_core else 0
+
     @hybrid_property
     def is_kept_core(self) -> bool:
         return is_kept_core(self.memory_type, self.discarded_at)
@@ -269,7 +276,7 @@ class AgentMemory(Attested, Base):
 
     @classmethod
     def could_be_undone(cls) -> ColumnElement[bool]:
-        """Match memories that an undo may take back: a session's, or restored ones."""
+        """Match memories that an undo may take back: a session's, corrections, restored ones."""
         rewritten_or_restored = select(AuditLog.id).where(
             AuditLog.agent_id == cls.agent_id,
             AuditLog.action.in_(_REWRITE_OR_RESTORE),
@@ -277,7 +284,11 @@ class AgentMemory(Attested, Base):
         )
         # few memories were changed, so records are looked for last
         is_changed = cls.updated_at != cls.recorded_at
-        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten_or_restored.exists()))
+        return or_(
+            cls.session_id.is_not(None),
+            cls.source.is_not_distinct_from(CORRECTION),
+            and_(is_changed, rewritten_or_restored.exists()),
+        )
 
     @hybrid_property
     def is_locked(self) -> bool:
@@ -329,10 +340,19 @@ class AgentMemory(Attested, Base):
     def apply(self, change: Change, at: datetime) -> None:
         """Set what ``change`` alters, as of ``at``."""
         fields, altered = image_fields(), change.altered()
+        if CONTENT_KEY in altered:
+            self._erase(at)
+            return
         for field in altered:
             setattr(self, field, _from_json(change.after[field], fields[field]))
         if altered:
             self.updated_at = at
+
+    def _erase(self, at: datetime) -> None:
+        """Destroy the key, and all that could still say or confirm something of the texts."""
+        self.sealed_content, self.sealed_extra, self.content_key = b"", None, None
+        self.content_hash, self.source_id = "", None
+        self.discarded_at, self.updated_at = self.discarded_at or at, at
 
     @property
     def state_digest(self) -> str:

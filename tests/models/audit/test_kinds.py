@@ -14,5 +14,5 @@ def test_every_action_is_of_exactly_one_kind() -> None:
 
 
 def test_every_recorded_action_has_a_kind(app: Flask) -> None:
-    with pytest.raises(LookupError, match="memory_forgotten"):
-        AuditLog.record("memory_forgotten", chain=PLATFORM)
+    with pytest.raises(LookupError, match="memory_dreamt"):
+        AuditLog.record("memory_dreamt", chain=PLATFORM)

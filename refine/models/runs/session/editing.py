@@ -20,7 +20,7 @@ from refine.models.ledger import (
     is_kept,
     state_digest,
 )
-from refine.models.ledger.memory import content_of
+from refine.models.ledger.image import retired as retired_image
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import MAX_MUTATIONS, OPERATIONS, RefinementSession
@@ -55,19 +55,10 @@ def search(
     *,
     retired: bool = False,
 ) -> list[AgentMemory]:
-    """Return matches by date, then id; ``after`` is inclusive, ``before`` exclusive, and a day of
-    its span is enough. ``retired``: among what was retired, not among what is kept.
-    """
+    """Return what matches, by date, then id, in the ledger or among what was ``retired``."""
     ledger = session.agent.ledger
-    matching = ledger.retired() if retired else ledger.core()
-    if after is not None:
-        latest_at = func.coalesce(AgentMemory.spans_until, AgentMemory.created_at)
-        matching = matching.where(latest_at >= after)
-    if before is not None:
-        matching = matching.where(AgentMemory.created_at < before)
-    wanted, key = (query or "").casefold(), session.data_key()
-    found = db.session.scalars(matching)
-    return [memory for memory in found if wanted in content_of(memory, key).casefold()]
+    among = ledger.retired() if retired else ledger.core()
+    return ledger.matching(among, query, after, before)
 
 
 def consolidate(
@@ -376,10 +367,7 @@ def _discarded(
     memory: AgentMemory, entry: SessionEntry, at: datetime, reason: Reason, successor_id: int | None
 ) -> Edited:
     before = memory.image()
-    after = {**before, "discarded_at": clock.iso(at)}
-    if reason != "same":
-        after |= {"retired_reason": reason, "replaced_by_id": successor_id}
-    return Edited(memory, entry, before, after, 0)
+    return Edited(memory, entry, before, retired_image(before, reason, successor_id, at), 0)
 
 
 def _write(

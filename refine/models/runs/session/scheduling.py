@@ -14,6 +14,7 @@ from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
 from refine.models.columns import in_constants, in_ids
+from refine.models.ledger.history import removed_outside_sessions
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import (
@@ -192,7 +193,15 @@ class Candidates:
         return self._all_caps
 
     def removed_tokens(self, agent: Agent) -> int:
-        return _Session.removed_by(self._ended_lately[agent.id])
+        return _Session.removed_by(self._ended_lately[agent.id]) + self._outside_sessions[agent.id]
+
+    @cached_property
+    def _outside_sessions(self) -> dict[int, int]:
+        removed = removed_outside_sessions(Agent.id, self._at - ROLLING_WINDOW)
+        those = select(Agent.id, removed.correlate(Agent).scalar_subquery())
+        return {
+            row[0]: row[1] for row in db.session.execute(those.where(in_ids(Agent.id, self._ids)))
+        }
 
     @cached_property
     def _ended_lately(self) -> dict[int, list[RefinementSession]]:

@@ -37,6 +37,7 @@ from refine.models.audit import AuditLog, Event
 from refine.models.columns import USD_DECIMALS, Count, Sealed, Usd, in_ids
 from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger.history import removed_outside_sessions
 from refine.models.people import User
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.models.runs.session.entry import SessionEntry
@@ -354,8 +355,10 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @classmethod
     def removed_recently(cls, agent: Agent, at: datetime | None = None) -> int:
+        """Return what sessions and the agent's corrections removed in the window; RowAltered."""
         since = (at or clock.now()) - ROLLING_WINDOW
-        return cls.removed_by(cls.ended_since(since, [agent.id])[agent.id])
+        outside = db.session.scalar(removed_outside_sessions(agent.id, since)) or 0
+        return cls.removed_by(cls.ended_since(since, [agent.id])[agent.id]) + outside
 
     @classmethod
     def ended_since(
@@ -424,7 +427,9 @@ class RefinementSession(RetriableRun, Attested, Base):
             cls.agent_id == Agent.id, lately, cls.undone_at.is_(None)
         )
         mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
+        outside = removed_outside_sessions(Agent.id, at - ROLLING_WINDOW)
         before = mass + removed.correlate(Agent).scalar_subquery()
+        before += outside.correlate(Agent).scalar_subquery()
         return mass - func.ceil(floor * before) <= 0
 
     # -- ending ----------------------------------------------------------------------------------

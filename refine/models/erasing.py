@@ -1,0 +1,173 @@
+"""Erasing a memory for good: asked for twice, a day apart, by its agent or on the server."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import ColumnElement, delete, select
+
+from refine import clock
+from refine.errors import NotFound, Refused
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.clients import ApiToken, IdempotencyKey
+from refine.models.columns import in_ids, in_names
+from refine.models.correcting import DAY, refuse_too_much
+from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger.image import CONTENT_KEY
+from refine.models.runs.session import RefinementSession
+from refine.rules.quantities import abbreviated
+
+By = Literal["agent", "command line"]
+
+# A request that is not repeated in this time has lapsed.
+LAPSES_AFTER = timedelta(days=30)
+# The edits that put a new memory in place of others.
+_DESCENT = ("memory_refinement_consolidate", "memory_refinement_update", "memory_corrected")
+
+
+class Erasure(NamedTuple):
+    """``ids`` were erased, or can be ``from_at``: the memory, what it was made of or replaced, and
+    copies. ``descendants``: what was made of these, and kept copies; they stay.
+    """
+
+    ids: list[int]
+    descendants: list[int]
+    from_at: datetime | None = None
+
+
+def erase(
+    agent: Agent,
+    memory_id: int,
+    by: By,
+    *,
+    with_descendants: bool = False,
+    at: datetime | None = None,
+) -> Erasure:
+    """Ask for the erasure or, a day later, carry it out; NotFound, or Refused as in between."""
+    at = at or clock.now()
+    db.session.flush()
+    agent.lock()
+    if (live := RefinementSession.live_of(agent)) is not None:
+        raise Refused(f"session {live.id} of this agent is {live.status}; wait until it has ended")
+    ids, descendants = _family(agent, memory_id)
+    if with_descendants:
+        ids, descendants = ids | descendants, set()
+    rows = AgentMemory.lock_rows(agent, ids)
+    _refuse_unerasable(memory_id, rows)
+    asked_at = _asked_at(agent, memory_id, with_descendants, at)
+    planned = Erasure(sorted(ids), sorted(descendants), (asked_at or at) + DAY)
+    if asked_at is None:
+        about = {"by": by, "ids": planned.ids, "with_descendants": with_descendants}
+        agent.record(_REQUESTED, subject=("AgentMemory", memory_id), data=about, at=at)
+    elif planned.from_at is not None and at < planned.from_at:
+        raise Refused(
+            f"Memory #{memory_id} can be erased from {planned.from_at:%Y-%m-%d %H:%M} UTC on; ask "
+            "again then. Nothing was changed"
+        )
+    else:
+        _carry_out(agent, rows, by, at)
+        planned = planned._replace(from_at=None)
+    agent.ledger.add_journal_note(_note(planned, by), at)
+    return planned
+
+
+_REQUESTED = "memory_erasure_requested"
+
+
+def _refuse_unerasable(memory_id: int, family: Mapping[int, AgentMemory]) -> None:
+    if memory_id not in family:
+        raise NotFound(f"Memory #{memory_id} not found")
+    if family[memory_id].is_erased:
+        raise Refused(f"Memory #{memory_id} was erased for good already")
+    if locked := [f"#{each.id}" for each in family.values() if each.constitutional]:
+        raise Refused(
+            f"Cannot erase constitutional {abbreviated(locked, ', ')}: lift the flag first"
+        )
+
+
+def _asked_at(
+    agent: Agent, memory_id: int, with_descendants: bool, at: datetime
+) -> datetime | None:
+    """Return when the same was asked for last, and not carried out."""
+    asked = select(AuditLog.created_at).where(
+        AuditLog.agent_id == agent.id,
+        AuditLog.action == _REQUESTED,
+        AuditLog.auditable_id == str(memory_id),
+        AuditLog.data["with_descendants"].as_boolean() == with_descendants,
+        AuditLog.created_at > at - LAPSES_AFTER,
+    )
+    return db.session.scalar(asked.order_by(AuditLog.sequence.desc()).limit(1))
+
+
+def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: datetime) -> None:
+    removed = sum(memory.core_tokens for memory in rows.values())
+    if by == "agent":
+        refuse_too_much(agent, removed, at)
+    gone = {"content": None, "extra": None, "source_id": None, CONTENT_KEY: None}
+    changes = []
+    for id_, memory in rows.items():
+        before = memory.image()
+        discarded_at = before["discarded_at"] or clock.iso(at)
+        changes.append(Change(id_, before, {**before, **gone, "discarded_at": discarded_at}))
+    change_memories(
+        "memory_erased",
+        changes,
+        agent=agent,
+        locked=rows,
+        subject=("AgentMemory", changes[0].memory_id),
+        data={"operation": "erase", "by": by, "removed_tokens": removed},
+        at=at,
+    )
+    # answers that are kept for repeated requests hold texts, and hashes of requests
+    tokens = select(ApiToken.id).where(ApiToken.agent_id == agent.id)
+    db.session.execute(delete(IdempotencyKey).where(IdempotencyKey.token_id.in_(tokens)))
+
+
+def _note(erasure: Erasure, by: By) -> str:
+    who = "I" if by == "agent" else "An operator"
+    named = ", ".join(f"#{id_}" for id_ in erasure.ids)
+    if erasure.from_at is not None:
+        return (
+            f"{who} asked to erase for good: {named}. From {erasure.from_at:%Y-%m-%d %H:%M} UTC on "
+            "this can be confirmed; until then nothing happens."
+        )
+    return f"{who} erased for good: {named}. Nobody can read or restore them."
+
+
+# -- what has the same words ----------------------------------------------------------------------
+
+
+def _family(agent: Agent, memory_id: int) -> tuple[set[int], set[int]]:
+    """Return what goes along with a memory, with its id, and what was made of that and stays."""
+    made_of: dict[int, set[int]] = {}
+    made_into: dict[int, set[int]] = {}
+    edits = select(AuditLog.data).where(
+        AuditLog.agent_id == agent.id, AuditLog.action.in_(_DESCENT)
+    )
+    for data in db.session.scalars(edits):
+        sources = {each["id"] for each in data["memories"] if "before" in each}
+        for result in {each["id"] for each in data["memories"]} - sources:
+            made_of.setdefault(result, set()).update(sources)
+            for source in sources:
+                made_into.setdefault(source, set()).add(result)
+    earlier = _reached({memory_id}, made_of)
+    hashes = _unerased(agent, AgentMemory.content_hash, in_ids(AgentMemory.id, earlier))
+    same = in_ids(AgentMemory.id, earlier) | in_names(AgentMemory.content_hash, hashes)
+    gone = _unerased(agent, AgentMemory.id, same & AgentMemory.discarded) | {memory_id}
+    around = _reached(gone, made_into) | _unerased(agent, AgentMemory.id, same)
+    return gone, _unerased(agent, AgentMemory.id, in_ids(AgentMemory.id, around - gone))
+
+
+def _reached(ids: Collection[int], steps: Mapping[int, set[int]]) -> set[int]:
+    reached, new = set(ids), set(ids)
+    while new:
+        new = set().union(*(steps.get(id_, set()) for id_ in new)) - reached
+        reached |= new
+    return reached
+
+
+def _unerased(agent: Agent, column: Any, condition: ColumnElement[bool]) -> set[Any]:
+    mine = AgentMemory.agent_id == agent.id, ~AgentMemory.is_erased, condition
+    return set(db.session.scalars(select(column).where(*mine)))

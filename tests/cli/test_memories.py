@@ -1,0 +1,42 @@
+"""`refine memory erase`, as an operator runs it twice."""
+
+from datetime import timedelta
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.models.correcting import correct
+from tests.chains import problems
+from tests.cli.conftest import Run
+
+
+def test_erases_a_memory_for_good_on_the_second_day(ledger: Agent, run: Run) -> None:
+    ids = [memory.id for memory in ledger.ledger.matching(ledger.ledger.core(), "at dawn")]
+    memory = db.session.get_one(AgentMemory, ids[-1])
+    new = correct(ledger, memory.id, "the canary sings in the morning").id
+
+    first = run("memory", "erase", memory.id)
+    too_soon = run("memory", "erase", memory.id)
+    with clock.ahead(timedelta(days=2)):
+        done = run("memory", "erase", memory.id)
+
+    assert first.stdout.startswith(f"to be erased from Ada: #{memory.id}; repeat this from ")
+    assert f"made of these, and staying: #{new} (--with-descendants)" in first.stdout
+    assert (too_soon.returncode, "can be erased from" in too_soon.stderr) == (1, True)
+    assert done.stdout.startswith(f"erased for good from Ada: #{memory.id}\n")
+    db.session.expire_all()
+    assert memory.is_erased
+    assert problems() == []
+
+
+def test_takes_descendants_along_and_says_that_a_memory_is_unknown(ledger: Agent, run: Run) -> None:
+    memory = next(iter(db.session.scalars(ledger.ledger.core())))
+
+    planned = run("memory", "erase", memory.id, "--with-descendants")
+    unknown = run("memory", "erase", memory.id + 10**6)
+
+    assert "staying" not in planned.stdout
+    assert (unknown.returncode, unknown.stderr) == (
+        1,
+        f"refine: there is no memory {memory.id + 10**6}\n",
+    )

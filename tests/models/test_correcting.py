@@ -1,0 +1,328 @@
+"""An agent corrects and forgets memories of its own, outside sessions, within limits by day."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from refine import clock
+from refine.errors import NotFound, Refused
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models.correcting import correct, forget
+from refine.models.runs.session.scheduling import Candidates
+from refine.refinement import time_machine
+from refine.tools import RefinementTool
+from tests import editing, factories
+from tests.chains import problems
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture
+def agent(app):
+    agent = factories.agent()
+    factories.ledger(agent, *[25] * 7)
+    factories.memory(agent, "Mira's number is 555 0142, she said, and to call her in the evening")
+    db.session.commit()
+    return agent
+
+
+def number(agent: Agent) -> AgentMemory:
+    return agent.ledger.matching(agent.ledger.kept(), "number")[0]
+
+
+def notes(agent: Agent) -> list[str]:
+    mine = select(AgentMemory).where(AgentMemory.agent_id == agent.id, AgentMemory.is_note())
+    return [note.content for note in db.session.scalars(mine.order_by(AgentMemory.id))]
+
+
+def last_record(action: str) -> AuditLog:
+    mine = select(AuditLog).where(AuditLog.action == action).order_by(AuditLog.id.desc())
+    return db.session.scalars(mine).first()
+
+
+# -- correcting ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", ["wrong", "outdated"])
+def test_a_correction_takes_the_place_of_what_it_retires(agent, reason):
+    old, at = number(agent), clock.now()
+    old.tags = ["relational"]
+
+    new = correct(agent, old.id, " Mira's number is 555 0143 ", reason, at)
+
+    assert (new.content, new.tags, new.memory_type) == (
+        "Mira's number is 555 0143",
+        ["relational"],
+        "core",
+    )
+    assert new.created_at == (at if reason == "outdated" else old.created_at)
+    assert (old.discarded, old.retired_reason, old.replaced_by_id) == (True, reason, new.id)
+    assert db.session.scalars(agent.ledger.retired()).all() == [old]
+    assert problems() == []
+
+
+def test_a_correction_that_says_the_same_sets_the_old_text_aside(agent):
+    old = number(agent)
+
+    new = correct(agent, old.id, "Mira's number is 555 0142: call in the evening", "same")
+
+    assert (old.discarded, old.retired_reason) == (True, None)
+    assert number(agent) == new
+
+
+def test_a_correction_is_recorded_and_told_without_its_words(agent):
+    old = number(agent)
+
+    new = correct(agent, old.id, "Mira's number is 555 0143")
+
+    record = last_record("memory_corrected")
+    assert (record.auditable_id, record.user_id) == (str(old.id), None)
+    assert (record.data["operation"], record.data["reason"]) == ("correct", "wrong")
+    assert "555" not in str(record.data)
+    assert notes(agent) == [
+        f"I corrected memory #{old.id} (wrong): it is #{new.id} now. What it said can be restored."
+    ]
+
+
+def test_what_was_corrected_can_be_restored(agent):
+    old = number(agent)
+    correct(agent, old.id, "Mira's number is 555 0143")
+
+    old.restore()
+
+    assert (old.is_kept_core, old.retired_reason, old.replaced_by_id) == (True, None, None)
+    assert problems() == []
+
+
+def test_a_journal_memory_can_be_corrected_and_stays_one(agent):
+    entry = factories.entry(agent, "met Mira on Monday")
+
+    new = correct(agent, entry.id, "met Mira on Tuesday")
+
+    assert (new.memory_type, entry.discarded) == ("journal", True)
+
+
+def test_a_correction_of_a_correction_retires_both_texts(agent):
+    first = number(agent)
+    second = correct(agent, first.id, "Mira's number is 555 0143")
+    third = correct(agent, second.id, "Mira's number is 555 0144")
+
+    assert (first.replaced_by_id, second.replaced_by_id) == (second.id, third.id)
+    assert problems() == []
+
+
+# -- forgetting ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", ["outdated", "wrong"])
+def test_what_is_forgotten_is_retired_recorded_and_told(agent, reason):
+    memory = number(agent)
+
+    forget(agent, memory.id, reason)
+
+    assert (memory.discarded, memory.retired_reason, memory.replaced_by_id) == (True, reason, None)
+    record = last_record("memory_forgotten")
+    assert record.data["removed_tokens"] == memory.token_estimate
+    assert notes(agent) == [
+        f"I forgot memory #{memory.id} ({reason}). What it said can be restored."
+    ]
+    assert problems() == []
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"constitutional": True}, "Cannot {} constitutional memory #{}"),
+        ({"tags": ["voice"]}, "Cannot {} immutable memory #{}"),
+        ({"memory_type": "journal", "source": "note"}, "Memory #{1} not found"),
+        ({"discarded_at": clock.now()}, "Memory #{1} not found"),
+    ],
+)
+def test_what_is_locked_gone_or_a_note_stays_as_it_is(agent, fields, error):
+    memory = factories.memory(agent, "said once", **fields)
+    for verb, change in (
+        ("correct", lambda: correct(agent, memory.id, "said twice")),
+        ("forget", lambda: forget(agent, memory.id)),
+    ):
+        with pytest.raises((Refused, NotFound), match=error.format(verb, memory.id)):
+            change()
+
+
+def test_another_agents_memory_is_not_found(agent):
+    others = factories.memory(factories.agent(), "said elsewhere")
+
+    with pytest.raises(NotFound, match=f"Memory #{others.id} not found"):
+        forget(agent, others.id)
+
+
+def test_a_text_that_is_kept_already_corrects_nothing(agent):
+    memory, other = number(agent), factories.memory(agent, "Mira has no telephone")
+
+    for content, id_ in ((memory.content, memory.id), ("mira has no  telephone", other.id)):
+        with pytest.raises(Refused, match=f"Memory #{id_} has exactly this content already"):
+            correct(agent, memory.id, content)
+
+
+# -- the breaker by day ----------------------------------------------------------------------------
+
+
+def test_no_more_than_a_quarter_goes_in_a_day_and_the_refusal_says_when(app):
+    agent, at = factories.agent(), clock.now()
+    first, second, third, *_ = factories.ledger(agent, *[25] * 10)
+    forget(agent, first.id, at=at)
+    forget(agent, second.id, at=at + HOUR)
+
+    with pytest.raises(Refused) as refused:
+        forget(agent, third.id, at=at + 2 * HOUR)
+
+    assert str(refused.value) == (
+        "Nothing was changed: this would remove 25 tokens, and at most 12 may go now; "
+        f"more from {at + DAY:%Y-%m-%d %H:%M} UTC"
+    )
+    forget(agent, third.id, at=at + DAY + timedelta(seconds=1))
+
+
+def test_a_memory_that_is_too_large_by_itself_is_refused_without_a_time(app):
+    agent = factories.agent()
+    memory, *_ = factories.ledger(agent, 30, 25, 25)
+
+    with pytest.raises(Refused, match="remove 30 tokens, and at most 20 may go now$"):
+        forget(agent, memory.id)
+
+
+def test_a_correction_counts_what_it_shortens(app):
+    agent = factories.agent()
+    memory, *_ = factories.ledger(agent, 30, 30, 30)
+
+    with pytest.raises(Refused, match="remove 26 tokens"):
+        correct(agent, memory.id, factories.text_of(4))
+    correct(agent, memory.id, factories.text_of(8))
+
+
+def test_what_was_restored_no_longer_counts(app):
+    agent = factories.agent()
+    first, second, *_ = factories.ledger(agent, *[25] * 4)
+    forget(agent, first.id)
+    first.restore()
+
+    forget(agent, second.id)
+
+    assert second.discarded
+
+
+def test_the_rolling_floor_holds_for_corrections_too(app):
+    agent, at = factories.agent(), clock.now()
+    memories = factories.ledger(agent, *[25] * 8)
+    for number in range(4):
+        with clock.ahead(number * DAY):
+            forget(agent, memories[number].id, at=at + number * DAY)
+
+    with pytest.raises(Refused, match=f"0 may go now; more from {at + 30 * DAY:%Y-%m-%d %H:%M}"):
+        forget(agent, memories[5].id, at=at + 6 * DAY)
+    assert RefinementSession.removed_recently(agent, at + 6 * DAY) == 100
+
+
+def test_what_sessions_removed_leaves_less_for_corrections(app):
+    agent = factories.agent()
+    memories = factories.ledger(agent, *[25] * 8)
+    session = factories.session(agent)
+    for memory in memories[:2]:
+        editing.delete(session, memory.id)
+    session.finish("incomplete", "enough")
+    ended_at = session.ended_at
+    at = ended_at + 2 * DAY
+    for memory in memories[2:4]:
+        forget(agent, memory.id, at=at)
+        at += 2 * DAY
+
+    with pytest.raises(Refused, match=f"more from {ended_at + 30 * DAY:%Y-%m-%d %H:%M}"):
+        forget(agent, memories[4].id, at=at)
+
+
+def test_what_was_corrected_leaves_less_for_sessions(app):
+    agent, at = factories.agent(), clock.now()
+    memories = factories.ledger(agent, *[25] * 8)
+    eroded = select(Agent.id).where(RefinementSession.is_eroded(at + 5 * DAY))
+    assert db.session.scalars(eroded).all() == []
+    for number in range(4):
+        forget(agent, memories[number].id, at=at + number * DAY)
+    db.session.commit()
+
+    assert Candidates([agent], at + 5 * DAY).removed_tokens(agent) == 100
+    assert db.session.scalars(eroded).all() == [agent.id]
+    with clock.ahead(5 * DAY):
+        assert RefinementSession.erosion_reason(agent) is not None
+        assert factories.session(agent).removable_tokens == 0
+
+
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_day_never_takes_more_than_the_threshold_lets_go(app, data):
+    sizes = data.draw(st.lists(st.integers(1, 60), min_size=2, max_size=8))
+    agent, at = factories.agent(), clock.now()
+    ids = [memory.id for memory in factories.ledger(agent, *sizes)]
+    gone: list[tuple[object, int]] = []
+    for step in data.draw(st.lists(st.integers(0, 20), min_size=1, max_size=8)):
+        at += timedelta(hours=step)
+        before = agent.core_token_usage
+        try:
+            if data.draw(st.booleans()):
+                forget(agent, data.draw(st.sampled_from(ids)), at=at)
+            else:
+                new = factories.text_of(data.draw(st.integers(1, 60)))
+                ids.append(correct(agent, data.draw(st.sampled_from(ids)), new, at=at).id)
+        except (Refused, NotFound):
+            assert agent.core_token_usage == before
+            continue
+        gone.append((at, max(0, before - agent.core_token_usage)))
+        today = sum(tokens for when, tokens in gone if when > at - DAY)
+        mass = agent.core_token_usage + today
+        assert 4 * today <= mass
+    db.session.rollback()
+
+
+# -- sessions and undoing --------------------------------------------------------------------------
+
+
+def test_a_live_session_notices_what_was_corrected_meanwhile(agent):
+    old = number(agent)
+    tool = RefinementTool(factories.session(agent))
+    new = correct(agent, old.id, "Mira's number is 555 0143")
+    db.session.commit()
+
+    gone = tool.execute(action="delete", id=old.id)
+    unseen = tool.execute(action="delete", id=new.id)
+
+    assert f"Memory #{old.id} not found" in gone["error"]
+    assert f"Memory #{new.id} was not there when this session began" in unseen["error"]
+
+
+def test_a_correction_stands_in_the_way_of_an_undo_and_goes_with_the_wider_one(agent):
+    session = factories.session(agent)
+    old = number(agent)
+    editing.update(session, old.id, "Mira's number is 555 0142, she said: call her in the evening")
+    session.finish("incomplete", "enough")
+    new = correct(agent, old.id, "Mira's number is 555 0143")
+    db.session.commit()
+
+    with pytest.raises(time_machine.UndoConflict, match="memory_corrected"):
+        time_machine.undo(session, through="command line")
+    time_machine.undo(session, through="command line", and_after=True)
+
+    assert (new.discarded, old.discarded, old.retired_reason) == (True, False, None)
+    assert problems() == []
+
+
+def test_a_save_does_not_rely_on_a_correction_that_an_undo_may_take_back(agent):
+    correct(agent, number(agent).id, "Mira's number is 555 0143")
+
+    _, existed = agent.ledger.remember("Mira's number is 555 0143", "core")
+
+    assert not existed

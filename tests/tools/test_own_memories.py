@@ -1,0 +1,143 @@
+"""The tools ``search_memories``, ``correct_memory`` and ``forget_memory``."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refine.extensions import db
+from refine.models import AgentMemory
+from refine.tools import CorrectMemoryTool, ForgetMemoryTool, SearchMemoriesTool
+from tests import factories, sql
+from tests.tools.arguments import JSON, NAMES
+
+TOOLS = (SearchMemoriesTool, CorrectMemoryTool, ForgetMemoryTool)
+
+
+@pytest.fixture
+def agent(app):
+    agent = factories.agent()
+    factories.ledger(agent, *[25] * 4)
+    factories.memory(agent, "The canary sings", tags=["relational"])
+    factories.entry(agent, "a canary sang on Monday")
+    factories.memory(agent, "My canary is a note", memory_type="journal", source="note")
+    db.session.commit()
+    return agent
+
+
+def found(agent, **call):
+    result = SearchMemoriesTool(agent).execute(**call)
+    assert result["type"] == "search_results"
+    assert result["count"] == len(result["results"])
+    return [entry["content"] for entry in result["results"]]
+
+
+def refused(agent, tool, **call):
+    """The error of a call that must change nothing."""
+    before = sql.snapshot()
+    result = tool(agent).execute(**call)
+    assert list(result) == ["type", "error"]
+    assert sql.snapshot() == before
+    return result["error"]
+
+
+def test_what_is_kept_is_found_in_any_case_with_its_type(agent):
+    result = SearchMemoriesTool(agent).execute(query="CANARY", after="", before="", retired=False)
+
+    assert [(each["content"], each["memory_type"]) for each in result["results"]] == [
+        ("a canary sang on Monday", "journal"),
+        ("The canary sings", "core"),
+    ]
+    assert result["query"] == "CANARY"
+
+
+def test_dates_narrow_a_search_and_a_call_without_words_finds_all(agent):
+    assert found(agent, query="canary", after="2999-01-01") == []
+    assert found(agent, query="sings", before="2999-01-01") == ["The canary sings"]
+    assert len(found(agent)) == 6
+
+
+def test_at_most_twenty_are_shown_and_all_are_counted(agent):
+    for number in range(25):
+        factories.memory(agent, f"a finch {number}")
+    result = SearchMemoriesTool(agent).execute(query="finch")
+
+    assert (result["count"], len(result["results"])) == (25, 20)
+
+
+def test_a_correction_is_committed_and_the_old_text_is_found_as_retired(agent):
+    (entry,) = SearchMemoriesTool(agent).execute(query="sings")["results"]
+
+    result = CorrectMemoryTool(agent).execute(
+        id=f"#{entry['id']}", content="The canary hums", reason="wrong"
+    )
+
+    assert result == {
+        "type": "corrected",
+        "id": result["id"],
+        "replaced": entry["id"],
+        "content": "The canary hums",
+    }
+    db.session.rollback()
+    assert db.session.get_one(AgentMemory, result["id"]).tags == ["relational"]
+    (retired,) = SearchMemoriesTool(agent).execute(query="canary", retired=True)["results"]
+    assert (retired["retired"], retired["replaced_by"]) == ("wrong", result["id"])
+
+
+@pytest.mark.parametrize(
+    ("given_reason", "reason"), [({}, "outdated"), ({"reason": "wrong"}, "wrong")]
+)
+def test_what_is_forgotten_is_out_of_the_context(agent, given_reason, reason):
+    (entry,) = SearchMemoriesTool(agent).execute(query="sings")["results"]
+
+    result = ForgetMemoryTool(agent).execute(id=entry["id"], **given_reason)
+
+    assert result == {"type": "forgotten", "id": entry["id"]}
+    assert "sings" not in agent.memory_context()
+    assert db.session.get_one(AgentMemory, entry["id"]).retired_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("tool", "call", "error"),
+    [
+        (SearchMemoriesTool, {"after": "soon"}, "after must be an ISO date"),
+        (SearchMemoriesTool, {"retired": "yes"}, "retired must be true or false"),
+        (SearchMemoriesTool, {"query": "x" * 501}, "query"),
+        (SearchMemoriesTool, {"tag": "voice"}, "search_memories takes: query, after, before"),
+        (CorrectMemoryTool, {"content": "new"}, "id is required for correct_memory"),
+        (CorrectMemoryTool, {"id": 1, "content": " "}, "content is required for correct_memory"),
+        (CorrectMemoryTool, {"id": 1, "content": 7}, "content must be text"),
+        (CorrectMemoryTool, {"id": "x", "content": "new"}, "invalid memory id"),
+        (ForgetMemoryTool, {}, "id is required for forget_memory"),
+        (ForgetMemoryTool, {"id": 1, "reason": "old"}, "reason must be one of: same, outdated"),
+        (ForgetMemoryTool, {"id": 10**15}, f"Memory #{10**15} not found"),
+    ],
+)
+def test_a_call_that_cannot_be_carried_out_says_why(agent, tool, call, error):
+    assert error in refused(agent, tool, **call)
+
+
+def test_the_breaker_by_day_is_an_error_of_the_tool(agent):
+    entry = factories.memory(agent, "x" * 400)
+    db.session.commit()
+
+    assert "at most" in refused(agent, ForgetMemoryTool, id=entry.id)
+
+
+@given(
+    tool=st.sampled_from(TOOLS),
+    params=st.dictionaries(
+        st.sampled_from(["id", "content", "reason", "query", "after", "retired"]) | NAMES,
+        JSON,
+        max_size=4,
+    ),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_call_raises_and_an_error_changes_nothing(agent, tool, params):
+    before = sql.snapshot()
+
+    result = tool(agent).execute(**params)
+
+    assert json.loads(json.dumps(result))["type"] == result["type"]
+    assert result["type"] != "error" or sql.snapshot() == before
