@@ -1,6 +1,7 @@
 """The tools that a platform offers to an agent's model, and calls of them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, RootModel
@@ -11,29 +12,22 @@ from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.strict_json import parse_arguments
 from refine.tools import (
-    CorrectMemoryTool,
-    ForgetMemoryTool,
+    OwnMemoriesTool,
     SaveMemoryTool,
-    SearchMemoriesTool,
     SelfAuthoringTool,
+    own_memories,
     save_memory,
     self_authoring,
 )
 from refine.tools.calls import error
-from refine.tools.own_memories import OwnMemoriesTool
 
-_DEFINITIONS = [
-    save_memory.DEFINITION,
-    SearchMemoriesTool.definition,
-    CorrectMemoryTool.definition,
-    ForgetMemoryTool.definition,
-    self_authoring.DEFINITION,
-]
+_DEFINITIONS = [save_memory.DEFINITION, *own_memories.DEFINITIONS, self_authoring.DEFINITION]
 _TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | OwnMemoriesTool | SelfAuthoringTool]] = {
     "save_memory": SaveMemoryTool,
-    "search_memories": SearchMemoriesTool,
-    "correct_memory": CorrectMemoryTool,
-    "forget_memory": ForgetMemoryTool,
+    **{
+        name: partial(OwnMemoriesTool, name)
+        for name in ("search_memories", "correct_memory", "forget_memory")
+    },
     "self_authoring": SelfAuthoringTool,
 }
 

@@ -1,18 +1,21 @@
 """What agents correct themselves, outside sessions: recorded, restorable, told in the journal."""
 
 from datetime import datetime, timedelta
-from typing import Any, Literal
+
+from sqlalchemy import func
 
 from refine import clock, settings
 from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.models.agent import Agent
+from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
-from refine.models.ledger.history import oldest_removal, removed_outside_sessions
+from refine.models.ledger.history import removed_outside_sessions
 from refine.models.ledger.image import retired
 from refine.models.ledger.memory import CORRECTION, NOTE
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.rules.content import memory_content
+from refine.rules.quantities import in_days
 from refine.rules.retention import removable_under_floor, removable_under_threshold
 from refine.rules.second_reading import Reason
 
@@ -48,7 +51,7 @@ def correct(
     db.session.add(new)
     db.session.flush()
     created = Change(new.id, None, new.image())
-    _set_aside("correct", memory, reason, removed, at, created)
+    _set_aside("memory_corrected", memory, reason, removed, at, created)
     agent.ledger.add_journal_note(
         f"I corrected memory #{memory_id} ({reason}): it is #{new.id} now. {_RESTORABLE}", at
     )
@@ -62,16 +65,12 @@ def forget(
     at = at or clock.now()
     memory = _own(agent, memory_id, "forget")
     refuse_too_much(agent, memory.core_tokens, at)
-    _set_aside("forget", memory, reason, memory.core_tokens, at)
+    _set_aside("memory_forgotten", memory, reason, memory.core_tokens, at)
     agent.ledger.add_journal_note(f"I forgot memory #{memory_id} ({reason}). {_RESTORABLE}", at)
     return memory
 
 
 _RESTORABLE = "What it said can be restored."
-_ACTIONS: dict[Literal["correct", "forget"], str] = {
-    "correct": "memory_corrected",
-    "forget": "memory_forgotten",
-}
 
 
 def _own(agent: Agent, memory_id: int, verb: str) -> AgentMemory:
@@ -86,21 +85,16 @@ def _own(agent: Agent, memory_id: int, verb: str) -> AgentMemory:
 
 
 def _set_aside(
-    operation: Literal["correct", "forget"],
-    memory: AgentMemory,
-    reason: Reason,
-    removed: int,
-    at: datetime,
-    *created: Change,
+    action: str, memory: AgentMemory, reason: Reason, removed: int, at: datetime, *created: Change
 ) -> None:
     before, new_id = memory.image(), created[0].memory_id if created else None
     change_memories(
-        _ACTIONS[operation],
+        action,
         [Change(memory.id, before, retired(before, reason, new_id, at)), *created],
         agent=memory.agent,
         locked={memory.id: memory},
         subject=("AgentMemory", memory.id),
-        data={"operation": operation, "reason": reason, "removed_tokens": removed},
+        data={"reason": reason, "removed_tokens": removed},
         at=at,
     )
 
@@ -110,22 +104,18 @@ def _set_aside(
 
 def refuse_too_much(agent: Agent, tokens: int, at: datetime) -> None:
     """Refuse what would pass the agent's threshold in 24 hours, or the rolling floor."""
-    mass, since, window = agent.core_token_usage, at - DAY, at - ROLLING_WINDOW
-    today = db.session.scalar(removed_outside_sessions(agent.id, since)) or 0
+    mass, today = agent.core_token_usage, removed_outside_sessions(agent.id, at - DAY)
+    removed = db.session.scalar(today) or 0
+    by_day = removable_under_threshold(mass + removed, agent.threshold) - removed
     recently = RefinementSession.removed_recently(agent, at)
-    by_day = removable_under_threshold(mass + today, agent.threshold) - today
     by_floor = removable_under_floor(mass, settings.current().rolling_floor, recently)
     left = max(0, min(by_day, by_floor))
     if tokens <= left:
         return
+    later = f"; more when what went in the last {in_days(ROLLING_WINDOW)} is longer ago"
     if by_day <= by_floor:
-        span, oldest = DAY, oldest_removal(agent.id, since)
-    else:
-        ended = RefinementSession.ended_since(window, [agent.id])[agent.id]
-        ends: list[Any] = [each.ended_at for each in ended if each.removed_tokens]
-        span = ROLLING_WINDOW
-        oldest = min(filter(None, [*ends, oldest_removal(agent.id, window)]), default=None)
-    later = f"; more from {oldest + span:%Y-%m-%d %H:%M} UTC" if oldest is not None else ""
+        oldest = db.session.scalar(today.with_only_columns(func.min(AuditLog.created_at)))
+        later = f"; more from {oldest + DAY:%Y-%m-%d %H:%M} UTC" if oldest is not None else ""
     raise Refused(
         f"Nothing was changed: this would remove {tokens} tokens, and at most {left} may go "
         f"now{later}"

@@ -1,6 +1,6 @@
 """Definitions, parameters and results of all tools."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from reprlib import repr as short_repr
 from typing import Any
@@ -55,7 +55,30 @@ def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:
     return f"unknown parameter; {taker} takes: {', '.join(allowed)}"
 
 
-def is_blank(value: object) -> bool:
+def given_in(
+    params: Mapping[str, Any],
+    taker: str,
+    required: Sequence[str],
+    optional: Sequence[str],
+    known: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return what is given of the parameters, blanks left out, unless InvalidValue; of unknown ones
+    (by default, all that are not taken) a blank is given, too.
+    """
+    allowed = (*required, *optional)
+    known = allowed if known is None else known
+    given = {
+        name: value for name, value in params.items() if name not in known or not _is_blank(value)
+    }
+    if set(given) - set(allowed):
+        raise InvalidValue(unknown_parameter(taker, allowed))
+    for name in required:
+        if name not in given:
+            raise InvalidValue(missing(name, taker))
+    return given
+
+
+def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 

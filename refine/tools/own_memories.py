@@ -1,11 +1,9 @@
 """Tools with which an agent finds and corrects its own memories, whenever it learns better."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from refine.errors import InvalidValue, NotFound, Refused
-from refine.models import Agent
-from refine.models.correcting import correct, forget
+from refine.models import Agent, correcting
 from refine.outages import in_one_call
 from refine.rules.content import MAX_QUERY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_single_id
@@ -14,56 +12,29 @@ from refine.tools.calls import (
     Result,
     error,
     function_definition,
+    given_in,
     instant_in,
-    is_blank,
-    missing,
     reason_in,
     text_in,
-    unknown_parameter,
 )
 from refine.tools.refinement import MAX_SEARCH_RESULTS
 
+# The parameters of each tool; those in the first tuple are required.
+_TAKEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "search_memories": ((), ("query", "after", "before", "retired")),
+    "correct_memory": (("id", "content"), ("reason",)),
+    "forget_memory": (("id",), ("reason",)),
+}
 _ID = {"type": "integer", "description": "The id of one memory."}
 _REASON = {
     "type": "string",
     "enum": list(REASONS),
-    "description": "outdated: it no longer holds; wrong: it never held; same: another one, or the "
-    "new text, says the same.",
+    "description": "outdated: no longer so; wrong: never so; same: it is said elsewhere, or anew.",
 }
-
-
-class OwnMemoriesTool:
-    """A tool for one agent; ``_carry_out`` does the work of one call."""
-
-    definition: ClassVar[dict[str, Any]]
-    required: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def execute(self, /, **params: Any) -> Result:
-        """Carry out one call and commit; an ``error`` changes nothing."""
-        function = self.definition["function"]
-        name, allowed = function["name"], function["parameters"]["properties"]
-        if params.keys() - allowed.keys():
-            return error(unknown_parameter(name, allowed))
-        given = {each: value for each, value in params.items() if not is_blank(value)}
-        for each in self.required:
-            if each not in given:
-                return error(missing(each, name))
-        try:
-            return in_one_call(lambda: self._carry_out(given))
-        except (InvalidValue, NotFound, Refused) as fault:
-            return error(str(fault))
-
-    def _carry_out(self, given: Mapping[str, Any]) -> Result:
-        raise NotImplementedError
-
-
-class SearchMemoriesTool(OwnMemoriesTool):
-    definition = function_definition(
+DEFINITIONS = [
+    function_definition(
         "search_memories",
-        "Find memories of your own: what you keep, or with retired what you set aside as outdated "
+        "Find memories of your own: what you keep or, with retired, what you set aside as outdated "
         "or wrong. Leave empty what does not matter.",
         {
             "query": {"type": "string", "description": "A part of the text."},
@@ -71,26 +42,8 @@ class SearchMemoriesTool(OwnMemoriesTool):
             "before": {"type": "string", "description": "ISO date, exclusive."},
             "retired": {"type": "boolean", "description": "Usually false."},
         },
-    )
-
-    def _carry_out(self, given: Mapping[str, Any]) -> Result:
-        query, retired = given.get("query"), given.get("retired", False)
-        if query is not None:
-            query = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        if not isinstance(retired, bool):
-            raise InvalidValue("retired must be true or false")
-        since, until = (instant_in(name, given.get(name)) for name in ("after", "before"))
-        ledger = self._agent.ledger
-        found = ledger.matching(ledger.retired() if retired else ledger.kept(), query, since, until)
-        results = [
-            {**memory.ledger_entry(), "memory_type": memory.memory_type}
-            for memory in found[:MAX_SEARCH_RESULTS]
-        ]
-        return {"type": "search_results", "query": query, "count": len(found), "results": results}
-
-
-class CorrectMemoryTool(OwnMemoriesTool):
-    definition = function_definition(
+    ),
+    function_definition(
         "correct_memory",
         "Put a new text in place of one memory of your own, once you know better. The old one is "
         "set aside and can be restored.",
@@ -99,25 +52,52 @@ class CorrectMemoryTool(OwnMemoriesTool):
             "content": {"type": "string", "description": "The whole new text."},
             "reason": _REASON,
         },
-    )
-    required = ("id", "content")
-
-    def _carry_out(self, given: Mapping[str, Any]) -> Result:
-        id_, content = parse_single_id(given["id"]), text_in(given["content"])
-        new = correct(self._agent, id_, content, reason_in(given.get("reason", "wrong")))
-        return {"type": "corrected", "id": new.id, "replaced": id_, "content": new.content}
-
-
-class ForgetMemoryTool(OwnMemoriesTool):
-    definition = function_definition(
+    ),
+    function_definition(
         "forget_memory",
         "Set aside one memory of your own that no longer holds, or that somebody asked you to "
         "forget. It can be restored.",
         {"id": _ID, "reason": _REASON},
-    )
-    required = ("id",)
+    ),
+]
 
-    def _carry_out(self, given: Mapping[str, Any]) -> Result:
-        id_ = parse_single_id(given["id"])
-        forget(self._agent, id_, reason_in(given.get("reason", "outdated")))
-        return {"type": "forgotten", "id": id_}
+
+class OwnMemoriesTool:
+    """One of the tools, for one agent."""
+
+    def __init__(self, name: str, agent: Agent) -> None:
+        self._name, self._agent = name, agent
+
+    def execute(self, /, **params: Any) -> Result:
+        """Carry out one call and commit; an ``error`` changes nothing."""
+        try:
+            given = given_in(params, self._name, *_TAKEN[self._name])
+            return in_one_call(lambda: getattr(self, f"_{self._name}")(**given))
+        except (InvalidValue, NotFound, Refused) as fault:
+            return error(str(fault))
+
+    def _search_memories(
+        self, query: object = None, retired: object = False, **dates: object
+    ) -> Result:
+        text = None
+        if query is not None:
+            text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
+        if not isinstance(retired, bool):
+            raise InvalidValue("retired must be true or false")
+        between = {name: instant_in(name, value) for name, value in dates.items()}
+        ledger = self._agent.ledger
+        found = ledger.matching(ledger.retired() if retired else ledger.kept(), text, **between)
+        shown = [
+            {**memory.ledger_entry(), "memory_type": memory.memory_type}
+            for memory in found[:MAX_SEARCH_RESULTS]
+        ]
+        return {"type": "search_results", "query": text, "count": len(found), "results": shown}
+
+    def _correct_memory(self, id: object, content: object, reason: object = "wrong") -> Result:
+        id_, text, why = parse_single_id(id), text_in(content), reason_in(reason)
+        new = correcting.correct(self._agent, id_, text, why)
+        return {"type": "corrected", "id": new.id, "replaced": id_, "content": new.content}
+
+    def _forget_memory(self, id: object, reason: object = "outdated") -> Result:
+        memory = correcting.forget(self._agent, parse_single_id(id), reason_in(reason))
+        return {"type": "forgotten", "id": memory.id}

@@ -23,13 +23,12 @@ from refine.tools.calls import (
     Result,
     error,
     function_definition,
+    given_in,
     instant_in,
     invalid,
-    is_blank,
     missing,
     reason_in,
     text_in,
-    unknown_parameter,
 )
 
 MAX_SEARCH_RESULTS = 20
@@ -312,19 +311,7 @@ def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
         raise _UnknownAction("action is required")
     if not isinstance(action, str) or action not in ACTIONS:
         raise _UnknownAction(invalid("action", action))
-    required, optional = ACTIONS[action]
-    allowed = (*required, *optional)
-    given = {
-        name: value
-        for name, value in params.items()
-        if name not in _PARAMETERS or not is_blank(value)
-    }
-    if set(given) - set(allowed):
-        raise InvalidValue(unknown_parameter(action, allowed))
-    for name in required:
-        if name not in given:
-            raise InvalidValue(missing(name, action))
-    return given
+    return given_in(params, action, *ACTIONS[action], known=_PARAMETERS)
 
 
 def _ids(value: object) -> list[int]:

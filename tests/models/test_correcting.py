@@ -81,7 +81,7 @@ def test_a_correction_is_recorded_and_told_without_its_words(agent):
 
     record = last_record("memory_corrected")
     assert (record.auditable_id, record.user_id) == (str(old.id), None)
-    assert (record.data["operation"], record.data["reason"]) == ("correct", "wrong")
+    assert record.data["reason"] == "wrong"
     assert "555" not in str(record.data)
     assert notes(agent) == [
         f"I corrected memory #{old.id} (wrong): it is #{new.id} now. What it said can be restored."
@@ -224,7 +224,7 @@ def test_the_rolling_floor_holds_for_corrections_too(app):
         with clock.ahead(number * DAY):
             forget(agent, memories[number].id, at=at + number * DAY)
 
-    with pytest.raises(Refused, match=f"0 may go now; more from {at + 30 * DAY:%Y-%m-%d %H:%M}"):
+    with pytest.raises(Refused, match="0 may go now; more when what went in the last 30 days"):
         forget(agent, memories[5].id, at=at + 6 * DAY)
     assert RefinementSession.removed_recently(agent, at + 6 * DAY) == 100
 
@@ -236,13 +236,12 @@ def test_what_sessions_removed_leaves_less_for_corrections(app):
     for memory in memories[:2]:
         editing.delete(session, memory.id)
     session.finish("incomplete", "enough")
-    ended_at = session.ended_at
-    at = ended_at + 2 * DAY
+    at = session.ended_at + 2 * DAY
     for memory in memories[2:4]:
         forget(agent, memory.id, at=at)
         at += 2 * DAY
 
-    with pytest.raises(Refused, match=f"more from {ended_at + 30 * DAY:%Y-%m-%d %H:%M}"):
+    with pytest.raises(Refused, match="more when what went in the last 30 days"):
         forget(agent, memories[4].id, at=at)
 
 

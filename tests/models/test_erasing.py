@@ -301,7 +301,7 @@ def test_a_key_that_is_gone_without_a_record_is_found(agent):
     memory = factories.memory(agent, "written without a record")
     db.session.commit()
     assert problems() == []
-    db.session.execute(text("SET session_replication_role = replica"))
+    db.session.execute(text("SET LOCAL session_replication_role = replica"))
     memory._erase(clock.now())
     db.session.commit()
 

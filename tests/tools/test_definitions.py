@@ -12,23 +12,19 @@ import pytest
 
 from refine.refinement import second_reading
 from refine.tools import (
-    CorrectMemoryTool,
-    ForgetMemoryTool,
     PromoteTool,
     SaveToJournalTool,
-    SearchMemoriesTool,
+    own_memories,
     refinement,
     save_memory,
     self_authoring,
 )
 
 TOOLS = {
-    "correct_memory": CorrectMemoryTool.definition,
-    "forget_memory": ForgetMemoryTool.definition,
+    **{each["function"]["name"]: each for each in own_memories.DEFINITIONS},
     "promote": PromoteTool.definition,
     "refinement": refinement.DEFINITION,
     "save_memory": save_memory.DEFINITION,
-    "search_memories": SearchMemoriesTool.definition,
     "second_reading": second_reading.DEFINITION,
     "save_to_journal": SaveToJournalTool.definition,
     "self_authoring": self_authoring.DEFINITION,

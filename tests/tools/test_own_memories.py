@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from refine.extensions import db
 from refine.models import AgentMemory
-from refine.tools import CorrectMemoryTool, ForgetMemoryTool, SearchMemoriesTool
+from refine.tools import OwnMemoriesTool
 from tests import factories, sql
 from tests.tools.arguments import JSON, NAMES
 
-TOOLS = (SearchMemoriesTool, CorrectMemoryTool, ForgetMemoryTool)
+SEARCH, CORRECT, FORGET = "search_memories", "correct_memory", "forget_memory"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def agent(app):
 
 
 def found(agent, **call):
-    result = SearchMemoriesTool(agent).execute(**call)
+    result = OwnMemoriesTool(SEARCH, agent).execute(**call)
     assert result["type"] == "search_results"
     assert result["count"] == len(result["results"])
     return [entry["content"] for entry in result["results"]]
@@ -36,14 +36,16 @@ def found(agent, **call):
 def refused(agent, tool, **call):
     """The error of a call that must change nothing."""
     before = sql.snapshot()
-    result = tool(agent).execute(**call)
+    result = OwnMemoriesTool(tool, agent).execute(**call)
     assert list(result) == ["type", "error"]
     assert sql.snapshot() == before
     return result["error"]
 
 
 def test_what_is_kept_is_found_in_any_case_with_its_type(agent):
-    result = SearchMemoriesTool(agent).execute(query="CANARY", after="", before="", retired=False)
+    result = OwnMemoriesTool(SEARCH, agent).execute(
+        query="CANARY", after="", before="", retired=False
+    )
 
     assert [(each["content"], each["memory_type"]) for each in result["results"]] == [
         ("a canary sang on Monday", "journal"),
@@ -61,15 +63,15 @@ def test_dates_narrow_a_search_and_a_call_without_words_finds_all(agent):
 def test_at_most_twenty_are_shown_and_all_are_counted(agent):
     for number in range(25):
         factories.memory(agent, f"a finch {number}")
-    result = SearchMemoriesTool(agent).execute(query="finch")
+    result = OwnMemoriesTool(SEARCH, agent).execute(query="finch")
 
     assert (result["count"], len(result["results"])) == (25, 20)
 
 
 def test_a_correction_is_committed_and_the_old_text_is_found_as_retired(agent):
-    (entry,) = SearchMemoriesTool(agent).execute(query="sings")["results"]
+    (entry,) = OwnMemoriesTool(SEARCH, agent).execute(query="sings")["results"]
 
-    result = CorrectMemoryTool(agent).execute(
+    result = OwnMemoriesTool(CORRECT, agent).execute(
         id=f"#{entry['id']}", content="The canary hums", reason="wrong"
     )
 
@@ -81,7 +83,7 @@ def test_a_correction_is_committed_and_the_old_text_is_found_as_retired(agent):
     }
     db.session.rollback()
     assert db.session.get_one(AgentMemory, result["id"]).tags == ["relational"]
-    (retired,) = SearchMemoriesTool(agent).execute(query="canary", retired=True)["results"]
+    (retired,) = OwnMemoriesTool(SEARCH, agent).execute(query="canary", retired=True)["results"]
     assert (retired["retired"], retired["replaced_by"]) == ("wrong", result["id"])
 
 
@@ -89,9 +91,9 @@ def test_a_correction_is_committed_and_the_old_text_is_found_as_retired(agent):
     ("given_reason", "reason"), [({}, "outdated"), ({"reason": "wrong"}, "wrong")]
 )
 def test_what_is_forgotten_is_out_of_the_context(agent, given_reason, reason):
-    (entry,) = SearchMemoriesTool(agent).execute(query="sings")["results"]
+    (entry,) = OwnMemoriesTool(SEARCH, agent).execute(query="sings")["results"]
 
-    result = ForgetMemoryTool(agent).execute(id=entry["id"], **given_reason)
+    result = OwnMemoriesTool(FORGET, agent).execute(id=entry["id"], **given_reason)
 
     assert result == {"type": "forgotten", "id": entry["id"]}
     assert "sings" not in agent.memory_context()
@@ -101,17 +103,17 @@ def test_what_is_forgotten_is_out_of_the_context(agent, given_reason, reason):
 @pytest.mark.parametrize(
     ("tool", "call", "error"),
     [
-        (SearchMemoriesTool, {"after": "soon"}, "after must be an ISO date"),
-        (SearchMemoriesTool, {"retired": "yes"}, "retired must be true or false"),
-        (SearchMemoriesTool, {"query": "x" * 501}, "query"),
-        (SearchMemoriesTool, {"tag": "voice"}, "search_memories takes: query, after, before"),
-        (CorrectMemoryTool, {"content": "new"}, "id is required for correct_memory"),
-        (CorrectMemoryTool, {"id": 1, "content": " "}, "content is required for correct_memory"),
-        (CorrectMemoryTool, {"id": 1, "content": 7}, "content must be text"),
-        (CorrectMemoryTool, {"id": "x", "content": "new"}, "invalid memory id"),
-        (ForgetMemoryTool, {}, "id is required for forget_memory"),
-        (ForgetMemoryTool, {"id": 1, "reason": "old"}, "reason must be one of: same, outdated"),
-        (ForgetMemoryTool, {"id": 10**15}, f"Memory #{10**15} not found"),
+        (SEARCH, {"after": "soon"}, "after must be an ISO date"),
+        (SEARCH, {"retired": "yes"}, "retired must be true or false"),
+        (SEARCH, {"query": "x" * 501}, "query"),
+        (SEARCH, {"tag": "voice"}, "search_memories takes: query, after, before"),
+        (CORRECT, {"content": "new"}, "id is required for correct_memory"),
+        (CORRECT, {"id": 1, "content": " "}, "content is required for correct_memory"),
+        (CORRECT, {"id": 1, "content": 7}, "content must be text"),
+        (CORRECT, {"id": "x", "content": "new"}, "invalid memory id"),
+        (FORGET, {}, "id is required for forget_memory"),
+        (FORGET, {"id": 1, "reason": "old"}, "reason must be one of: same, outdated"),
+        (FORGET, {"id": 10**15}, f"Memory #{10**15} not found"),
     ],
 )
 def test_a_call_that_cannot_be_carried_out_says_why(agent, tool, call, error):
@@ -122,11 +124,11 @@ def test_the_breaker_by_day_is_an_error_of_the_tool(agent):
     entry = factories.memory(agent, "x" * 400)
     db.session.commit()
 
-    assert "at most" in refused(agent, ForgetMemoryTool, id=entry.id)
+    assert "at most" in refused(agent, FORGET, id=entry.id)
 
 
 @given(
-    tool=st.sampled_from(TOOLS),
+    tool=st.sampled_from([SEARCH, CORRECT, FORGET]),
     params=st.dictionaries(
         st.sampled_from(["id", "content", "reason", "query", "after", "retired"]) | NAMES,
         JSON,
@@ -137,7 +139,7 @@ def test_the_breaker_by_day_is_an_error_of_the_tool(agent):
 def test_no_call_raises_and_an_error_changes_nothing(agent, tool, params):
     before = sql.snapshot()
 
-    result = tool(agent).execute(**params)
+    result = OwnMemoriesTool(tool, agent).execute(**params)
 
     assert json.loads(json.dumps(result))["type"] == result["type"]
     assert result["type"] != "error" or sql.snapshot() == before

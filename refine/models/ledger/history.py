@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -22,8 +22,6 @@ from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger.image import images_in, mass_of
 from refine.models.ledger.memory import AgentMemory
-
-T = TypeVar("T")
 
 # Hidden from people: by comparing them with those of a memory that was imported for them, they
 # could confirm a guess.
@@ -105,35 +103,25 @@ def _notable(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
 
 
 # What an agent removes outside sessions; ``removed_tokens`` in the data counts kept core memories.
-REMOVALS = ("memory_corrected", "memory_forgotten", "memory_erased")
+_REMOVALS = ("memory_corrected", "memory_forgotten", "memory_erased")
 
 
 def removed_outside_sessions(
     agent_id: int | SQLColumnExpression[int], since: datetime
 ) -> Select[int]:
-    """Select how many tokens went outside sessions since then and were not restored."""
+    """Select how many tokens went outside sessions since then, without what was restored."""
     tokens = AuditLog.data["removed_tokens"].as_integer()
-    return _removals(func.coalesce(func.sum(tokens), 0), agent_id, since)
-
-
-def oldest_removal(agent_id: int, since: datetime) -> datetime | None:
-    return db.session.scalar(_removals(func.min(AuditLog.created_at), agent_id, since))
-
-
-def _removals(
-    found: SQLColumnExpression[T], agent_id: int | SQLColumnExpression[int], since: datetime
-) -> Select[T]:
     memory_id = AuditLog.data[("memories", "0", "id")].as_string().cast(BigInteger)
     return (
-        select(found)
+        select(func.coalesce(func.sum(tokens), 0))
         .select_from(AuditLog)
         .join(AgentMemory, AgentMemory.id == memory_id)
         .where(
             AuditLog.agent_id == agent_id,
-            AuditLog.action.in_(REMOVALS),
+            AuditLog.action.in_(_REMOVALS),
             AuditLog.created_at > since,
+            tokens > 0,
             AgentMemory.discarded,
-            AuditLog.data["removed_tokens"].as_integer() > 0,
         )
     )
 
