@@ -1,13 +1,8 @@
-"""Definitions, parameters and results of all tools."""
+"""Definitions and results of all tools."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from reprlib import repr as short_repr
 from typing import Any
-
-from refine.errors import InvalidValue
-from refine.rules.instants import from_iso
-from refine.rules.second_reading import REASONS, Reason
 
 Result = dict[str, Any]
 
@@ -53,52 +48,3 @@ def missing(name: str, taker: str) -> str:
 
 def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:
     return f"unknown parameter; {taker} takes: {', '.join(allowed)}"
-
-
-def given_in(
-    params: Mapping[str, Any],
-    taker: str,
-    required: Sequence[str],
-    optional: Sequence[str],
-    known: Collection[str] | None = None,
-) -> dict[str, Any]:
-    """Return what is given of the parameters, blanks left out, unless InvalidValue; of unknown ones
-    (by default, all that are not taken) a blank is given, too.
-    """
-    allowed = (*required, *optional)
-    known = allowed if known is None else known
-    given = {
-        name: value for name, value in params.items() if name not in known or not _is_blank(value)
-    }
-    if set(given) - set(allowed):
-        raise InvalidValue(unknown_parameter(taker, allowed))
-    for name in required:
-        if name not in given:
-            raise InvalidValue(missing(name, taker))
-    return given
-
-
-def _is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-def text_in(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidValue("content must be text")
-    return value
-
-
-def reason_in(value: object) -> Reason:
-    for reason in REASONS:
-        if value == reason:
-            return reason
-    raise InvalidValue(f"reason must be one of: {', '.join(REASONS)}")
-
-
-def instant_in(name: str, value: object) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return from_iso(value if isinstance(value, str) else "")
-    except (ValueError, OverflowError):
-        raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None

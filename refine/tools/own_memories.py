@@ -8,16 +8,14 @@ from refine.outages import in_one_call
 from refine.rules.content import MAX_QUERY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_single_id
 from refine.rules.second_reading import REASONS
-from refine.tools.calls import (
-    Result,
-    error,
-    function_definition,
+from refine.tools.calls import Result, error, function_definition
+from refine.tools.refinement import (
+    MAX_SEARCH_RESULTS,
     given_in,
     instant_in,
     reason_in,
     text_in,
 )
-from refine.tools.refinement import MAX_SEARCH_RESULTS
 
 # The parameters of each tool; those in the first tuple are required.
 _TAKEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -3,7 +3,8 @@
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from refine.errors import InvalidValue, Refused
@@ -16,19 +17,17 @@ from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
+from refine.rules.instants import from_iso
 from refine.rules.retention import MAX_MERGED
-from refine.rules.second_reading import REASONS, Case, Verdict
+from refine.rules.second_reading import REASONS, Case, Reason, Verdict
 from refine.rules.tokens import tokens_at_most
 from refine.tools.calls import (
     Result,
     error,
     function_definition,
-    given_in,
-    instant_in,
     invalid,
     missing,
-    reason_in,
-    text_in,
+    unknown_parameter,
 )
 
 MAX_SEARCH_RESULTS = 20
@@ -311,8 +310,52 @@ def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
         raise _UnknownAction("action is required")
     if not isinstance(action, str) or action not in ACTIONS:
         raise _UnknownAction(invalid("action", action))
-    return given_in(params, action, *ACTIONS[action], known=_PARAMETERS)
+    return given_in(params, action, *ACTIONS[action])
+
+
+def given_in(
+    params: Mapping[str, Any], taker: str, required: Sequence[str], optional: Sequence[str]
+) -> dict[str, Any]:
+    """Return complete parameters, blanks left out; else InvalidValue."""
+    allowed = (*required, *optional)
+    given = {
+        name: value
+        for name, value in params.items()
+        if name not in _PARAMETERS or not _is_blank(value)
+    }
+    if set(given) - set(allowed):
+        raise InvalidValue(unknown_parameter(taker, allowed))
+    for name in required:
+        if name not in given:
+            raise InvalidValue(missing(name, taker))
+    return given
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _ids(value: object) -> list[int]:
     return parse_ids(value) if value != [] else []
+
+
+def text_in(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue("content must be text")
+    return value
+
+
+def reason_in(value: object) -> Reason:
+    for reason in REASONS:
+        if value == reason:
+            return reason
+    raise InvalidValue(f"reason must be one of: {', '.join(REASONS)}")
+
+
+def instant_in(name: str, value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return from_iso(value if isinstance(value, str) else "")
+    except (ValueError, OverflowError):
+        raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None

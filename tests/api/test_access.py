@@ -78,7 +78,7 @@ def test_a_page_of_records_with_much_content_has_fewer_of_them(
     for letter in "abc":
         world.agent.ledger.remember(letter * 10_000, "core")
     db.session.commit()
-    monkeypatch.setattr(oversight, "MAX_PAGE_BYTES", 25_000)
+    monkeypatch.setattr(oversight, "MAX_PAGE_BYTES", 35_000)
 
     first = world.own.get("/audit").json
     monkeypatch.setattr(oversight, "MAX_PAGE_BYTES", 1)
