@@ -31,7 +31,7 @@ _GIVES_NOTHING_ON = {"bool", "None", "int", "int | None"}
 _TEXTS = ("str", "str | None", "Image", "dict[str, Any]", "tuple[Any, bool]")
 # What the agent itself is given, by the bearer of its own token: in these modules, and no more.
 _THE_AGENTS_OWN = {
-    "api/memories.py": {"content", "sealed"},
+    "api/memories.py": {"content"},
     "api/oversight.py": {"sealed", "purpose"},
     "api/sessions.py": {"summary"},
 }

@@ -5,18 +5,15 @@ from typing import Annotated, Literal
 
 from flask import Response, request
 from pydantic import Field
-from sqlalchemy.orm import undefer_group
 
 from refine.api.problems import Problem
 from refine.api.routing import JSON, json_response, operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
 from refine.api.schemas import Body, Query, QueryBoolean, Resource, Time
-from refine.extensions import db
 from refine.models import Agent, AgentMemory, correcting
 from refine.models.columns import in_ids
 from refine.models.erasing import erase
-from refine.models.ledger import changes_in
-from refine.models.ledger.history import records_of_memory
+from refine.models.ledger.history import left_by_records
 from refine.models.ledger.memory import MemoryType
 from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_QUERY_CHARACTERS, Tag
 from refine.rules.second_reading import Reason
@@ -170,18 +167,15 @@ def save(agent: Agent, body: NewMemory) -> tuple[Memory, int]:
 def memory(agent: Agent, memory_id: int) -> MemoryWithHistory:
     """Return one memory, kept or discarded, and how it changed."""
     found = _own(agent, memory_id)
-    records = records_of_memory(found).options(undefer_group("sealed")).limit(_MAX_VERSIONS)
     history = [
         Version(
             sequence=record.sequence,
             at=record.created_at,
             action=record.action,
-            content=change.after["content"],
-            discarded=change.after["discarded_at"] is not None,
+            content=left["content"],
+            discarded=left["discarded_at"] is not None,
         )
-        for record in db.session.scalars(records)
-        for change in changes_in(record.data, record.sealed)
-        if change.memory_id == memory_id
+        for record, left in left_by_records(found, _MAX_VERSIONS)
     ]
     return MemoryWithHistory.of(found, history=history)
 

@@ -17,10 +17,11 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import undefer_group
 
 from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.ledger.image import images_in, mass_of
+from refine.models.ledger.image import Image, changes_in, images_in, mass_of
 from refine.models.ledger.memory import AgentMemory
 
 # Hidden from people: by comparing them with those of a memory that was imported for them, they
@@ -136,6 +137,17 @@ def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:
         )
         .order_by(AuditLog.sequence.desc())
     )
+
+
+def left_by_records(memory: AgentMemory, limit: int) -> list[tuple[AuditLog, Image]]:
+    """Return the latest records that changed a memory, newest first, and what each left of it."""
+    records = records_of_memory(memory).options(undefer_group("sealed")).limit(limit)
+    return [
+        (record, change.after)
+        for record in db.session.scalars(records)
+        for change in changes_in(record.data, record.sealed)
+        if change.memory_id == memory.id
+    ]
 
 
 def record_ids_about(memory_id: int) -> Sequence[int]:
