@@ -16,7 +16,7 @@ from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
 from refine.models.keys import content_key_place
 from refine.models.ledger import changes_in
-from refine.models.ledger.history import removed_outside_sessions
+from refine.models.ledger.history import left_by_records, removed_outside_sessions
 from refine.refinement import time_machine
 from refine.sealing import DataKey, Place
 from tests import editing, factories, sql
@@ -327,3 +327,16 @@ def test_a_wrapped_key_opens_in_its_own_row_alone(agent):
 
     with pytest.raises(SealingError):
         agent.data_key().unwrap(memory.content_key, content_key_place(other.id))
+
+
+def test_what_records_left_of_a_memory_ends_with_its_erasure(agent):
+    memory = saved(agent)
+    forget(agent, memory.id)
+    assert [(record.action, left["content"]) for record, left in left_by_records(memory, 9)] == [
+        ("memory_forgotten", f"the {CANARY} sings"),
+        ("memory_saved", f"the {CANARY} sings"),
+    ]
+
+    erased(memory)
+
+    assert left_by_records(memory, 9) == []
