@@ -43,6 +43,7 @@ def correct(
         tags=list(memory.tags),
         source=CORRECTION,
         created_at=at if reason == "outdated" else memory.created_at,
+        spans_until=None if reason == "outdated" else memory.spans_until,
         recorded_at=at,
         updated_at=at,
     )

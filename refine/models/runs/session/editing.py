@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, func, select
+from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
