@@ -62,7 +62,8 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "by": {
         "type": "integer",
-        "description": "delete: the id of the memory that carries or replaces it.",
+        "description": "delete: the id of the memory that carries (perhaps in another language) "
+        "or replaces it.",
     },
     "query": {"type": "string", "description": "search: a part of the text."},
     "after": {"type": "string", "description": "search: ISO date, inclusive."},

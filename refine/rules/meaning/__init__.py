@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
+from heapq import nlargest
 
 from refine.rules.meaning.changing import changed
 from refine.rules.meaning.keeping import Keeping, have_a_subject, left_out, nearest
@@ -10,6 +11,8 @@ from refine.rules.meaning.objections import Objection as Objection
 from refine.rules.meaning.objections import details_lost as details_lost
 from refine.rules.meaning.objections import refusal as refusal
 from refine.rules.meaning.reading import language_of
+
+_NEWEST = 3
 
 
 def objections(
@@ -65,10 +68,14 @@ def said_earlier(
 
 
 def likely_carriers(ledger: Ledger, text: str, without: Collection[int]) -> list[int]:
-    """Return the ids of the few memories that say most of a text, the likeliest first."""
+    """Return the ids of the few memories that say most of a text, the likeliest first.
+
+    Where none has its words, the newest: they may say it in another language.
+    """
     keeping = Keeping(ledger.read(text), ledger, Decimal(1), is_deletion=True)
     shares = {id_: keeping.rough_share(each) for id_, each in nearest(keeping, without)}
-    return [id_ for id_, share in shares.items() if share >= max(shares.values()) / 2]
+    likely = [id_ for id_, share in shares.items() if share >= max(shares.values()) / 2]
+    return likely or nlargest(_NEWEST, ledger.texts.keys() - set(without))
 
 
 def speak_of_the_same(ledger: Ledger, one: str, other: str) -> bool:

@@ -277,3 +277,9 @@ def test_likely_carriers_are_the_memories_that_say_most_of_a_text() -> None:
     ledger = ledger_of(TOWER, "The tower has steps", "Mira drinks tea", f"{TOWER}!")
 
     assert likely_carriers(ledger, TOWER, [0]) == [3]
+
+
+def test_the_newest_memories_may_say_a_text_in_another_language() -> None:
+    ledger = ledger_of("Sie wohnt in München.", "Mira drinks tea", "She lives in Munich.")
+
+    assert likely_carriers(ledger, ledger.texts[0], [0]) == [2, 1]
