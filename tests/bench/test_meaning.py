@@ -8,11 +8,22 @@ import pytest
 from click.testing import CliRunner
 from flask import Flask
 
-from bench.meaning import ALONE, BUILT_IN, Outcome, Pair, Tally, judged, pairs_in
+from bench.meaning import (
+    ALONE,
+    BUILT_IN,
+    WITH_READER,
+    Outcome,
+    Pair,
+    Tally,
+    judged,
+    pairs_in,
+)
 from bench.meaning_command import bench_meaning, print_tallies
 from refine.rules.meaning import Objection, speak_of_the_same
 from tests.rules.meaning.judging import SHARE, ledger_of, objections
 
+# What somebody answered who read the prompts, not knowing how the edits are labelled.
+ANSWERS = Path(__file__).with_name("second_reading_answers.jsonl")
 HONEY = "Leila has three hives on the roof and sells the honey at the market."
 BEES = "Leila keeps bees."
 ROWS = [
@@ -124,3 +135,12 @@ def test_what_replaces_an_outdated_memory_in_the_built_in_edits_speaks_of_the_sa
             new = each.after or each.before[each.successor or 0]
             for number in each.ids:
                 assert speak_of_the_same(ledger_of(), each.before[number], new), each
+
+
+def test_with_a_thoughtful_reader_the_built_in_edits_are_judged_rightly(app: Flask) -> None:
+    lines = ANSWERS.read_text(encoding="utf-8").splitlines()
+    known = {row["prompt"]: row["answer"] for row in map(json.loads, lines)}
+
+    outcomes = list(judged([each for each in pairs_in(BUILT_IN) if each.is_shown], known.get))
+
+    assert Tally.of(outcomes).keeps(WITH_READER)
