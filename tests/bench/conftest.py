@@ -1,6 +1,6 @@
 """Simulations on the tests' database, with the models on a server of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,8 +19,14 @@ def played(app: Flask) -> Iterator[Settings]:
 
 
 @pytest.fixture
-def unguarded(app: Flask, played: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The same, and no edit is refused for what it loses."""
-    rules = replace(played, details="count")
-    monkeypatch.setitem(app.extensions, "refine.settings", rules)
-    return rules
+def unguard(
+    app: Flask, played: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Settings]:
+    """From then on, no edit is refused for what it loses."""
+
+    def changed() -> Settings:
+        rules = replace(played, details="count")
+        monkeypatch.setitem(app.extensions, "refine.settings", rules)
+        return rules
+
+    return changed

@@ -1,5 +1,6 @@
 """Lives with simulated models: what a week counts, and which goals are missed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,11 @@ from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
 OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
-WORLDS = {"plain": Corpus.of_plain_speech, "detailed": Corpus}
+Unguard = Callable[[], Settings]
+WORLDS: dict[str, Callable[[int, int], Corpus]] = {
+    "plain": Corpus.of_plain_speech,
+    "detailed": Corpus,
+}
 
 
 def lived(model: str, worlds: list[World], settings: Settings, weeks: int = 2) -> Outcome:
@@ -31,10 +36,10 @@ def test_the_careful_model_unites_duplicates_and_loses_nothing(played: Settings)
     assert share_of(outcome.at_random) < share_of(outcome.stored) == 1.0
 
 
-def test_what_a_model_loses_is_told_with_the_edit_that_lost_it(unguarded: Settings) -> None:
+def test_what_a_model_loses_is_told_with_the_edit_that_lost_it(unguard: Unguard) -> None:
     world = Corpus.of_plain_speech(1, 0)
 
-    outcome = lived("deleting", [world], unguarded, weeks=1)
+    outcome = lived("deleting", [world], unguard(), weeks=1)
 
     assert outcome.weeks[-1].refused == 0
     assert share_of(outcome.retrieved) <= share_of(outcome.stored) < share_of(outcome.untouched)
@@ -54,13 +59,24 @@ def test_what_is_retired_counts_apart_from_what_is_lost(played: Settings) -> Non
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("model", SIMULATED_MODELS)
-def test_every_model_meets_its_goal(played: Settings, model: str, world: str) -> None:
-    worlds = [WORLDS[world](1, agent) for agent in range(6)]
+def test_the_careful_model_meets_its_goals_in_every_language(played: Settings, world: str) -> None:
+    worlds = [WORLDS[world](1, agent) for agent in range(9)]
 
-    outcome = lived(model, worlds, played, weeks=6)
+    assert missed_goals(lived("careful", worlds, played, weeks=4), is_hostile=False) == []
 
-    assert missed_goals(outcome, is_hostile=model != "careful") == []
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("model", HOSTILE)
+def test_no_model_loses_more_than_without_the_rules(
+    played: Settings, unguard: Unguard, model: str, world: str
+) -> None:
+    guarded = lived(model, [WORLDS[world](1, agent) for agent in range(2)], played, weeks=4)
+    other = lived(model, [WORLDS[world](1, agent) for agent in range(2)], unguard(), weeks=4)
+
+    assert share_of(guarded.stored) >= share_of(other.stored)
+    assert guarded.weeks[-1].lowest_month >= 0.5
+    assert guarded.weeks[-1].failed == 0
 
 
 @pytest.mark.parametrize("name", SIMULATED_MODELS)
