@@ -80,7 +80,9 @@ class Life:
 
     def note(self, session: RefinementSession) -> None:
         """Count an ended session, and read the agent's memories."""
-        self.ends[session.status] += 1
+        # a model whose every call is refused fails by itself
+        is_refused = session.error_kind == "refused_calls"
+        self.ends["refused" if is_refused else session.status] += 1
         if session.mass_before is not None:
             recent = self._starting_masses[1 - SESSIONS_IN_A_MONTH :]
             self._starting_masses = [*recent, session.mass_before]
