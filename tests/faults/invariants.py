@@ -19,7 +19,7 @@ from refine.errors import RefineError
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.ledger import Image, changes_in, images_in
-from refine.models.ledger.image import Change, mass_of
+from refine.models.ledger.image import CONTENT_KEY, Change, mass_of
 from refine.models.runs import Run
 from refine.models.runs.session import (
     CONSENTED_ENDS,
@@ -309,7 +309,12 @@ def _records(agent: Agent) -> Sequence[AuditLog]:
 def _images(agent: Agent) -> dict[int, Image]:
     mine = select(AgentMemory).where(AgentMemory.agent_id == agent.id)
     fresh = mine.execution_options(populate_existing=True)
-    return {memory.id: memory.image() for memory in db.session.scalars(fresh)}
+    return {memory.id: _as_recorded(memory.image()) for memory in db.session.scalars(fresh)}
+
+
+def _as_recorded(image: Image) -> Image:
+    """A record holds no key."""
+    return {field: value for field, value in image.items() if field != CONTENT_KEY}
 
 
 def _changes(record: AuditLog) -> list[Change]:
