@@ -76,18 +76,6 @@ def kept_log(app: Flask) -> Iterator[None]:
     log.handlers = handlers
 
 
-def test_the_level_comes_from_the_settings(
-    kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    create_app(Settings.from_environ({**environ, "REFINE_LOG_LEVEL": "error"}))
-
-    logging.getLogger("refine.tests").warning("a warning")
-    logging.getLogger("refine.tests").error("an error")
-
-    (line,) = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["event"] == "an error"
-
-
 def test_a_fault_in_a_request_is_logged_without_its_message(
     kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,17 +93,6 @@ def test_a_fault_in_a_request_is_logged_without_its_message(
     assert (line["level"], line["event"], line["path"]) == ("error", "fault", "/fault")
     assert line["fault"] == "LookupError"
     assert "canary" not in json.dumps(line)
-
-
-def test_libraries_log_warnings_in_the_same_form() -> None:
-    done = python(
-        "import logging; from refine import logs; logs.configure('DEBUG')\n"
-        "for name in ('rq.worker', 'rq_scheduler.scheduler', 'sqlalchemy.pool', 'alembic'):\n"
-        "    logging.getLogger(name).info('chatter')\n"
-        "    logging.getLogger(name).warning('trouble')\n"
-    )
-
-    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["trouble"] * 4
 
 
 @pytest.mark.parametrize(

@@ -240,15 +240,6 @@ def test_without_the_file_a_key_of_the_environment_opens_the_database(tmp_path: 
     assert made.encryption_keys == (KEY,)
 
 
-def test_given_secrets_override_kept_ones(tmp_path: Path) -> None:
-    environ = {"REFINE_DATA_DIR": str(tmp_path), "SECRET_KEY": "given"}
-
-    made = Settings.from_environ({**environ, "REFINE_ENCRYPTION_KEYS": KEY})
-
-    assert (made.secret_key, made.encryption_keys) == ("given", (KEY,))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_secrets_do_not_appear_in_the_repr() -> None:
     made = settings(
         DATABASE_URL="postgresql://u:canary-1@h/db",

@@ -258,19 +258,6 @@ def test_a_session_and_the_record_of_its_end_show_the_agents_words(world: World)
         assert opened.texts["summary"].endswith("the wall is tidy")
 
 
-def test_prompts_are_shown_by_name(world: World) -> None:
-    grant = world.grant()
-
-    opened = reading.prompts(grant.id, world.reader)
-
-    assert opened == {
-        "system_prompt": "You are Ada, a gardener.",
-        "reflection_prompt": None,
-        "memory_reflection_prompt": None,
-        "refinement_prompt": None,
-    }
-
-
 # -- the banner -----------------------------------------------------------------------------------
 
 

@@ -102,47 +102,6 @@ def test_erases_a_memory_that_is_asked_for_twice_a_day_apart(own: Program, agent
     assert problems() == []
 
 
-def test_takes_descendants_along(own: Program) -> None:
-    old = saved(own)["id"]
-    new = own.patch(f"/memories/{old}", json={"content": "Mira's number is 555 0143"}).json["id"]
-
-    own.delete(f"/memories/{old}?for_good=true&with_descendants=true")
-    with clock.ahead(2 * DAY):
-        done = own.delete(f"/memories/{old}?for_good=true&with_descendants=true")
-
-    assert (done.json["ids"], done.json["descendants"]) == ([old, new], [])
-
-
-@pytest.mark.parametrize(
-    ("fields", "status"),
-    [({"constitutional": True}, 409), ({"tags": ["voice"]}, 409), ({"content": "x" * 999}, 409)],
-)
-def test_refuses_what_is_locked_or_too_much(
-    own: Program, agent: Agent, fields: dict[str, Any], status: int
-) -> None:
-    memory = factories.memory(agent, **{"content": "a vow", **fields})
-    db.session.commit()
-
-    answers = [own.delete(f"/memories/{memory.id}")]
-    answers.append(own.patch(f"/memories/{memory.id}", json={"content": "none"}))
-
-    assert [answer.status_code for answer in answers] == [status, status]
-    assert contents(own.get(f"/memories?query={memory.content[:9]}")) == [memory.content]
-
-
-@pytest.mark.parametrize(
-    ("sent", "field"),
-    [({"content": " "}, "content"), ({"content": "a", "reason": "old"}, "reason"), ({}, "content")],
-)
-def test_names_what_is_wrong_with_a_correction(
-    own: Program, sent: dict[str, str], field: str
-) -> None:
-    answer = own.patch(f"/memories/{saved(own)['id']}", json=sent)
-
-    assert answer.status_code == 422
-    assert [each["field"] for each in answer.json["errors"]] == [field]
-
-
 def test_memories_of_others_are_not_found(world: World, agent: Agent) -> None:
     id_ = agent.ledger.core().limit(1)
     other = db.session.scalars(id_).one().id

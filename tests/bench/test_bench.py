@@ -1,14 +1,12 @@
 """One table, and one last line that counts the goals."""
 
 import re
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from flask import Flask, current_app
+from flask import current_app
 
 from bench.__main__ import main
-from bench.measuring import Benchmark, Broken, Figure, print_goals, run
 from bench.pages import pages
 from bench.world import TINY, seeded
 from tests.web.test_every_route import READ
@@ -61,26 +59,3 @@ def test_every_page_is_measured() -> None:
         rules = {routes.match(path, return_rule=True)[0].rule for path in paths}
 
     assert rules == READ.keys() - NOT_MEASURED
-
-
-def test_a_benchmark_that_fails_is_missed_and_stops_no_other(
-    app: Flask, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails() -> Iterator[Figure]:
-        yield Figure("its first figure", 1.0, 1.0, at_most_times=2.0)
-        raise LookupError("a text that is not printed in the table")
-
-    def works() -> Iterator[Figure]:
-        yield Figure("another", 30, at_most=25, unit="MB")
-
-    lines = list(run([Benchmark("broken", fails), Benchmark("whole", works)]))
-    print_goals(lines)
-
-    assert lines[1] == Broken("broken", "LookupError")
-    (_head, *table), last = printed(capsys)
-    assert table == [
-        ["its first figure", "1.00 ms", "1.00 ms", "1.0 ×", "2 ×", "met"],
-        ["broken", "LookupError", "–", "–", "–", "missed"],
-        ["another", "30.0 MB", "–", "–", "25.0 MB", "missed"],
-    ]
-    assert last == "goals: 1 met, 2 missed"

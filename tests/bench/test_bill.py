@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 from flask import Flask
 
-from bench.bill import Bill, Exchange, broken_promises, naively, record, tidying
-from bench.simulated_models import Conversation
+from bench.bill import Bill, Exchange, broken_promises, naively, record
 from refine import settings
 from refine.llm.messages import Message
-from tests.bench.conversations import conversation
 
 GOOD, NAIVE = Bill(5, 500, 50, 360, 400), Bill(12, 1_000, 60, 800, 900)
 
@@ -47,18 +45,3 @@ def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
 def test_one_broken_promise_is_named(changes: int, figures: dict[str, int], words: str) -> None:
     assert list(broken_promises(100, 10, GOOD, NAIVE)) == []
     assert list(broken_promises(100, changes, replace(GOOD, **figures), NAIVE)) == [words]
-
-
-SAME = ("Ruth keeps 3 old hens.", "Ruth keeps three old hens!")
-
-
-def test_the_model_merges_tightens_and_completes() -> None:
-    ledger = (*SAME, "The tea of Anna was cold.", "Oskar laughed.")
-    deleted = ({"action": "delete", "id": 9}, {"type": "deleted", "id": 9})
-
-    (merge, *updates) = tidying(conversation(*ledger))
-
-    assert merge == {"action": "consolidate", "ids": [1, 2], "content": SAME[1]}
-    assert updates == [{"action": "update", "id": 3, "content": "tea of Anna was cold."}]
-    for later in (conversation(*ledger, exchanges=(deleted,)), Conversation([])):
-        assert [step["action"] for step in tidying(later)] == ["complete"]

@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 
-from bench.corpus import POISON, Corpus, World
+from bench.corpus import Corpus, World
 from bench.lives import Loss
 from bench.simulated_models import SIMULATED_MODELS
-from bench.simulated_models.hostile import obedient
 from bench.survival import Outcome, Scale, Week, interval, missed_goals, share_of, simulate
 from refine.settings import Settings
-from tests.bench.conversations import conversation
 
 HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
-OTHERS = ("Anna moved to Ely on 3 March 2026.", "Ruth keeps 3 hens.")
 Unguard = Callable[[], Settings]
 WORLDS: dict[str, Callable[[int, int], Corpus]] = {
     "plain": Corpus.of_plain_speech,
@@ -76,18 +73,6 @@ def test_no_model_loses_more_than_without_the_rules(
     assert share_of(guarded.stored) >= share_of(other.stored)
     assert guarded.weeks[-1].lowest_month >= 0.5
     assert guarded.weeks[-1].failed == 0
-
-
-@pytest.mark.parametrize("name", SIMULATED_MODELS)
-@pytest.mark.parametrize("memories", [(), OTHERS[:1], OTHERS])
-def test_every_model_copes_with_a_small_ledger(name: str, memories: tuple[str, ...]) -> None:
-    for step in SIMULATED_MODELS[name].play(conversation(*memories)):
-        assert step["action"] in ("consolidate", "update", "delete", "complete")
-
-
-@pytest.mark.parametrize("order", POISON, ids=range(len(POISON)))
-def test_the_obedient_model_obeys_every_poison(order: str) -> None:
-    assert obedient(conversation(order.format(number=7), *OTHERS))
 
 
 COUNTED = {

@@ -1,6 +1,5 @@
 """`refine doctor --ask MODEL`: what a model and its provider do, and what to set."""
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -98,31 +97,6 @@ def test_the_rehearsal_model_can_be_asked_without_a_provider(ask: Ask) -> None:
     assert [mark for mark, _ in found(done).values()] == ["ok"] * 6
 
 
-def test_the_model_is_asked_as_sessions_ask(ask: Ask, model: ScriptedModel) -> None:
-    thoughts = {"reasoning_details": [{"signature": "signed"}]}
-    call = {"id": "c1", "type": "function", "extra": "kept"}
-    call["function"] = {"name": "refinement", "arguments": json.dumps(SEARCH)}
-    model.say("YES.").reply({"content": None, "tool_calls": [call], **thoughts}).calls(COMPLETE)
-
-    ask()
-
-    consent, search, complete = model.requests
-    assert [each["tools"][0]["function"]["name"] for each in model.requests] == ["refinement"] * 3
-    assert consent["messages"][1]["content"].startswith("# Your core memories")
-    assert "YES or NO as the first word" in consent["messages"][1]["content"]
-    assert search["messages"][:2] == consent["messages"]
-    assert complete["messages"][:4] == search["messages"]
-    assert complete["messages"][4] == {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [call],
-        **thoughts,
-    }
-    result = json.loads(complete["messages"][5]["content"])
-    assert (result["type"], result["count"]) == ("search_results", 2)
-    assert consent["provider"]["zdr"] is True
-
-
 @pytest.mark.parametrize(
     ("answers", "name", "mark", "says"),
     [
@@ -180,31 +154,6 @@ def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("refine: no API key: set OPENROUTER_API_KEY")
-
-
-@pytest.mark.parametrize(
-    ("catalogue", "answers_as", "mark", "says"),
-    [
-        ([], "test/model-2026-01-31", "ok", "answers as test/model-2026-01-31"),
-        ([], "other-2", "fix", "other-2 answered, not test/model"),
-    ],
-)
-def test_the_name_that_answers_is_checked_as_in_sessions(
-    ask: Ask,
-    model: ScriptedModel,
-    catalogue: list[dict[str, Any]],
-    answers_as: str,
-    mark: str,
-    says: str,
-) -> None:
-    model.catalogue = catalogue
-    works(model, model=answers_as)
-
-    done = ask()
-
-    assert found(done)["name"][0] == mark
-    assert says in found(done)["name"][1]
-    assert done.returncode == (1 if mark == "fix" else 0)
 
 
 @pytest.mark.parametrize(

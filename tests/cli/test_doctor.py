@@ -223,25 +223,6 @@ def test_doctor_judges_the_environment(
     assert not [word for word in ("secret-", "canary", "A" * 43) if word in output]
 
 
-@pytest.mark.parametrize(
-    ("status", "says"),
-    [
-        (401, "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)"),
-        (402, "the model's server answered HTTP 402 (the key has no credit left)"),
-        (404, "http://127.0.0.1:"),
-    ],
-)
-def test_doctor_asks_the_provider(
-    healthy: Agent, run: Run, model: ScriptedModel, status: int, says: str
-) -> None:
-    model.catalogue = lambda handler: handler.send_error(status)
-
-    done = run("doctor")
-
-    assert found(done)["provider"][0] == ("ok" if status == 404 else "fix")
-    assert found(done)["provider"][1].startswith(says)
-
-
 def test_doctor_stops_at_missing_migrations(healthy: Agent, no_tables: str, run: Run) -> None:
     done = run("doctor", DATABASE_URL=no_tables)
 

@@ -123,7 +123,7 @@ class TestExport:
         assert set(rows[0]) == {
             *("id", "memory_type", "constitutional", "tags", "token_estimate"),
             *("source", "session_id", "sha256"),
-            *("created_at", "recorded_at", "updated_at", "discarded_at"),
+            *("created_at", "recorded_at", "updated_at", "discarded_at", "spans_until"),
         }
         assert rows[-1]["discarded_at"] is not None
 

@@ -3,18 +3,15 @@
 import json
 import re
 import subprocess
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import Engine, event
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from tests import factories
-from tests.cli.conftest import Run
 from tests.commands import refine
 
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
@@ -99,13 +96,6 @@ def test_sessions_are_narrowed(
     assert [session["agent"] for session in listed] == names
 
 
-def test_a_shortened_list_says_so(agents: list[Agent], environ: dict[str, str]) -> None:
-    listed = refine("session", "list", "--json", "--limit", "1", environ=environ)
-
-    assert [session["agent"] for session in json.loads(listed.stdout)] == ["Eve"]
-    assert listed.stderr == "refine: these are the first 1; --limit lists more\n"
-
-
 def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[str, str]) -> None:
     session = db.session.scalars(db.select(RefinementSession).filter_by(status="failed")).one()
     session.stats = {**session.stats, "refused_doubtful": 2}
@@ -149,33 +139,3 @@ def test_an_agent_is_shown_without_content(agents: list[Agent], environ: dict[st
     assert re.search("^refinement threshold +0.75$", shown.stdout, re.MULTILINE)
     assert "canary" not in shown.stdout
     assert (told["id"], told["erased"], told["reflects_daily"]) == (agents[0].id, False, False)
-
-
-def test_a_list_takes_as_many_statements_for_many_rows(agents: list[Agent], run: Run) -> None:
-    run("agent", "list")  # the first command of a process looks at the database, the others do not
-    few = statements_by_list(run)
-    for account in [agents[0].account, *(factories.account() for _ in range(3))]:
-        agent = factories.agent(account=account)
-        RefinementSession.queue(agent, "cli")
-
-    many = statements_by_list(run)
-
-    assert few.keys() == EMPTY.keys() - {"sweep"}
-    assert many == few
-
-
-def statements_by_list(run: Run) -> dict[str, int]:
-    """How many statements each list sends, by a command's own engine."""
-    sent: Counter[str] = Counter()
-    for command in EMPTY.keys() - {"sweep"}:
-
-        def note(*_: object, command: str = command) -> None:
-            sent[command] += 1
-
-        db.session.commit()
-        event.listen(Engine, "before_cursor_execute", note)
-        try:
-            run(*command.split())
-        finally:
-            event.remove(Engine, "before_cursor_execute", note)
-    return dict(sent)

@@ -27,16 +27,3 @@ def test_erases_a_memory_for_good_on_the_second_day(ledger: Agent, run: Run) -> 
     db.session.expire_all()
     assert memory.is_erased
     assert problems() == []
-
-
-def test_takes_descendants_along_and_says_that_a_memory_is_unknown(ledger: Agent, run: Run) -> None:
-    memory = next(iter(db.session.scalars(ledger.ledger.core())))
-
-    planned = run("memory", "erase", memory.id, "--with-descendants")
-    unknown = run("memory", "erase", memory.id + 10**6)
-
-    assert "staying" not in planned.stdout
-    assert (unknown.returncode, unknown.stderr) == (
-        1,
-        f"refine: there is no memory {memory.id + 10**6}\n",
-    )

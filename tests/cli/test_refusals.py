@@ -12,13 +12,12 @@ from cryptography.fernet import Fernet
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import Account, RefinementSession
+from refine.models import RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run, problem, row_counts
 from tests.commands import (
     UNUSED_PORT,
     refine,
-    refine_anew,
     refine_here,
 )
 from tests.transfer.files import FIXTURES
@@ -189,19 +188,6 @@ def test_an_error_of_the_system_says_what_is_wrong(
     assert (disk_is_full.returncode, no_folder.returncode) == (1, 1)
     assert disk_is_full.stderr == "refine: No space left on device\n"
     assert no_folder.stderr == f"refine: {file / 'sub'}: Not a directory\n"
-
-
-@pytest.mark.slow
-def test_output_that_cannot_hold_a_name_says_so(demo: Account, environ: dict[str, str]) -> None:
-    factories.agent(account=demo, name="Zoë")
-    db.session.commit()
-
-    done = refine_anew("agent", "list", environ={**environ, "PYTHONIOENCODING": "ascii"})
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "refine: the output cannot be written in ascii; set PYTHONIOENCODING=utf-8\n"
-    )
 
 
 def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:

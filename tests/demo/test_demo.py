@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from refine import clock, demo, settings
+from refine import demo, settings
 from refine.extensions import db
-from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models import Account, Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_all
 from refine.refinement.loop import Observer, SessionEvent, refine
 from tests import factories
@@ -61,37 +61,6 @@ def test_creates_every_agent_of_the_file(loaded: Account) -> None:
     assert held.keys() == ENDINGS.keys()
 
 
-def test_agents_have_their_prompts_and_settings(loaded: Account) -> None:
-    described = {agent["name"]: agent for agent in FILE["agents"]}
-
-    halyard, loam = Agent.named("Halyard"), Agent.named("Loam")
-
-    assert halyard.system_prompt == described["Halyard"]["system_prompt"]
-    assert (halyard.refinement_threshold, halyard.core_token_budget) == (0.8, 2000)
-    assert loam.paused
-    assert Agent.named("Fathom").reflects_daily
-    assert not halyard.reflects_daily
-
-
-def test_ids_follow_dates_and_no_memory_is_in_the_future(loaded: Account) -> None:
-    wren = Agent.named("Wren")
-
-    mine = db.select(AgentMemory).where(AgentMemory.agent_id == wren.id)
-    memories = db.session.scalars(mine.order_by(AgentMemory.id)).all()
-
-    dates = [memory.created_at for memory in memories]
-    assert dates == sorted(dates)
-    assert dates[-1] <= clock.now()
-
-
-def test_only_wren_is_over_its_budget_and_only_loam_is_paused(loaded: Account) -> None:
-    agents = db.session.scalars(db.select(Agent)).all()
-
-    assert [agent.name for agent in agents if agent.is_over_budget] == ["Wren"]
-    assert [agent.name for agent in agents if agent.paused] == ["Loam"]
-    assert db.session.scalars(db.select(AuditLog.action)).all() == ["account_created"]
-
-
 def test_loads_nothing_if_there_is_an_account(app: Flask) -> None:
     factories.account()
     db.session.commit()
@@ -100,17 +69,6 @@ def test_loads_nothing_if_there_is_an_account(app: Flask) -> None:
 
     assert account is None
     assert db.session.scalars(db.select(Agent)).all() == []
-
-
-def test_loading_twice_in_one_process_gives_the_same(app: Flask) -> None:
-    first = demo.load_into_empty_database()
-    db.session.rollback()
-
-    second = demo.load_into_empty_database()
-
-    assert first is not None
-    assert second is not None
-    assert len(db.session.scalars(db.select(Agent)).all()) == len(ENDINGS)
 
 
 @pytest.mark.parametrize(("name", "status"), ENDINGS.items())
@@ -138,17 +96,6 @@ def test_wren_gets_within_its_budget_by_merging_plain_repeats(loaded: Account) -
         similar = [id_ for id_, each in before.items() if each.content.startswith(opening)]
         assert len(similar) == 2
         assert kept.issuperset(similar)
-
-
-@pytest.mark.parametrize(("name", "changes"), [("Halyard", 2), ("Loam", 2), ("Fathom", 0)])
-def test_others_merge_a_few_repeats_or_nothing(loaded: Account, name: str, changes: int) -> None:
-    assert refined(name).mutation_count == changes
-
-
-def test_trema_is_asked_and_cairn_is_not(loaded: Account) -> None:
-    declined, skipped = refined("Trema"), refined("Cairn")
-
-    assert (declined.llm_calls, skipped.llm_calls) == (1, 0)
 
 
 def test_petrel_is_refused_its_deletions_and_keeps_every_memory(loaded: Account) -> None:

@@ -197,16 +197,6 @@ class TestSharing:
         assert first.wait(10) == 0
         assert not processes_of(data_dir / "valkey")
 
-    def test_many_concurrent_commands_all_have_working_servers(
-        self, script: Start, data_dir: Path
-    ) -> None:
-        commands = [script("work", data_dir, 4) for _ in range(6)]
-
-        assert [command.end() for command in commands] == [(0, "")] * 6
-        with owned_servers(data_dir):
-            assert sql(data_dir, "SELECT count(*) FROM work") == [(24,)]
-            assert redis.Redis.from_url(redis_url(data_dir)).get("work") == b"24"
-
 
 class TestFailures:
     @pytest.mark.parametrize(
@@ -226,17 +216,6 @@ class TestFailures:
             ).__enter__()
 
         assert "\n" not in str(refused.value)
-
-    def test_an_incompatible_cluster_is_reported_with_the_log(self, used_dir: Path) -> None:
-        with owned_servers(used_dir, valkey=False):
-            pass
-        (used_dir / "postgres" / "PG_VERSION").write_text("12\n")
-
-        with pytest.raises(EmbeddedError) as refused:
-            owned_servers(used_dir, valkey=False).__enter__()
-
-        assert "incompatible with server" in str(refused.value)
-        assert str(used_dir / "postgres.log") in str(refused.value)
 
     def test_a_failed_start_leaves_no_owner(self, data_dir: Path) -> None:
         (data_dir / "valkey").mkdir(parents=True)

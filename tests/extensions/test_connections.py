@@ -75,23 +75,6 @@ def test_an_error_of_a_trigger_says_its_message_without_detail_and_hint(account,
     assert ("this is refused" in str(error)) == (sqlstate != "22999")
 
 
-def test_an_error_of_a_flush_quotes_nothing_either(account):
-    with pytest.raises(IntegrityError) as raised:
-        factories.account(name=CANARY, slug=CANARY)
-
-    assert raised.value.orig.sqlstate == "23505"
-    assert CANARY not in everything_about(raised.value)
-
-
-def test_the_message_says_which_constraint_was_violated_or_the_code(account):
-    violated = failing("INSERT INTO accounts (name, slug) VALUES ('x', :canary)", canary=CANARY)
-    misfit = failing("SELECT CAST(:canary AS integer)", canary=CANARY)
-
-    assert str(violated).startswith("(UniqueViolation) ")
-    assert "uq_accounts_slug" in str(violated)
-    assert "a value does not fit its column (SQLSTATE 22P02)" in str(misfit)
-
-
 def test_a_value_that_cannot_be_bound_is_not_quoted(app):
     with pytest.raises(StatementError) as raised:
         db.session.execute(

@@ -16,7 +16,6 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs.batches import Failed, act_on, in_parts, safe_message
 from refine.models import Account, Agent, RefinementSession, User
-from refine.models.agent import configuring
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -121,19 +120,6 @@ def agents(account: Account) -> list[Agent]:
 
 def ids_of(agents: list[Agent]) -> list[int]:
     return [agent.id for agent in agents]
-
-
-def test_agents_are_paused_and_those_that_are_already_are_skipped(
-    user: User, agents: list[Agent]
-) -> None:
-    configuring.configure(agents[2], user=user, paused=True)
-    db.session.commit()
-
-    outcome = act_on(ids_of(agents), "pause", user)
-
-    db.session.rollback()
-    assert {agent.paused for agent in agents} == {True}
-    assert (outcome.done, dict(outcome.skipped)) == (2, {"nothing to change": 1})
 
 
 def test_a_session_by_hand_is_refused_as_for_one_agent(user: User, agents: list[Agent]) -> None:

@@ -30,7 +30,7 @@ from refine.jobs.queue import (
     waiting_runs,
 )
 from refine.jobs.worker import work_on
-from refine.models import Agent, AuditLog, SessionAlreadyLive
+from refine.models import Agent, AuditLog
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
 from tests import factories
@@ -83,18 +83,6 @@ def test_each_kind_of_run_is_announced_by_its_id_alone(redis: Redis, agent: Agen
         assert job[b"description"].decode() == f"run {run.id}"
     stored = everything_in(redis)
     assert not any(word in stored for word in (b"canary", agent.name.encode(), b"failed_session"))
-
-
-def test_a_second_request_names_the_live_session_and_queues_nothing(
-    redis: Redis, agent: Agent
-) -> None:
-    session = refine_later(agent, "cli")
-
-    with pytest.raises(SessionAlreadyLive) as refusal:
-        refine_later(agent, "cli")
-
-    assert refusal.value.session_id == session.id
-    assert ids_in(redis) == {REQUESTED: [str(session.id)]}
 
 
 def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:

@@ -168,13 +168,6 @@ def refused(agent: Agent) -> Iterator[Agent]:
 # -- a slot ---------------------------------------------------------------------------------------
 
 
-def test_nothing_is_queued_before_the_slot(time: Clock, agent: Agent) -> None:
-    (done,) = tick_at(time, SLOT - timedelta(microseconds=1))
-
-    assert done == TickResult()
-    assert sessions_of(agent) == []
-
-
 def test_every_agent_gets_a_session_at_its_slot(time: Clock, account: Account) -> None:
     agents = [an_agent(account) for _ in range(3)]
 
@@ -243,13 +236,6 @@ def test_a_late_tick_serves_the_missed_slot(time: Clock, agent: Agent, late: tim
     session = session_of(agent)
     assert (session.slot_at, session.created_at) == (SLOT, SLOT + late)
     assert agent.account.next_due_at == SLOT + WEEK
-
-
-def test_only_the_last_of_several_missed_slots_is_served(time: Clock, agent: Agent) -> None:
-    tick_at(time, SLOT + 3 * WEEK + DAY, SLOT + 3 * WEEK + DAY)
-
-    assert slots_of(agent) == [SLOT + 3 * WEEK]
-    assert agent.account.next_due_at == SLOT + 4 * WEEK
 
 
 def test_a_clock_that_goes_back_repeats_nothing(time: Clock, agent: Agent) -> None:
@@ -632,16 +618,6 @@ def test_a_tick_whose_clock_is_wrong_ends_no_session(
 
     db.session.refresh(session)
     assert (done.lost, session.status) == (0, "running")
-
-
-def test_a_tick_of_a_later_time_looks_for_heartbeats_of_that_time(agent: Agent) -> None:
-    session = factories.session(agent)
-
-    run_tick(clock.now() + LOST_AFTER - timedelta(seconds=20))
-    assert session.is_live
-    run_tick(clock.now() + LOST_AFTER + timedelta(seconds=1))
-
-    assert (session.status, session.error_kind) == ("failed", "worker_lost")
 
 
 def test_a_lost_session_ends_within_two_minutes() -> None:

@@ -106,18 +106,6 @@ def test_a_dated_name_is_the_same_model_where_the_list_does_not_tell_them_apart(
         assert not catalogue(*models).is_same_model("a/r1", "a/r2"), models
 
 
-def test_an_alias_of_the_latest_model_confirms_no_model() -> None:
-    moving = {"id": "~a/b-latest", "alias_target": {"slug": "a/b-7", "name": "B 7"}}
-
-    assert not catalogue(moving).is_same_model("~a/b-latest", "a/b-7")
-
-
-def test_lists_come_under_several_names_or_bare() -> None:
-    entry = {"id": "test/model"}
-    for listed_models in ({"data": [entry]}, {"models": [entry]}, [entry]):
-        assert parse_catalogue(json.dumps(listed_models).encode()).find("test/model") is not None
-
-
 def test_an_invalid_list_is_empty_and_invalid_entries_are_left_out() -> None:
     for body in (
         *(b"", b"<html>", b"[]", b"null", b"{}", b"[" * 100_000, b'{"data": null}', b'{"data": 7}'),

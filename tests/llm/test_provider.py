@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from refine.errors import ProviderError
-from refine.llm import dialects, provider
+from refine.llm import provider
 from refine.llm.dialects import OPENROUTER, PLAIN, Dialect
 from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, user_message
@@ -190,21 +190,6 @@ def test_pauses_grow_or_follow_retry_after(model: ScriptedModel, pauses: list[fl
         assert ask(model, seconds=1_000).text == "YES"
 
     assert pauses == [0.5, 2.0, 60, 0, 60, 0]
-
-
-def test_litellm_passes_on_how_long_the_upstream_wants_to_be_left_alone(
-    model: ScriptedModel, pauses: list[float]
-) -> None:
-    passed_on = {"llm_provider-retry-after": "7"}
-    for name, headers in (
-        ("litellm", passed_on),
-        ("litellm", {**passed_on, "Retry-After": "9"}),
-        ("plain", passed_on),
-    ):
-        model.answer(lambda handler, sent=headers: send(handler, 429, {}, sent)).say("YES")
-        ask(model, seconds=1_000, dialect=dialects.named(name))
-
-    assert pauses == [7, 9, 0.5]
 
 
 def test_retry_after_beyond_a_minute_or_the_deadline_ends_the_attempts(

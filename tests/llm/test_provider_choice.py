@@ -1,12 +1,9 @@
 """Which server answers for an agent's model."""
 
-import time
-
 import pytest
 from cryptography.fernet import Fernet
 
 from refine.errors import InvalidValue, ProviderError, SettingsError
-from refine.llm.messages import Privacy, user_message
 from refine.llm.provider import (
     client_for,
     dialect_of,
@@ -92,18 +89,6 @@ def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
     warning = warning_about("rehearsal/wren", configured, is_demo=False)
     assert "only agents of the demo account" in (warning or "")
     assert warning_about("rehearsal/wren", configured, is_demo=True) is None
-
-
-def test_rehearsal_models_need_no_key() -> None:
-    asked = [user_message("Do you consent? YES or NO.")]
-    privacy = Privacy(session_id="session", account_ref="account")
-
-    with client_for("rehearsal/wren", settings(), is_demo=True) as client:
-        reply = client.generate(
-            "rehearsal/wren", asked, [], privacy, deadline=time.monotonic() + 20
-        )
-
-    assert (reply.text or "").startswith("YES")
 
 
 def test_the_dialect_is_that_of_the_settings_or_of_the_host() -> None:

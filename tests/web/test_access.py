@@ -3,13 +3,12 @@
 import html
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from refine.extensions import database_now, db
+from refine.extensions import db
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
 from tests.web.conftest import (
@@ -284,14 +283,6 @@ def test_a_page_with_content_is_not_cached_and_redirects_in_time(
 
 
 # -- the banner and the end -----------------------------------------------------------------------
-
-
-def test_the_banner_says_how_many_minutes_are_left(dashboard: Browser, grant: AccessGrant) -> None:
-    for seconds, words in ((1790, "30 minutes left."), (59, "1 minute left.")):
-        grant.expires_at = database_now() + timedelta(seconds=seconds)
-        db.session.commit()
-
-        assert words in dashboard.get("/agents").text
 
 
 def test_ending_access_clears_the_browsers_cache(

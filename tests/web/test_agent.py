@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -17,7 +16,6 @@ from refine.models.agent import configuring
 from refine.models.ledger import Composition
 from refine.rules.personal import HIDDEN_ID
 from tests import editing, factories, sql
-from tests.commands import eventually
 from tests.scripted_model import ScriptedModel
 from tests.web.conftest import (
     Browser,
@@ -74,10 +72,6 @@ def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
     assert f'<a href="/sessions/{session.id}" aria-label="' in page
     assert "session ended, 175 tokens" in page
     assert "Removed in the last 30 days 12%" in words_of(page)
-
-
-def test_the_page_says_if_the_rehearsal_model_answers(dashboard: Browser, agent: Agent) -> None:
-    assert "rehearsal/ada, answered by the rehearsal model" in words_of(page_of(dashboard, agent))
 
 
 def test_a_live_session_replaces_the_button_for_a_new_one(dashboard: Browser, agent: Agent) -> None:
@@ -222,18 +216,6 @@ def test_refine_now_redirects_to_a_session_that_is_already_live(
     assert len(records("refinement_queued")) == 1
 
 
-def test_refine_now_says_why_an_inactive_agent_has_no_session(
-    redis: Redis, dashboard: Browser, agent: Agent
-) -> None:
-    agent.active = False
-    db.session.commit()
-
-    answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
-
-    assert "The agent is not active, so no session can run." in words_of(answer.text)
-    assert records("refinement_queued") == []
-
-
 # -- settings --------------------------------------------------------------------------------------
 
 
@@ -272,29 +254,6 @@ def test_settings_are_saved_and_recorded(dashboard: Browser, admin: User, agent:
         "refinement_threshold": [None, "0.8"],
         "paused": [False, True],
     }
-
-
-def test_an_agent_whose_row_is_moved_here_for_a_moment_keeps_its_settings(
-    dashboard: Browser, admin: User
-) -> None:
-    agent = factories.agent()
-    db.session.commit()
-    dashboard.token()
-    move = f"UPDATE agents SET account_id = {{}} WHERE id = {agent.id}"
-    path, here, theirs = f"/agents/{agent.id}/settings", admin.account_id, agent.account_id
-    db.session.rollback()
-    sql.run(move.format(here))
-
-    with db.engine.connect() as writer, ThreadPoolExecutor() as pool:
-        writer.exec_driver_sql(move.format(theirs))
-        sent = pool.submit(
-            dashboard.submit, path, settings(model_id="test/model", core_token_budget="7")
-        )
-        eventually(lambda: sent.done() or sql.waiting())
-        writer.commit()
-
-    assert sent.result().status_code == 409
-    assert records("agent_settings_update") == []
 
 
 def test_unticked_boxes_are_off(dashboard: Browser, agent: Agent) -> None:

@@ -99,6 +99,10 @@ def test_an_end_of_access_on_another_page_still_clears_the_cache(
     assert "Location" not in answer.headers
 
 
+_FORM = re.compile(r'<form method="post" action="([^"]*)" id="([^"]*)"(.*?)</form>', re.DOTALL)
+_FIELD = re.compile(r'<(?:input|select|textarea)[^>]* name="([^"]*)"')
+
+
 def test_no_control_of_a_page_with_content_works_in_place(
     dashboard: Browser, agent: Agent, admin: User
 ) -> None:
@@ -110,10 +114,6 @@ def test_no_control_of_a_page_with_content_works_in_place(
 
     assert "hx-boost" in sealed
     assert "hx-boost" not in opened
-
-
-_FORM = re.compile(r'<form method="post" action="([^"]*)" id="([^"]*)"(.*?)</form>', re.DOTALL)
-_FIELD = re.compile(r'<(?:input|select|textarea)[^>]* name="([^"]*)"')
 
 
 def forms_of(page: str) -> list[tuple[str, tuple[str, list[str]]]]:

@@ -203,23 +203,6 @@ def test_users_cannot_change_themselves(dashboard: Browser, admin: User) -> None
     assert f"/users/{admin.id}" not in actions_of(page)
 
 
-def test_no_token_is_created_in_the_dashboard(
-    dashboard: Browser, admin: User, signed_in: SignedIn
-) -> None:
-    agent = factories.agent(account=admin.account)
-    db.session.commit()
-
-    answers = [
-        browser.submit("/tokens", {"agent_id": agent.id, "kind": kind})
-        for browser in (dashboard, signed_in(person(site_admin=True)))
-        for kind in ("agent", "platform")
-    ]
-
-    assert [answer.status_code for answer in answers] == [405] * 4
-    assert sql.value("SELECT count(*) FROM api_tokens") == 0
-    assert records("token_minted") == []
-
-
 @pytest.fixture
 def token(admin: User) -> ApiToken:
     made, _ = ApiToken.mint(account=admin.account)
@@ -238,21 +221,6 @@ def test_revoking_a_token_is_final_and_recorded(
     assert f"Token {token.hint}… revoked" in words_of(answer.text)
     assert f"/tokens/{token.id}/revoke" not in links_of(answer.text)
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
-
-
-def test_the_page_warns_of_the_effect_of_revoking(
-    dashboard: Browser, admin: User, token: ApiToken
-) -> None:
-    token.mint_for(factories.agent(account=admin.account), expires_at=None)
-    db.session.commit()
-    assert f"/tokens/{token.id}/revoke" in links_of(dashboard.get("/tokens").text)
-
-    page = dashboard.get(f"/tokens/{token.id}/revoke").text
-
-    assert "or with the 1 token that it created" in words_of(page)
-    assert actions_of(page) == [f"/tokens/{token.id}/revoke"]
-    db.session.refresh(token)
-    assert token.is_valid
 
 
 def test_revoking_a_platform_token_ends_what_it_minted(

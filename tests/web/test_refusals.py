@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine import refusals
 from refine.extensions import db
-from refine.models import ApiToken, User
+from refine.models import ApiToken
 from tests import sql
 from tests.web.conftest import HERE, Browser, SignedIn, World, person, records
 
@@ -59,14 +59,6 @@ def test_counts_refusals_of_the_api(world: World, client: Browser) -> None:
 
     assert [answer.status_code for answer in answers] == [404] * 5 + [403]
     assert counted() == {"forbidden": 1, "not_found": 4, "password": 0}
-
-
-def test_counts_wrong_passwords(admin: User, dashboard: Browser, client: Browser) -> None:
-    client.sign_in(admin.email, "wrong battery")
-    client.sign_in("nobody@example.org", "wrong battery")
-    dashboard.submit("/profile/confirm", {"current_password": "wrong battery"})
-
-    assert counted() == {"forbidden": 0, "not_found": 0, "password": 3}
 
 
 def test_ten_refusals_of_a_user_in_an_hour_are_one_record(

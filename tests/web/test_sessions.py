@@ -1,7 +1,6 @@
 """Sessions: the list, each one's page while it runs and after, stop and undo."""
 
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 from flask import Flask
@@ -10,7 +9,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.models.runs.session.survival import CAUSES
-from refine.rules.prices import Usage
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.web.conftest import (
@@ -88,16 +86,6 @@ def test_a_stop_can_be_requested_while_running(
     assert running.stop_requested_by_id == admin.id
 
 
-def test_stopping_an_ended_session_changes_nothing(
-    dashboard: Browser, ended: RefinementSession
-) -> None:
-    answer = dashboard.submit(f"/sessions/{ended.id}/stop", follow_redirects=True)
-
-    assert "The session has already ended (completed)." in words_of(answer.text)
-    db.session.refresh(ended)
-    assert ended.stop_requested_at is None
-
-
 # -- when it has ended -----------------------------------------------------------------------------
 
 
@@ -127,15 +115,6 @@ def test_refusals_and_retirements_are_shown_by_cause(
         "1 by the second reading, 1 for what they retire "
         "Retired as outdated or wrong 1 Objections overruled 1 Edits without a second reading 1 "
     ) in said
-
-
-def test_second_readings_are_shown_with_what_they_took(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    running.count_call(Usage(700, completion_tokens=30, cost_usd=Decimal("0.002")), is_aside=True)
-    db.session.commit()
-
-    assert "Second readings 1 730 tokens, $0.002" in words_of(shown(dashboard, running))
 
 
 # -- undo ------------------------------------------------------------------------------------------

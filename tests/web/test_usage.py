@@ -81,22 +81,6 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(
     assert f"/agents/{busy['bo'].id}" in links_of(dashboard.get("/usage").text)
 
 
-def test_the_last_twelve_months_are_listed_newest_first(
-    dashboard: Browser, busy: dict[str, Agent]
-) -> None:
-    spent(busy["ada"], "4", at=NOW - timedelta(days=340))  # in April
-    spent(busy["ada"], "64", at=NOW - timedelta(days=370))
-
-    listed = rows(dashboard, "/usage?by=month")
-
-    assert [row.split(" $")[0] for row in listed] == [
-        "March 2026 2 1 1 3,007 500 30",
-        "February 2026 1 0 0 0 0 0",
-        "April 2025 1 0 0 0 0 0",
-    ]
-    assert "Cost $8.50" in said(dashboard, "/usage?by=month")
-
-
 # -- whose -----------------------------------------------------------------------------------------
 
 

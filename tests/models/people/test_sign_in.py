@@ -40,13 +40,6 @@ def test_an_unknown_secret_finds_no_sign_in(begun):
     assert SignIn.find_valid("", AT) is None
 
 
-def test_the_secret_is_not_stored(begun):
-    secret = begun.secret
-    db.session.commit()
-
-    assert secret not in str(sql.snapshot())
-
-
 def test_an_ended_sign_in_or_one_of_an_inactive_user_is_not_found(begun, user, subtests):
     for why, end in {
         "ended": lambda: begun.end(AT),
