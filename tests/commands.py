@@ -112,21 +112,6 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in listed]
 
 
-def waits_for_input(pid: int) -> bool:
-    """Whether a process reads from its standard input; only root may look, others guess."""
-    try:
-        call = Path(f"/proc/{pid}/syscall").read_text().split()
-        waits_for = Path(f"/proc/{pid}/wchan").read_text()
-    except PermissionError:
-        return all(_sleeps(pid) for _ in range(20))
-    return "pipe" in waits_for and call[1:2] == ["0x0"]
-
-
-def _sleeps(pid: int) -> bool:
-    time.sleep(0.02)
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-
-
 def is_alive(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     try:

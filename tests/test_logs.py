@@ -95,20 +95,6 @@ def test_a_fault_in_a_request_is_logged_without_its_message(
     assert "canary" not in json.dumps(line)
 
 
-@pytest.mark.parametrize(
-    ("level", "events"),
-    [("DEBUG", ["debug", "info", "warning"]), ("INFO", ["warning"]), ("ERROR", [])],
-)
-def test_quiet_commands_log_only_warnings_unless_debugging(level: str, events: list[str]) -> None:
-    done = python(
-        f"import structlog; from refine import logs; logs.configure({level!r}); logs.quieten()\n"
-        "log = structlog.get_logger('refine.tests')\n"
-        "log.debug('debug'); log.info('info'); log.warning('warning')\n"
-    )
-
-    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == events
-
-
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_an_exception_is_logged_without_message_or_values(is_terminal: bool) -> None:
     done = python(

@@ -1,17 +1,15 @@
 """Faults are problems that reveal no content, and classified in one place."""
 
 import pytest
-from flask import Flask
 from sqlalchemy import select
 from werkzeug.exceptions import MethodNotAllowed
 
-from refine import create_app, faults
+from refine import faults
 from refine.errors import InvalidValue, NotFound, Refused, TooMany, Unreachable, WrongKey
 from refine.extensions import db
 from refine.models import IdempotencyKey
-from refine.settings import Settings
 from tests import factories, sql
-from tests.api.conftest import World, bearing, program_of, refusing_memories
+from tests.api.conftest import World, refusing_memories
 from tests.api.test_every_operation import is_problem
 
 WORDS = "the heron stands where the ice was"
@@ -57,19 +55,6 @@ def test_hides_the_message_of_a_database_error(world: World, sqlstate: str, stat
     assert WORDS not in answer.text
     assert ("Retry-After" in answer.headers) == (status == 503)
     assert after.status_code == 201
-
-
-def test_answers_503_without_the_database(app: Flask, environ: dict[str, str]) -> None:
-    program = program_of(app, factories.agent("a memory"))
-    away = create_app(
-        Settings.from_environ({**environ, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
-    )
-
-    answer = bearing(away, program.secret).get("/context")
-
-    assert answer.status_code == 503
-    assert is_problem(answer)
-    assert int(answer.headers["Retry-After"]) > 0
 
 
 def test_names_the_column_that_cannot_be_opened(world: World) -> None:

@@ -142,16 +142,3 @@ def test_the_browser_stores_no_content_after_access_ended(
     assert CANARY not in kept
     from_cache = "async (path) => (await fetch(path, {cache: 'force-cache'})).text()"
     assert CANARY not in desk.evaluate(from_cache, f"/agents/{agent.id}/ledger")
-
-
-def test_an_open_page_redirects_when_access_is_revoked(
-    desk: Page, agent: Agent, grant: AccessGrant
-) -> None:
-    reading(desk, agent)
-
-    grant.end(user=None)
-    db.session.commit()
-
-    expect(state(desk, "ended")).to_be_visible()
-    expect(desk.get_by_text("revoked by the agent").first).to_be_visible()
-    expect(desk.get_by_text(CANARY)).to_have_count(0)

@@ -7,7 +7,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession, User
-from refine.models.agent import configuring
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.browser.visiting import button, state
@@ -79,25 +78,6 @@ def test_refine_now_ignores_a_click_meant_for_a_replaced_button(desk: Page, agen
 
     desk.wait_for_url("**/sessions/*")
     assert number_of_sessions() == 2
-
-
-def test_a_pause_that_somebody_else_pressed_does_not_become_a_resume(
-    desk: Page, agent: Agent, admin: User
-) -> None:
-    desk.clock.install()
-    factories.session(agent)
-    desk.goto(f"/agents/{agent.id}")
-    button(desk, "Pause").focus()
-
-    configuring.configure(agent, user=admin, paused=True)
-    db.session.commit()
-    desk.clock.run_for(11_000)
-    expect(button(desk, "Resume")).to_be_visible()
-    desk.keyboard.press("Enter")
-
-    expect(button(desk, "Pause")).to_be_disabled()
-    desk.wait_for_timeout(300)
-    assert sql.value("SELECT paused FROM agents") is True
 
 
 def test_a_form_that_is_being_filled_in_stays_as_it_was_drawn(desk: Page, admin: User) -> None:

@@ -8,7 +8,6 @@ from playwright.sync_api import Page, Route, expect
 
 from refine.extensions import db
 from refine.models import Agent, User
-from refine.tools import RefinementTool
 from tests import factories
 from tests.browser.visiting import button, rows
 
@@ -77,16 +76,3 @@ def test_an_answer_of_somebody_else_never_takes_the_pages_place(ledger: Page, st
 
     expect(ledger.get_by_role("alert")).to_contain_text("reload the page")
     expect(rows(ledger, "Core memories")).to_have_count(40)
-
-
-def test_a_list_keeps_itself_fresh_while_something_runs(desk: Page, agent: Agent) -> None:
-    desk.clock.install()
-    session = factories.session(agent)
-    desk.goto("/sessions")
-    expect(rows(desk, "Sessions")).to_contain_text("running")
-
-    RefinementTool(session).execute("complete", summary="it is tidy")
-    desk.clock.run_for(11_000)
-
-    expect(rows(desk, "Sessions")).not_to_contain_text("running")
-    expect(button(desk, "Pause updates")).to_have_count(0)

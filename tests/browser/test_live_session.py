@@ -101,16 +101,6 @@ def test_polling_stops_when_the_session_ends(desk: Page, watched: Watched) -> No
     assert looked_after_it == 0
 
 
-def test_a_button_keeps_the_focus_through_a_refresh(desk: Page, watched: Watched) -> None:
-    pause = button(desk, "Pause updates")
-    pause.focus()
-
-    watched.delete_one()
-
-    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
-    expect(pause).to_be_focused()
-
-
 def test_updates_can_be_paused_and_resumed(desk: Page, watched: Watched) -> None:
     button(desk, "Pause updates").click()
     watched.delete_one()

@@ -4,11 +4,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from refine.extensions import db
-from refine.models import Account, Agent, AuditLog, RefinementSession
+from refine.models import Account, Agent, AuditLog
 from tests import factories
-from tests.cli.conftest import problem
 from tests.commands import refine
-from tests.scripted_model import ScriptedModel
 
 
 def last_record(action: str) -> AuditLog:
@@ -35,25 +33,6 @@ def test_agent_set_changes_settings_and_records_the_actor(
     assert record.data["changes"]["core_token_budget"] == [5000, 6000]
 
 
-def test_agent_set_tells_the_agent_of_a_new_model_and_warns_of_one_that_cannot_be_used(
-    ledger: Agent, environ: dict[str, str], model: ScriptedModel
-) -> None:
-    model.catalogue = [{"id": "test/listed", "supported_parameters": ["tools"]}]
-    provider = {**environ, "OPENROUTER_BASE_URL": model.base_url}
-
-    good = refine("agent", "set", "Ada", "--model", "test/listed", environ=provider)
-    bad = refine("agent", "set", "Ada", "--model", "test/none", environ=provider)
-
-    db.session.rollback()
-    warning = "refine: warning: sessions may fail: the provider lists no model 'test/none'\n"
-    assert (good.stderr, bad.stderr) == ("", warning)
-    assert ledger.model_id == "test/none"
-    assert ledger.identity_changed_at is not None
-    assert "An admin changed my settings: model." in [
-        each.content for each in factories.journal(ledger)
-    ]
-
-
 def test_an_agent_is_paused_and_resumed_once(ledger: Agent, environ: dict[str, str]) -> None:
     for option, outcome in (
         ("--paused", "paused changed"),
@@ -64,19 +43,6 @@ def test_an_agent_is_paused_and_resumed_once(ledger: Agent, environ: dict[str, s
         assert said == f"Ada (agent {ledger.id}): {outcome}\n"
     db.session.rollback()
     assert not ledger.paused
-
-
-def test_session_stop_skips_a_waiting_session(ledger: Agent, environ: dict[str, str]) -> None:
-    session = RefinementSession.queue(ledger, "manual")
-    db.session.commit()
-
-    done = refine("session", "stop", str(session.id), environ=environ)
-    again = refine("session", "stop", str(session.id), environ=environ)
-
-    record = last_record("memory_refinement_skipped")
-    assert done.stdout == f"session {session.id} of Ada is skipped; the agent was not asked\n"
-    assert record.data["reason"] == "stopped on the command line while it was queued"
-    assert problem(again) == "the session has already ended (skipped)"
 
 
 def test_session_stop_ends_a_running_session_before_its_next_step(

@@ -149,13 +149,6 @@ def test_a_refusal_says_what_to_check(
     assert "secret-key" not in done.stdout
 
 
-def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
-    done = ask(OPENROUTER_API_KEY="")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("refine: no API key: set OPENROUTER_API_KEY")
-
-
 @pytest.mark.parametrize(
     ("catalogue", "name", "mark", "says"),
     [

@@ -83,22 +83,6 @@ def test_agent_erase_destroys_the_content_and_keeps_the_records(
     assert refine("audit", "verify", environ=environ).returncode == 0
 
 
-def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> None:
-    name = "Ada [red]x[/] [/y] :warning: \\ ".ljust(80, "x")
-    factories.agent(account=demo, name=name, core_token_budget=1, paused=True)
-    factories.agent("a memory of ten", account=demo, name="Bea", core_token_budget=1)
-    factories.agent(account=demo, name="Cid", active=False)
-    db.session.commit()
-
-    listed = refine("agent", "list", "--account", "demo", environ=environ)
-
-    states = [line.rstrip().rsplit("  ", 1)[-1].strip() for line in listed.stdout.splitlines()]
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert name in listed.stdout
-    assert states == ["state", "paused", "over budget", "not active"]
-    assert "a memory of ten" not in listed.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [(("--agent", "Ada"), "agent"), (("--platform", "--account", "demo"), "platform")],

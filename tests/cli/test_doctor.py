@@ -221,14 +221,3 @@ def test_doctor_judges_the_environment(
     assert done.returncode == any(each == "fix" for each, _ in checks.values())
     output = done.stdout + done.stderr
     assert not [word for word in ("secret-", "canary", "A" * 43) if word in output]
-
-
-def test_doctor_stops_at_missing_migrations(healthy: Agent, no_tables: str, run: Run) -> None:
-    done = run("doctor", DATABASE_URL=no_tables)
-
-    problem = "the database has no tables yet; run `refine db upgrade`"
-    assert (done.returncode, done.stderr) == (1, "")
-    assert list(found(done)) == [
-        *("database", "migrations", "keys", "redis", "signing", "https", "provider")
-    ]
-    assert found(done)["migrations"] == ("fix", problem)

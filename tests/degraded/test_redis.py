@@ -1,6 +1,5 @@
 """Redis down, frozen, full or a replica: pages work, what is asked for waits in the database."""
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -153,19 +152,3 @@ def many_refined(dashboard: Browser, agent: Agent) -> str:
     (digest,) = re.findall(r'name="digest" value="(\w+)"', page)
     answer = dashboard.submit("/agents/many", {**form, "digest": digest}, follow_redirects=True)
     return words_of(answer.text)
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("full", "Redis is full; give it more memory (maxmemory)"),
-        ("copying", "Redis is a read-only replica; let REDIS_URL lead to its primary"),
-    ],
-)
-def test_pages_give_the_same_reason_for_a_failing_redis(
-    dashboard: Browser, broken: Mend, said: str
-) -> None:
-    assert json.loads(dashboard.get("/readyz").text)["redis"] == said
-    words = words_of(dashboard.get("/ops").text)
-    assert said in words
-    assert "Redis answers" not in words

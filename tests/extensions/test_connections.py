@@ -143,27 +143,6 @@ def backend() -> int:
     return int(pid or 0)
 
 
-def test_a_connection_that_was_just_made_or_used_is_not_asked_whether_it_is_there(
-    asked: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert backend() == backend()
-    db.engine.dispose()
-    monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
-    backend()
-
-    assert asked == []
-
-
-def test_a_connection_that_was_not_used_for_a_while_is_asked(
-    asked: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = backend()
-    monkeypatch.setattr("refine.extensions.TRUSTED_SECONDS", 0)
-
-    assert backend() == first
-    assert asked == [""]
-
-
 def test_a_connection_that_the_server_has_ended_is_replaced(asked: list[object]) -> None:
     with db.engine.connect() as other:
         first = backend()

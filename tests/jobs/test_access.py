@@ -9,10 +9,7 @@ from redis import Redis
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, User
-from refine.models.runs.access import AccessTerms
 from tests import factories, sql
-
-TERMS = AccessTerms("failed_session", "the canary fell silent, and I wonder why", 30)
 
 
 @pytest.fixture
@@ -86,15 +83,3 @@ def test_a_grant_that_cannot_be_ended_delays_no_other(
     db.session.expire_all()
     assert (broken.status, whole.status) == ("granted", "ended")
     assert (done.access_ended, done.faults) == (1, 1)
-
-
-def test_a_locked_grant_is_left_to_the_next_tick(redis: Redis, agent: Agent, reader: User) -> None:
-    grant = factories.live_grant(agent, reader)
-    aged(grant, hours=2)
-
-    with db.engine.begin() as elsewhere:
-        elsewhere.exec_driver_sql("SELECT 1 FROM access_grants FOR UPDATE")
-        held = run_tick().access_ended
-    free = run_tick().access_ended
-
-    assert (held, free) == (0, 1)

@@ -1,16 +1,12 @@
 """Memory tasks as jobs: dispatched by id, after all sessions, run once and never lost."""
 
-import signal
-import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from flask import Flask
 from redis import Redis
 
 from refine import clock
-from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.jobs.queue import MEMORY_TASKS, extract_later, queue
 from refine.jobs.tick import run_tick
@@ -18,8 +14,6 @@ from refine.jobs.worker import work_on
 from refine.models import Agent
 from refine.models.agent import configuring
 from tests import factories, sql
-from tests.commands import eventually, services
-from tests.scripted_model import ScriptedModel
 
 SAID = [{"role": "user", "content": "remember the canary"}]
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -41,14 +35,6 @@ def waiting(redis: Redis) -> list[str]:
 def journal(agent: Agent) -> list[str]:
     db.session.rollback()
     return [memory.content for memory in factories.journal(agent)]
-
-
-def test_an_invalid_conversation_stores_nothing(redis: Redis, agent: Agent) -> None:
-    with pytest.raises(InvalidValue):
-        extract_later(agent, [{"role": "user"}])
-
-    db.session.rollback()
-    assert (waiting(redis), list(factories.live_tasks(agent))) == ([], [])
 
 
 def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
@@ -150,24 +136,3 @@ def test_a_wrong_clock_lets_no_conversation_lapse(redis: Redis, agent: Agent, da
 
     db.session.refresh(task)
     assert task.conversation
-
-
-def test_a_stopped_worker_postpones_its_task(
-    redis: Redis, app: Flask, model: ScriptedModel, environ: dict[str, str], tmp_path: Path
-) -> None:
-    model.tool, answered = "save_memory", threading.Event()
-    model.calls({"content": "too late"}).meanwhile(lambda: answered.wait(30))
-    owner = factories.agent()
-    db.session.commit()
-    task = extract_later(owner, SAID)
-
-    with services({**environ, "OPENROUTER_BASE_URL": model.base_url}, tmp_path) as start:
-        worker = start("worker")
-        eventually(lambda: model.requests, seconds=40)
-        worker.signal(signal.SIGTERM)
-        worker.wait(10)
-        answered.set()
-
-    db.session.expire_all()
-    assert (task.status, task.error_kind) == ("queued", "worker_stopped")
-    assert "canary" not in worker.said

@@ -271,20 +271,6 @@ def test_a_stop_is_noticed_between_attempts(model: ScriptedModel) -> None:
 # -- the catalogue --------------------------------------------------------------------------------
 
 
-def test_the_catalogue_is_asked_for_once(model: ScriptedModel) -> None:
-    asked: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.path)
-        send(handler, 200, {"data": [{"id": "test/model"}]})
-
-    model.catalogue = answer
-    client = Provider(model.base_url, KEY)
-
-    assert client.catalogue.find("test/model") is client.catalogue.find("test/model:nitro")
-    assert asked == ["/v1/models"]
-
-
 def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
     location = {"Location": f"{model.base_url}/models"}
     for status in (307, 401, 404, 429, 500):
@@ -293,18 +279,6 @@ def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
         )
         assert not Provider(model.base_url, KEY).catalogue, status
     assert not Provider(f"http://127.0.0.1:{closed_port()}/v1", KEY).catalogue
-
-
-def test_a_wrong_key_shows_in_the_refusal_of_the_list(model: ScriptedModel) -> None:
-    for error, is_of_key in (
-        ([{"error": {"details": [{"reason": "API_KEY_INVALID"}]}}], True),
-        ({"error": {"type": "no_db_connection"}}, True),
-        ({"code": "invalid-argument"}, True),
-        ({"error": {"type": "invalid_request_error"}}, False),
-    ):
-        model.catalogue = lambda handler, sent=error: send(handler, 400, sent)
-        said = Provider(model.base_url, KEY).problem() or ""
-        assert ("(check OPENROUTER_API_KEY; " in said) == is_of_key, error
 
 
 def test_the_output_limit_is_one_that_the_model_takes(model: ScriptedModel) -> None:

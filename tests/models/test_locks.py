@@ -80,9 +80,6 @@ class World:
     def head_of(self, agent):
         return db.session.scalars(select(ChainHead).filter_by(agent_id=agent.id)).one()
 
-    def hold_running(self):
-        return RefinementSession.held(self.running.id, self.running.lease_token)
-
 
 def hold(row):
     """The statement that locks this row; references to the row do not wait for that."""

@@ -1,8 +1,6 @@
-"""The cookies, one by one, each with each of its attributes, with and without https."""
+"""The session's cookie, the only one: its attributes, and what it is worth."""
 
-import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 from flask import Flask
@@ -14,16 +12,9 @@ from tests.web.conftest import Browser, browser_of, person
 
 WithSettings = Callable[..., Flask]
 
-# What each cookie is for, and for how many seconds a browser keeps it: None until it closes.
-COOKIES = {"session": None}
-
-ATTRIBUTES = ("HttpOnly", "SameSite=Lax", "Path=/")
-
-
-class Cookie(NamedTuple):
-    name: str
-    value: str
-    attributes: list[str]
+# a browser keeps it until it closes, and holds __Host- to this host, https and every path
+PLAIN = ("session", {"HttpOnly", "SameSite=Lax", "Path=/"})
+SECURE = ("__Host-session", PLAIN[1] | {"Secure"})
 
 
 @pytest.fixture
@@ -41,71 +32,35 @@ def over_https(app: Flask, with_settings: WithSettings) -> Flask:
     return application
 
 
-@pytest.fixture(params=["http", "https"])
-def reached(request: pytest.FixtureRequest, app: Flask) -> Flask:
-    """The application, by either scheme."""
-    return request.getfixturevalue("over_https") if request.param == "https" else app
-
-
-def cookies_of(app: Flask, email: str) -> dict[str, Cookie]:
-    """The cookies that somebody's browser is given, by what they are for."""
-    browser = browser_of(app)
-    answer = browser.sign_in(email)
-    sent = [parsed(each) for each in answer.headers.getlist("Set-Cookie")]
-    return {purpose_of(each): each for each in sent}
-
-
-def parsed(header: str) -> Cookie:
+def cookie_of(app: Flask, email: str) -> tuple[str, str, set[str]]:
+    """The only cookie that somebody's browser is given: name, value, attributes."""
+    (header,) = browser_of(app).sign_in(email).headers.getlist("Set-Cookie")
     pair, *attributes = header.split("; ")
     name, _, value = pair.partition("=")
-    return Cookie(name, value, attributes)
-
-
-def purpose_of(cookie: Cookie) -> str:
-    return re.sub(r"-\d+$", "", cookie.name.removeprefix("__Host-"))
+    return name, value, set(attributes)
 
 
 def is_signed_in(browser: Browser) -> bool:
     return browser.get("/profile").status_code == 200
 
 
-# -- attributes ------------------------------------------------------------------------------------
-
-
-def test_each_cookie_carries_each_attribute_and_is_forgotten_in_its_time(
-    reached: Flask, ada: User
-) -> None:
-    cookies = cookies_of(reached, ada.email)
-
-    assert cookies.keys() == COOKIES.keys()
-    for purpose, seconds in COOKIES.items():
-        sent = cookies[purpose].attributes
-        assert {*ATTRIBUTES} <= {*sent}, purpose
-        assert "Domain" not in str(sent)
-        lasts = [each for each in sent if each.startswith("Max-Age=")]
-        assert lasts == ([] if seconds is None else [f"Max-Age={seconds}"]), purpose
-        assert seconds is not None or "Expires" not in str(sent)
-
-
-def test_cookies_are_held_to_https_and_to_their_host_where_there_is_https(
+def test_the_cookie_has_its_attributes_and_no_others(
     app: Flask, over_https: Flask, ada: User
 ) -> None:
-    plain, secure = cookies_of(app, ada.email), cookies_of(over_https, ada.email)
+    for reached, expected in ((app, PLAIN), (over_https, SECURE)):
+        name, _, attributes = cookie_of(reached, ada.email)
 
-    assert not [each for each in plain.values() if "Secure" in each.attributes]
-    assert all("Secure" in each.attributes for each in secure.values())
-    # browsers hold a cookie of this name to exactly that: this host, https, every path
-    assert all(each.name.startswith("__Host-") for each in secure.values())
+        assert (name, attributes) == expected
 
 
 # -- what a cookie is worth ------------------------------------------------------------------------
 
 
 def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https: Flask, ada: User) -> None:
-    genuine = cookies_of(over_https, ada.email)["session"]
+    name, value, _ = cookie_of(over_https, ada.email)
     browser, planted = browser_of(over_https), browser_of(over_https)
-    browser.set_cookie(genuine.name, genuine.value, secure=True)
-    planted.set_cookie("session", genuine.value, secure=True)
+    browser.set_cookie(name, value, secure=True)
+    planted.set_cookie("session", value, secure=True)
 
     assert is_signed_in(browser)
     assert not is_signed_in(planted)
@@ -125,7 +80,7 @@ def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https: Flask, 
 def test_an_altered_session_cookie_signs_nobody_in(
     app: Flask, ada: User, change: Callable[[str], str]
 ) -> None:
-    value = cookies_of(app, ada.email)["session"].value
+    _, value, _ = cookie_of(app, ada.email)
     browser = browser_of(app)
     browser.set_cookie("session", change(value))
 

@@ -14,7 +14,7 @@ from refine.models import Agent, User
 from refine.models.agent import configuring
 from refine.web.forms import version
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, person, records, words_of
+from tests.web.conftest import Browser, SignedIn, records, words_of
 
 _VERSION = '<form method="post" action="{}".*?name="drawn_from" value="([^"]+)"'
 
@@ -61,23 +61,6 @@ def test_settings_saved_in_another_tab_are_not_overwritten(
     assert saved.status_code == 303
     db.session.refresh(agent)
     assert (agent.core_token_budget, agent.paused) == (700, False)
-
-
-def test_a_role_changed_in_another_tab_is_not_changed_again(
-    dashboard: Browser, admin: User
-) -> None:
-    other = person(account=admin.account, role="viewer", email="bob@example.org")
-    db.session.commit()
-    url = f"/users/{other.id}"
-    drawn_from = drawn(dashboard.get("/users").text, url)
-    dashboard.submit(url, {"active": "0"})
-
-    refused = dashboard.submit(url, {"role": "admin", **drawn_from})
-
-    assert refused.status_code == 409
-    assert "This was changed in the meantime" in words_of(refused.text)
-    db.session.refresh(other)
-    assert other.role == "viewer"
 
 
 def test_of_two_saves_at_the_same_moment_one_is_refused(
