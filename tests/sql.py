@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from psycopg.types.json import Json
-from sqlalchemy import event, text
+from sqlalchemy import JSON, event, text
 
 from bench.bulk import add_missing_digests
 from refine.extensions import db
@@ -84,12 +84,9 @@ def copied(row: Any) -> Callable[[], None]:
     with db.engine.connect() as connection:
         found = connection.execute(text(f"SELECT * FROM {table} WHERE id = :id"), {"id": row.id})
         columns.update(found.mappings().one())
-    is_written = {each.name: each.computed is None for each in db.metadata.tables[table].columns}
-    columns = {
-        name: Json(value) if isinstance(value, dict) else value
-        for name, value in columns.items()
-        if is_written[name]
-    }
+    written = [each for each in db.metadata.tables[table].columns if each.computed is None]
+    is_json = {each.name: isinstance(each.type, JSON) for each in written}
+    columns = {name: Json(columns[name]) if is_json[name] else columns[name] for name in is_json}
 
     def put_back() -> None:
         values = ", ".join(f"{name} = :{name}" for name in columns)
