@@ -1,5 +1,6 @@
 """What agents correct themselves, outside sessions: recorded, restorable, told in the journal."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sqlalchemy import func
@@ -77,11 +78,20 @@ _RESTORABLE = "What it said can be restored."
 def _own(agent: Agent, memory_id: int, verb: str) -> AgentMemory:
     db.session.flush()
     agent.lock()
-    memory = AgentMemory.lock_rows(agent, [memory_id]).get(memory_id)
-    if memory is None or memory.discarded or memory.source == NOTE:
-        raise NotFound(f"Memory #{memory_id} not found; nothing was changed")
+    rows = AgentMemory.lock_rows(agent, [memory_id])
+    memory = written_by_agent(
+        {id_: row for id_, row in rows.items() if not row.discarded}, memory_id
+    )
     if memory.edit_lock is not None:
         raise Refused(f"Cannot {verb} {memory.edit_lock} memory #{memory_id}")
+    return memory
+
+
+def written_by_agent(rows: Mapping[int, AgentMemory], memory_id: int) -> AgentMemory:
+    """Return one of these; NotFound, also for Refine's own notes."""
+    memory = rows.get(memory_id)
+    if memory is None or memory.source == NOTE:
+        raise NotFound(f"Memory #{memory_id} not found; nothing was changed")
     return memory
 
 

@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, delete, select
 
 from refine import clock
-from refine.errors import NotFound, Refused
+from refine.errors import Refused
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.clients import ApiToken, IdempotencyKey
 from refine.models.columns import in_ids, in_names
-from refine.models.correcting import DAY, refuse_too_much
+from refine.models.correcting import DAY, refuse_too_much, written_by_agent
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.ledger.image import CONTENT_KEY
 from refine.models.runs.session import RefinementSession
@@ -56,10 +56,10 @@ def erase(
         ids, descendants = ids | descendants, set()
     rows = AgentMemory.lock_rows(agent, ids)
     _refuse_unerasable(memory_id, rows)
-    asked_at = _asked_at(agent, memory_id, with_descendants, at)
+    about = {"by": by, "ids": sorted(ids), "with_descendants": with_descendants}
+    asked_at = _asked_at(agent, memory_id, about, at)
     planned = Erasure(sorted(ids), sorted(descendants), (asked_at or at) + DAY)
     if asked_at is None:
-        about = {"by": by, "ids": planned.ids, "with_descendants": with_descendants}
         agent.record(_REQUESTED, subject=("AgentMemory", memory_id), data=about, at=at)
     elif planned.from_at is not None and at < planned.from_at:
         raise Refused(
@@ -77,9 +77,7 @@ _REQUESTED = "memory_erasure_requested"
 
 
 def _refuse_unerasable(memory_id: int, family: Mapping[int, AgentMemory]) -> None:
-    if memory_id not in family:
-        raise NotFound(f"Memory #{memory_id} not found")
-    if family[memory_id].is_erased:
+    if written_by_agent(family, memory_id).is_erased:
         raise Refused(f"Memory #{memory_id} was erased for good already")
     if locked := [f"#{each.id}" for each in family.values() if each.constitutional]:
         raise Refused(
@@ -88,17 +86,17 @@ def _refuse_unerasable(memory_id: int, family: Mapping[int, AgentMemory]) -> Non
 
 
 def _asked_at(
-    agent: Agent, memory_id: int, with_descendants: bool, at: datetime
+    agent: Agent, memory_id: int, about: Mapping[str, Any], at: datetime
 ) -> datetime | None:
-    """Return when the same was asked for last, and not carried out."""
-    asked = select(AuditLog.created_at).where(
+    """Return when the same was asked for last, of the same ids and by the same, not carried out."""
+    asked = select(AuditLog.created_at, AuditLog.data).where(
         AuditLog.agent_id == agent.id,
         AuditLog.action == _REQUESTED,
         AuditLog.auditable_id == str(memory_id),
-        AuditLog.data["with_descendants"].as_boolean() == with_descendants,
         AuditLog.created_at > at - LAPSES_AFTER,
     )
-    return db.session.scalar(asked.order_by(AuditLog.sequence.desc()).limit(1))
+    newest_first = db.session.execute(asked.order_by(AuditLog.sequence.desc()))
+    return next((row.created_at for row in newest_first if {**row.data, **about} == row.data), None)
 
 
 def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: datetime) -> None:
@@ -169,5 +167,6 @@ def _reached(ids: Collection[int], steps: Mapping[int, set[int]]) -> set[int]:
 
 
 def _unerased(agent: Agent, column: Any, condition: ColumnElement[bool]) -> set[Any]:
-    mine = AgentMemory.agent_id == agent.id, ~AgentMemory.is_erased, condition
+    is_own = AgentMemory.agent_id == agent.id, ~AgentMemory.is_note()
+    mine = *is_own, ~AgentMemory.is_erased, condition
     return set(db.session.scalars(select(column).where(*mine)))

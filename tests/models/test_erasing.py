@@ -107,6 +107,32 @@ def test_the_second_request_erases_and_tells_the_agent(agent):
         erase(agent, memory.id, "agent")
 
 
+@pytest.mark.parametrize("change", ["by another", "more goes along"])
+def test_a_request_by_another_or_for_more_than_was_asked_begins_anew(agent, change):
+    memory, at = saved(agent), clock.now()
+    erase(agent, memory.id, "agent", at=at)
+    if change == "more goes along":
+        factories.memory(agent, memory.content, discarded_at=at)
+
+    by = "command line" if change == "by another" else "agent"
+    again = erase(agent, memory.id, by, at=at + 2 * DAY)
+
+    assert (again.from_at, memory.is_erased) == (at + 3 * DAY, False)
+    if change == "by another":
+        assert erase(agent, memory.id, "agent", at=at + 2 * DAY).from_at is None
+
+
+@pytest.mark.parametrize("by", ["agent", "command line"])
+def test_a_note_of_refine_is_neither_erased_nor_goes_along(agent, by):
+    agent.ledger.add_journal_note(f"the {CANARY} sings", clock.now())
+    note = db.session.scalars(select(AgentMemory).where(AgentMemory.is_note())).one()
+
+    with pytest.raises(NotFound, match=f"Memory #{note.id} not found; nothing was changed"):
+        erase(agent, note.id, by)
+    assert erased(saved(agent), with_descendants=True).descendants == []
+    assert not note.is_erased
+
+
 @pytest.mark.parametrize("is_live", [True, False])
 def test_a_locked_or_unknown_memory_and_a_live_session_are_in_the_way(agent, is_live):
     locked = factories.memory(agent, "a vow", constitutional=True)
@@ -122,9 +148,11 @@ def test_a_locked_or_unknown_memory_and_a_live_session_are_in_the_way(agent, is_
 
 
 def test_an_agent_erases_no_more_than_it_may_forget_in_a_day(app):
-    agent, at = factories.agent(), clock.now()
+    agent = factories.agent()
     memory, *_ = factories.ledger(agent, 30, 25, 25)
-    erase(agent, memory.id, "agent", at=at)
+    at = clock.now()
+    for by in ("agent", "command line"):
+        erase(agent, memory.id, by, at=at)
 
     with pytest.raises(Refused, match="this would remove 30 tokens, and at most 20"):
         erase(agent, memory.id, "agent", at=at + DAY)
