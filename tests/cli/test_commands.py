@@ -28,13 +28,6 @@ def actions() -> list[str]:
     return list(db.session.scalars(db.select(AuditLog.action).order_by(AuditLog.id)))
 
 
-def test_account_add_derives_the_slug_from_the_name(app: Flask, environ: dict[str, str]) -> None:
-    added = refine("account", "add", "Hollin [/House] & Sons", environ=environ)
-
-    assert (added.returncode, added.stdout, added.stderr) == (0, "hollin-house-sons\n", "")
-    assert actions() == ["account_created"]
-
-
 def test_user_add_reads_the_password_from_standard_input(
     demo: Account, environ: dict[str, str]
 ) -> None:

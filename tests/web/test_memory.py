@@ -58,12 +58,6 @@ def test_a_merged_memory_links_to_its_result(
     assert path(result) in links_of(dashboard.get(path(first)).text)
 
 
-def test_no_word_of_it_is_shown_without_a_grant(
-    dashboard: Browser, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
-) -> None:
-    assert not [memory for memory in merged if "door" in said(dashboard, memory)]
-
-
 def test_a_grant_opens_its_text_and_the_differences(
     dashboard: Browser, admin: User, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
 ) -> None:
