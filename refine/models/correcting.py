@@ -114,17 +114,24 @@ def _set_aside(
 
 
 def refuse_too_much(agent: Agent, tokens: int, at: datetime) -> None:
-    """Refuse what would pass the agent's threshold in 24 hours, or the rolling floor."""
+    """Refuse what would pass the agent's threshold in 24 hours, or the rolling floor; what a live
+    session may still remove is its own.
+    """
     mass, today = agent.core_token_usage, removed_outside_sessions(agent.id, at - DAY)
     removed = db.session.scalar(today) or 0
     by_day = removable_under_threshold(mass + removed, agent.threshold) - removed
-    recently = RefinementSession.removed_recently(agent, at)
+    recently, reserved = RefinementSession.removed_recently(agent, at), 0
+    if (live := RefinementSession.live_of(agent)) is not None:
+        live.require_genuine()
+        recently, reserved = recently + live.removed_tokens, live.tokens_left
     by_floor = removable_under_floor(mass, settings.current().rolling_floor, recently)
-    left = max(0, min(by_day, by_floor))
+    left = max(0, min(by_day, by_floor) - reserved)
     if tokens <= left:
         return
     later = f"; more when what went in the last {in_days(ROLLING_WINDOW)} is longer ago"
-    if by_day <= by_floor:
+    if reserved:
+        later = "; more when the session that is running has ended"
+    elif by_day <= by_floor:
         oldest = db.session.scalar(today.with_only_columns(func.min(AuditLog.created_at)))
         later = f"; more from {oldest + DAY:%Y-%m-%d %H:%M} UTC" if oldest is not None else ""
     raise Refused(

@@ -2,8 +2,9 @@
 replayed backwards; a memory not in the state that its record left is a conflict.
 """
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
+from refine.models.ledger.image import images_in, mass_of
 from refine.models.runs.session import MUTATIONS, Channel
 from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
 from refine.models.runs.session.survival import LedgerReading
@@ -114,6 +116,7 @@ class Undo:
     is_done: bool = False
     changes: Sequence[Change] = field(default=(), repr=False)
     sequences: Sequence[int] = ()
+    erased: Mapping[uuid.UUID, Counter[int]] = field(default_factory=dict)
 
 
 def preview(session: RefinementSession, *, and_after: bool = False) -> Undo:
@@ -137,6 +140,8 @@ def undo(
     for undone in plan.sessions:
         undone.undone_at, undone.undone_through = at, through
         undone.undone_by_id = user.id if user is not None else None
+        if undone.id in plan.erased:
+            undone.count("tokens_erased", plan.erased[undone.id].total())
     note = session.agent.ledger.add_session_note(session.id, _undo_note(plan, through), at)
     change_memories(
         "memory_refinement_rollback",
@@ -188,6 +193,10 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     changes = replay.changes()
     if not (session.has_changes or (and_after and any(map(_is_seen, changes)))):
         raise Refused("the session left no changes, so there is nothing to undo")
+    erased = _erased_since(ours)
+    if erased and all(each.after["discarded_at"] for each in changes):
+        ids = ", ".join(f"#{id_}" for id_ in sorted(set().union(*erased.values())))
+        raise Refused(f"nothing was undone: what was removed was erased for good ({ids})")
     later = [] if and_after else [each for each in since if each.session_id != session.id]
     if relying := _relying_on(agent, changes, later):
         raise UndoConflict(relying, (), and_after=and_after)
@@ -197,7 +206,22 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         _effect(agent, changes),
         changes=changes,
         sequences=sorted(record.sequence for record in replay.records),
+        erased=erased,
     )
+
+
+def _erased_since(records: Sequence[AuditLog]) -> dict[uuid.UUID, Counter[int]]:
+    """Return what sessions removed of memories that were erased since: tokens by session and id."""
+    removed: defaultdict[uuid.UUID, Counter[int]] = defaultdict(Counter)
+    for record in records:
+        if record.session_id is None or record.action == "memory_refinement_dedup":
+            continue
+        readable = {change.memory_id for change in changes_in(record.data, record.sealed)}
+        for image in images_in(record.data):
+            if image["id"] not in readable:
+                tokens = mass_of(image["before"]) - mass_of(image["after"])
+                removed[record.session_id][image["id"]] += tokens
+    return {id_: +tokens for id_, tokens in removed.items() if +tokens}
 
 
 def _is_seen(change: Change) -> bool:

@@ -1,6 +1,7 @@
 """An agent corrects and forgets memories of its own, outside sessions, within limits by day."""
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -245,6 +246,24 @@ def test_what_sessions_removed_leaves_less_for_corrections(app):
         forget(agent, memories[4].id, at=at)
 
 
+def test_what_a_live_session_may_still_remove_is_not_there_for_corrections(app):
+    agent = factories.agent()
+    agent.refinement_threshold = Decimal("0.01")
+    memories = factories.ledger(agent, *[25] * 8)
+    session = factories.session(agent)
+    assert session.tokens_left == 100
+    editing.delete(session, memories[0].id)
+    db.session.commit()
+
+    with pytest.raises(Refused, match="0 may go now; more when the session that is running has en"):
+        forget(agent, memories[1].id)
+    session.finish("incomplete", "enough")
+    for memory in memories[1:4]:
+        forget(agent, memory.id)
+    with pytest.raises(Refused, match="0 may go now; more when what went in the last 30 days"):
+        forget(agent, memories[4].id)
+
+
 def test_what_was_corrected_leaves_less_for_sessions(app):
     agent, at = factories.agent(), clock.now()
     memories = factories.ledger(agent, *[25] * 8)
@@ -293,7 +312,7 @@ def test_a_day_never_takes_more_than_the_threshold_lets_go(app, data):
 def test_a_live_session_notices_what_was_corrected_meanwhile(agent):
     old = number(agent)
     tool = RefinementTool(factories.session(agent))
-    new = correct(agent, old.id, "Mira's number is 555 0143")
+    new = correct(agent, old.id, old.content.replace("0142", "0143"))
     db.session.commit()
 
     gone = tool.execute(action="delete", id=old.id)

@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from sqlalchemy import inspect, select, text
@@ -11,7 +12,14 @@ from refine import clock
 from refine.access import reading
 from refine.errors import Erased, NotFound, Refused, SealingError
 from refine.extensions import Base, db
-from refine.models import Agent, AgentMemory, ApiToken, AuditLog, IdempotencyKey
+from refine.models import (
+    Agent,
+    AgentMemory,
+    ApiToken,
+    AuditLog,
+    IdempotencyKey,
+    RefinementSession,
+)
 from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
 from refine.models.keys import content_key_place
@@ -305,6 +313,45 @@ def test_a_grant_shows_the_rest_and_says_that_it_was_erased(agent):
         reading.versions(grant.id, reader, memory.id)
     record = first_saved()
     assert reading.read_record(grant.id, reader, record.id).changes == []
+
+
+def test_an_undo_is_refused_when_all_that_it_would_restore_was_erased(agent):
+    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())][:2]
+    session = factories.session(agent)
+    for id_ in ids:
+        editing.delete(session, id_)
+    session.finish("incomplete", "enough")
+    for id_ in ids:
+        erased(db.session.get_one(AgentMemory, id_))
+
+    with pytest.raises(Refused, match=f"was erased for good \\(#{ids[0]}, #{ids[1]}\\)"):
+        time_machine.undo(session, through="command line")
+    assert session.undone_at is None
+    assert RefinementSession.removed_recently(agent) == 50
+
+
+def test_what_an_undo_cannot_restore_still_counts_for_the_floor(app):
+    agent = factories.agent()
+    agent.refinement_threshold = Decimal("0.01")
+    memories = factories.ledger(agent, *[25] * 4)
+    db.session.commit()
+    session = factories.session(agent)
+    for memory in memories[:2]:
+        editing.delete(session, memory.id)
+    session.finish("incomplete", "enough")
+    erased(memories[0])
+
+    time_machine.undo(session, through="command line")
+
+    db.session.commit()
+    assert agent.core_token_usage == 75
+    assert RefinementSession.removed_recently(agent) == 25
+    forget(agent, memories[1].id)
+    db.session.commit()
+    eroded = select(Agent.id).where(RefinementSession.is_eroded(clock.now()))
+    assert db.session.scalars(eroded).all() == [agent.id]
+    assert RefinementSession.erosion_reason(agent) is not None
+    assert problems() == []
 
 
 @pytest.mark.parametrize("and_after", [False, True])

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    case,
     delete,
     func,
     literal,
@@ -98,7 +99,8 @@ OPERATIONS = {
     "delete": Operation("deleted"),
     "protect": Operation("protected", is_mutation=False),
 }
-# Stats also count, once they occur, ``retired``, ``overruled``, ``unread`` and ``refused_…``.
+# Stats also count, once they occur, ``retired``, ``overruled``, ``unread``, ``refused_…``
+# and, once it is undone, ``tokens_erased``: what it removed and nobody can restore.
 _NOTHING_DONE = dict.fromkeys((each.stat for each in OPERATIONS.values()), 0)
 # The actions of all edits of the loop, and of mutations. Duplicates are removed before the loop,
 # and stay removed after a rollback.
@@ -382,12 +384,12 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     @staticmethod
     def removed_by(sessions: Iterable["RefinementSession"]) -> int:
-        """Add up the tokens that sessions removed, without undone ones."""
+        """Add up the tokens that sessions removed and that were not restored."""
         removed = 0
         for session in sessions:
             session.require_genuine()
-            if session.undone_at is None:
-                removed += session.removed_tokens
+            is_undone = session.undone_at is not None
+            removed += session.counted("tokens_erased") if is_undone else session.removed_tokens
         return removed
 
     @classmethod
@@ -423,9 +425,9 @@ class RefinementSession(RetriableRun, Attested, Base):
         """Match agents with an ``erosion_reason``."""
         # for an index: no session lasts as long as the window
         lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
-        removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
-            cls.agent_id == Agent.id, lately, cls.undone_at.is_(None)
-        )
+        erased = cls.stats["tokens_erased"].as_integer()
+        each = case((cls.undone_at.is_(None), cls.removed_tokens), else_=func.coalesce(erased, 0))
+        removed = select(func.coalesce(func.sum(each), 0)).where(cls.agent_id == Agent.id, lately)
         mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
         outside = removed_outside_sessions(Agent.id, at - ROLLING_WINDOW)
         before = mass + removed.correlate(Agent).scalar_subquery()
