@@ -298,6 +298,11 @@ def _refuse_retiring(session: RefinementSession, edit: Replacement, reading: Led
         )
     successor = edit.content if edit.by is None else edit.by.content
     for memory in edit.removed:
+        if memory.session_id == session.id:  # it may stand for as many as a merge takes
+            raise EditRefused(
+                f"Memory #{memory.id} is of this session, which may not retire it",
+                cause="retiring",
+            )
         if edit.by is not None and edit.by.latest_at <= memory.latest_at:
             raise EditRefused(
                 f"Memory #{edit.by.id} cannot replace #{memory.id}: it is not of a later date",

@@ -103,6 +103,22 @@ def test_at_most_three_memories_are_retired_in_a_session(session, ids):
     editing.delete(session, ids[2], reason="wrong")
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_what_this_session_made_is_not_retired_by_it(session, ids, is_deleted):
+    merged = editing.consolidate(session, ids[2:], f"{NUMBER}; {CORRECTED[7:]}")
+
+    refusal = refused(
+        lambda: (
+            editing.delete(session, merged.id, reason="wrong")
+            if is_deleted
+            else editing.update(session, merged.id, NUMBER, reason="wrong")
+        )
+    )
+
+    assert refusal.cause == "retiring"
+    assert merged.is_kept_core
+
+
 def test_only_a_later_kept_memory_that_speaks_of_the_same_can_replace_one(session, ids):
     by = {
         ids[2]: "not of a later date",
