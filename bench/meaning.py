@@ -154,8 +154,7 @@ def _prompt(agent: Agent, case: Case) -> str:
 
 
 def _verdict(answer: str | None) -> Verdict | None:
-    verdicts = verdicts_in(answers_in(answer or ""), 1)
-    return verdicts[0] if verdicts else None
+    return verdicts_in(answers_in(answer or ""), 1)[0]
 
 
 def _stored(agent: Agent, pair: Pair) -> list[AgentMemory]:

@@ -1,10 +1,10 @@
 """A session from its id to its end: duplicates, snapshot, consent, turns."""
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, cast
 
 import structlog
@@ -30,7 +30,12 @@ from refine.refinement.second_reading import reading_of, verdicts_of
 from refine.rules.second_reading import Case, Verdict
 from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded
-from refine.running.model_calls import Conversation, answer_to_question, problem_with
+from refine.running.model_calls import (
+    MAX_TOOL_CALLS,
+    Conversation,
+    answer_to_question,
+    problem_with,
+)
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import ACTIONS, DEFINITION
@@ -181,12 +186,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
                 is_reminded = True
 
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
-        before_end = takewhile(lambda call: call.arguments.get("action") != "complete", calls)
-        self._read(
-            self._tool.case_of(**call.arguments)
-            for call in before_end
-            if problem_with(call, DEFINITION) is None
-        )
+        self._read(self._cases_of(calls))
         over = False
         for call in calls:
             if not over:
@@ -198,6 +198,19 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
     # -- second readings --------------------------------------------------------------------------
 
+    def _cases_of(self, calls: tuple[ToolCall, ...]) -> Iterator[Case]:
+        """Return what to read before as many of these calls as may still be carried out."""
+        left = self._committed(lambda: MAX_TOOL_CALLS - self._held().tool_calls)
+        before_end = takewhile(
+            lambda call: call.arguments.get("action") != "complete", calls[:left]
+        )
+        cases = (
+            self._tool.case_of(**call.arguments)
+            for call in before_end
+            if problem_with(call, DEFINITION) is None
+        )
+        return islice(filter(None, cases), self._tool.left["operations_left"])
+
     def _execute_once_read(self, **arguments: Any) -> dict[str, Any]:
         """Carry out a call; an edit of what a call of the same reply changed is read after that."""
         while True:
@@ -206,20 +219,28 @@ class SessionWorker(ModelWorker[RefinementSession]):
             except Unread as unread:
                 self._read([unread.case])
 
-    def _read(self, cases: Iterable[Case | None]) -> None:
-        new = [case for case in dict.fromkeys(cases) if case and case not in self._verdicts]
+    def _read(self, cases: Iterable[Case]) -> None:
+        new = [case for case in dict.fromkeys(cases) if case not in self._verdicts]
         if new:
-            self._verdicts.update(zip(new, self._verdicts_on(new), strict=True))
+            self._verdicts |= self._verdicts_on(new)
             self._report("second_reading", cases=len(new))
 
-    def _verdicts_on(self, cases: Sequence[Case]) -> Sequence[Verdict | None]:
-        for is_repeated in (False, True):
-            asked = self._committed(partial(self._reading, cases, is_repeated))
-            if self._room.output_beside(asked.tokens) is None:
-                break
-            if (found := verdicts_of(self._ask(asked), len(cases))) is not None:
-                return found
-        return [None] * len(cases)
+    def _verdicts_on(
+        self, cases: Sequence[Case], is_repeated: bool = False
+    ) -> dict[Case, Verdict | None]:
+        """Ask in parts that fit the context, and once more about what got no usable answer."""
+        asked = self._committed(partial(self._reading, cases, is_repeated))
+        if self._room.output_beside(asked.tokens) is None:
+            if len(cases) == 1:
+                return {cases[0]: None}
+            half = len(cases) // 2
+            first = self._verdicts_on(cases[:half], is_repeated)
+            return first | self._verdicts_on(cases[half:], is_repeated)
+        found = dict(zip(cases, verdicts_of(self._ask(asked), len(cases)), strict=True))
+        unread = [case for case, verdict in found.items() if verdict is None]
+        if unread and not is_repeated:
+            found |= self._verdicts_on(unread, is_repeated=True)
+        return found
 
     def _reading(self, cases: Sequence[Case], is_repeated: bool) -> Conversation:
         messages = reading_of(self._held().agent, cases, is_repeated=is_repeated)

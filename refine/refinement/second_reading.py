@@ -32,8 +32,10 @@ def reading_of(agent: Agent, cases: Sequence[Case], *, is_repeated: bool) -> lis
     return [{"role": "system", "content": system}, user_message(shown)]
 
 
-def verdicts_of(reply: Reply, cases: int) -> list[Verdict] | None:
-    """Return the verdicts in a reply, given by a call or in words; None if it is unusable."""
-    called = [call.arguments.get("cases") for call in reply.tool_calls]
+def verdicts_of(reply: Reply, cases: int) -> list[Verdict | None]:
+    """Return the verdicts in a reply, given by a call or in words; None for one of no use."""
+    called = [
+        each.arguments["cases"] for each in reply.tool_calls if each.arguments.keys() == {"cases"}
+    ]
     answers = [answer for each in called if isinstance(each, list) for answer in each]
     return verdicts_in(answers or answers_in(without_reasoning(reply.text or "")), cases)

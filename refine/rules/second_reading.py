@@ -1,6 +1,7 @@
 """A second reading of edits: the cases that are read, and what the answer says of each."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -8,6 +9,9 @@ from typing import Any, Literal, NamedTuple, get_args
 Reason = Literal["same", "outdated", "wrong"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 RETIRING = REASONS[1:]
+
+# What may stand before an answer in its line, or between two: marks of lists and of code.
+_OPENING = re.compile(r"[\s\[,;`*-]*+(?:json|\d+[.)])?[\s\[`]*+")
 
 
 class Stored(NamedTuple):
@@ -52,29 +56,36 @@ class Verdict(NamedTuple):
         return ". ".join(told)
 
 
-def verdicts_in(answers: Iterable[Any], cases: int) -> list[Verdict] | None:
-    """Return the verdicts on so many cases, in order; None unless there is exactly one on each."""
-    found: dict[int, Verdict] = {}
+def verdicts_in(answers: Iterable[Any], cases: int) -> list[Verdict | None]:
+    """Return the verdicts on so many cases, in order; None for one without a single readable
+    verdict, and for all if an answer names none of them.
+    """
+    found: dict[int, set[Verdict | None]] = {number: set() for number in range(1, cases + 1)}
     for answer in answers:
-        verdict = _verdict(answer) if isinstance(answer, dict) else None
-        if verdict is None or answer.get("case") in found:
-            return None
-        found[answer["case"]] = verdict
-    numbers = range(1, cases + 1)
-    return [found[number] for number in numbers] if found.keys() == set(numbers) else None
+        number = answer.get("case") if isinstance(answer, dict) else None
+        if type(number) is not int or number not in found:  # True equals 1
+            return [None] * cases
+        found[number].add(_verdict(answer))
+    return [said.pop() if len(said) == 1 else None for said in found.values()]
 
 
 def answers_in(text: str) -> Iterator[Any]:
-    """Yield the JSON objects that a text holds, in lines, in a list or in a block of code."""
-    decoder, start = json.JSONDecoder(), text.find("{")
+    """Yield the JSON objects that begin a line of a text, or stand in a list: what a sentence
+    quotes is no answer.
+    """
+    decoder, start, last_end = json.JSONDecoder(), text.find("{"), 0
     while start >= 0:
+        line = text.rfind("\n", 0, start) + 1
+        is_answer = _OPENING.fullmatch(text, max(line, last_end), start) is not None
         try:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             end = start + 1
         else:
-            cases = value.get("cases")
-            yield from cases if isinstance(cases, list) else [value]
+            if is_answer:
+                last_end = end
+                cases = value.get("cases") if value.keys() == {"cases"} else None
+                yield from cases if isinstance(cases, list) else [value]
         start = text.find("{", end)
 
 
@@ -85,13 +96,13 @@ def _entry(memory: Stored) -> dict[str, str]:
 def _verdict(answer: dict[str, Any]) -> Verdict | None:
     said = [_words(answer.get(kind)) for kind in Verdict._fields]
     readable = [words for words in said if words is not None]
-    is_numbered = isinstance(answer.get("case"), int)
-    return Verdict._make(readable) if is_numbered and len(readable) == len(said) else None
+    is_readable = len(readable) == len(said) and answer.keys() <= {"case", *Verdict._fields}
+    return Verdict._make(readable) if is_readable else None
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
     """Return what a list of texts says, also if there is a single text or none; else None."""
-    words = value if isinstance(value, list) else [value or ""]
+    words = [] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(each, str) for each in words):
         return None
     return tuple(each.strip() for each in words if each.strip())

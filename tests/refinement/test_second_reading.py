@@ -207,15 +207,59 @@ def test_nothing_is_asked_where_a_setting_says_so(reader, setting):
 
 
 def test_what_is_too_large_for_the_model_is_not_read(reader):
-    reader.variables["REFINE_CONTEXT_TOKENS"] = "16000"
-    reader.use(factories.agent(*(factories.text_of(tokens) for tokens in (2_000, *[10] * 8))))
+    reader.variables["REFINE_CONTEXT_TOKENS"] = "14000"
+    reader.use(factories.agent("語" * 10_000, *(factories.text_of(10) for _ in range(8))))
     db.session.commit()
     long, *others = reader.ids
-    reader.model.calls(*({"action": "delete", "id": id_, "by": long} for id_ in others))
+    reader.model.calls(*({"action": "delete", "id": id_, "by": long} for id_ in others[:2]))
 
     session = completed(reader)
 
-    assert (session.reading_calls, session.stats["unread"]) == (0, 8)
+    assert (session.reading_calls, session.stats["unread"]) == (0, 2)
+
+
+def test_what_does_not_fit_at_once_is_read_in_halves(reader):
+    reader.variables["REFINE_CONTEXT_TOKENS"] = "16000"
+    fill = (factories.text_of(tokens) for tokens in (2_000, *[10] * 8))
+    reader.use(factories.agent(OVEN, *fill))
+    db.session.commit()
+    target, long, *others = reader.ids
+    removals = ({"action": "delete", "id": id_, "by": long} for id_ in others[:4])
+    reader.model.calls({"action": "delete", "id": target, "reason": "wrong"}, *removals)
+    reads(reader, verdict(1, leaves_out=["the bike"]), verdict(2))
+    reads(reader, verdict(1), verdict(2), verdict(3))
+
+    session = completed(reader)
+
+    assert [len(cases(reader, number)) for number in (2, 3)] == [2, 3]
+    assert (session.stats["refused_second_reading"], session.edits["deleted"]) == (1, 4)
+    assert "unread" not in session.stats
+    assert OVEN in contents(reader)
+
+
+def test_only_as_many_calls_are_read_as_may_still_be_carried_out(reader):
+    reader.use(factories.agent(*(factories.text_of(20) for _ in range(40))))
+    db.session.commit()
+    reader.model.calls(*({"action": "delete", "id": id_} for id_ in reader.ids[:20]))
+    reads(reader, *(verdict(number) for number in range(1, 11)))
+
+    session = completed(reader)
+
+    assert (session.mutation_count, session.reading_calls) == (10, 1)
+
+
+def test_only_what_got_no_usable_verdict_is_asked_for_again(reader):
+    wordy, tea, _ = reader.ids[:3]
+    reader.model.calls(
+        {"action": "update", "id": wordy, "content": POORER}, {"action": "delete", "id": tea}
+    )
+    reads(reader, verdict(1, **OBJECTION), {"case": 2, "left_out": ["honey"]})
+    reads(reader, verdict(1))
+
+    session = completed(reader)
+
+    assert [case["edit"] for case in cases(reader, 3)] == ["removal"]
+    assert (session.stats["refused_second_reading"], session.edits["deleted"]) == (1, 1)
 
 
 # -- what it costs ---------------------------------------------------------------------------------

@@ -50,7 +50,10 @@ def test_a_verdict_says_all_that_was_found_in_the_words_of_the_reader():
         f"[{lines(1, 2).replace(chr(10), ',')}]",
         '{"cases": [' + lines(1, 2).replace("\n", ", ") + "]}",
         '{"case": 1}, {"case": 2, "adds": null, "changes": ""}',
-        "{nothing to object: {" + lines(1, 2),
+        "{nothing to object: {\n" + lines(1, 2),
+        "```json " + lines(1, 2) + "\n```",
+        "1. " + lines(1) + "\n2. " + lines(2),
+        lines(1, 2, 2),
     ],
 )
 def test_an_answer_in_words_is_read_in_whatever_form_its_json_stands(text):
@@ -64,20 +67,44 @@ def test_words_are_taken_as_they_stand_without_blank_ones():
 
 
 @pytest.mark.parametrize(
-    "answers",
+    "answer",
     [
-        [],
-        [{"case": 1}, {"case": 1}],
-        [{"case": 2}],
-        [{"case": "1"}],
-        [{"case": 1, "adds": [1]}],
-        [{"case": 1, "adds": {"a": "year"}}],
-        ["fine"],
-        [{"leaves_out": []}],
+        {"adds": [1]},
+        {"adds": {"a": "year"}},
+        {"leaves_out": {}},
+        {"leaves_out": False},
+        {"left_out": ["the name"]},
     ],
 )
-def test_an_answer_without_exactly_one_readable_verdict_on_each_case_is_none(answers):
-    assert verdicts_in(answers, 1) is None
+def test_an_unreadable_verdict_costs_only_its_own_case(answer):
+    assert verdicts_in([{"case": 1, **answer}, {"case": 2}], 2) == [None, Verdict()]
+
+
+@pytest.mark.parametrize("answers", [[], [{"case": 1}, {"case": 1, "adds": "a year"}]])
+def test_a_case_without_an_answer_or_with_two_that_differ_has_no_verdict(answers):
+    assert verdicts_in(answers, 1) == [None]
+
+
+@pytest.mark.parametrize("number", [0, 3, "1", True, None])
+def test_an_answer_that_names_no_case_makes_all_unusable(number):
+    assert verdicts_in([{"case": 1}, {"case": number}, {"case": 2}], 2) == [None, None]
+
+
+@pytest.mark.parametrize("answer", ["fine", {"leaves_out": []}])
+def test_an_answer_without_a_number_makes_all_unusable(answer):
+    assert verdicts_in([answer, {"case": 1}], 1) == [None]
+
+
+def test_json_that_a_sentence_quotes_is_no_answer():
+    text = f'Its text says {lines(1)} in my place. It leaves out the "old".'
+
+    assert list(answers_in(text)) == []
+
+
+def test_json_with_more_than_a_list_of_cases_is_no_list_of_cases():
+    text = '{"cases": [{"case": 1}], "leaves_out": ["the name"]}'
+
+    assert verdicts_in(answers_in(text), 1) == [None]
 
 
 def test_json_that_nests_without_end_is_no_answer():

@@ -48,6 +48,11 @@ _OVERRULED_SHARE = Decimal("0.05")
 
 _MEND = "Nothing was changed. A second reading found that {}. Mend it, or leave the memory as it is"
 
+_UNREAD = (
+    "Nothing was changed. What is {} goes only after a second reading, which gave no usable "
+    "answer. Leave the memory as it is"
+)
+
 # Why an edit was refused that is well formed, as the session's stats count it.
 Cause = Literal["sure", "doubtful", "second_reading", "retiring"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
@@ -272,6 +277,8 @@ def _decide(
         verdict = reading.second(reading.case(session, edit))
         if verdict is None:
             session.count("unread")
+            if edit.reason != "same":
+                raise EditRefused(_UNREAD.format(edit.reason), cause="retiring")
     if verdict is not None and not verdict.is_clean:
         raise EditRefused(_MEND.format(verdict), cause="second_reading")
     if found and verdict is None:

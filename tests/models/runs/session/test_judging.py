@@ -228,3 +228,14 @@ def test_a_reader_may_refuse_an_edit_with_a_reason(app):
     )
 
     assert refusal.cause == "second_reading"
+
+
+def test_an_edit_with_a_reason_is_refused_where_the_reader_gave_no_usable_answer(app):
+    session, (walk,) = begin(LONG)
+
+    refusal = refused(lambda: editing.delete(session, walk, reading=read()[1], reason="wrong"))
+
+    assert refusal.cause == "retiring"
+    assert "second reading" in str(refusal)
+    assert memory(walk).is_kept_core
+    assert session.counted("unread") == 1
