@@ -114,12 +114,14 @@ def _set_aside(
 
 
 def refuse_too_much(agent: Agent, tokens: int, at: datetime) -> None:
-    """Refuse what would pass the agent's threshold in 24 hours, or the rolling floor; what a live
-    session may still remove is its own.
+    """Refuse what would pass the agent's threshold in 24 hours, or the rolling floor. What a live
+    session may still remove is its own, and what the agent saved in these hours pays for nothing.
     """
     mass, today = agent.core_token_usage, removed_outside_sessions(agent.id, at - DAY)
     removed = db.session.scalar(today) or 0
-    by_day = removable_under_threshold(mass + removed, agent.threshold) - removed
+    young = agent.ledger.core().where(AgentMemory.recorded_at > at - DAY).order_by(None)
+    added = db.session.scalar(young.with_only_columns(func.sum(AgentMemory.token_estimate))) or 0
+    by_day = removable_under_threshold(mass - added + removed, agent.threshold) - removed
     recently, reserved = RefinementSession.removed_recently(agent, at), 0
     if (live := RefinementSession.live_of(agent)) is not None:
         live.require_genuine()
@@ -132,7 +134,9 @@ def refuse_too_much(agent: Agent, tokens: int, at: datetime) -> None:
     if reserved:
         later = "; more when the session that is running has ended"
     elif by_day <= by_floor:
-        oldest = db.session.scalar(today.with_only_columns(func.min(AuditLog.created_at)))
+        gone = db.session.scalar(today.with_only_columns(func.min(AuditLog.created_at)))
+        came = db.session.scalar(young.with_only_columns(func.min(AgentMemory.recorded_at)))
+        oldest = min(filter(None, (gone, came)), default=None)
         later = f"; more from {oldest + DAY:%Y-%m-%d %H:%M} UTC" if oldest is not None else ""
     raise Refused(
         f"Nothing was changed: this would remove {tokens} tokens, and at most {left} may go "

@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def agent(app: Flask) -> Agent:
     agent = factories.agent()
-    factories.ledger(agent, *[25] * 6)
+    factories.ledger(agent, *[25] * 6, recorded_at=clock.now() - timedelta(days=2))
     return agent
 
 

@@ -1,6 +1,6 @@
 """An agent corrects and forgets memories of its own, outside sessions, within limits by day."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -22,11 +22,21 @@ from tests.chains import problems
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
+def days_ago() -> dict[str, datetime]:
+    return dict.fromkeys(("recorded_at", "updated_at"), clock.now() - 2 * DAY)
+
+
+def aged(agent: Agent, *tokens: int) -> list[AgentMemory]:
+    """Memories that the agent has had for days."""
+    return factories.ledger(agent, *tokens, **days_ago())
+
+
 @pytest.fixture
 def agent(app):
     agent = factories.agent()
-    factories.ledger(agent, *[25] * 7)
-    factories.memory(agent, "Mira's number is 555 0142, she said, and to call her in the evening")
+    aged(agent, *[25] * 7)
+    number = "Mira's number is 555 0142, she said, and to call her in the evening"
+    factories.memory(agent, number, **days_ago())
     db.session.commit()
     return agent
 
@@ -176,7 +186,7 @@ def test_a_text_that_is_kept_already_corrects_nothing(agent):
 
 def test_no_more_than_a_quarter_goes_in_a_day_and_the_refusal_says_when(app):
     agent, at = factories.agent(), clock.now()
-    first, second, third, *_ = factories.ledger(agent, *[25] * 10)
+    first, second, third, *_ = aged(agent, *[25] * 10)
     forget(agent, first.id, at=at)
     forget(agent, second.id, at=at + HOUR)
 
@@ -192,15 +202,28 @@ def test_no_more_than_a_quarter_goes_in_a_day_and_the_refusal_says_when(app):
 
 def test_a_memory_that_is_too_large_by_itself_is_refused_without_a_time(app):
     agent = factories.agent()
-    memory, *_ = factories.ledger(agent, 30, 25, 25)
+    memory, *_ = aged(agent, 30, 25, 25)
 
     with pytest.raises(Refused, match="remove 30 tokens, and at most 20 may go now$"):
         forget(agent, memory.id)
 
 
+def test_what_was_saved_today_does_not_pay_for_forgetting(app):
+    agent, at = factories.agent(), clock.now()
+    first, second, *_ = aged(agent, *[25] * 4)
+    padding = factories.ledger(agent, *[25] * 40, recorded_at=at)
+    forget(agent, first.id, at=at)
+
+    with pytest.raises(Refused) as refused:
+        forget(agent, second.id, at=at + HOUR)
+
+    assert f"at most 0 may go now; more from {at + DAY:%Y-%m-%d %H:%M} UTC" in str(refused.value)
+    forget(agent, padding[0].id, at=at + DAY)
+
+
 def test_a_correction_counts_what_it_shortens(app):
     agent = factories.agent()
-    memory, *_ = factories.ledger(agent, 30, 30, 30)
+    memory, *_ = aged(agent, 30, 30, 30)
 
     with pytest.raises(Refused, match="remove 26 tokens"):
         correct(agent, memory.id, factories.text_of(4))
@@ -209,7 +232,7 @@ def test_a_correction_counts_what_it_shortens(app):
 
 def test_what_was_restored_no_longer_counts(app):
     agent = factories.agent()
-    first, second, *_ = factories.ledger(agent, *[25] * 4)
+    first, second, *_ = aged(agent, *[25] * 4)
     forget(agent, first.id)
     first.restore()
 
@@ -220,7 +243,7 @@ def test_what_was_restored_no_longer_counts(app):
 
 def test_the_rolling_floor_holds_for_corrections_too(app):
     agent, at = factories.agent(), clock.now()
-    memories = factories.ledger(agent, *[25] * 8)
+    memories = aged(agent, *[25] * 8)
     for number in range(4):
         with clock.ahead(number * DAY):
             forget(agent, memories[number].id, at=at + number * DAY)
@@ -232,7 +255,7 @@ def test_the_rolling_floor_holds_for_corrections_too(app):
 
 def test_what_sessions_removed_leaves_less_for_corrections(app):
     agent = factories.agent()
-    memories = factories.ledger(agent, *[25] * 8)
+    memories = aged(agent, *[25] * 8)
     session = factories.session(agent)
     for memory in memories[:2]:
         editing.delete(session, memory.id)
@@ -249,7 +272,7 @@ def test_what_sessions_removed_leaves_less_for_corrections(app):
 def test_what_a_live_session_may_still_remove_is_not_there_for_corrections(app):
     agent = factories.agent()
     agent.refinement_threshold = Decimal("0.01")
-    memories = factories.ledger(agent, *[25] * 8)
+    memories = aged(agent, *[25] * 8)
     session = factories.session(agent)
     assert session.tokens_left == 100
     editing.delete(session, memories[0].id)
@@ -266,7 +289,7 @@ def test_what_a_live_session_may_still_remove_is_not_there_for_corrections(app):
 
 def test_what_was_corrected_leaves_less_for_sessions(app):
     agent, at = factories.agent(), clock.now()
-    memories = factories.ledger(agent, *[25] * 8)
+    memories = aged(agent, *[25] * 8)
     eroded = select(Agent.id).where(RefinementSession.is_eroded(at + 5 * DAY))
     assert db.session.scalars(eroded).all() == []
     for number in range(4):
@@ -285,7 +308,7 @@ def test_what_was_corrected_leaves_less_for_sessions(app):
 def test_a_day_never_takes_more_than_the_threshold_lets_go(app, data):
     sizes = data.draw(st.lists(st.integers(1, 60), min_size=2, max_size=8))
     agent, at = factories.agent(), clock.now()
-    ids = [memory.id for memory in factories.ledger(agent, *sizes)]
+    ids = [memory.id for memory in aged(agent, *sizes)]
     gone: list[tuple[object, int]] = []
     for step in data.draw(st.lists(st.integers(0, 20), min_size=1, max_size=8)):
         at += timedelta(hours=step)

@@ -43,7 +43,7 @@ def since_yesterday(monkeypatch):
 @pytest.fixture
 def agent(app):
     agent = factories.agent()
-    factories.ledger(agent, *[25] * 9)
+    factories.ledger(agent, *[25] * 9, recorded_at=clock.now() - 2 * DAY)
     db.session.commit()
     return agent
 

@@ -1,11 +1,13 @@
 """The tools ``search_memories``, ``correct_memory`` and ``forget_memory``."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory
 from refine.tools import OwnMemoriesTool
@@ -18,7 +20,7 @@ SEARCH, CORRECT, FORGET = "search_memories", "correct_memory", "forget_memory"
 @pytest.fixture
 def agent(app):
     agent = factories.agent()
-    factories.ledger(agent, *[25] * 4)
+    factories.ledger(agent, *[25] * 4, recorded_at=clock.now() - timedelta(days=2))
     factories.memory(agent, "The canary sings", tags=["relational"])
     factories.entry(agent, "a canary sang on Monday")
     factories.memory(agent, "My canary is a note", memory_type="journal", source="note")
