@@ -11,6 +11,7 @@ from refine.refinement import time_machine
 from tests import editing, factories
 from tests.chains import problems
 from tests.models.runs.session.ledgers import memory, state_of
+from tests.models.runs.session.test_survival import next_session
 
 FEBRUARY = datetime(2023, 2, 4, 12, tzinfo=UTC)
 JUNE = datetime(2023, 6, 13, 9, tzinfo=UTC)
@@ -62,16 +63,19 @@ def test_the_span_of_a_merge_is_kept_by_the_next_one(spanning):
 def test_a_correction_keeps_the_span(spanning):
     session, merged, _ = spanning
 
-    corrected = editing.update(session, merged.id, TEA.replace("honey", "milk"), reason="wrong")
+    corrected = editing.update(
+        next_session(session), merged.id, TEA.replace("honey", "milk"), reason="wrong"
+    )
 
     assert (corrected.created_at, corrected.spans_until) == (FEBRUARY, JUNE)
 
 
 def test_what_replaces_outdated_memories_is_of_the_last_day_of_their_spans(spanning):
     session, merged, within = spanning
+    later = next_session(session)
 
     new = editing.consolidate(
-        session, [merged.id, within.id], TEA.replace("honey", "milk"), reason="outdated"
+        later, [merged.id, within.id], TEA.replace("honey", "milk"), reason="outdated"
     )
 
     assert (new.created_at, new.spans_until) == (JUNE, None)
@@ -94,10 +98,11 @@ def test_a_search_finds_a_memory_by_each_day_of_its_span(spanning):
 
 def test_the_last_day_of_a_span_counts_for_what_replaces_a_memory(spanning):
     session, merged, within = spanning
+    later = next_session(session)
 
     with pytest.raises(EditRefused, match="not of a later date"):
-        editing.delete(session, merged.id, reason="outdated", by_id=within.id)
-    editing.delete(session, within.id, reason="outdated", by_id=merged.id)
+        editing.delete(later, merged.id, reason="outdated", by_id=within.id)
+    editing.delete(later, within.id, reason="outdated", by_id=merged.id)
 
     assert within.replaced_by_id == merged.id
 
