@@ -13,7 +13,7 @@ import click
 
 from bench.measuring import Benchmark, Figure, Unexpected, plain_connection, print_goals, run, timed
 from bench.temporary import settings_for, temporary_database, temporary_folder
-from bench.world import CONTENT, World, add_agent
+from bench.world import CONTENT, World, add_agent, opened
 from refine.extensions import db
 from refine.models import Account, Agent
 from refine.sealing import Place
@@ -112,15 +112,12 @@ class _PlainImport:
         self._connection = plain_connection()
         self._connection.execute("CREATE TABLE bench_floor (LIKE agent_memories INCLUDING ALL)")
         found = self._connection.execute(
-            "SELECT content, * FROM agent_memories WHERE agent_id = %s", (agent_id,)
+            "SELECT id, content, content_key, * FROM agent_memories WHERE agent_id = %s",
+            (agent_id,),
         )
-        self._columns = [column.name for column in found.description][1:]
+        self._columns = [column.name for column in found.description][3:]
         self._at = self._columns.index("content")
-        id_at = self._columns.index("id")
-        self._rows = [
-            (self._key.open(row[0], Place(CONTENT, row[1 + id_at])), list(row[1:]))
-            for row in found.fetchall()
-        ]
+        self._rows = [(opened(self._key, *row[:3]), list(row[3:])) for row in found.fetchall()]
         self._connection.commit()
         db.session.rollback()
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.measuring import Benchmark, Figure, Unexpected, plain_connection, timed
-from bench.world import CONTENT, World
+from bench.world import World, opened
 from refine import settings
 from refine.extensions import canonical_json, db
 from refine.models import Agent, RefinementSession
 from refine.refinement.loop import SessionEvent, refine
-from refine.sealing import Place
 
 AT_MOST_MS = 1_500
 
@@ -74,7 +73,7 @@ def _plain_start(agent_id: int) -> None:
         columns = [column.name for column in found.description]
         rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
         for row in rows:
-            key.open(row["content"], Place(CONTENT, row["id"]))
+            opened(key, row["id"], row["content"], row["content_key"])
         for row in rows:
             key.mac(hashable(row.values()), "bench")
         last = connection.execute(_LAST_SESSION, (agent_id,)).fetchone()

@@ -31,15 +31,23 @@ from refine.models import (
 )
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.audit import Event
+from refine.models.keys import content_key_place
 from refine.models.ledger import Change
 from refine.models.ledger.image import recorded
 from refine.models.runs.access import MIN_MINUTES
+from refine.sealing import DataKey, Place
 
 ACCOUNTS = 20
 JOURNAL_ENTRIES = 20
 
 # The column to whose rows memories' contents are bound.
 CONTENT = "agent_memories.content"
+
+
+def opened(key: DataKey, id_: int, content: bytes, content_key: bytes) -> str:
+    """Return the text of a row, with its agent's key."""
+    return key.unwrap(content_key, content_key_place(id_)).open(content, Place(CONTENT, id_))
+
 
 _MODEL = "rehearsal/bench"
 _RECORD_IDS = Sequence("audit_logs_id_seq")

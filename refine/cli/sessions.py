@@ -123,7 +123,8 @@ def _conditions(
     reference: str | None,
     since: datetime | None,
     until: datetime | None,
-    **equal: str | None,
+    status: str | None,
+    trigger: str | None,
 ) -> Iterator[ColumnElement[bool]]:
     if slug is not None:
         yield Agent.account_id == Account.by_slug(slug).id
@@ -133,9 +134,10 @@ def _conditions(
         yield RefinementSession.created_at >= _in_utc(since)
     if until is not None:
         yield RefinementSession.created_at < _in_utc(until)
-    for name, value in equal.items():
-        if value is not None:
-            yield getattr(RefinementSession, name) == value
+    if status is not None:
+        yield RefinementSession.status == status
+    if trigger is not None:
+        yield RefinementSession.trigger == trigger
 
 
 def _in_utc(given: datetime) -> datetime:

@@ -271,6 +271,7 @@ def test_a_platform_token_never_reads_content(app: Flask, redis: Redis) -> None:
     own = program_of(app, agent)
     names = {
         "agent_id": agent.id,
+        "memory_id": memories[1].id,
         "session_id": session.id,
         "grant_id": grant.id,
         "conversation_id": task.id,

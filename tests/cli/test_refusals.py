@@ -75,14 +75,8 @@ REFUSALS = [
     Refusal(("run", "Idle"), "the agent is not active, so no session can run"),
     Refusal(("run", "Busy"), "`refine worker --burst` runs all queued sessions"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
-    *(
-        Refusal((command, "list", "--agent", "Twin"), "several agents are called 'Twin'; use an id")
-        for command in ("session", "access", "token")
-    ),
-    *(
-        Refusal((command, "list", "--account", "x"), "no account has the slug 'x'")
-        for command in ("session", "access", "token", "user")
-    ),
+    Refusal(("session", "list", "--agent", "Twin"), "several agents are called 'Twin'; use an id"),
+    Refusal(("session", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("session", "stop", SEVENTH), f"there is no session {SEVENTH}"),
     Refusal(("user", "reset", "x"), "no user is called 'x'"),
     # values

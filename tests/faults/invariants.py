@@ -309,10 +309,10 @@ def _records(agent: Agent) -> Sequence[AuditLog]:
 def _images(agent: Agent) -> dict[int, Image]:
     mine = select(AgentMemory).where(AgentMemory.agent_id == agent.id)
     fresh = mine.execution_options(populate_existing=True)
-    return {memory.id: _as_recorded(memory.image()) for memory in db.session.scalars(fresh)}
+    return {memory.id: as_recorded(memory.image()) for memory in db.session.scalars(fresh)}
 
 
-def _as_recorded(image: Image) -> Image:
+def as_recorded(image: Image) -> Image:
     """A record holds no key."""
     return {field: value for field, value in image.items() if field != CONTENT_KEY}
 

@@ -100,7 +100,8 @@ ACTED = {
     "/agents/<int:agent_id>/refinement-prompt/clear": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/sessions": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/settings": ACT_IN_ACCOUNT,
-    "/agents/many": ACT_IN_ACCOUNT,
+    # whom the admin has paused, nobody can pause again
+    "/agents/many": ACT_IN_ACCOUNT._replace(site_admin=409),
     "/invitations/<secret>": Answers(303, 404, 404, 404, 404),
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
@@ -134,7 +135,7 @@ def form_of(rule: str, who: str, agent_id: int) -> dict[str, Any]:
         "/accounts": {"name": f"Account of {who}"},
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
-        "/agents/many": {"core_token_budget": "4000", "digest": digest_of([agent_id])},
+        "/agents/many": {"digest": digest_of([agent_id])},
         "/invitations/<secret>": password,
         "/profile/confirm": {"current_password": PASSWORD},
         "/profile/password": {"current_password": PASSWORD, **password},
@@ -249,7 +250,7 @@ def test_viewers_are_offered_only_what_they_may_do(world: World, signed_in: Sign
         }
 
     own = {"/sign-out", f"/invitations/{world.invitation}"}
-    assert offered - own == {f"/profile/{each}" for each in ("confirm", "password", "time-zone")}
+    assert offered - own == {f"/profile/{each}" for each in ("confirm", "password")}
 
 
 def is_refused(rule: str, who: str) -> bool:

@@ -6,6 +6,7 @@ from refine.models import EditRefused, RefinementSession
 from refine.models.ledger import changes_in, images_in
 from tests import editing, factories
 from tests.factories import text_of
+from tests.faults.invariants import as_recorded
 from tests.models.cases import case
 from tests.models.runs.session.ledgers import begin, kept, memory
 
@@ -77,14 +78,14 @@ def test_an_edit_of_one_memory_is_recorded_before_and_after(app, subtests):
 
     for verb, figure in [("update", "updated"), ("delete", "deleted"), ("protect", "protected")]:
         with case(subtests, verb=verb):
-            before = memory(ids[0]).image()
+            before = as_recorded(memory(ids[0]).image())
             edited = edits[verb]()
             record = last_record(session)
             (change,) = changes_in(record.data, record.sealed)
             assert record.action == f"memory_refinement_{verb}"
             assert (record.session_id, record.user_id) == (session.id, None)
             assert record.auditable_id == str(ids[0])
-            assert (change.before, change.after) == (before, edited.image())
+            assert (change.before, change.after) == (before, as_recorded(edited.image()))
             others = dict.fromkeys(("consolidated", "updated", "deleted", "protected"), 0)
             assert session.stats == {**others, figure: 1}
 
