@@ -163,7 +163,7 @@ class Reference:
         """Tell whether an update says what neither the memory says, nor what it said before."""
         if content is None or len(ids) > 1 or WORD not in content:
             return False
-        return WORD not in self.memories[ids[0]]["content"]
+        return WORD not in self.memories[ids[0]]["content"].casefold()
 
     def _untouched(self, ids: Iterable[int]) -> list[str]:
         session = len(self.sessions)
