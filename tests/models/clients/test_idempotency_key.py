@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from refine import clock
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import ApiToken, IdempotencyKey
 from refine.models.clients.idempotency_key import ANSWERS_KEPT_FOR, StoredResponse
@@ -86,3 +87,11 @@ def test_keys_older_than_a_day_are_deleted(app):
 
     assert forgotten == 2
     assert db.session.scalars(db.select(IdempotencyKey.key)).all() == ["k2"]
+
+
+def test_a_key_serves_one_request_alone(app):
+    token = token_of_agent()
+    IdempotencyKey.reserve(token, "k", "a request", clock.now())
+
+    with pytest.raises(InvalidValue, match="was used for a different request"):
+        IdempotencyKey.reserve(token, "k", "another request", clock.now())

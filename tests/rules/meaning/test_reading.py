@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from refine.rules.folding import clean, fold
 from refine.rules.meaning import is_said
+from refine.rules.meaning.words import stem
 from tests.rules.meaning.judging import SHARE, updated
 
 # What texts are made of, in many scripts, and characters that have caused trouble elsewhere.
@@ -38,3 +39,8 @@ def test_every_text_carries_itself(text: str) -> None:
 def test_folding_twice_changes_nothing_more(text: str) -> None:
     assert clean(clean(text)) == clean(text)
     assert fold(fold(text)) == fold(text)
+
+
+def test_german_verbs_lose_the_ending_of_a_person() -> None:
+    for verb, infinitive in {"malt": "malen", "klebt": "kleben", "tanzt": "tanzen"}.items():
+        assert stem(verb, "de") == stem(infinitive, "de") != verb

@@ -404,6 +404,13 @@ def test_a_failed_session_is_acknowledged_once(session):
     assert (session.seen_at, session.seen_by_id) == (NOW, first.id)
 
 
+def test_an_ended_session_cannot_be_stopped(session):
+    editing.complete(session, "Done.")
+
+    with pytest.raises(Refused, match="has already ended"):
+        session.request_stop(at=NOW)
+
+
 def test_the_first_request_to_stop_a_running_session_counts(session):
     first, second = factories.user(), factories.user()
     assert not session.is_stop_requested
