@@ -37,3 +37,9 @@ def iso(at: datetime | None) -> str | None:
     if in_utc.microsecond:  # much faster, but leaves out the zeros of a whole second
         return orjson.dumps(in_utc)[1:-1].decode()
     return in_utc.isoformat(timespec="microseconds")
+
+
+def days(first: datetime, last: datetime | None = None) -> str:
+    """Return the first and the last day, ``2023-02-04 to 2023-06-13``, or the only one."""
+    begin, end = (at.astimezone(UTC).date() for at in (first, last or first))
+    return f"{begin} to {end}" if end != begin else f"{begin}"

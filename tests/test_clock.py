@@ -50,3 +50,11 @@ def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_err
 )
 def test_an_instant_has_one_spelling(at: datetime | None, spelled: str | None) -> None:
     assert clock.iso(at) == spelled
+
+
+def test_days_are_those_of_utc_the_first_and_the_last_if_they_differ() -> None:
+    at = datetime(2025, 11, 2, 15, tzinfo=UTC)
+
+    assert clock.days(at) == clock.days(at, at + timedelta(hours=2)) == "2025-11-02"
+    assert clock.days(at, datetime(2026, 3, 4, tzinfo=UTC)) == "2025-11-02 to 2026-03-04"
+    assert clock.days(at.astimezone(timezone(timedelta(hours=14)))) == "2025-11-02"

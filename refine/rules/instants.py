@@ -66,12 +66,6 @@ def _parse(value: object) -> datetime:
     raise ValueError
 
 
-def days(first: datetime, last: datetime | None = None) -> str:
-    """Return the first and the last day, ``2023-02-04 to 2023-06-13``, or the only one."""
-    begin, end = (at.astimezone(UTC).date() for at in (first, last or first))
-    return f"{begin} to {end}" if end != begin else f"{begin}"
-
-
 def first_of_month(day: date, months_later: int = 0) -> date:
     years, month = divmod(day.month - 1 + months_later, 12)
     return date(day.year + years, month + 1, 1)

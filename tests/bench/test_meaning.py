@@ -21,7 +21,8 @@ from bench.meaning_command import print_tallies
 from refine.rules.meaning import Objection, speak_of_the_same
 from tests.rules.meaning.judging import SHARE, ledger_of, objections
 
-# What somebody answered who read the prompts, not knowing how the edits are labelled.
+# What somebody answered who read the prompts, not knowing how the edits are labelled. A "TODO"
+# in them is a memory's own label, as agents write it; the reading passes over such labels.
 ANSWERS = Path(__file__).with_name("second_reading_answers.jsonl")
 HONEY = "Leila has three hives on the roof and sells the honey at the market."
 BEES = "Leila keeps bees."

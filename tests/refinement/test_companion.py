@@ -16,6 +16,7 @@ MEMORIES = {
     "number": ("01-07", "Mira's phone number is 0151 555 0142.", {"number ends in 2"}),
     "concert": ("01-09", "Das Konzert von Jonas ist am 14. März um 19 Uhr in der Stadthalle.",
                 {"concert on the 14th", "concert at 7 p.m. in the hall"}),
+    # what the agent noted: a finished task of its own, which a session retires
     "todo": ("01-12", "TODO: remind Mira to renew her passport before the trip to Lisbon in April.",
              {"passport to renew", "trip to Lisbon in April"}),
     "work phone": ("01-15", "The number of Mira's work phone is 0228 77 31 09.",

@@ -1,13 +1,13 @@
 """Times as other systems write them, and months."""
 
 import time
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.instants import EARLIEST, days, first_of_month, has_passed, instant
+from refine.rules.instants import EARLIEST, first_of_month, has_passed, instant
 from tests.rules.refusing import not_refused
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -16,14 +16,6 @@ AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
 def read(written: object) -> datetime | None:
     return instant(written, now=NOW)
-
-
-def test_days_are_those_of_utc_the_first_and_the_last_if_they_differ() -> None:
-    east = timezone(timedelta(hours=14))
-
-    assert days(AT) == days(AT, AT + timedelta(hours=2)) == "2025-11-02"
-    assert days(AT, NOW) == "2025-11-02 to 2026-03-04"
-    assert days(AT.astimezone(east)) == "2025-11-02"
 
 
 def test_reads_every_spelling_and_unit() -> None:

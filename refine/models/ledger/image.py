@@ -13,7 +13,6 @@ from sqlalchemy import ARRAY, Boolean, Column
 from refine import clock
 from refine.extensions import Base, canonical_json
 from refine.models.columns import DigestChange
-from refine.rules.instants import days
 from refine.sealing import DataKey
 
 IMAGE_VERSION = 1
@@ -108,7 +107,7 @@ def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
 def days_in(image: Image) -> str:
     """Return the ``days`` of the memory in an image."""
     first, last = image["created_at"], image["spans_until"] or image["created_at"]
-    return days(datetime.fromisoformat(first), datetime.fromisoformat(last))
+    return clock.days(datetime.fromisoformat(first), datetime.fromisoformat(last))
 
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:

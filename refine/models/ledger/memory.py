@@ -55,7 +55,6 @@ from refine.rules.content import (
     storable_or_none,
     token_estimate,
 )
-from refine.rules.instants import days
 from refine.rules.second_reading import RETIRING
 from refine.sealing import ContentKey, DataKey, Place
 
@@ -312,7 +311,7 @@ class AgentMemory(Attested, Base):
 
     @property
     def days(self) -> str:
-        return days(self.created_at, self.spans_until)
+        return clock.days(self.created_at, self.spans_until)
 
     def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
         """Return JSON values for a session; ``key``: the agent's, if already opened."""
