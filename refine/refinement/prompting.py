@@ -25,7 +25,7 @@ from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
 from refine.models.runs.session.survival import MAX_RETIRED, Cause
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.hints import Group, groups_alike, without_resting
-from refine.rules.meaning.keeping import DELETION_SHARE
+from refine.rules.meaning import DELETION_SHARE
 from refine.rules.quantities import in_percent
 from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.rules.tokens import Room, tokens_at_most

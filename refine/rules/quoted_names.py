@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from refine.rules.folding import UNSPACED, clean, fold
+from refine.rules.meaning.words import UNSPACED, clean, fold
 
 # A run of a memory that no name may hold: so many words, and characters.
 _QUOTED_WORDS = 3

@@ -30,12 +30,10 @@ class Case(NamedTuple):
     kept: tuple[Stored, ...] = ()
 
     def as_entry(self, number: int) -> dict[str, Any]:
-        before = [_entry(each) for each in self.before]
+        edit, outcome = "rewrite", dict[str, Any](after=self.after)
         if self.after is None:
-            outcome: dict[str, Any] = {"kept": [_entry(each) for each in self.kept]}
-        else:
-            outcome = {"after": self.after}
-        edit = "removal" if self.after is None else "rewrite"
+            edit, outcome = "removal", {"kept": [_entry(each) for each in self.kept]}
+        before = [_entry(each) for each in self.before]
         return {"case": number, "edit": edit, "claim": self.claim, "before": before, **outcome}
 
 
@@ -94,10 +92,10 @@ def _entry(memory: Stored) -> dict[str, str]:
 
 
 def _verdict(answer: dict[str, Any]) -> Verdict | None:
-    said = [_words(answer.get(kind)) for kind in Verdict._fields]
-    readable = [words for words in said if words is not None]
-    is_readable = len(readable) == len(said) and answer.keys() <= {"case", *Verdict._fields}
-    return Verdict._make(readable) if is_readable else None
+    """Return what an answer says; None if a list in it is none, or it says what nobody asked."""
+    said = [words for kind in Verdict._fields if (words := _words(answer.get(kind))) is not None]
+    is_readable = len(said) == len(Verdict._fields) and answer.keys() <= {"case", *Verdict._fields}
+    return Verdict(*said) if is_readable else None
 
 
 def _words(value: Any) -> tuple[str, ...] | None:

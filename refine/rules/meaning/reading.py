@@ -1,44 +1,68 @@
-"""What a text says, as far as it can be compared with another."""
+"""What memories say, as far as it can be compared: each of them, and all of a ledger together."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nlargest
 from itertools import pairwise
+from math import log
 
-from refine.rules.folding import clean, fold
-from refine.rules.meaning.calendar import units, weekdays
-from refine.rules.meaning.tokens import Token, tokens_of
-from refine.rules.meaning.words import guess_language, is_small, listed, one_of, rarity, roles, stem
+from refine.rules.meaning.splitting import Token, tokens_of, without_filler
+from refine.rules.meaning.words import (
+    clean,
+    fold,
+    frequency,
+    guess_language,
+    is_light,
+    is_noun,
+    is_small,
+    is_unspaced,
+    language_of,
+    listed,
+    one_of,
+    rarity,
+    roles,
+    script_of,
+    stem,
+    units,
+    weekdays,
+)
 
 # An importer's label, "Mira (person): ": the subject of a memory, no statement.
 _PREFIX = re.compile(r"^\s*([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}) \([a-z ]{2,20}\): ")
-_LABEL = re.compile(r"(?:^|(?<=[.!?;]\s))([^\W\d_]+)(?: ([^\W\d_]+))? ?:")
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[。！？।؟]|(?:^|\s)-\s")
 _BEHIND_NUMBER = re.compile(r"[ -]?(°?[^\W\d_]+|[^\w\s])")
 _CLAUSE_END = re.compile("[.;:!?,]")
 # Codes keep their case: `make test`, kHb7Qz, init_db, B12.
 _CODE = re.compile(r"`[^`\n]+`|\b\w*(?:[a-z][A-Z]|[a-zA-Z]\d|\d[a-zA-Z]|_)\w*\b")
 _NUMBER_AND_UNIT = re.compile(r"\d+[a-z]{1,3}(?:\d\d)?", re.IGNORECASE)
-_UNSPACED = "\u2e80"
-_SCRIPTS = {"ja": "[\u3040-\u30ff]", "ko": "[\uac00-\ud7af]", "zh": "[\u3400-\u9fff]"}
 _QUOTATION = re.compile(
     r"(?<!\w)\"(?=\S)([^\"]+)\"(?!\w)|“([^“”]+)”|„([^“”„\"]+)[“”\"]|«([^«»]+)»|»([^«»]+)«"
     r"|「([^「」]+)」|『([^『』]+)』|《([^《》]+)》|(?<!\w)['‘](?=\S)([^'‘’\n]+)['’](?!\w)"
 )
 _JOINS = "|".join(listed("joins", "all"))
 _SEPARATOR = re.compile(rf"、|\s*,\s+(?:(?:{_JOINS})\s+)?|\s+(?:{_JOINS})\s+")
-_WORD_OR_MARK = re.compile(r"[^\W\d_]+|[^\w\s'’\-]")
-# What such words change is no part of a clause to leave out.
-_OPENING = frozenset({"saying", "asking"})
-_CHANGING = frozenset({"negations", "contrasts", "conditions"})
 # A text of such signs alone says something.
 _SIGN = re.compile(r"[^\w\s!-/:-@\[-`{-~\u2010-\u2027]")
 _ITEM_WORDS = 5
 # The weights of two neighbours in a script without spaces: none, one or both of them light.
 _WEIGHTS_OF_PAIRS = 0.5, 0.25, 0.1
 _DENIED_WORDS = 4
+
+# From this many memories on, the number of memories with a word counts for its weight.
+_MANY_MEMORIES = 20
+_WORD = re.compile(r"[^\W_]+")
+_NEIGHBOURS = re.compile("(?=([\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff]{2}))")
+_IN_SENTENCE = re.compile(r"(?<=\w )([^\W_]+)|(?<=\w[,;] )([^\W_]+)")
+_UNKNOWN = 2.0
+# Before the key of a word that has a capital inside a sentence, or none.
+_CAPITAL, _LOWER = "^", "_"
+# A memory that carries a text has most of its rarest words.
+_LOOKED_UP = 10
+# So that words that weigh nothing decide between memories that share nothing else.
+_LEAST_WEIGHT = 0.01
 
 
 @dataclass
@@ -95,9 +119,8 @@ def read(text: str, likely_language: str = "en") -> Reading:
     if prefix := _PREFIX.match(body):
         subject, body = prefix[1], body[prefix.end() :]
     language = language_of(body, likely_language)
-    script = _script(body)
-    body = one_of("empty", script or language).sub(" ", _LABEL.sub(_without_label, body))
-    body, tokens = tokens_of(_without_opening(body, language), language)
+    script = script_of(body)
+    body, tokens = tokens_of(without_filler(body, language, script), language)
     reading = Reading(body, language, script)
     reading.row = _row(tokens)
     reading.subject = frozenset(stem(fold(word), language) for word in subject.split())
@@ -116,50 +139,9 @@ def read(text: str, likely_language: str = "en") -> Reading:
     return reading
 
 
-def language_of(text: str, likely: str = "en") -> str:
-    return guess_language(map(fold, re.findall(r"[^\W\d_]+", text)), likely)
-
-
-def is_unspaced(key: str) -> bool:
-    """Tell whether a key is a part of a text without spaces: two neighbouring characters."""
-    return key[0] > _UNSPACED
-
-
-def is_light(character: str) -> bool:
-    """Tell whether a character of a script without spaces says little by itself."""
-    return "\u3040" <= character <= "\u309f" or character in {" ", *listed("fillers", "zh")}
-
-
-def _script(text: str) -> str:
-    """Return the language of a text without spaces, as its script tells; else nothing."""
-    return next((language for language, script in _SCRIPTS.items() if re.search(script, text)), "")
-
-
 def _row(tokens: Iterable[Token]) -> str:
     keys = (" ".join(each.keys[0]) if each.kind == "unspaced" else each.keys[0] for each in tokens)
     return " ".join(keys)
-
-
-def _without_label(found: re.Match[str]) -> str:
-    words = [fold(word) for word in found.groups() if word]
-    return "·" if listed("labels", "all").issuperset(words) else found[0]
-
-
-def _without_opening(text: str, language: str) -> str:
-    """Return a text without a clause that only says that something is said: "Note that"."""
-    end, before, seen = 0, "", set[str]()
-    tables = roles(language)
-    for found in _WORD_OR_MARK.finditer(text):
-        word = fold(found[0])
-        listed_on = {*tables.get(word, ())}
-        if word in ":,;" or "that" in listed_on:
-            end = found.end() if "saying" in seen else end
-        elif "asking" in seen and "that" in tables.get(f"{before}_{word}", ()):
-            end = found.end()
-        elif not listed_on & _OPENING and (listed_on & _CHANGING or not is_small(word, language)):
-            break
-        before, seen = word, seen | listed_on
-    return text[end:] if re.search(r"\w", text[end:]) else text
 
 
 def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
@@ -268,3 +250,92 @@ def _telling(text: str, language: str) -> list[str]:
     if told and is_unspaced(told[0]):
         return [one + other for word in told for one, other in pairwise(word)]
     return [stem(word, language) for word in told]
+
+
+class LedgerTexts:
+    """The texts of the kept memories, and figures over all of them."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, str] = {}
+        self._words: dict[int, frozenset[str]] = {}
+        self._holders: defaultdict[str, set[int]] = defaultdict(set)
+        self._readings: dict[tuple[str, str], Reading] = {}
+
+    def put(self, id_: int, text: str) -> None:
+        self.drop(id_)
+        self.texts[id_], self._words[id_] = text, _words_of(text)
+        for word in self._words[id_]:
+            self._holders[word].add(id_)
+
+    def drop(self, id_: int) -> None:
+        self.texts.pop(id_, None)
+        for word in self._words.pop(id_, ()):
+            self._holders[word].discard(id_)
+
+    def keep_only(self, texts: Mapping[int, str]) -> None:
+        for id_ in self.texts.keys() - texts.keys():
+            self.drop(id_)
+        for id_, text in texts.items():
+            if self.texts.get(id_) != text:
+                self.put(id_, text)
+
+    def read(self, text: str, likely_language: str = "en") -> Reading:
+        """Return what a text says; each text is read once."""
+        key = text, likely_language
+        if key not in self._readings:
+            self._readings[key] = read(text, likely_language)
+        return self._readings[key]
+
+    def weight(self, reading: Reading, key: str) -> float:
+        """Return the weight of a word of a text, by its language and by this ledger."""
+        weight, memories = reading.words[key], len(self.texts)
+        if memories < _MANY_MEMORIES or key[:1] in "#@":
+            return weight
+        return weight * log((memories + 1) / max(1, self._count(key))) / log(memories + 1)
+
+    def nearest_ids(self, reading: Reading, without: Collection[int], limit: int) -> list[int]:
+        """Return the memories that share most of the rarest words of a text, by weight."""
+        weights = {key: self.weight(reading, key) for key in reading.words}
+        for key in reading.details:
+            weights |= dict.fromkeys(_WORD.findall(key), 1.0)
+        known = sorted((len(self._holders[key]), key) for key in weights if key in self._holders)
+        shared: defaultdict[int, float] = defaultdict(float)
+        for _, key in known[:_LOOKED_UP]:
+            for id_ in self._holders[key]:
+                shared[id_] += weights[key] + _LEAST_WEIGHT
+        others = {id_: weight for id_, weight in shared.items() if id_ not in without}
+        least = max(others.values(), default=0) / 2
+        near = (id_ for id_, weight in others.items() if weight >= least)
+        return nlargest(limit, near, key=lambda id_: (others[id_], id_))
+
+    def names(self, reading: Reading) -> set[str]:
+        """Return the keys of the names in a text, as far as capitals show them."""
+        found = (reading.inner_capitals | reading.head_capitals) - reading.lower
+        for key in reading.head_capitals & found:
+            frequent = frequency(fold(reading.written[key]), reading.language) >= _UNKNOWN
+            if frequent and not self._is_name(key, 1):
+                found.remove(key)
+        found.update(key for key in reading.lower if self._is_name(key, 2))
+        found &= reading.words.keys() - reading.details.keys()
+        return {key for key in found if not is_noun(fold(reading.written[key]), reading.language)}
+
+    def _is_name(self, key: str, times: int) -> bool:
+        """Tell whether it has a capital in so many memories, and a small letter in no more."""
+        return self._count(_CAPITAL + key) >= max(times, self._count(_LOWER + key))
+
+    def _count(self, key: str) -> int:
+        return len(self._holders[key]) if key in self._holders else 0
+
+
+def _words_of(text: str) -> frozenset[str]:
+    """Return the keys of a memory's words; once more those that have a capital, or none."""
+    plain = clean(text)
+    folded = {word: fold(word) for word in _WORD.findall(plain)}
+    language = guess_language(folded.values())
+    keys = {word: stem(each, language) for word, each in folded.items()}
+    inner = {word or other for word, other in _IN_SENTENCE.findall(plain)}
+    words = {*keys.values(), *(_CAPITAL + keys[word] for word in inner if word[0].isupper())}
+    words.update(_LOWER + key for word, key in keys.items() if word.islower())
+    if not plain.isascii():
+        words.update(_NEIGHBOURS.findall(plain))
+    return frozenset(words)

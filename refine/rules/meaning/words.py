@@ -1,20 +1,51 @@
-"""Words for comparison: their stems, and their weights by rarity."""
+"""Words for comparison: one form for all their writings, their stems, their weights by rarity, and
+what they name: months, days, units.
+"""
 
 import re
 import tomllib
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from math import log10
 from pathlib import Path
 from typing import Any
 
 import Stemmer
+from babel import Locale
+from babel.numbers import get_currency_name
+from babel.units import format_unit
 from rapidfuzz.distance import OSA
 from stopwordsiso import stopwords
 from wordfreq import get_frequency_dict
 
-from refine.rules.folding import fold
+# Han, kana, Hangul, Thai, Lao, Khmer, Burmese: no spaces, or particles joined to words.
+UNSPACED = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uac00-\ud7af\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\u1780-\u17d2"
+)
+_FIRST_UNSPACED = "\u2e80"
+_SCRIPTS = {"ja": "[\u3040-\u30ff]", "ko": "[\uac00-\ud7af]", "zh": "[\u3400-\u9fff]"}
+# Not visible: soft hyphens, joiners, direction marks, variation selectors, blank letters.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+# Vowel signs and other marks that Arabic and Hebrew are mostly written without; the Arabic stretch.
+_OPTIONAL_MARKS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670]"
+)
+# NFKC would turn 10² into 102, and 1½ into 11/2.
+_RAISED_DIGIT = re.compile("([⁰¹²³⁴-⁹]+)")
+_FRACTION = re.compile("([¼-¾⅐-⅞↉])")
+
+_GREEK = re.compile("[\u0370-\u03ff\u1f00-\u1fff]")
+_GREEK_ACCENTS = re.compile("[\u0300\u0301\u0313\u0314\u0342]")
+# Turkish i, Russian yo, letters that Arabic and Persian keyboards write differently; marks of
+# Hebrew abbreviations.
+_VARIANTS = str.maketrans("ıёأإآٱیک", "iе\u0627\u0627\u0627\u0627\u064a\u0643", '"״')
+_DOTTED_I = "i\u0307"
 
 _CHANGING = ("negations", "contrasts", "conditions", "hedges", "occasions")
 _REMEMBERED = 1 << 16
@@ -27,6 +58,33 @@ _RARE_MISTAKE, _COMMON_ENOUGH, _RARER = 3.1, 3.3, 1.3
 _LONG_WORD = 7
 # As few known words do not tell the language of a text.
 _FEW = 2
+
+_CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "INR", "CNY", "RUB", "PLN", "CZK", "SEK", "TRY")
+_FAMILIES = ("duration", "length", "mass", "volume", "temperature", "digital", "area", "power")
+
+
+def clean(text: str) -> str:
+    """Return ``text`` in NFKC, without invisible characters and optional marks."""
+    if text.isascii():
+        return text
+    text = _INVISIBLE.sub("", text)
+    if not unicodedata.is_normalized("NFKC", text):
+        text = _FRACTION.sub(r" \1", _RAISED_DIGIT.sub(r"^\1", text))
+        text = unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+    return unicodedata.normalize("NFKC", _OPTIONAL_MARKS.sub("", text))
+
+
+@lru_cache(maxsize=1 << 15)
+def fold(word: str) -> str:
+    """Return one form for all writings of a word; diacritics stay, except optional ones (ё, أ)."""
+    if word.isascii():
+        return word.lower()
+    folded = (
+        unicodedata.normalize("NFKC", word).casefold().replace(_DOTTED_I, "i").translate(_VARIANTS)
+    )
+    if _GREEK.search(folded):
+        folded = _GREEK_ACCENTS.sub("", unicodedata.normalize("NFD", folded)).casefold()
+    return unicodedata.normalize("NFKC", folded)
 
 
 @cache
@@ -111,6 +169,25 @@ def guess_language(words: Iterable[str], otherwise: str = "en") -> str:
     return otherwise if counts[likely] == counts[otherwise] <= _FEW else likely
 
 
+def language_of(text: str, likely: str = "en") -> str:
+    return guess_language(map(fold, re.findall(r"[^\W\d_]+", text)), likely)
+
+
+def is_unspaced(key: str) -> bool:
+    """Tell whether a key is a part of a text without spaces: two neighbouring characters."""
+    return key[0] > _FIRST_UNSPACED
+
+
+def is_light(character: str) -> bool:
+    """Tell whether a character of a script without spaces says little by itself."""
+    return "\u3040" <= character <= "\u309f" or character in {" ", *listed("fillers", "zh")}
+
+
+def script_of(text: str) -> str:
+    """Return the language of a text without spaces, as its script tells; else nothing."""
+    return next((language for language, script in _SCRIPTS.items() if re.search(script, text)), "")
+
+
 @cache
 def _stemmer(language: str) -> Callable[[str], str]:
     name = _vocabulary()["languages"].get(language)
@@ -139,6 +216,11 @@ def frequency(word: str, language: str) -> float:
     return log10(share) + 9 if share else 0
 
 
+def is_noun(word: str, language: str) -> bool:
+    """Tell whether a word has a capital because all nouns have one."""
+    return language == "de" and frequency(word, "de") > frequency(word, "en") + 1
+
+
 @lru_cache(_REMEMBERED)
 def rarity(word: str, language: str) -> float:
     """Return the weight of a folded word by its rarity, from 0 (says nothing by itself) to 1."""
@@ -163,3 +245,55 @@ def is_misspelling(word: str, other: str, language: str) -> bool:
         return False
     rare, common = sorted((frequency(word, language), frequency(other, language)))
     return rare < _RARE_MISTAKE and common > max(_COMMON_ENOUGH, rare + _RARER)
+
+
+@cache
+def _locales(language: str) -> list[Locale]:
+    return [Locale.parse(name) for name in dict.fromkeys((language, "en", "en_GB"))]
+
+
+@cache
+def months(language: str) -> dict[str, int]:
+    found: dict[str, int] = {"sept": 9}
+    for locale in _locales(language):
+        for context in locale.months.values():
+            for width in ("wide", "abbreviated"):
+                for number, name in (context.get(width) or {}).items():
+                    found.setdefault(fold(name.rstrip(".")), number)
+    return {name: number for name, number in found.items() if name[:1].isalpha() and len(name) > 2}
+
+
+@cache
+def weekdays(language: str) -> dict[str, int]:
+    """Return the folded names of the days of the week, from Monday as 0."""
+    return {
+        fold(name) + ending: number
+        for locale in _locales(language)
+        for context in locale.days.values()
+        for number, name in context["wide"].items()
+        for ending in ("", "s")
+    }
+
+
+@cache
+def units(language: str) -> dict[str, str]:
+    """Return the folded names and signs of units and currencies, and which unit each means."""
+    found: dict[str, str] = {}
+    for locale in _locales(language):
+        for unit in map(str, locale.unit_display_names):
+            if unit.startswith(_FAMILIES):
+                found |= dict.fromkeys(_names_of_unit(unit, locale), unit)
+        for code in _CURRENCIES:
+            names = (get_currency_name(code, count, locale) for count in (1, 2, 5))
+            found |= dict.fromkeys((fold(name.split()[-1]) for name in names), code)
+            found[code.lower()] = code
+    found = {name: unit for name, unit in found.items() if len(name) > 1 or not name.isascii()}
+    return found | pairs("signs", "all")
+
+
+def _names_of_unit(unit: str, locale: Locale) -> Iterator[str]:
+    for length in ("long", "short"):
+        for count in (1, 2, 5):
+            name = format_unit(count, unit, length, locale=locale).strip("0123456789 \xa0.")
+            if name and " " not in name:
+                yield fold(name)

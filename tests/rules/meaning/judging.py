@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from refine.rules.meaning import Ledger, Objection, objections
+from refine.rules.meaning import LedgerTexts, Objection, objections
 
 SHARE = Decimal("0.65")
 
 
-def ledger_of(*texts: str) -> Ledger:
-    ledger = Ledger()
+def ledger_of(*texts: str) -> LedgerTexts:
+    ledger = LedgerTexts()
     ledger.keep_only(dict(enumerate(texts)))
     return ledger
 

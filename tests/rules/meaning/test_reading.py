@@ -3,9 +3,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refine.rules.folding import clean, fold
-from refine.rules.meaning import is_said
-from refine.rules.meaning.words import stem
+from refine.rules.meaning import is_said, splitting
+from refine.rules.meaning.words import clean, fold, stem
 from tests.rules.meaning.judging import SHARE, updated
 
 # What texts are made of, in many scripts, and characters that have caused trouble elsewhere.
@@ -44,3 +43,12 @@ def test_folding_twice_changes_nothing_more(text: str) -> None:
 def test_german_verbs_lose_the_ending_of_a_person() -> None:
     for verb, infinitive in {"malt": "malen", "klebt": "kleben", "tanzt": "tanzen"}.items():
         assert stem(verb, "de") == stem(infinitive, "de") != verb
+
+
+def test_a_month_by_its_name_is_read_as_a_date() -> None:
+    splitting._written_date.cache_clear()  # whichever test of this process asked first
+
+    plain = splitting.with_plain_dates("They met on 3 March 2026.", "en")
+
+    assert "March" not in plain
+    assert "2026" in plain

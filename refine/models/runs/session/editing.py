@@ -1,6 +1,6 @@
 """An agent's edits in a session that its caller holds; EditRefused changes nothing."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import cache
 from typing import NamedTuple
@@ -254,9 +254,7 @@ def _refuse_longer(content: str, limit_tokens: int, subject: str) -> None:
         )
 
 
-def _refuse_missing(
-    found: Mapping[int, tuple[AgentMemory, SessionEntry | None]], ids: Sequence[int]
-) -> None:
+def _refuse_missing(found: Found, ids: Sequence[int]) -> None:
     kept = {id_ for id_, (memory, _) in found.items() if memory.is_kept_core}
     if missing := [id_ for id_ in ids if id_ not in kept]:
         noun = "Memory" if len(missing) == 1 else "Memories"

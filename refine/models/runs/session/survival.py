@@ -23,7 +23,7 @@ from refine.models.ledger.image import days_in
 from refine.models.ledger.memory import content_of
 from refine.models.runs.session.session import MUTATIONS, RefinementSession
 from refine.rules.meaning import (
-    Ledger,
+    LedgerTexts,
     Objection,
     details_lost,
     is_said,
@@ -103,7 +103,7 @@ class LedgerReading:
         self.keeps_details, self._share = rules.details == "keep", rules.likeness
         self.second = second
         self._version: int | None = None
-        self._ledger = Ledger()
+        self._ledger = LedgerTexts()
         self._originals: list[str] = []
         # of each memory, by text, what it and those that were merged into it said before sessions
         self._earlier: dict[int, dict[str, Stored]] = {}

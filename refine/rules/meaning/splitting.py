@@ -2,13 +2,21 @@
 
 import re
 import unicodedata
+from functools import cache
 from typing import NamedTuple
 
 from text_to_num import alpha2digit
 
-from refine.rules.folding import UNSPACED, fold
-from refine.rules.meaning import calendar
-from refine.rules.meaning.words import pairs
+from refine.rules.meaning.words import (
+    UNSPACED,
+    fold,
+    is_small,
+    listed,
+    months,
+    one_of,
+    pairs,
+    roles,
+)
 
 # Vowel signs and accents that Python does not count as parts of words.
 _MARKS = "".join(
@@ -58,6 +66,18 @@ _SPELLED_OUT = frozenset({"en", "fr", "es", "pt", "de", "nl", "it", "da"})
 # From here on a number word counts as a number; "one" is too often a pronoun.
 _LEAST_NUMBER = 2
 
+# Ordinary words as well: months only with a day, a year or, in English, a capital.
+_ALSO_WORDS = frozenset({"may", "march", "mar", "sep", "dec", "mai", "mars", "jan"})
+_DAY = r"(\d{1,2})(?:st|nd|rd|th|er|\.|º|ª)?(?!\d)"
+_OF = r"(?:(?:of|de|del|di|do|d['’])\s*)?"
+_LATEST_SHORT_YEAR = 69
+
+_LABEL = re.compile(r"(?:^|(?<=[.!?;]\s))([^\W\d_]+)(?: ([^\W\d_]+))? ?:")
+_WORD_OR_MARK = re.compile(r"[^\W\d_]+|[^\w\s'’\-]")
+# What such words change is no part of a clause to leave out.
+_OPENING = frozenset({"saying", "asking"})
+_CHANGING = frozenset({"negations", "contrasts", "conditions"})
+
 
 class Token(NamedTuple):
     """A piece of a text; ``keys``: for comparison, ``says``: what else it mentions."""
@@ -72,7 +92,7 @@ class Token(NamedTuple):
 
 def tokens_of(text: str, language: str) -> tuple[str, list[Token]]:
     """Return a clean text with plain numbers and dates, and its tokens."""
-    text = calendar.with_plain_dates(_with_plain_numbers(text, language), language)
+    text = with_plain_dates(_with_plain_numbers(text, language), language)
     return text, [_token(match, language) for match in _TOKEN.finditer(text)]
 
 
@@ -151,11 +171,11 @@ def _meant(match: re.Match[str], language: str) -> tuple[tuple[str, ...], ...]:
 
 def _dated(written: str, language: str) -> tuple[tuple[str, ...], ...]:
     is_plain = written.startswith("--") or len(written) == 7
-    dates = (written,) if is_plain else calendar.numeric_date(written, language)
+    dates = (written,) if is_plain else numeric_date(written, language)
     keys = tuple(f"#{each}" for each in dates or (written,))
     if len(keys) > 1:
         return (f"#{written}", *keys), ()
-    return keys, tuple(f"#{each}" for each in calendar.date_keys(keys[0][1:])) if dates else ()
+    return keys, tuple(f"#{each}" for each in date_keys(keys[0][1:])) if dates else ()
 
 
 def _canonical(written: str) -> str:
@@ -180,3 +200,88 @@ def _longest_part(word: str) -> str:
     if len(parts) > 1 and parts[-1].lower() == "t":  # don't
         return "".join(parts)
     return max(whole or parts, key=len)
+
+
+def date_keys(key: str) -> tuple[str, ...]:
+    """Return the parts of a date: its year, month (--03) and day of any year (--03-03)."""
+    year, month, day = key.rsplit("-", 2) if len(key) == 10 else (*key.rsplit("-", 1), "")
+    if key.startswith("--"):
+        year, month, day = "", key[2:4], key[5:]
+    dated = (f"--{month}-{day}" if day else "", year, f"{year}-{month}" if year else "")
+    return tuple(each for each in (f"--{month}", *dated, key if year else "") if each)
+
+
+def numeric_date(written: str, language: str) -> tuple[str, ...]:
+    """Return the dates that 2026-03-03, 3.3.2026 or 3/4/2026 may mean; none if it is no date.
+
+    Only in English 3/4/2026 may be in March.
+    """
+    fields = re.findall(r"\d+", written)
+    is_iso = len(fields[0]) == 4
+    day, month, year = reversed(fields) if is_iso else fields
+    if len(year) == 2:
+        year = f"{20 if int(year) <= _LATEST_SHORT_YEAR else 19}{year}"
+    is_either = language == "en" and "." not in written and not is_iso
+    orders = {(month, day): None, **({(day, month): None} if is_either else {})}
+    return tuple(
+        f"{year}-{int(month):02}-{int(day):02}"
+        for month, day in orders
+        if 1 <= int(month) <= 12 and 1 <= int(day) <= 31
+    )
+
+
+@cache
+def _written_date(language: str) -> re.Pattern[str]:
+    names = "|".join(sorted(map(re.escape, months(language)), key=len, reverse=True))
+    month, year = rf"\b({names})\b\.?", rf"(?:,?\s+{_OF}(\d{{4}})\b)?"
+    return re.compile(
+        rf"\b{_DAY}\s*{_OF}{month}{year}|{month}\s+(?:the\s+)?{_DAY}{year}|{month}{year}",
+        re.IGNORECASE,
+    )
+
+
+def with_plain_dates(text: str, language: str) -> str:
+    """Return a text with the dates that name their month as 2026-03-03, --03-03 or 2026-03."""
+    numbers = months(language)
+    if numbers.keys().isdisjoint(map(fold, re.findall(r"[^\W\d_]+", text))):
+        return text
+
+    def plain(found: re.Match[str]) -> str:
+        day, year = found[1] or found[5], found[3] or found[6] or found[8]
+        name = found[2] or found[4] or found[7]
+        is_day = day is not None and 1 <= int(day) <= 31
+        is_word = fold(name) in _ALSO_WORDS and (language != "en" or not name[0].isupper())
+        if not is_day and (day or (is_word and not year)):
+            return found[0]
+        date = f"{year or '-'}-{numbers[fold(name)]:02}"
+        return f" {date}-{int(day):02} " if is_day else f" {date} "
+
+    return _written_date(language).sub(plain, text)
+
+
+def without_filler(text: str, language: str, script: str) -> str:
+    """Return a text without labels, phrases that say nothing, and an opening like "Note that"."""
+    plain = one_of("empty", script or language).sub(" ", _LABEL.sub(_without_label, text))
+    return _without_opening(plain, language)
+
+
+def _without_label(found: re.Match[str]) -> str:
+    words = [fold(word) for word in found.groups() if word]
+    return "·" if listed("labels", "all").issuperset(words) else found[0]
+
+
+def _without_opening(text: str, language: str) -> str:
+    """Return a text without a clause that only says that something is said: "Note that"."""
+    end, before, seen = 0, "", set[str]()
+    tables = roles(language)
+    for found in _WORD_OR_MARK.finditer(text):
+        word = fold(found[0])
+        listed_on = {*tables.get(word, ())}
+        if word in ":,;" or "that" in listed_on:
+            end = found.end() if "saying" in seen else end
+        elif "asking" in seen and "that" in tables.get(f"{before}_{word}", ()):
+            end = found.end()
+        elif not listed_on & _OPENING and (listed_on & _CHANGING or not is_small(word, language)):
+            break
+        before, seen = word, seen | listed_on
+    return text[end:] if re.search(r"\w", text[end:]) else text
