@@ -19,6 +19,7 @@ from bench.playing import MODEL_PREFIX, reply
 from bench.simulated_models import Conversation, Step
 from bench.simulated_models.careful import in_groups, united, united_text
 from bench.simulated_models.conversation import Entry, consolidation, update
+from bench.simulated_models.readers import SECOND_READING
 from bench.simulated_models.understanding import meaning
 from bench.temporary import settings_for, temporary_database, temporary_folder
 from refine.cli.output import console, table
@@ -31,10 +32,9 @@ from refine.rules.content import token_estimate
 from refine.settings import Settings
 
 CHANGES = 10
-# At most this share of the naive layout's prompt tokens …
-NAIVE_SHARE = 0.5
-# … and at least this share of the prompts after consent is an unchanged prefix.
-UNCHANGED_SHARE = 0.9
+# At most this share of the naive layout's prompt tokens; second readings add at most this share;
+# and at least this share of the prompts after consent is an unchanged prefix.
+NAIVE_SHARE, READING_SHARE, UNCHANGED_SHARE = 0.5, 0.25, 0.9
 
 _SMALLEST, _LARGEST = 100, 2_000
 _CALLS_PER_REPLY, _MERGES, _DELETIONS = 4, 4, 3
@@ -48,6 +48,7 @@ _COLUMNS = (
     *("memories", "layout", "requests", "prompt tokens", "completion tokens", "of naive"),
     *("unchanged prefix", "after consent", "new tokens"),
 )
+_LAYOUTS = ("Refine", "… with second readings", "naive", "… with second readings")
 _COMPLETE: Step = {
     "action": "complete",
     "summary": "I merged memories that restated each other, deleted those that another one already "
@@ -94,17 +95,51 @@ class Bill:
         """The share of the prompts after consent that a prefix cache can serve."""
         return self.unchanged_tokens / self.prompt_tokens_after_consent
 
+    def share_of(self, other: "Bill") -> float:
+        """Return its prompt tokens as a share of another bill's."""
+        return self.prompt_tokens / other.prompt_tokens
+
     def cells(self, naive: "Bill") -> tuple[str, ...]:
         """Return its row of the table."""
         return (
             f"{self.requests:,}",
             f"{self.prompt_tokens:,}",
             f"{self.completion_tokens:,}",
-            f"{self.prompt_tokens / naive.prompt_tokens:.1%}",
+            f"{self.share_of(naive):.1%}",
             f"{self.unchanged_tokens / self.prompt_tokens:.1%}",
             f"{self.unchanged_share_after_consent:.1%}",
             f"{self.prompt_tokens - self.unchanged_tokens:,}",
         )
+
+
+class Layout(NamedTuple):
+    """What a session sends, and what its second readings send."""
+
+    exchanges: list[Exchange]
+    readings: list[Exchange]
+
+    def bills(self) -> tuple[Bill, Bill]:
+        """Return the bills without and with second readings."""
+        return Bill.of(self.exchanges), Bill.of([*self.exchanges, *self.readings])
+
+    def naively(self) -> "Layout":
+        """Return the same calls and results, laid out naively.
+
+        Consent is asked without tools; then the session starts with a fresh prompt (system prompt,
+        ledger, brief), and each reply makes one call only, so that each edit is read by itself.
+        """
+        consent, *turns = self.exchanges
+        tools, (system, opening, _answer, brief) = (
+            turns[0].request["tools"],
+            turns[0].request["messages"],
+        )
+        ledger, _, _question = str(opening["content"]).rpartition(_HEADING)
+        messages: list[Message] = [system, user_message(f"{ledger}\n\n{brief['content']}")]
+        laid_out = [Exchange({"messages": consent.request["messages"]}, consent.reply)]
+        for call, result in _calls(turns):
+            laid_out.append(Exchange({"tools": tools, "messages": messages}, call))
+            messages = [*messages, call, *result]
+        return Layout(laid_out, [each for read in self.readings for each in _one_by_one(read)])
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str) -> list[int]:
@@ -127,51 +162,60 @@ def bench_bill(sizes: list[int]) -> int:
     """Count the tokens of a session with ten changes, and compare them with a naive layout.
 
     For each size of ledger, a real session runs on a temporary database. A simulated model answers
-    over HTTP: it agrees, makes ten changes, four in a reply, and completes. The same calls and
-    results are then laid out naively: a new prompt after consent, and one call a reply.
+    over HTTP: it agrees, makes ten changes, four in a reply, and completes; its second readings
+    find nothing. The same calls and results are then laid out naively: a new prompt after consent,
+    one call a reply, and a second reading for each edit.
 
     Prints the requests, the tokens of prompts and replies, the share of the prompts that repeats
     the beginning of an earlier request word for word (what a provider's prompt cache can serve),
-    and the rest. Exit code 1 if the session has more than half of the naive prompt tokens, or less
-    than 90 % of the prompts after consent is such a repetition.
+    and the rest. Exit code 1 if the session has more than half of the naive prompt tokens, second
+    readings add more than a quarter to them, or less than 90 % of the prompts after consent is such
+    a repetition.
     """
     rows, broken = list[tuple[str, ...]](), list[str]()
     with temporary_folder() as folder:
-        settings = settings_for(folder)
+        settings = settings_for(folder, REFINE_SECOND_READING="on")
         with temporary_database(settings, durable=False):
             for size in sizes:
-                session, exchanges = record(size, settings)
-                bill, naive = Bill.of(exchanges), Bill.of(naively(exchanges))
-                rows += [(f"{size:,}", "Refine", *bill.cells(naive))]
-                rows += [(f"{size:,}", "naive", *naive.cells(naive))]
-                broken += broken_promises(size, session.mutation_count, bill, naive)
-                db.session.commit()
+                changes, ours = record(size, settings)
+                bills = [*ours.bills(), *ours.naively().bills()]
+                rows += [
+                    (f"{size:,}", layout, *bill.cells(naive))
+                    for layout, bill, naive in zip(_LAYOUTS, bills, bills[2:] * 2, strict=True)
+                ]
+                broken += broken_promises(size, changes, *bills)
     table(_COLUMNS, rows, empty="")
     console.print(f"\nPromises: {'; '.join(broken) or 'kept'}")
     return 1 if broken else 0
 
 
-def broken_promises(memories: int, changes: int, bill: Bill, naive: Bill) -> Iterator[str]:
-    """Yield the promises that a session breaks, in words."""
-    of_naive = bill.prompt_tokens / naive.prompt_tokens
-    after_consent = bill.unchanged_share_after_consent
+def broken_promises(
+    memories: int, changes: int, bill: Bill, read: Bill, naive: Bill, naively_read: Bill
+) -> Iterator[str]:
+    """Yield the promises that a session breaks, in words; ``read``: with second readings."""
+    of_naive = max(bill.share_of(naive), read.share_of(naively_read))
+    after_consent, added = bill.unchanged_share_after_consent, read.share_of(bill) - 1
     if changes != CHANGES:
         yield f"{changes} of {CHANGES} changes made with {memories:,} memories"
     if of_naive > NAIVE_SHARE:
         yield f"{of_naive:.1%} of the naive prompt tokens with {memories:,} memories"
+    if added > READING_SHARE:
+        yield f"{added:.1%} more for second readings with {memories:,} memories"
     if after_consent < UNCHANGED_SHARE:
         yield f"{after_consent:.1%} unchanged after consent with {memories:,} memories"
 
 
-def record(memories: int, settings: Settings) -> tuple[RefinementSession, list[Exchange]]:
-    """Run a session over HTTP; return it, and every request with its reply.
+def record(memories: int, settings: Settings) -> tuple[int, Layout]:
+    """Run a session over HTTP; return its changes, and every request with its reply.
 
     Needs an application context on a temporary database. The memories are always the same.
     """
-    exchanges: list[Exchange] = []
+    recorded = Layout([], [])
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         answered = reply(body, tidying)
+        is_reading = body["tools"][0]["function"]["name"] == SECOND_READING
+        exchanges = recorded.readings if is_reading else recorded.exchanges
         exchanges.append(Exchange(body, answered["choices"][0]["message"]))
         return answered
 
@@ -182,30 +226,25 @@ def record(memories: int, settings: Settings) -> tuple[RefinementSession, list[E
     session = RefinementSession.queue(db.session.get_one(Agent, life.agent_id), "weekly")
     with rehearsal.serving(answer) as url:
         refine(session.id, replace(settings, openrouter_base_url=url, openrouter_api_key="bench"))
-    return session, exchanges
+    return session.mutation_count, recorded
 
 
 # -- layouts --------------------------------------------------------------------------------------
 
 
-def naively(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Return a recorded session with the same calls and results, laid out naively.
-
-    Consent is asked without tools; then the session starts with a fresh prompt (system prompt,
-    ledger, brief), and each reply makes one call only.
-    """
-    consent, *turns = exchanges
-    tools, (system, opening, _answer, brief) = (
-        turns[0].request["tools"],
-        turns[0].request["messages"],
-    )
-    ledger, _, _question = str(opening["content"]).rpartition(_HEADING)
-    messages: list[Message] = [system, user_message(f"{ledger}\n\n{brief['content']}")]
-    laid_out = [Exchange({"messages": consent.request["messages"]}, consent.reply)]
-    for call, result in _calls(turns):
-        laid_out.append(Exchange({"tools": tools, "messages": messages}, call))
-        messages = [*messages, call, *result]
-    return laid_out
+def _one_by_one(reading: Exchange) -> Iterator[Exchange]:
+    """Yield a second reading for each case of one."""
+    system, cases = reading.request["messages"]
+    heading, _, listed = cases["content"].partition("\n\n")
+    (call,) = reading.reply["tool_calls"]
+    verdicts = json.loads(call["function"]["arguments"])["cases"]
+    for line, verdict in zip(listed.split("\n"), verdicts, strict=True):
+        messages = [system, user_message(f"{heading}\n\n{line}")]
+        answer = json.dumps({"cases": [verdict]}, ensure_ascii=False)
+        said = {**call, "function": {**call["function"], "arguments": answer}}
+        yield Exchange(
+            {**reading.request, "messages": messages}, {**reading.reply, "tool_calls": [said]}
+        )
 
 
 def _calls(turns: Sequence[Exchange]) -> Iterator[tuple[Message, list[Message]]]:

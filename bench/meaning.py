@@ -141,8 +141,9 @@ def judged(pairs: Iterable[Pair], reader: Reader | None = None) -> Iterator[Outc
         tool = RefinementTool(RefinementSession.start(agent), verdicts=verdicts)
         db.session.commit()
         call = _call(pair, [memory.id for memory in memories])
-        if reader is not None and verdicts is not None and (case := tool.case_of(**call)):
-            verdicts[case] = _verdict(reader(_prompt(agent, case)))
+        if reader is not None and verdicts is not None:
+            for case in tool.cases_of([call]):
+                verdicts[case] = _verdict(reader(_prompt(agent, case)))
         result = tool.execute(**call)
         yield Outcome(pair, result["type"] in _CHANGED, result.get("error"))
         db.session.expunge_all()

@@ -27,18 +27,19 @@ def serving(read: Read = finds_nothing) -> Iterator[str]:
 
 def answer(body: dict[str, Any], read: Read = finds_nothing) -> dict[str, Any]:
     """Return the reply of the simulated model that the request names."""
+    return reply(body, SIMULATED_MODELS[body["model"].removeprefix(MODEL_PREFIX)].play, read)
+
+
+def reply(body: dict[str, Any], play: Play, read: Read = finds_nothing) -> dict[str, Any]:
+    """Return the reply of a model that consents, and then makes the calls that ``play`` returns;
+    ``read`` gives its second readings.
+    """
+    conversation = Conversation(body["messages"])
     offered = {tool["function"]["name"] for tool in body.get("tools", ())}
     if SECOND_READING in offered:
-        return _reply(body, _called(SECOND_READING, [read_all(body["messages"], read)]))
-    simulated = SIMULATED_MODELS[body["model"].removeprefix(MODEL_PREFIX)]
-    return reply(body, simulated.play)
-
-
-def reply(body: dict[str, Any], play: Play) -> dict[str, Any]:
-    """Return the reply of a model that consents, and then makes the calls that ``play`` returns."""
-    conversation = Conversation(body["messages"])
-    if conversation.asks_for_consent:
-        message: dict[str, Any] = {"role": "assistant", "content": "YES. Please begin."}
+        message = _called(SECOND_READING, [read_all(body["messages"], read)])
+    elif conversation.asks_for_consent:
+        message = {"role": "assistant", "content": "YES. Please begin."}
     else:
         steps = conversation.affordable(play(conversation))
         message = _called("refinement", steps or [_COMPLETE], len(conversation.calls))

@@ -1,10 +1,10 @@
 """A session from its id to its end: duplicates, snapshot, consent, turns."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Any, cast
 
 import structlog
@@ -188,7 +188,8 @@ class SessionWorker(ModelWorker[RefinementSession]):
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
         self._read(self._cases_of(calls))
         over = False
-        for call in calls:
+        for number, call in enumerate(calls, start=1):
+            self._later_calls = calls[number:]
             if not over:
                 self._begin_tool_call()
             result = self._carry_out(call)
@@ -198,26 +199,25 @@ class SessionWorker(ModelWorker[RefinementSession]):
 
     # -- second readings --------------------------------------------------------------------------
 
-    def _cases_of(self, calls: tuple[ToolCall, ...]) -> Iterator[Case]:
+    def _cases_of(self, calls: tuple[ToolCall, ...]) -> list[Case]:
         """Return what to read before as many of these calls as may still be carried out."""
         left = self._committed(lambda: MAX_TOOL_CALLS - self._held().tool_calls)
         before_end = takewhile(
             lambda call: call.arguments.get("action") != "complete", calls[:left]
         )
-        cases = (
-            self._tool.case_of(**call.arguments)
-            for call in before_end
-            if problem_with(call, DEFINITION) is None
+        return self._tool.cases_of(
+            call.arguments for call in before_end if problem_with(call, DEFINITION) is None
         )
-        return islice(filter(None, cases), self._tool.left["operations_left"])
 
     def _execute_once_read(self, **arguments: Any) -> dict[str, Any]:
-        """Carry out a call; an edit of what a call of the same reply changed is read after that."""
+        """Carry out a call; an edit of what a call of the same reply changed is read after that,
+        with what follows it.
+        """
         while True:
             try:
                 return self._tool.execute(**arguments)
             except Unread as unread:
-                self._read([unread.case])
+                self._read([unread.case, *self._cases_of(self._later_calls)])
 
     def _read(self, cases: Iterable[Case]) -> None:
         new = [case for case in dict.fromkeys(cases) if case not in self._verdicts]

@@ -3,8 +3,10 @@
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from refine.errors import InvalidValue, Refused
@@ -154,13 +156,21 @@ class RefinementTool:
             result = error(str(fault))
         return {**result, **self._left}
 
-    def case_of(self, /, action: object = None, **params: Any) -> Case | None:
-        """Return what a second reading of this call would read now; None if it needs none."""
-        if self._verdicts is None or action not in _EDITS:
-            return None
-        return commit_once(lambda: self._look_ahead(str(action), params), self._retry)
+    def cases_of(self, calls: Iterable[Mapping[str, Any]]) -> list[Case]:
+        """Return what second readings would read now of these calls' edits, of as many as the
+        session may still make, each as if those before it were made.
+        """
+        edits = (call for call in calls if call.get("action") in _EDITS)
+        found = list[Case]()
+        for params in islice(edits, 0 if self._verdicts is None else self._left["operations_left"]):
+            case = commit_once(partial(self._look_ahead, **params), self._retry)
+            if case is not None:
+                found.append(case)
+                self._reading.expected_to_go |= _taken_away(params)
+        self._reading.expected_to_go.clear()
+        return found
 
-    def _look_ahead(self, action: str, params: dict[str, Any]) -> Case | None:
+    def _look_ahead(self, /, action: str, **params: Any) -> Case | None:
         self._is_looking_ahead = True
         try:
             session = RefinementSession.held(self._session_id, self._lease_token)
@@ -338,6 +348,11 @@ def _is_blank(value: object) -> bool:
 
 def _ids(value: object) -> list[int]:
     return parse_ids(value) if value != [] else []
+
+
+def _taken_away(params: Mapping[str, Any]) -> set[int]:
+    ids = params.get("ids", params.get("id"))
+    return set(_ids(ids)) if params["action"] != "update" else set()
 
 
 def text_in(value: object) -> str:

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from flask import Flask
 
-from bench.bill import Bill, Exchange, broken_promises, naively, record
+from bench.bill import Bill, Exchange, broken_promises, record
 from refine import settings
 from refine.llm.messages import Message
 
 GOOD, NAIVE = Bill(5, 500, 50, 360, 400), Bill(12, 1_000, 60, 800, 900)
+READ, NAIVELY_READ = Bill(8, 625, 70, 400, 525), Bill(22, 1_250, 90, 900, 1_150)
 
 
 def results_in(last: Exchange) -> list[Message]:
@@ -18,20 +19,20 @@ def results_in(last: Exchange) -> list[Message]:
 
 
 def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
-    session, exchanges = record(100, settings.current())
+    changes, ours = record(100, replace(settings.current(), second_reading="on"))
 
-    assert (session.status, session.mutation_count) == ("completed", 10)
-    assert session.stats["deleted"] == session.stats["updated"] == 3
-    made = [len(each.reply.get("tool_calls", ())) for each in exchanges]
+    assert changes == 10
+    made = [len(each.reply.get("tool_calls", ())) for each in ours.exchanges]
     assert made == [0, 4, 4, 2, 1]
-    naive = naively(exchanges)
-    assert len(naive) == 12
-    assert all(len(each.reply["tool_calls"]) == 1 for each in naive[1:])
-    assert "tools" not in naive[0].request
-    ours, theirs = (results_in(each[-1]) for each in (exchanges, naive))
-    assert len(ours) == 10
-    assert ours == theirs
-    assert list(broken_promises(100, 10, Bill.of(exchanges), Bill.of(naive))) == []
+    naive = ours.naively()
+    assert len(naive.exchanges) == 12
+    assert all(len(each.reply["tool_calls"]) == 1 for each in naive.exchanges[1:])
+    assert "tools" not in naive.exchanges[0].request
+    results, naive_results = (results_in(each.exchanges[-1]) for each in (ours, naive))
+    assert len(results) == 10
+    assert results == naive_results
+    assert (len(ours.readings), len(naive.readings)) == (3, 10)
+    assert list(broken_promises(100, 10, *ours.bills(), *naive.bills())) == []
 
 
 @pytest.mark.parametrize(
@@ -43,5 +44,20 @@ def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
     ],
 )
 def test_one_broken_promise_is_named(changes: int, figures: dict[str, int], words: str) -> None:
-    assert list(broken_promises(100, 10, GOOD, NAIVE)) == []
-    assert list(broken_promises(100, changes, replace(GOOD, **figures), NAIVE)) == [words]
+    others = READ, NAIVE, NAIVELY_READ
+
+    assert list(broken_promises(100, 10, GOOD, *others)) == []
+    assert list(broken_promises(100, changes, replace(GOOD, **figures), *others)) == [words]
+
+
+def test_second_readings_may_add_a_quarter_at_most_to_at_most_half_of_a_naive_layout() -> None:
+    for read, naive, words in (
+        (
+            replace(READ, prompt_tokens=626),
+            replace(NAIVELY_READ, prompt_tokens=1_252),
+            "25.2% more",
+        ),
+        (READ, replace(NAIVELY_READ, prompt_tokens=1_249), "50.0% of the naive prompt tokens"),
+    ):
+        (told,) = broken_promises(100, 10, GOOD, read, NAIVE, naive)
+        assert told.startswith(words)

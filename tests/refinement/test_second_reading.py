@@ -155,19 +155,34 @@ def test_all_edits_of_one_reply_are_read_in_one_conversation_that_knows_nothing_
     assert "A second reading" not in json.dumps(reader.asked(-1))
 
 
-def test_an_edit_that_depends_on_one_before_it_is_read_once_that_is_written(reader):
+def test_an_edit_is_read_as_if_those_before_it_in_the_reply_were_made(reader):
     """Each of two memories carries the other: what is said of both together holds of one."""
     tea, too = reader.ids[1:3]
     reader.model.calls({"action": "delete", "id": tea}, {"action": "delete", "id": too})
-    reads(reader, verdict(1), verdict(2))
-    reads(reader, verdict(leaves_out=["the tea"]))
+    reads(reader, verdict(1), verdict(2, leaves_out=["the tea"]))
 
     session = completed(reader)
 
-    assert [len(cases(reader, number)) for number in (2, 3)] == [2, 1]
-    assert TEA not in [each["text"] for each in cases(reader, 3)[0]["kept"]]
-    assert TEA_TOO in contents(reader)
+    assert TEA not in [each["text"] for each in cases(reader, 2)[1]["kept"]]
+    assert contents(reader)[1] == TEA_TOO
     assert session.edits["deleted"] == 1
+
+
+def test_an_edit_that_depends_on_another_text_is_read_again_with_what_follows_it(reader):
+    wordy, tea, too = reader.ids[:3]
+    shorter = TEA_TOO.replace(", before", " before")
+    edits = [{"action": "update", "id": too, "content": shorter}, {"action": "delete", "id": tea}]
+    unreadable = [{"action": "delete", "id": 999_999}] * 8
+    reader.model.calls(*edits, *unreadable, {"action": "update", "id": wordy, "content": OVEN})
+    reads(reader, verdict(1), verdict(2))
+    reads(reader, verdict(1), verdict(2))
+
+    session = completed(reader)
+
+    read_again, following = cases(reader, 3)
+    assert shorter in [each["text"] for each in read_again["kept"]]
+    assert following["after"] == OVEN
+    assert (session.mutation_count, session.reading_calls) == (3, 2)
 
 
 def test_what_changed_while_it_was_read_is_not_overwritten(reader):

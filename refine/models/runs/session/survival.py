@@ -110,6 +110,8 @@ class LedgerReading:
         # the memories of each session whose text before that session is known, or that it made
         self._known: set[tuple[uuid.UUID | None, int]] = set()
         self._last_sequence = 0
+        # what earlier edits of the same reply will take away: it carries nothing afterwards
+        self.expected_to_go: set[int] = set()
 
     def objections(self, session: RefinementSession, edit: Replacement) -> list[Objection]:
         """Return what is wrong with an edit, in so far as code can tell."""
@@ -144,7 +146,7 @@ class LedgerReading:
         if edit.content is not None:
             return []
         (text,) = edit.removed_texts.values()
-        ids = likely_carriers(self._ledger, text, edit.removed_texts)
+        ids = likely_carriers(self._ledger, text, self.expected_to_go.union(edit.removed_texts))
         found = db.session.scalars(select(AgentMemory).where(AgentMemory.id.in_(ids)))
         return sorted(found, key=lambda memory: ids.index(memory.id))
 
