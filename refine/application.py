@@ -21,7 +21,7 @@ from refine.extensions import (
     safe_rollback,
 )
 from refine.llm.provider import dialect_of
-from refine.rules.ids import id_in
+from refine.models.columns import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings
 from refine.web import errors

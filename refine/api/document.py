@@ -25,7 +25,7 @@ from refine.api.routing import (
 )
 from refine.api.schemas import Body, Query
 from refine.models.clients.idempotency_key import ANSWERS_KEPT_FOR
-from refine.rules.ids import MAX_ID
+from refine.models.columns import MAX_ID
 from refine.rules.quantities import in_hours
 
 _SCHEMES = {

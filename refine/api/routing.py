@@ -21,7 +21,7 @@ from refine.models import ApiToken, IdempotencyKey
 from refine.models.agent import only_key_of
 from refine.models.clients.api_token import TokenKind
 from refine.models.clients.idempotency_key import StoredResponse
-from refine.rules.strict_json import strict_json
+from refine.rules.received_json import strict_json
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 View = TypeVar("View", bound=Callable[..., Any])

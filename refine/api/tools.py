@@ -10,7 +10,7 @@ from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.errors import InvalidValue
 from refine.models import Agent
-from refine.rules.strict_json import parse_arguments
+from refine.rules.received_json import parse_arguments
 from refine.tools import (
     OwnMemoriesTool,
     SaveMemoryTool,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from refine.llm.answered_json import answered_json, at
 from refine.rules.model_names import is_same_model, without_variant
 from refine.rules.prices import Price, listed_price, price_of
+from refine.rules.received_json import answered_json, at
 from refine.rules.tokens import Room
 
 # Fields of the entries in providers' lists, as paths.

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from refine import clock
-from refine.llm.answered_json import answered_json
+from refine.rules.received_json import answered_json
 
 # OpenRouter's error types, and the codes of its availability
 _OPENROUTER = (

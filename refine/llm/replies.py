@@ -8,12 +8,11 @@ from itertools import count
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.llm.answered_json import answered_json, at
 from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.messages import CallFailed, Message, Reply, ToolCall
 from refine.rules.content import sanitized
 from refine.rules.prices import Usage, cost_of_call
-from refine.rules.strict_json import parse_arguments
+from refine.rules.received_json import answered_json, at, parse_arguments
 
 # no call is larger; a higher figure is ignored
 _MAX_TOKENS = 10_000_000

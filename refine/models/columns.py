@@ -1,5 +1,6 @@
-"""Column types that the models share."""
+"""Column types that the models share, and what rows are found by."""
 
+import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -51,6 +52,11 @@ USD_DECIMALS = 6
 Usd = Annotated[Decimal, mapped_column(Numeric(12, USD_DECIMALS))]
 Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 
+# As people write ids: every number of so many digits fits into a bigint.
+_MAX_ID_DIGITS = 18
+MAX_ID = 10**_MAX_ID_DIGITS - 1
+ID = re.compile(rf"[0-9]{{1,{_MAX_ID_DIGITS}}}")
+
 
 def constant(name: str) -> ColumnElement[str]:
     """Return a name as SQL text, not a parameter, so that kept plans can use partial indexes."""
@@ -70,6 +76,11 @@ def in_ids(column: SQLColumnExpression[Any], ids: Iterable[int]) -> ColumnElemen
 def in_names(column: SQLColumnExpression[Any], names: Iterable[str]) -> ColumnElement[bool]:
     """Return ``column = ANY(names)``: one parameter; the names contain no commas."""
     return column == any_(func.string_to_array(",".join(names), ","))
+
+
+def id_in(text: str) -> int | None:
+    """Return ``text`` as an id; None if no row can have it."""
+    return int(text) if ID.fullmatch(text) else None
 
 
 # -- changes of settings, as records keep them ---------------------------------------------------

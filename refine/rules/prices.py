@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from refine.errors import InvalidValue
 from refine.rules.model_names import without_variant
-from refine.rules.strict_json import strict_json
+from refine.rules.received_json import strict_json
 
 # The entry of a price file for models that it does not name.
 ANY_MODEL = "*"

@@ -43,11 +43,6 @@ def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: i
     return mass - _ceil(rolling_floor * (mass + removed_recently))
 
 
-def trips_breaker(removed: int, *, removable: int, memories_before: int | None) -> bool:
-    """Tell whether a session has removed more tokens than it may; never with an empty ledger."""
-    return bool(memories_before) and removed > removable
-
-
 def _ceil(number: Decimal) -> int:
     return int(number.to_integral_value(rounding=ROUND_CEILING))
 

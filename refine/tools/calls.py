@@ -1,13 +1,24 @@
-"""Definitions and results of all tools."""
+"""Definitions and results of all tools, and ids as models write them."""
 
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from reprlib import repr as short_repr
 from typing import Any
+
+from refine.errors import InvalidValue
+from refine.models.columns import ID, MAX_ID
+from refine.rules.received_json import strict_json
 
 Result = dict[str, Any]
 
 # How much of a wrong word is quoted back.
 _MAX_QUOTED = 60
+
+# Far more than one merge takes, and far fewer than a database takes in a list.
+MAX_IDS = 1_000
+_NUMBERED = re.compile(rf"#?({ID.pattern})")
+_EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
 
 def function_definition(
@@ -48,3 +59,39 @@ def missing(name: str, taker: str) -> str:
 
 def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:
     return f"unknown parameter; {taker} takes: {', '.join(allowed)}"
+
+
+def parse_ids(value: object) -> list[int]:
+    """Return the distinct ids in 7, "7", "#7", "7, 9", [7, 9] or "[7, 9]"; or InvalidValue."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(InvalidValue):
+            value = strict_json(value, max_bytes=MAX_IDS * (len(str(MAX_ID)) + 2))
+    if isinstance(value, str):
+        parts: list[object] = [part.strip() for part in value.split(",")]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        parts = [value]
+    if not parts:
+        raise InvalidValue(f"no memory id given; {_EXPECTED}")
+    if len(parts) > MAX_IDS:
+        raise InvalidValue(f"too many memory ids; at most {MAX_IDS:,} per call")
+    return list(dict.fromkeys(_parse_id(part) for part in parts))
+
+
+def parse_single_id(value: object) -> int:
+    ids = parse_ids(value)
+    if len(ids) != 1:
+        raise InvalidValue("id takes a single memory id")
+    return ids[0]
+
+
+def _parse_id(part: object) -> int:
+    if type(part) is int:
+        number = part if part <= MAX_ID else 0
+    else:
+        match = _NUMBERED.fullmatch(part.strip()) if isinstance(part, str) else None
+        number = int(match.group(1)) if match else 0
+    if number < 1:
+        raise InvalidValue(f"invalid memory id; {_EXPECTED}")
+    return number

@@ -9,12 +9,12 @@ from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask
 from refine.models.runs import saving
 from refine.outages import NO_RETRY, RetryPolicy, in_one_call
-from refine.rules.ids import parse_ids
 from refine.tools.calls import (
     Result,
     error,
     function_definition,
     missing,
+    parse_ids,
     unknown_parameter,
 )
 from refine.tools.save_memory import SavingTool, saving_definition

@@ -6,9 +6,8 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.models import Agent, correcting
 from refine.outages import in_one_call
 from refine.rules.content import MAX_QUERY_CHARACTERS, bounded_text
-from refine.rules.ids import parse_single_id
 from refine.rules.second_reading import REASONS
-from refine.tools.calls import Result, error, function_definition
+from refine.tools.calls import Result, error, function_definition, parse_single_id
 from refine.tools.refinement import (
     MAX_SEARCH_RESULTS,
     given_in,

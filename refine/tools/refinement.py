@@ -18,7 +18,6 @@ from refine.models.runs.session.survival import LedgerReading, Unread
 from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
-from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
 from refine.rules.retention import MAX_MERGED
 from refine.rules.second_reading import REASONS, Case, Reason, Verdict
@@ -29,6 +28,8 @@ from refine.tools.calls import (
     function_definition,
     invalid,
     missing,
+    parse_ids,
+    parse_single_id,
     unknown_parameter,
 )
 

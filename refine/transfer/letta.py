@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.rules.strict_json import unchecked_json
+from refine.rules.received_json import unchecked_json
 from refine.transfer.rows import (
     DELETED,
     LeftOut,

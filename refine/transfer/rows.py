@@ -12,7 +12,7 @@ from refine.errors import InvalidValue
 from refine.rules.content import TAGS
 from refine.rules.instants import instant
 from refine.rules.personal import looks_personal
-from refine.rules.strict_json import check_json, strict_json_values, unchecked_json
+from refine.rules.received_json import check_json, strict_json_values, unchecked_json
 
 MAX_DOCUMENT_BYTES = 256_000_000
 MAX_LINE_BYTES = 2_000_000

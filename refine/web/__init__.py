@@ -17,6 +17,7 @@ from refine.web import (
     overview,
     people,
     schedule,
+    scope,
     sessions,
     signing_in,
     status,
@@ -45,7 +46,7 @@ _AREAS = [
 
 # once, at import: a blueprint accepts no hooks once it has been registered
 for _area in _AREAS:
-    signing_in.protect(_area)
+    scope.protect(_area)
     _area.after_request(in_place.prepare)
 
 
@@ -54,7 +55,7 @@ def register(app: Flask) -> None:
     csrf.init_app(app)
     links.register(app)
     templating.register(app)
-    signing_in.register(app)
+    scope.register(app)
     granted.register(app)
     for area in _AREAS:
         app.register_blueprint(area)

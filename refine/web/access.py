@@ -21,6 +21,7 @@ from sqlalchemy.orm import joinedload, undefer_group
 from refine.extensions import db
 from refine.jobs.queue import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog, User
+from refine.models.columns import id_in
 from refine.models.runs.access import (
     MAX_PURPOSE_CHARACTERS,
     MIN_PURPOSE_CHARACTERS,
@@ -29,7 +30,6 @@ from refine.models.runs.access import (
     AccessTerms,
 )
 from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
-from refine.rules.ids import id_in
 from refine.rules.quantities import in_hours
 from refine.web import granted, in_place, scope
 from refine.web.forms import shown_again, whole_number

@@ -22,9 +22,9 @@ from refine.models.agent_list import (
     listed_agents,
     totals,
 )
+from refine.models.columns import id_in
 from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
 from refine.models.runs.spending import spent_by_agents
-from refine.rules.ids import id_in
 from refine.rules.quantities import cost_in_words, plural
 from refine.web import scope
 from refine.web.links import url_in_account

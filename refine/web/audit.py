@@ -15,10 +15,9 @@ from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.audit.record import CLIENT_KEY
-from refine.models.columns import in_ids, in_names
+from refine.models.columns import id_in, in_ids, in_names
 from refine.models.ledger.history import record_ids_about, shown_data
 from refine.models.paging import OneOf
-from refine.rules.ids import id_in
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words
 from refine.web import granted, scope

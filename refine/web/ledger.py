@@ -11,10 +11,10 @@ from sqlalchemy.orm import joinedload
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog
+from refine.models.columns import id_in
 from refine.models.ledger import Composition, is_of_kind
 from refine.models.ledger.history import records_of_memory
 from refine.rules.content import TAGS
-from refine.rules.ids import id_in
 from refine.web import granted, scope
 from refine.web.forms import shown_again
 from refine.web.lists import PAGE_ROWS, page_of

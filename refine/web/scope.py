@@ -1,19 +1,35 @@
-"""What the signed-in user may see and do: 404 for other accounts' rows, 403 for refused actions."""
+"""Who may come in, and what they may see and do: 404 for other accounts' rows, 403 for refused
+actions.
+"""
 
 import uuid
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from flask import abort, current_app, flash, g, redirect, request, url_for
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    current_app,
+    flash,
+    g,
+    make_response,
+    redirect,
+    request,
+    session,
+    url_for,
+)
 from flask_login import current_user
 from sqlalchemy import ColumnElement, SQLColumnExpression, select, true
 from sqlalchemy.orm import contains_eager, joinedload
 from sqlalchemy.orm.interfaces import ORMOption
 
-from refine import refusals
-from refine.extensions import db
+from refine import refusals, settings
+from refine.extensions import csrf, db, login
 from refine.models import (
     AccessGrant,
     Account,
@@ -23,9 +39,10 @@ from refine.models import (
     RefinementSession,
     SignIn,
     User,
+    schema_version,
 )
 from refine.models.attested import Attested
-from refine.rules.ids import id_in
+from refine.models.columns import id_in
 from refine.web.links import asked_for
 
 P = ParamSpec("P")
@@ -35,6 +52,65 @@ WITH_ACCOUNT = (joinedload(Agent.account),)
 
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
+
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+# -- before every request --------------------------------------------------------------------------
+
+
+def register(app: Flask) -> None:
+    """Not by ``login.init_app``, which hooks into every response, the API's too."""
+    app.login_manager = login  # type: ignore[attr-defined]
+    app.context_processor(lambda: {"current_user": current_user})
+    login.user_loader(_find_valid)
+
+
+def _find_valid(secret: str) -> SignIn | None:
+    """Return a live sign-in, whose user acts from where this request comes from."""
+    found = SignIn.find_valid(secret)
+    if found is not None:
+        found.user.client = refusals.client()
+    return found
+
+
+def protect(area: Blueprint) -> None:
+    """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
+    area.before_request(_require_compatible)
+    area.before_request(_refuse_other_sites)
+    area.before_request(csrf.protect)
+    area.before_request(_require_sign_in)
+
+
+def _require_compatible() -> None:
+    asks = "_user_id" in session or request.method not in _SAFE_METHODS
+    if asks and request.blueprint != "status":
+        schema_version.require_compatible()
+
+
+def _refuse_other_sites() -> None:
+    """Refuse to change anything for another site or origin, in addition to the CSRF token."""
+    if request.method not in _SAFE_METHODS and not _may_be_own():
+        abort(403, "This request came from another site.")
+
+
+def _may_be_own() -> bool:
+    """No page can forge ``Sec-Fetch-Site``; our own forms send the Origin "null"."""
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin", "null")
+    if site is not None:
+        return site in ("same-origin", "none")
+    public = urlsplit(settings.current().public_url)._replace(path="").geturl()
+    return origin in ("null", f"{request.scheme}://{request.host}", public)
+
+
+def _require_sign_in() -> Response | None:
+    if is_public(request.endpoint) or current_user.is_authenticated:
+        return None
+    here = asked_for() if request.method in _SAFE_METHODS else ""
+    return make_response(redirect(url_for("signing_in.form", next=here or None), 303))
+
+
+# -- who asks, and for what ------------------------------------------------------------------------
 
 
 def sign_in() -> SignIn:

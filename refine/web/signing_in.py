@@ -1,15 +1,9 @@
 """Signing in and out, invitations, and passwords."""
 
-from urllib.parse import urlsplit
-
 from flask import (
     Blueprint,
-    Flask,
-    Response,
-    abort,
     flash,
     g,
-    make_response,
     redirect,
     render_template,
     request,
@@ -19,63 +13,16 @@ from flask import (
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
-from refine import refusals, settings
+from refine import refusals
 from refine.errors import InvalidValue, Refused, TooMany
-from refine.extensions import csrf, db, login
+from refine.extensions import db
 from refine.faults import status_of
-from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
+from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM, AuditLog
 from refine.web import scope
 from refine.web.forms import own_path, shown_again
-from refine.web.links import asked_for
 
 pages = Blueprint("signing_in", __name__)
-
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-
-
-def register(app: Flask) -> None:
-    """Not by ``login.init_app``, which hooks into every response, the API's too."""
-    app.login_manager = login  # type: ignore[attr-defined]
-    app.context_processor(lambda: {"current_user": current_user})
-    login.user_loader(_find_valid)
-
-
-def _find_valid(secret: str) -> SignIn | None:
-    """Return a live sign-in, whose user acts from where this request comes from."""
-    found = SignIn.find_valid(secret)
-    if found is not None:
-        found.user.client = refusals.client()
-    return found
-
-
-def protect(area: Blueprint) -> None:
-    """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
-    area.before_request(_require_compatible)
-    area.before_request(_refuse_other_sites)
-    area.before_request(csrf.protect)
-    area.before_request(_require_sign_in)
-
-
-def _require_compatible() -> None:
-    asks = "_user_id" in session or request.method not in _SAFE_METHODS
-    if asks and request.blueprint != "status":
-        schema_version.require_compatible()
-
-
-def _refuse_other_sites() -> None:
-    """Refuse to change anything for another site or origin, in addition to the CSRF token."""
-    if request.method not in _SAFE_METHODS and not _may_be_own():
-        abort(403, "This request came from another site.")
-
-
-def _may_be_own() -> bool:
-    """No page can forge ``Sec-Fetch-Site``; our own forms send the Origin "null"."""
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin", "null")
-    if site is not None:
-        return site in ("same-origin", "none")
-    public = urlsplit(settings.current().public_url)._replace(path="").geturl()
-    return origin in ("null", f"{request.scheme}://{request.host}", public)
 
 
 @pages.get("/sign-in")
@@ -261,10 +208,3 @@ def _next() -> str:
 
 def _target() -> str:
     return _next() or url_for("overview.page")
-
-
-def _require_sign_in() -> Response | None:
-    if scope.is_public(request.endpoint) or current_user.is_authenticated:
-        return None
-    here = asked_for() if request.method in _SAFE_METHODS else ""
-    return make_response(redirect(url_for("signing_in.form", next=here or None), 303))

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Engine
 from refine.extensions import CONNECT_ARGS, db
 from refine.models import Account, Agent, ApiToken, User
 from refine.models.runs import LOST_AFTER
-from refine.running.heartbeat import INTERVAL_SECONDS
+from refine.running.run_worker import INTERVAL_SECONDS
 from tests import factories
 from tests.api.conftest import Program, bearing, refusing_memories
 from tests.cli.conftest import row_counts

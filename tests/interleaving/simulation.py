@@ -25,7 +25,7 @@ from refine.models import (
     chain_verification,
     schema_version,
 )
-from refine.running import heartbeat
+from refine.running import run_worker
 from refine.settings import Settings
 from tests import editing, factories
 from tests.api.conftest import program_of
@@ -242,8 +242,8 @@ class _MovableClock:
 def _nothing_is_timed() -> Iterator[None]:
     """Let hearts beat whenever they are given the baton, and nothing else depend on time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heartbeat, "INTERVAL_SECONDS", 0.0)
-        patch.setattr(heartbeat, "RETRY_SECONDS", 0.0)
+        patch.setattr(run_worker, "INTERVAL_SECONDS", 0.0)
+        patch.setattr(run_worker, "RETRY_SECONDS", 0.0)
         # a step of a tick may take as long as others need meanwhile
         patch.setattr(tick, "LONGEST_STEP_SECONDS", math.inf)
         # verification accepts what is dated before the clock was put forward

@@ -15,8 +15,8 @@ from refine.extensions import db
 from refine.jobs.tick import INTERVAL
 from refine.models import RefinementSession
 from refine.models.runs.run import LOST_AFTER
-from refine.running import heartbeat
-from refine.running.heartbeat import beating
+from refine.running import run_worker
+from refine.running.run_worker import beating
 from tests import factories, sql
 from tests.commands import eventually
 
@@ -25,10 +25,10 @@ BEATS = "UPDATE %% SET heartbeat_at%%"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
-    monkeypatch.setattr(heartbeat, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(run_worker, "INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(run_worker, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(
-        heartbeat, "_LIMITS", text("SET lock_timeout = '50ms'; SET statement_timeout = '1s'")
+        run_worker, "_LIMITS", text("SET lock_timeout = '50ms'; SET statement_timeout = '1s'")
     )
 
 
@@ -218,7 +218,7 @@ def test_a_lost_worker_has_missed_three_beats_and_is_found_within_two_minutes(
 ) -> None:
     monkeypatch.undo()
 
-    three_beats = timedelta(seconds=3 * heartbeat.INTERVAL_SECONDS)
+    three_beats = timedelta(seconds=3 * run_worker.INTERVAL_SECONDS)
     found_after = LOST_AFTER + INTERVAL
 
     assert three_beats < LOST_AFTER

@@ -13,7 +13,6 @@ from refine.rules.retention import (
     removable_under_floor,
     removable_under_threshold,
     retained_tokens,
-    trips_breaker,
 )
 from tests.rules.refusing import cases, not_refused
 
@@ -57,15 +56,6 @@ def test_the_smaller_allowance_counts_but_at_least_zero() -> None:
             removed_recently=removed_recently,
         )
         assert allowed == removable, removed_recently
-
-
-def test_the_breaker_trips_with_the_first_token_too_many_unless_the_ledger_was_empty() -> None:
-    for removed, removable, memories, trips in (
-        *((25, 25, 3, False), (26, 25, 3, True), (-5, 0, 3, False), (1, 0, 3, True)),
-        *((1, 0, 0, False), (1, 0, None, False)),
-    ):
-        tripped = trips_breaker(removed, removable=removable, memories_before=memories)
-        assert tripped is trips, (removed, removable, memories)
 
 
 @given(masses, thresholds, shares, masses)

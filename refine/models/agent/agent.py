@@ -41,13 +41,21 @@ from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
-from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Sealed, Updated
+from refine.models.columns import (
+    BigId,
+    BoolFalse,
+    BoolTrue,
+    Created,
+    Name,
+    Sealed,
+    Updated,
+    id_in,
+)
 from refine.models.keys import SealedText, WrappedKey, key_owner_name, row_id
 from refine.models.ledger import Ledger
 from refine.models.people import Account
 from refine.prompts import default_prompt, render
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name
-from refine.rules.ids import best_matches, id_in
 from refine.rules.personal import looks_personal
 from refine.rules.retention import (
     DEFAULT_THRESHOLD,
@@ -215,7 +223,8 @@ class Agent(Attested, Base):
         found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
         if not found:
             raise NotFound(f"no agent is called {reference!r}; `refine agent list` shows them")
-        best = best_matches(found, reference, lambda each: str(each.id), lambda each: each.name)
+        by_id = [agent for agent in found if str(agent.id) == reference]
+        best = by_id or [agent for agent in found if agent.name == reference] or found
         if len(best) > 1:
             ids = ", ".join(str(agent.id) for agent in best)
             raise Ambiguous(f"several agents are called {reference!r}; use an id: {ids}")

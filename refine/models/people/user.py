@@ -26,10 +26,9 @@ from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.chain import Client
-from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
+from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated, id_in
 from refine.models.people.account import Account
 from refine.rules.content import email_address
-from refine.rules.ids import id_in
 
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -52,7 +52,6 @@ from refine.rules.retention import (
     removable_under_floor,
     removable_under_threshold,
     threshold_check,
-    trips_breaker,
 )
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
@@ -626,9 +625,8 @@ class RefinementSession(RetriableRun, Attested, Base):
         return MAX_MUTATIONS - self.mutation_count
 
     def is_too_much(self, removed_tokens: int) -> bool:
-        return trips_breaker(
-            removed_tokens, removable=self.removable_tokens, memories_before=self.memories_before
-        )
+        """Tell whether it trips the breaker; never with an empty ledger."""
+        return bool(self.memories_before) and removed_tokens > self.removable_tokens
 
     def count_call(self, usage: Usage, *, is_aside: bool = False) -> None:
         """Count a second reading, which is aside, among all calls and apart; it is no turn."""

@@ -146,7 +146,7 @@ def test_a_session_of_an_empty_ledger_is_never_rolled_back(app):
     session, _ = begin()
     factories.ledger(session.agent, 10)
 
-    assert not session.is_too_much(0)
+    assert not session.is_too_much(1)
     editing.complete(session, "Nothing to do.")
 
     assert session.status == "completed"

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.ids import parse_ids, parse_single_id
+from refine.tools.calls import parse_ids, parse_single_id
 from tests.rules.refusing import cases, not_refused
 
 LARGEST = 10**18 - 1

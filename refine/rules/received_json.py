@@ -1,8 +1,11 @@
-"""The one strict JSON parser. It never repairs, and its errors never quote the input."""
+"""JSON from outside: of people, programs and models read strictly, never repaired, with errors that
+do not quote it; of a model's server without what no request could repeat.
+"""
 
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from refine.errors import InvalidValue
@@ -11,6 +14,10 @@ from refine.rules.content import unstorable_reason
 MAX_DEPTH = 20
 MAX_DIGITS = 100
 MAX_ARGUMENT_BYTES = 256 * 1024
+
+# Deeper than any answer of a model's server, and still accepted by servers in a request.
+MAX_ANSWERED_DEPTH = 64
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _TOO_DEEP = f"must not be nested more than {MAX_DEPTH} levels deep"
 _TOO_MANY_DIGITS = f"must not contain a number of more than {MAX_DIGITS} digits"
@@ -134,3 +141,37 @@ def parse_arguments(arguments: object) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidValue("arguments must be one JSON object")
     return parsed
+
+
+# -- from a model's server ------------------------------------------------------------------------
+
+
+def answered_json(body: bytes) -> Any:
+    """Return the value without NaN and lone surrogates; ValueError if it is no JSON."""
+    try:
+        value = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
+        if _depth(value) > MAX_ANSWERED_DEPTH:
+            raise ValueError("it is nested too deeply")
+        written = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _LONE_SURROGATE.search(written) is None:
+        return value
+    return json.loads(_LONE_SURROGATE.sub("\ufffd", written))
+
+
+def at(value: Any, path: tuple[str, ...]) -> Any:
+    """Return the value at a path into nested objects; None if there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _finite(written: str) -> float | None:
+    number = float(written)
+    return number if math.isfinite(number) else None
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, inner), default=0) if isinstance(value, dict | list) else 0

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.strict_json import (
+from refine.rules.received_json import (
     MAX_ARGUMENT_BYTES,
     check_json,
     parse_arguments,
