@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, LiteralString, cast
 
-from psycopg import Connection
-from psycopg import Error as PsycopgError
+from psycopg import Connection, Error as PsycopgError
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Composed, Identifier
 

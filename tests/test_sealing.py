@@ -7,8 +7,7 @@ import pytest
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from refine.errors import SealingError, WrongKey
 from refine.sealing import DataKey, Keyring, Place

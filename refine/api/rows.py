@@ -13,8 +13,7 @@ from refine.api.schemas import Query, Resource, integer_from_text
 from refine.errors import InvalidValue
 from refine.extensions import Base, db
 from refine.models import Agent, ApiToken
-from refine.models.paging import Page as Found
-from refine.models.paging import select_page
+from refine.models.paging import Page as Found, select_page
 
 MAX_PAGE_ROWS = 200
 DEFAULT_PAGE_ROWS = 50

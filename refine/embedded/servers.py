@@ -18,8 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
 
-from refine.embedded import postgres as postgresql
-from refine.embedded import valkey as valkey_server
+from refine.embedded import postgres as postgresql, valkey as valkey_server
 from refine.embedded.folders import make_private
 from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, EmbeddedError

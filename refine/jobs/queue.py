@@ -23,8 +23,7 @@ from refine import settings
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
-from refine.models.runs import Run
-from refine.models.runs import task as tasks
+from refine.models.runs import Run, task as tasks
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
 

@@ -6,53 +6,35 @@ chain last.
 
 from sqlalchemy.orm import configure_mappers
 
-from refine.models.agent import Agent
-from refine.models.audit import AuditLog, ChainHead, Verification
-from refine.models.clients import ApiToken, IdempotencyKey
-from refine.models.keys import WrappedKey
-from refine.models.ledger import AgentMemory
-from refine.models.people import Account, Invitation, PasswordGuess, SignIn, User
-from refine.models.runs import (
-    AccessAlreadyRequested,
-    AccessGrant,
-    ClockMark,
-    LeaseLost,
-    MemoryTask,
-    RefinementSession,
-    ReflectionAlreadyLive,
-    SessionAlreadyLive,
-    SessionEntry,
+from refine.models.agent import Agent as Agent
+from refine.models.audit import (
+    AuditLog as AuditLog,
+    ChainHead as ChainHead,
+    Verification as Verification,
 )
-from refine.models.runs.session import MAX_MUTATIONS, EditRefused
-from refine.models.tally import Tally
-
-__all__ = [
-    "MAX_MUTATIONS",
-    "AccessGrant",
-    "AccessAlreadyRequested",
-    "Account",
-    "Agent",
-    "AgentMemory",
-    "ApiToken",
-    "AuditLog",
-    "ChainHead",
-    "ClockMark",
-    "EditRefused",
-    "IdempotencyKey",
-    "Invitation",
-    "LeaseLost",
-    "MemoryTask",
-    "PasswordGuess",
-    "RefinementSession",
-    "ReflectionAlreadyLive",
-    "SessionAlreadyLive",
-    "SessionEntry",
-    "SignIn",
-    "Tally",
-    "User",
-    "Verification",
-    "WrappedKey",
-]
+from refine.models.clients import ApiToken as ApiToken, IdempotencyKey as IdempotencyKey
+from refine.models.keys import WrappedKey as WrappedKey
+from refine.models.ledger import AgentMemory as AgentMemory
+from refine.models.people import (
+    Account as Account,
+    Invitation as Invitation,
+    PasswordGuess as PasswordGuess,
+    SignIn as SignIn,
+    User as User,
+)
+from refine.models.runs import (
+    AccessAlreadyRequested as AccessAlreadyRequested,
+    AccessGrant as AccessGrant,
+    ClockMark as ClockMark,
+    LeaseLost as LeaseLost,
+    MemoryTask as MemoryTask,
+    RefinementSession as RefinementSession,
+    ReflectionAlreadyLive as ReflectionAlreadyLive,
+    SessionAlreadyLive as SessionAlreadyLive,
+    SessionEntry as SessionEntry,
+)
+from refine.models.runs.session import MAX_MUTATIONS as MAX_MUTATIONS, EditRefused as EditRefused
+from refine.models.tally import Tally as Tally
 
 
 def configure() -> None:

@@ -2,8 +2,7 @@
 
 from typing import Any, Literal, NamedTuple, get_args
 
-from sqlalchemy import ColumnElement, Select, func, null, select, true
-from sqlalchemy import case as sql_case
+from sqlalchemy import ColumnElement, Select, case as sql_case, func, null, select, true
 from sqlalchemy.orm import joinedload
 
 from refine.extensions import db

@@ -25,8 +25,7 @@ from refine.refinement.prompting import (
     opening,
     room_for_ledger,
 )
-from refine.refinement.second_reading import DEFINITION as READING
-from refine.refinement.second_reading import reading_of, verdicts_of
+from refine.refinement.second_reading import DEFINITION as READING, reading_of, verdicts_of
 from refine.rules.second_reading import Case, Verdict
 from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded

@@ -13,7 +13,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.audit import PLATFORM
-from refine.models.audit.kinds import ACTIONS_OF_KIND
+from refine.models.audit.kinds import ACTIONS, ACTIONS_OF_KIND
 from refine.models.audit.record import CLIENT_KEY
 from refine.models.columns import id_in, in_ids, in_names
 from refine.models.ledger.history import record_ids_about, shown_data
@@ -27,7 +27,7 @@ from refine.web.lists import Chosen, Filter, of_agent, page_of, since
 from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.record_changes import memory_changes, subject_of
 from refine.web.templating import verification_watch
-from refine.web.words import ACTIONS, RECORD_KINDS, action, day, labelled
+from refine.web.words import RECORD_KINDS, action, day, labelled
 
 pages = Blueprint("audit", __name__)
 

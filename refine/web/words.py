@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from refine import clock
+from refine.models.audit.kinds import ACTIONS
 from refine.models.audit.verification import AlarmKind
 from refine.models.runs.access import (
     MAX_MINUTES,
@@ -80,69 +81,6 @@ ACCESS_ENDS = {
     "revoked_by_admin": "revoked by an admin",
     "no_longer_allowed": "ended for good: its user or its agent was deactivated or erased, or the "
     "user made a viewer",
-}
-
-ACTIONS = {
-    "memory_refinement_dedup": "exact duplicate removed",
-    "memory_refinement_consolidate": "memories merged",
-    "memory_refinement_update": "memory rewritten",
-    "memory_refinement_delete": "memory discarded",
-    "memory_refinement_protect": "memory made constitutional",
-    "memory_refinement_complete": "session completed",
-    "memory_refinement_declined": "session declined",
-    "memory_refinement_skipped": "session skipped",
-    "memory_refinement_incomplete": "session ended early",
-    "memory_refinement_failed": "session failed",
-    "memory_refinement_rollback": "session rolled back or undone",
-    "refinement_queued": "session requested",
-    "refinement_seen": "session acknowledged",
-    "memory_saved": "memory saved",
-    "memory_imported": "memories imported",
-    "memory_promoted": "memory promoted to core",
-    "memory_reflection_ended": "reflection ended",
-    "memory_extraction_ended": "conversation extraction ended",
-    "memory_discarded": "memory discarded",
-    "memory_corrected": "memory corrected by the agent",
-    "memory_forgotten": "memory forgotten by the agent",
-    "memory_erasure_requested": "erasure of a memory requested",
-    "memory_erased": "memory erased for good",
-    "memory_restored": "memory restored",
-    "memory_constitutional_toggle": "constitutional flag changed",
-    "memory_access_requested": "access requested",
-    "memory_access_granted": "access granted",
-    "memory_access_declined": "access declined",
-    "memory_access_failed": "access request failed",
-    "memory_access_lapsed": "access request lapsed",
-    "memory_access_viewed": "content read",
-    "memory_access_ended": "access ended",
-    "memory_access_revoked": "access revoked",
-    "agent_created": "agent added",
-    "agent_settings_update": "agent settings changed",
-    "account_settings_update": "account settings changed",
-    "sweep_requested": "sweep requested",
-    "account_created": "account added",
-    "user_created": "user added",
-    "user_invited": "one-time link created",
-    "invitation_ended": "one-time link ended",
-    "user_joined": "invitation accepted",
-    "user_updated": "user changed",
-    "user_password_changed": "password changed",
-    "user_signed_in": "signed in",
-    "user_signed_out": "signed out",
-    "sign_in_ended": "sign-in ended",
-    "user_sign_in_failed": "sign-in failed",
-    "requests_refused": "requests repeatedly refused",
-    "user_join_refused": "could not join: address in use",
-    "token_minted": "token created",
-    "token_first_used": "token first used",
-    "token_revoked": "token revoked",
-    "keys_rotated": "keys rotated",
-    "agent_erased": "agent erased",
-    "row_updated": "row updated",
-    "rows_pruned": "expired sign-ins or links deleted",
-    "verification_failed": "verification failed",
-    "verification_seen": "verification alarm acknowledged",
-    "audit_exported": "records exported",
 }
 
 # In the order in which people look for them; ``ACTIONS_OF_KIND`` has the actions of each.

@@ -1,8 +1,7 @@
 """A difference says which words stayed, which are gone, which are new."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from refine.access.differences import Part, word_difference
 

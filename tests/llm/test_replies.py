@@ -6,8 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from refine.llm.dialects import PLAIN, named
 from refine.llm.messages import CallFailed, Reply, ToolCall

@@ -20,8 +20,7 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.audit import ChainHead
-from refine.models.runs import saving
-from refine.models.runs import task as tasks
+from refine.models.runs import saving, task as tasks
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from refine.extensions import db

@@ -1,8 +1,7 @@
 """A plain YES consents and a plain NO declines, whatever their case or decoration; nothing else."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from refine.rules.consent import Answer, answer_in
 from tests.replies import CASES, REPLIES

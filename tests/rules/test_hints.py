@@ -6,8 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from refine.rules.hints import MIN_LIKENESS, Group, groups_alike, without_resting
 from refine.rules.retention import MAX_MERGED

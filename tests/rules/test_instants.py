@@ -4,8 +4,7 @@ import time
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from refine.rules.instants import EARLIEST, first_of_month, has_passed, instant
 from tests.rules.refusing import not_refused

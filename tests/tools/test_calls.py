@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from refine.tools.calls import parse_ids, parse_single_id
 from tests.rules.refusing import cases, not_refused

@@ -11,10 +11,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, ApiToken, RefinementSession, User
-from refine.web import access
-from refine.web import agents as agents_page
-from refine.web import audit as audit_page
-from refine.web import sessions as sessions_page
+from refine.web import access, agents as agents_page, audit as audit_page, sessions as sessions_page
 from refine.web.lists import PAGE_ROWS, Filter
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from refine.models import User
-from refine.models.audit.kinds import ACTIONS
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import ENDED, TRIGGERS
 from refine.web import words
@@ -16,10 +15,6 @@ def test_every_status_and_trigger_has_words_and_a_shape_of_its_own() -> None:
     assert set(words.TRIGGERS) == set(TRIGGERS)
     shapes = [shape for _, shape, _ in words.STATUSES.values()]
     assert len(set(shapes)) == len(shapes)
-
-
-def test_every_action_has_words() -> None:
-    assert words.ACTIONS.keys() == ACTIONS
 
 
 def test_times_are_shown_in_the_accounts_zone_with_utc(admin: User, signed_in: SignedIn) -> None:

@@ -1,6 +1,4 @@
 """Programs that use the HTTP API: their tokens, and what they have sent already."""
 
-from refine.models.clients.api_token import ApiToken
-from refine.models.clients.idempotency_key import IdempotencyKey
-
-__all__ = ["ApiToken", "IdempotencyKey"]
+from refine.models.clients.api_token import ApiToken as ApiToken
+from refine.models.clients.idempotency_key import IdempotencyKey as IdempotencyKey

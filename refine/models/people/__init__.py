@@ -1,8 +1,6 @@
 """Accounts and their users."""
 
-from refine.models.people.account import Account
-from refine.models.people.invitation import Invitation
-from refine.models.people.sign_in import PasswordGuess, SignIn
-from refine.models.people.user import User
-
-__all__ = ["Account", "Invitation", "PasswordGuess", "SignIn", "User"]
+from refine.models.people.account import Account as Account
+from refine.models.people.invitation import Invitation as Invitation
+from refine.models.people.sign_in import PasswordGuess as PasswordGuess, SignIn as SignIn
+from refine.models.people.user import User as User

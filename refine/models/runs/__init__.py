@@ -1,23 +1,23 @@
 """Runs: work for which one worker calls an agent's model."""
 
-from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
-from refine.models.runs.clock_mark import ClockMark
-from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
-from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
-from refine.models.runs.task import MemoryTask, ReflectionAlreadyLive
-
-__all__ = [
-    "LIVE",
-    "LOST_AFTER",
-    "WORKER_LOST",
-    "AccessGrant",
-    "AccessAlreadyRequested",
-    "ClockMark",
-    "LeaseLost",
-    "MemoryTask",
-    "RefinementSession",
-    "ReflectionAlreadyLive",
-    "Run",
-    "SessionAlreadyLive",
-    "SessionEntry",
-]
+from refine.models.runs.access import (
+    AccessAlreadyRequested as AccessAlreadyRequested,
+    AccessGrant as AccessGrant,
+)
+from refine.models.runs.clock_mark import ClockMark as ClockMark
+from refine.models.runs.run import (
+    LIVE as LIVE,
+    LOST_AFTER as LOST_AFTER,
+    WORKER_LOST as WORKER_LOST,
+    LeaseLost as LeaseLost,
+    Run as Run,
+)
+from refine.models.runs.session import (
+    RefinementSession as RefinementSession,
+    SessionAlreadyLive as SessionAlreadyLive,
+    SessionEntry as SessionEntry,
+)
+from refine.models.runs.task import (
+    MemoryTask as MemoryTask,
+    ReflectionAlreadyLive as ReflectionAlreadyLive,
+)

@@ -8,12 +8,17 @@ from itertools import groupby
 
 from rapidfuzz.distance import OSA
 
-from refine.rules.meaning.differences import Objection as Objection
-from refine.rules.meaning.differences import changed, is_reordered, says, turned, unsaid
-from refine.rules.meaning.differences import details_lost as details_lost
-from refine.rules.meaning.differences import refusal as refusal
-from refine.rules.meaning.reading import LedgerTexts as LedgerTexts
-from refine.rules.meaning.reading import Reading
+from refine.rules.meaning.differences import (
+    Objection as Objection,
+    changed,
+    details_lost as details_lost,
+    is_reordered,
+    refusal as refusal,
+    says,
+    turned,
+    unsaid,
+)
+from refine.rules.meaning.reading import LedgerTexts as LedgerTexts, Reading
 from refine.rules.meaning.words import is_unspaced, language_of
 
 # One other memory must carry this share of a deleted one.

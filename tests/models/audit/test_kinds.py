@@ -11,6 +11,7 @@ from refine.models.audit.kinds import ACTIONS, ACTIONS_OF_KIND
 
 def test_every_action_is_of_exactly_one_kind() -> None:
     assert sorted(chain(*ACTIONS_OF_KIND.values())) == sorted(ACTIONS)
+    assert all(ACTIONS.values())  # in words
 
 
 def test_every_recorded_action_has_a_kind(app: Flask) -> None:

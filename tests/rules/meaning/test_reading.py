@@ -1,7 +1,6 @@
 """Any text is read, and says what it says."""
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from refine.rules.meaning import is_said, splitting
 from refine.rules.meaning.words import clean, fold, stem
