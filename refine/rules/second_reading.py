@@ -50,8 +50,8 @@ class Verdict(NamedTuple):
 
     def __str__(self) -> str:
         said = {"leaves out": self.leaves_out, "adds": self.adds, "changes": self.changes}
-        told = [f"it {verb}: {'; '.join(words)}" for verb, words in said.items() if words]
-        return ". ".join(told)
+        told = [f"{verb}: {'; '.join(words)}" for verb, words in said.items() if words]
+        return f"it {', and '.join(told)}"
 
 
 def verdicts_in(answers: Iterable[Any], cases: int) -> list[Verdict | None]:

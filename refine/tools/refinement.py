@@ -93,7 +93,7 @@ DEFINITION = function_definition(
 
 _EDITS = ("consolidate", "update", "delete")
 MAX_REFUSALS = 3
-_LEAVE_IT = f". This was refused {MAX_REFUSALS} times or more: leave it as it is"
+_LEAVE_IT = f"Edits of it were refused {MAX_REFUSALS} times or more: leave it as it is"
 
 _TOO_MANY = (
     "{} of {} are shown, because no more fit; search again with a narrower query, after or before"
@@ -235,14 +235,15 @@ class RefinementTool:
     def _refused(
         self, session: RefinementSession, params: dict[str, Any], refusal: EditRefused
     ) -> Result:
-        edited = frozenset(_ids(params.get("ids", params.get("id"))))
+        advice = refusal.advice
         if refusal.cause is not None:
+            edited = frozenset(_ids(params.get("ids", params.get("id"))))
             session.note_refused(refusal.cause, edited)
             self._note_figures(session)
-        self._refusals[edited] += 1
-        advice = _LEAVE_IT if self._refusals[edited] >= MAX_REFUSALS else ""
+            self._refusals[edited] += 1
+            advice = _LEAVE_IT if self._refusals[edited] >= MAX_REFUSALS else advice
         shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
-        return error(f"{refusal}{advice}", **shown)
+        return error(". ".join(filter(None, (str(refusal), advice))), **shown)
 
     def _search(
         self,

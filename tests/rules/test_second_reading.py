@@ -36,7 +36,7 @@ def test_a_removal_shows_what_is_to_carry_it():
 
 def test_a_verdict_says_all_that_was_found_in_the_words_of_the_reader():
     assert str(Verdict(("the name", "the hour"), (), ("not open",))) == (
-        "it leaves out: the name; the hour. it changes: not open"
+        "it leaves out: the name; the hour, and changes: not open"
     )
     assert Verdict().is_clean
     assert not Verdict(adds=("a year",)).is_clean

@@ -57,11 +57,16 @@ def objections(
     untouched = [(id_, reading) for id_, reading in readings.items() if id_ not in own]
     still_said = said_earlier(ledger, sources, originals, share)
     earlier = [(id_, ledger.read(text, language)) for id_, text in still_said]
-    found: list[Objection] = []
-    for id_, original in (*untouched, *earlier):
-        keeping = Keeping(original, ledger, share, is_deletion=result is None)
-        lacking = keeping.left_out(result, readings)
-        found += [each._replace(memory_id=id_) for each in lacking]
+
+    def left_out_of(texts: Iterable[tuple[int, Reading]]) -> Iterator[Objection]:
+        for id_, original in texts:
+            keeping = Keeping(original, ledger, share, is_deletion=result is None)
+            for each in keeping.left_out(result, readings):
+                yield each._replace(memory_id=id_)
+
+    found = list(left_out_of(untouched))
+    owed = (each for each in left_out_of(earlier) if each not in found)
+    found += [each._replace(is_owed=True) for each in owed]
     if result is not None:
         dates = {f"#{key}" for each in months for key in (each, each[:4], f"-{each[4:]}")}
         found += changed([*readings.values()], result, ledger, dates, [each for _, each in earlier])
@@ -189,14 +194,14 @@ class Keeping:
 
     def _turned(self, carrier: Reading) -> Iterator[Objection]:
         original = self.original
-        is_denied, now = original.counts["negations"] > 0, carrier.counts["negations"] > 0
+        is_denied, now = original.told["negations"], carrier.told["negations"]
         denied = original.denied & original.words.keys()
         newly = (carrier.denied - denied) & original.words.keys()
         if is_denied and not now:
             is_untold = denied and denied.isdisjoint(carrier.words)
-            yield Objection("denial" if is_untold else "negation")
+            yield Objection("denial" if is_untold else "negation", tuple(is_denied))
         elif now and not is_denied and (newly or original.script):
-            yield Objection("negation", original.as_written(sorted(newly)))
+            yield Objection("negation", tuple(now))
         if original.script and is_reordered(original, carrier):
             yield Objection("reordered")
 

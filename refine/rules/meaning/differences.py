@@ -1,9 +1,11 @@
 """How one text differs from others, as objections to an edit."""
 
+import calendar
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,13 +36,15 @@ _STEM_LENGTH = 4
 class Objection(NamedTuple):
     """One fault of an edit: its memory, the words, and how many of them are ``needed``.
 
-    ``kind`` is a table of ``objections.toml``.
+    ``kind`` is a table of ``objections.toml``. ``is_owed``: it is about what the memory said before
+    earlier edits.
     """
 
     kind: str
     words: tuple[str, ...] = ()
     memory_id: int | None = None
     needed: int = 0
+    is_owed: bool = False
 
     @property
     def is_sure(self) -> bool:
@@ -48,15 +52,30 @@ class Objection(NamedTuple):
         return bool(_KINDS[self.kind].get("is_sure"))
 
     def __str__(self) -> str:
+        return f"{self._told('text')}: {self._told('remedy')}"
+
+    @property
+    def of_removal(self) -> str:
+        return self._told("removal" if "removal" in _KINDS[self.kind] else "text")
+
+    def _told(self, part: str) -> str:
         words = abbreviated([f'"{_shown(word)}"' for word in self.words], ", ")
-        text: str = _KINDS[self.kind]["text"]
-        return text.format(memory=f"#{self.memory_id}", words=words, needed=self.needed)
+        memory, it = f"#{self.memory_id}", "it" if len(self.words) == 1 else "them"
+        if self.is_owed:
+            memory += " as it was before edits of the last 30 days"
+        text: str = _KINDS[self.kind][part]
+        return text.format(memory=memory, words=words, needed=self.needed, it=it)
 
 
-def refusal(objections: Iterable[Objection]) -> str:
-    """Return the message for a model: all faults of its edit, and the remedy."""
-    told = abbreviated([str(each) for each in objections], "; ")
-    return f"Nothing was changed: {told}. Mend all of it, or leave the memory as it is"
+def refusal(objections: Iterable[Objection], *, is_deletion: bool = False) -> str:
+    """Return all that is wrong with an edit, and what to do about each in a new text."""
+    told: dict[tuple[object, ...], Objection] = {}
+    for each in objections:
+        alike = *_KINDS[each.kind].items(), each.memory_id, each.is_owed
+        before = told[alike].words if alike in told else ()
+        told[alike] = each._replace(words=(*before, *each.words))
+    faults = [each.of_removal if is_deletion else str(each) for each in told.values()]
+    return abbreviated(faults, "; ")
 
 
 def details_lost(objections: Iterable[Objection]) -> int:
@@ -66,6 +85,8 @@ def details_lost(objections: Iterable[Objection]) -> int:
 
 
 def _shown(word: str) -> str:
+    if day := re.fullmatch(r"--(\d\d)(?:-(\d\d))?", word):  # a date without its year
+        return " ".join([*filter(None, [day[2]]), calendar.month_name[int(day[1])]])
     return word if len(word) <= _SHOWN_CHARACTERS else f"{word[:_SHOWN_CHARACTERS]}…"
 
 
@@ -214,15 +235,19 @@ def changed(
     yield from _words_added(sorted(others), said, result, is_update=len(sources) == 1)
     yield from _denied(sources, result)
     for kind in ("condition", "hedge"):
-        before, now = [each.counts[f"{kind}s"] for each in sources], result.counts[f"{kind}s"]
+        before, now = [each.told[f"{kind}s"] for each in sources], result.told[f"{kind}s"]
         if (now and not any(before)) or (len(sources) == 1 and before[0] and not now):
-            yield Objection(kind)
+            yield Objection(kind, _distinct([now, *before]))
     yield from turned(sources, result, ledger)
     if len(sources) == 1 and is_reordered(sources[0], result):
         yield Objection("order")
-    told = [source.counts["occasions"] for source in sources if source.counts["occasions"]]
-    if len(told) > 1 and result.counts["occasions"] < sum(told):
-        yield Objection("occasion")
+    told = [source.told["occasions"] for source in sources if source.told["occasions"]]
+    if len(told) > 1 and len(result.told["occasions"]) < sum(map(len, told)):
+        yield Objection("occasion", _distinct(told))
+
+
+def _distinct(words: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(words)))
 
 
 def _words_added(
@@ -249,14 +274,17 @@ def _is_stored(keys: Iterable[str], sources: Sequence[Reading], stored: Collecti
 
 
 def _denied(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
-    counts = [source.counts["negations"] for source in sources]
-    fewest = result.counts["negations"] - sum(source.counts["contrasts"] for source in sources)
-    most = result.counts["negations"] + result.counts["contrasts"]
+    negations, contrasts = (
+        [len(each.told[role]) for each in (result, *sources)] for role in ("negations", "contrasts")
+    )
+    now, before = negations[0], negations[1:]
+    fewest, most = now - sum(contrasts[1:]), now + contrasts[0]
     denied = set[str]().union(*(each.denied & each.words.keys() for each in sources))
     affirmed = set[str]().union(*(each.words.keys() - each.denied for each in sources))
     freed = (denied - affirmed - result.denied) & result.words.keys()
     caught = (affirmed - denied) & result.denied
-    is_fewer = len(sources) > 1 and most < sum(counts)
-    if most < max(counts) or fewest > sum(counts) or (freed and (caught or is_fewer)):
+    is_fewer = len(sources) > 1 and most < sum(before)
+    if most < max(before) or fewest > sum(before) or (freed and (caught or is_fewer)):
         is_untold = denied and denied.isdisjoint(result.words)
-        yield Objection("denial" if is_untold else "negation", result.as_written(sorted(freed)))
+        words = _distinct(each.told["negations"] for each in (*sources, result))
+        yield Objection("denial" if is_untold else "negation", words)

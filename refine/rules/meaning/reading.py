@@ -1,7 +1,7 @@
 """What memories say, as far as it can be compared: each of them, and all of a ledger together."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,7 +72,8 @@ class Reading:
     ``words`` gives the weight of each word by its key: its stem, ``#`` and a number or date, ``@``
     and an address, two characters of a script without spaces. ``details`` gives, by its key, what
     a detail is found by and how it is written; ``forms`` is all that may be found in the text,
-    ``order`` the keys in order with the number of their sentence, ``row`` the plain text.
+    ``order`` the keys in order with the number of their sentence, ``row`` the plain text, ``told``
+    the words that deny, doubt and the like.
     """
 
     text: str
@@ -96,7 +97,7 @@ class Reading:
     head_capitals: set[str] = field(default_factory=set)
     lower: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
+    told: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     @cached_property
     def flat_row(self) -> str:
@@ -161,7 +162,8 @@ def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
             tables = roles(reading.language)
             word = token.keys[0]
             found = (*tables.get(word, ()), *tables.get(f"{before}_{word}", ()))
-            reading.counts.update(found)
+            for role in found:
+                reading.told[role].append(token.written)
             if "negations" in found:
                 denied = _DENIED_WORDS + 1
             elif denied:
@@ -229,8 +231,9 @@ def _add_run(reading: Reading, run: str) -> None:
         reading.forms.add(pair)
         reading.order.append((pair, 0))
     for role in ("hedges", "conditions", "occasions", "negations"):
-        run, times = one_of(role, reading.script).subn(" ", run)
-        reading.counts[role] += times
+        found = one_of(role, reading.script)
+        reading.told[role] += (each[0] for each in found.finditer(run))
+        run = found.sub(" ", run)
 
 
 def _add_lists(reading: Reading) -> None:

@@ -231,15 +231,21 @@ def test_one_text_or_none_says_what_another_said() -> None:
 
 
 def test_a_refusal_names_all_objections_and_the_remedy() -> None:
-    found = merged([TOWER, "Mira never drinks tea"], "The tower has 17 steps and a green door; tea")
+    found = merged(
+        [TOWER, "Mira never drinks tea in May"], "The tower has 17 steps and a door; tea"
+    )
 
     told = refusal(found)
 
-    assert told.startswith("Nothing was changed: ")
-    assert '#0 would lose "Kastell"' in told
+    assert '#0 would lose "Kastell": add it' in told
+    assert '#1 would lose "May": add it' in told
     assert 'too little of #1 would remain in one memory: add 1 of "Mira", "drinks"' in told
-    assert told.endswith("Mend all of it, or leave the memory as it is")
-    assert details_lost(found) == 1
+    assert 'what is denied would change, at "never": deny what was denied' in told
+    assert "add" not in refusal(found, is_deletion=True)
+    assert 'too little of #1 would remain in one memory, without "Mira"' in refusal(
+        found, is_deletion=True
+    )
+    assert details_lost(found) == 2
 
 
 def test_a_refusal_shows_of_a_long_quotation_the_beginning() -> None:

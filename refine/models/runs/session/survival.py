@@ -46,26 +46,32 @@ MAX_RETIRED = 3
 MAX_OVERRULED = 3
 _OVERRULED_SHARE = Decimal("0.05")
 
-_MEND = "Nothing was changed. A second reading found that {}. Mend it, or leave the memory as it is"
+_UNREAD = "what is {} goes only after a second reading, which gave no usable answer"
+_MEND = "Mend all of it, or leave the memory as it is"
+_MERGE = "Merge it with a memory so that all of it stays, or leave it as it is"
 
-_UNREAD = (
-    "Nothing was changed. What is {} goes only after a second reading, which gave no usable "
-    "answer. Leave the memory as it is"
-)
-
-# Why an edit was refused that is well formed, as the session's stats count it.
+# Why an edit was refused for what it does to memories, as the session's stats count it. What is
+# refused for its form or a limit counts for nothing.
 Cause = Literal["sure", "doubtful", "second_reading", "retiring"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 class EditRefused(Refused):
-    """A rule forbids this edit; ``memory`` is its present state, if the agent has not seen it."""
+    """A rule forbids this edit; ``memory`` is its present state, if the agent has not seen it.
+
+    ``advice`` says how it may pass; what has none has a message that does.
+    """
 
     def __init__(
-        self, message: str, memory: AgentMemory | None = None, cause: Cause | None = None
+        self,
+        message: str,
+        memory: AgentMemory | None = None,
+        cause: Cause | None = None,
+        advice: str = "",
     ) -> None:
         self.memory = memory
         self.cause = cause
+        self.advice = advice
         super().__init__(message)
 
 
@@ -272,21 +278,28 @@ def _decide(
     reading: LedgerReading,
 ) -> None:
     """Sure objections of the code are final; a second reading may overrule doubtful ones."""
+    faults = [refusal(found, is_deletion=edit.content is None)] if found else []
     if any(each.is_sure for each in found):
-        raise EditRefused(refusal(found), cause="sure")
+        raise _refused(edit, faults, "sure")
     verdict = None
     if reading.second is not None and (not found or _may_overrule(session)):
         verdict = reading.second(reading.case(session, edit))
         if verdict is None:
             session.count("unread")
             if edit.reason != "same":
-                raise EditRefused(_UNREAD.format(edit.reason), cause="retiring")
+                raise _refused(edit, [_UNREAD.format(edit.reason)], "retiring")
     if verdict is not None and not verdict.is_clean:
-        raise EditRefused(_MEND.format(verdict), cause="second_reading")
+        raise _refused(edit, [*faults, f"a second reading found that {verdict}"], "second_reading")
     if found and verdict is None:
-        raise EditRefused(refusal(found), cause="doubtful")
+        raise _refused(edit, faults, "doubtful")
     if found:
         session.count("overruled")
+
+
+def _refused(edit: Replacement, faults: Sequence[str], cause: Cause) -> EditRefused:
+    is_duplicate = edit.content is None and edit.reason == "same"
+    advice = _MERGE if is_duplicate else _MEND
+    return EditRefused(f"Nothing was changed: {'; '.join(faults)}", cause=cause, advice=advice)
 
 
 def _may_overrule(session: RefinementSession) -> bool:
@@ -300,28 +313,32 @@ def _may_overrule(session: RefinementSession) -> bool:
 def _refuse_retiring(session: RefinementSession, edit: Replacement, reading: LedgerReading) -> None:
     left = MAX_RETIRED - session.counted("retired")
     if len(edit.removed) > left:
-        raise EditRefused(
-            f"At most {MAX_RETIRED} memories may go as outdated or wrong in a session; {left} of "
-            "them are left",
-            cause="retiring",
+        raise _cannot_retire(
+            f"at most {MAX_RETIRED} memories may go as outdated or wrong in a session, and {left} "
+            "of them are left",
+            "Take fewer, or leave them for a later session",
         )
     successor = edit.content if edit.by is None else edit.by.content
+    new = "the new text" if edit.by is None else f"memory #{edit.by.id}"
     for memory in edit.removed:
         if memory.session_id == session.id:  # it may stand for as many as a merge takes
-            raise EditRefused(
-                f"Memory #{memory.id} is of this session, which may not retire it",
-                cause="retiring",
+            raise _cannot_retire(
+                f"memory #{memory.id} is of this session, which may not retire it",
+                "Leave it as it is",
             )
         if edit.by is not None and edit.by.latest_at <= memory.latest_at:
-            raise EditRefused(
-                f"Memory #{edit.by.id} cannot replace #{memory.id}: it is not of a later date",
-                cause="retiring",
+            raise _cannot_retire(
+                f"{new} cannot replace #{memory.id}: it is not of a later date",
+                "Name a later one with by, or leave it as it is",
             )
         if successor is not None and not reading.speak_of_the_same(
             session.agent, memory.content, successor
         ):
-            raise EditRefused(
-                f"What is to replace #{memory.id} does not speak of the same: it has too few "
-                "words in common with it",
-                cause="retiring",
+            raise _cannot_retire(
+                f"{new} has too few words in common with #{memory.id} to speak of the same",
+                "Say what holds of the same subject, or leave it as it is",
             )
+
+
+def _cannot_retire(fault: str, advice: str) -> EditRefused:
+    return EditRefused(f"Nothing was changed: {fault}", cause="retiring", advice=advice)

@@ -17,6 +17,7 @@ SAME_TOWER = "Green is the door of the tower at Kastell, and it has seventeen st
 LONG = "I like to walk along the river when the evening light turns the water into copper and gold"
 LESS = "I like to walk along the river when the light turns the water into copper and gold"
 LEAST = "I like to walk along the river when the light turns the water into gold"
+OWED = " as it was before edits of the last 30 days"
 
 
 def begin(*contents, padding=400):
@@ -44,6 +45,11 @@ def refused(edit, *expected):
         assert words in str(refusal.value)
 
 
+def owed(id_):
+    """That earlier edits count."""
+    return f"too little of #{id_}{OWED} would remain"
+
+
 def ruled(app, monkeypatch, **settings):
     """Other settings than the default, for this test."""
     known = app.extensions
@@ -56,7 +62,7 @@ def ruled(app, monkeypatch, **settings):
 
 def test_an_edit_that_would_lose_a_detail_is_refused_and_names_it_and_its_memory(app):
     session, (tower, tea) = begin(TOWER, "Mira drinks green tea in the morning")
-    named = (f'#{tower} would lose "17"', f'#{tower} would lose "Kastell"')
+    named = (f'#{tower} would lose "17", "Kastell": add them',)
 
     refused(lambda: editing.delete(session, tower), f"no other memory says what #{tower} says")
     refused(lambda: editing.update(session, tower, "The tower has steps and a green door"), *named)
@@ -78,7 +84,7 @@ def test_all_objections_to_an_edit_are_told_at_once_and_name_only_its_memories(a
         f"too little of #{tea} would remain in one memory: add 1 of",
         '"18" stands in none of the memories',
         '"Oskar" stands in none of the memories',
-        "what is denied and what is not would change",
+        'what is denied would change, at "never"',
     )
     with pytest.raises(EditRefused) as refusal:
         editing.consolidate(session, [tower, tea], text)
@@ -174,7 +180,7 @@ def test_a_memory_is_not_worn_away_by_sessions_of_thirty_days(app):
     editing.update(session, walk, LESS)
     later = next_session(session)
 
-    refused(lambda: editing.update(later, walk, LEAST), f"too little of #{walk} would remain")
+    refused(lambda: editing.update(later, walk, LEAST), owed(walk))
 
 
 def test_what_a_memory_said_more_than_thirty_days_ago_holds_nothing_up(app):
@@ -196,7 +202,7 @@ def test_the_carrier_of_a_deleted_memory_must_keep_what_that_memory_said(app):
         lambda: editing.update(
             later, carrier, f"{LEAST}, over grey stones and wet sand, by old boats"
         ),
-        f"too little of #{carrier} would remain",
+        owed(carrier),
     )
 
 
@@ -215,7 +221,7 @@ def test_a_session_may_take_back_what_it_wrote_into_a_merge(app):
 
     editing.update(session, merged.id, f"{TOWER}. {LONG}")
 
-    refused(lambda: editing.update(session, merged.id, LONG), f'#{merged.id} would lose "17"')
+    refused(lambda: editing.update(session, merged.id, LONG), f'#{merged.id}{OWED} would lose "17"')
 
 
 def test_a_tool_that_first_protects_a_memory_still_reads_the_originals(app):
@@ -226,7 +232,7 @@ def test_a_tool_that_first_protects_a_memory_still_reads_the_originals(app):
 
     result = tool.execute(action="update", id=walk, content=LEAST)
 
-    assert f"too little of #{walk} would remain" in result["error"]
+    assert owed(walk) in result["error"]
 
 
 def test_a_protection_does_not_hide_that_others_changed_the_ledger_before_it(app):
@@ -250,7 +256,7 @@ def test_the_originals_are_read_once_and_then_kept_up_with(app):
 
     refused(
         lambda: editing.update(session, walk, LEAST, reading=reading),
-        f"too little of #{walk} would remain",
+        owed(walk),
     )
 
 
