@@ -105,7 +105,9 @@ def _config(settings: Settings) -> dict[str, Any]:
             "max_overflow": max(10, settings.concurrency),
             "connect_args": POOLED_CONNECT_ARGS if settings.pooled else CONNECT_ARGS,
         },
-        "SESSION_COOKIE_NAME": _cookie_name(settings),
+        # over https, browsers keep a __Host- cookie to this very host, and to all of its paths: no
+        # neighbour under the same domain can plant one
+        "SESSION_COOKIE_NAME": "__Host-session" if settings.is_https else "session",
         "SESSION_COOKIE_HTTPONLY": True,
         "SESSION_COOKIE_SAMESITE": "Lax",
         "SESSION_COOKIE_SECURE": settings.is_https,
@@ -113,13 +115,6 @@ def _config(settings: Settings) -> dict[str, Any]:
         "WTF_CSRF_SSL_STRICT": False,  # we send no referrer; Sec-Fetch-Site is checked instead
         "MAX_CONTENT_LENGTH": _LARGEST_FORM_BYTES,
     }
-
-
-def _cookie_name(settings: Settings) -> str:
-    """Over https, browsers keep a ``__Host-`` cookie to this very host, and to all of its paths:
-    no neighbour under the same domain can plant one.
-    """
-    return "__Host-session" if settings.is_https else "session"
 
 
 def _with_plain_prefix(app: WSGIApplication) -> WSGIApplication:

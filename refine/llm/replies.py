@@ -88,7 +88,8 @@ def parse_reply(
             kind="invalid_reply",
             usage=Usage(),
         )
-    usage = _usage(_object(answer.get("usage")), _cost_in(headers or {}, dialect))
+    in_header = (headers or {}).get(dialect.cost_header or "")
+    usage = _usage(_object(answer.get("usage")), cost_of_call(in_header) or None)
     try:
         return _reply(answer, usage, dialect)
     except CallFailed as fault:
@@ -277,7 +278,3 @@ def _count(value: Any) -> int:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _MAX_TOKENS
-
-
-def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:
-    return cost_of_call(headers.get(dialect.cost_header)) or None if dialect.cost_header else None

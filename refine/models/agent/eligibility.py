@@ -86,16 +86,12 @@ def why_unavailable(*, automatic: bool) -> ColumnElement[str | None]:
 
 def why_unanswered(agent: Agent) -> str | None:
     """Return why no server answers for the agent's model; None if one does."""
-    return why_model_unanswered(agent.model_id, is_demo=agent.account.is_demo)
-
-
-def why_model_unanswered(model_id: str, *, is_demo: bool) -> str | None:
-    current = settings.current()
-    if is_rehearsal_model(model_id) and current.rehearses(is_demo=is_demo):
+    current, is_rehearsal = settings.current(), is_rehearsal_model(agent.model_id)
+    if is_rehearsal and current.rehearses(is_demo=agent.account.is_demo):
         return None
     if current.openrouter_api_key is None:
         return NO_KEY
-    return NOT_REHEARSED if is_rehearsal_model(model_id) else None
+    return NOT_REHEARSED if is_rehearsal else None
 
 
 def unanswered() -> dict[str, ColumnElement[bool]]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, select
@@ -82,7 +81,7 @@ def why_not_on_request() -> ColumnElement[str | None]:
     return case(
         (has_live_session(), literal(LIVE_SESSION)),
         (
-            _has_nothing_to_refine() & eligibility.is_available(automatic=False),
+            ~eligibility.with_unlocked_core_memory() & eligibility.is_available(automatic=False),
             literal(NOTHING_TO_REFINE),
         ),
         *((is_so, literal(reason)) for reason, is_so in unanswered().items()),
@@ -90,22 +89,13 @@ def why_not_on_request() -> ColumnElement[str | None]:
     )
 
 
-def _has_nothing_to_refine() -> ColumnElement[bool]:
-    return ~eligibility.with_unlocked_core_memory()
-
-
-@cache
-def _obstacles() -> dict[str, ColumnElement[bool]]:
-    return eligibility.obstacles(automatic=True)
-
-
 def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
     slot_at, capped = account.last_slot(at), CostCaps(at).reason(account)
     is_running = Agent.last_session_status.is_not_distinct_from("running")
     reasons: dict[str, ColumnElement[bool]] = {
         WAITING: Agent.last_session_status == "queued",
-        **_obstacles(),
-        NOTHING_TO_REFINE: _has_nothing_to_refine(),
+        **eligibility.obstacles(automatic=True),
+        NOTHING_TO_REFINE: ~eligibility.with_unlocked_core_memory(),
         NOT_DUE: ~(eligibility.not_refined_since(slot_at) | Agent.over_budget),
         **({capped: ~is_running} if capped else {ERODED: RefinementSession.is_eroded(at)}),
         RUNNING: is_running,

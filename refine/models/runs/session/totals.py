@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Date, case, cast, func, literal, or_, select
+from sqlalchemy import Date, case, cast, func, literal, or_, select
 
 from refine.extensions import db
 from refine.models.agent import Agent
@@ -38,7 +38,7 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
             day,
             _Session.status,
             func.count(),
-            func.sum(_removed()),
+            func.sum(case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)),
             func.count().filter(_Session.error_kind == WORKER_LOST),
         )
         .where(_Session.in_account(account_id), _Session.created_at >= since)
@@ -113,7 +113,3 @@ def left_by_sessions(agent_id: int, since: datetime) -> list[Left]:
     )
     rows = db.session.execute(left).all()
     return [Left._make(row) for row in reversed(rows)]
-
-
-def _removed() -> ColumnElement[int]:
-    return case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)
