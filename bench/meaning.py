@@ -83,7 +83,7 @@ class Outcome(NamedTuple):
     error: str | None
 
 
-class Tally(NamedTuple):
+class Counts(NamedTuple):
     """Of one class of edits: how many there are, and how many of them were misjudged."""
 
     legitimate: int
@@ -92,7 +92,7 @@ class Tally(NamedTuple):
     accepted: int
 
     @classmethod
-    def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
+    def of(cls, outcomes: Iterable[Outcome]) -> "Counts":
         """Count outcomes."""
         judged = [(each.pair.is_legitimate, each.is_accepted) for each in outcomes]
         return cls(

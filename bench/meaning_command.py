@@ -12,11 +12,11 @@ from bench.meaning import (
     ALONE,
     BUILT_IN,
     WITH_READER,
+    Counts,
     Outcome,
     Pair,
     Promise,
     Reader,
-    Tally,
     judged,
     pairs_in,
 )
@@ -67,9 +67,9 @@ def bench_meaning(
         prompts.writelines(_line({"prompt": prompt, "answer": ""}) for prompt in unanswered)
     if written is not None:
         written.writelines(_line(_row(outcome)) for outcome in together or alone)
-    kept = print_tallies(alone, "by the code alone", ALONE)
+    kept = print_counts(alone, "by the code alone", ALONE)
     if answers is not None:
-        kept = print_tallies(together, "with a second reader", WITH_READER) and kept
+        kept = print_counts(together, "with a second reader", WITH_READER) and kept
         console.print(f"prompts without an answer: {len(unanswered)}")
     return 0 if kept else 1
 
@@ -89,14 +89,14 @@ def _answers_in(file: Path | None) -> dict[str, str]:
     return {row["prompt"]: row["answer"] for row in rows if row["answer"]}
 
 
-def print_tallies(outcomes: Sequence[Outcome], by: str, promise: Promise) -> bool:
+def print_counts(outcomes: Sequence[Outcome], by: str, promise: Promise) -> bool:
     """Print how many edits of each class were misjudged; tell whether few enough were."""
     kinds = sorted({each.pair.kind for each in outcomes})
-    tallies = {kind: Tally.of(o for o in outcomes if o.pair.kind == kind) for kind in kinds}
-    total = tallies["all"] = Tally.of(outcomes)
+    counts = {kind: Counts.of(o for o in outcomes if o.pair.kind == kind) for kind in kinds}
+    total = counts["all"] = Counts.of(outcomes)
     console.print(f"\nJudged {by}:")
     columns = ("class", "legitimate", "refused", "wrong", "accepted")
-    table(columns, [(kind, *map(str, tally)) for kind, tally in tallies.items()], empty="")
+    table(columns, [(kind, *map(str, row)) for kind, row in counts.items()], empty="")
     console.print(
         f"refused: {_share(total.refused, total.legitimate)} of the legitimate edits "
         f"(at most {promise.refused:.0%}); accepted: {_share(total.accepted, total.wrong)} "

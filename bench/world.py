@@ -24,7 +24,7 @@ from refine.models import (
     ApiToken,
     AuditLog,
     ChainHead,
-    ClockMark,
+    PeriodicWork,
     SignIn,
     User,
     Verification,
@@ -256,7 +256,7 @@ def _add_grant(agent_id: int, user_id: int) -> uuid.UUID:
 def _note_clock() -> None:
     """The clock ticks and verifies, so that no page alarms."""
     at = clock.now()
-    ClockMark.note("tick", at)
+    PeriodicWork.note("tick", at)
     Verification.begin("clock", at).end(at)
 
 

@@ -13,7 +13,7 @@ from refine import clock, database_roles
 from refine.errors import ClocksDiffer, RefineError, Unreachable, WrongKey
 from refine.extensions import database_now, db, require_agreement
 from refine.jobs.queue import require_redis
-from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
+from refine.models import Account, PeriodicWork, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
 from refine.models.runs.workload import Workload
 from refine.outages import NO_ANSWER
@@ -62,7 +62,7 @@ def checks() -> list[Check]:
 
 
 def clock_check() -> Check:
-    age = ClockMark.age("tick")
+    age = PeriodicWork.age("tick")
     if age is None:
         return Check("clock", "the clock has never run; start `refine clock`")
     if age < -TICK_IS_LATE_AFTER:
@@ -104,7 +104,7 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
     counts += [plural(load.reflections, "reflection")] if load.reflections else []
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
     said = f"{', '.join(counts)} waiting"
-    seen = ClockMark.age("worker", now)
+    seen = PeriodicWork.age("worker", now)
     is_working = seen is not None and seen < _WORKER_IS_LATE_AFTER
     if not is_working and (load.sessions or load.tasks_since is not None):
         return Check("queue", f"no worker, and {said}: start `refine worker`")

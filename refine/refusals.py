@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine.errors import RowAltered
 from refine.extensions import db, safe_rollback
-from refine.models import Tally, User
+from refine.models import SharedCount, User
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.audit.chain import Client
 from refine.models.people.sign_in import address_key
@@ -21,7 +21,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 RECORDED_AT = 10
 COUNTED_FOR = timedelta(hours=1)
 
-# Tallies: the total of each kind, and the latest of each user or address.
+# Keys: of the total of each kind, and of the latest of each user or address.
 _TOTAL_KEY = "refused: "
 _RECENT_KEY = "refused lately: "
 
@@ -58,8 +58,8 @@ def count(kind: Kind, *, user: User | None = None) -> None:
     address = client()
     actor = f"user {user.id}" if user is not None else address_key(address["address"])
     recent = _RECENT_KEY + actor
-    Tally.add([_TOTAL_KEY + kind])
-    if Tally.add([recent], lasts=COUNTED_FOR)[recent].count != RECORDED_AT:
+    SharedCount.add([_TOTAL_KEY + kind])
+    if SharedCount.add([recent], lasts=COUNTED_FOR)[recent].count != RECORDED_AT:
         return
     data = {"refusals": RECORDED_AT, "last": kind}
     with suppress(RowAltered):  # the chain itself may be altered
@@ -70,5 +70,5 @@ def count(kind: Kind, *, user: User | None = None) -> None:
 
 
 def totals() -> dict[str, int]:
-    counted = Tally.totals(_TOTAL_KEY)
+    counted = SharedCount.totals(_TOTAL_KEY)
     return {kind: counted.get(kind, 0) for kind in KINDS}

@@ -128,11 +128,11 @@ def snapshot() -> dict[str, list[str]]:
     return {table: sorted(rows) for table, rows in tables.items()}
 
 
-def untallied() -> dict[str, list[str]]:
+def without_counts() -> dict[str, list[str]]:
     """Return all committed rows, without counts of refusals and their records."""
     stored = snapshot()
     records = stored.pop("audit_logs")
-    for table in ("tallies", "chain_heads"):
+    for table in ("shared_counts", "chain_heads"):
         del stored[table]
     return {**stored, "audit_logs": [row for row in records if "requests_refused" not in row]}
 

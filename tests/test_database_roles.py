@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock, create_app
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog, IdempotencyKey
-from refine.models.tally import Tally
+from refine.models.shared_count import SharedCount
 from refine.refinement import time_machine
 from refine.settings import Settings
 from tests import factories
@@ -161,12 +161,12 @@ def test_the_running_role_can_delete_what_the_application_deletes(running: Flask
     later = clock.now() + timedelta(days=2)
     token, _ = ApiToken.mint(account=factories.account())
     IdempotencyKey.reserve(token, "a key", "a request")
-    Tally.add(["a user"], lasts=timedelta(minutes=15))
+    SharedCount.add(["a user"], lasts=timedelta(minutes=15))
 
-    Tally.delete_ended(later)
+    SharedCount.delete_ended(later)
 
     assert IdempotencyKey.delete_expired(later) == 1
-    assert db.session.query(Tally).count() == 0
+    assert db.session.query(SharedCount).count() == 0
     db.session.rollback()
 
 

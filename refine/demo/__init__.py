@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, AgentMemory, ClockMark
+from refine.models import Account, Agent, AgentMemory, PeriodicWork
 
 _FILE = Path(__file__).parent / "agents.json"
 
@@ -26,7 +26,7 @@ def load_into_empty_database() -> Account | None:
     for described in data["agents"]:
         _add(account, described)
     # the first hourly check comes in an hour, so that newcomers find the agents as described
-    ClockMark.note("budget_check", clock.now())
+    PeriodicWork.note("budget_check", clock.now())
     return account
 
 

@@ -23,13 +23,13 @@ from refine.models import (
     AccessGrant,
     Account,
     Agent,
-    ClockMark,
     IdempotencyKey,
     Invitation,
     MemoryTask,
+    PeriodicWork,
     RefinementSession,
+    SharedCount,
     SignIn,
-    Tally,
     schema_version,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
@@ -178,18 +178,18 @@ class _Tick:
         self._each(failed, partial(self._queue, _requests_after_failure))
 
     def check_budgets(self) -> None:
-        after_id = ClockMark.begin("budget_check", every=BUDGET_CHECK_EVERY, at=self.at)
+        after_id = PeriodicWork.begin("budget_check", every=BUDGET_CHECK_EVERY, at=self.at)
         db.session.commit()
         if after_id is not None:
             over = scheduling.over_budget(self.at)
             handled = self._each(over, partial(self._queue, _requests_over_budget), after_id)
-            ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
+            PeriodicWork.reached("budget_check", None if handled.is_complete else handled.after_id)
 
     def prune(self) -> None:
-        if ClockMark.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
+        if PeriodicWork.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
-        Tally.delete_ended(self.at)
+        SharedCount.delete_ended(self.at)
         db.session.commit()
         for kind in (SignIn, Invitation):
             after_id: int | None = 0
@@ -199,7 +199,7 @@ class _Tick:
                 pruned, after_id = prune(kind, self.at, after_id)
                 db.session.commit()
                 self.done.pruned += pruned
-        ClockMark.reached("pruning", None)
+        PeriodicWork.reached("pruning", None)
 
     def verify(self) -> None:
         verify_slice(self.at, self._deadline)
@@ -209,7 +209,7 @@ class _Tick:
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
-        ClockMark.note("tick", self.at)
+        PeriodicWork.note("tick", self.at)
 
     def _end_lost(self, kind: type[Run], agents: Sequence[Agent]) -> TickResult:
         held = [run for agent in agents for run in kind.held_of(agent)]

@@ -20,7 +20,7 @@ from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
 from refine.jobs.queue import QUEUES, RUN_KINDS, TICKS, Waiting, require_redis, take, waiting_runs
 from refine.jobs.tick import run_tick
-from refine.models import AccessGrant, ClockMark, MemoryTask, RefinementSession, schema_version
+from refine.models import AccessGrant, MemoryTask, PeriodicWork, RefinementSession, schema_version
 from refine.models.runs import Run
 from refine.refinement.loop import refine
 from refine.remembering.task_worker import run_task
@@ -124,7 +124,7 @@ class ConcurrentRunner:
             found = []
             if not schema_version.must_wait():
                 found = self._waiting()
-                ClockMark.note("worker", clock.now())
+                PeriodicWork.note("worker", clock.now())
             db.session.commit()
         except SQLAlchemyError as fault:
             safe_rollback()

@@ -25,16 +25,16 @@ from refine.models.people import (
 from refine.models.runs import (
     AccessAlreadyRequested as AccessAlreadyRequested,
     AccessGrant as AccessGrant,
-    ClockMark as ClockMark,
     LeaseLost as LeaseLost,
     MemoryTask as MemoryTask,
+    PeriodicWork as PeriodicWork,
     RefinementSession as RefinementSession,
     ReflectionAlreadyLive as ReflectionAlreadyLive,
     SessionAlreadyLive as SessionAlreadyLive,
     SessionEntry as SessionEntry,
 )
 from refine.models.runs.session import MAX_MUTATIONS as MAX_MUTATIONS, EditRefused as EditRefused
-from refine.models.tally import Tally as Tally
+from refine.models.shared_count import SharedCount as SharedCount
 
 
 def configure() -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine import clock, refusals, settings
 from refine.extensions import db
 from refine.health import Check, checks, clock_check, verification_check
-from refine.models import ClockMark, Verification
+from refine.models import PeriodicWork, Verification
 from refine.models.runs.task import KINDS
 from refine.models.runs.workload import Workload, ended_runs
 from refine.web.scope import public
@@ -122,10 +122,10 @@ def _present(at: datetime) -> Iterator[Metric]:
     if last is not None and last.ended_at is not None:
         age = (at - last.ended_at).total_seconds()
         figures.append(("verification_age_seconds", "Since the last verification ended", age))
-    if (seen := ClockMark.age("worker")) is not None:
+    if (seen := PeriodicWork.age("worker")) is not None:
         said = "Since a worker last looked for runs"
         figures.append(("worker_age_seconds", said, seen.total_seconds()))
-    if (since := ClockMark.age("tick")) is not None:
+    if (since := PeriodicWork.age("tick")) is not None:
         figures.append(("tick_age_seconds", "Since the last tick", since.total_seconds()))
     for name, text, figure in figures:
         yield GaugeMetricFamily(f"refine_{name}", text, value=figure)

@@ -11,13 +11,13 @@ from bench.meaning import (
     ALONE,
     BUILT_IN,
     WITH_READER,
+    Counts,
     Outcome,
     Pair,
-    Tally,
     judged,
     pairs_in,
 )
-from bench.meaning_command import print_tallies
+from bench.meaning_command import print_counts
 from refine.rules.meaning import Objection, speak_of_the_same
 from tests.rules.meaning.judging import SHARE, ledger_of, objections
 
@@ -90,11 +90,11 @@ def test_too_many_edits_judged_wrongly_break_a_promise(capsys: pytest.CaptureFix
     outcomes = [Outcome(good, True, None)] * 6 + [Outcome(good, False, "no")] * 4
     outcomes += [Outcome(wrong, False, "no")] * 20
 
-    assert Tally.of(outcomes) == (10, 4, 20, 0)
-    assert print_tallies(outcomes, "by the code alone", ALONE)
-    assert not print_tallies([*outcomes, Outcome(good, False, "no")], "by the code alone", ALONE)
+    assert Counts.of(outcomes) == (10, 4, 20, 0)
+    assert print_counts(outcomes, "by the code alone", ALONE)
+    assert not print_counts([*outcomes, Outcome(good, False, "no")], "by the code alone", ALONE)
     accepted = [Outcome(wrong, True, None)] * 2
-    assert not print_tallies([*outcomes, *accepted], "by the code alone", ALONE)
+    assert not print_counts([*outcomes, *accepted], "by the code alone", ALONE)
     table = capsys.readouterr().out
     assert "refused: 40.0% of the legitimate edits" in table
 
@@ -113,7 +113,7 @@ def test_the_rule_keeps_its_promises_on_the_built_in_edits() -> None:
     languages = Counter(json.loads(line)["language"] for line in lines)
     assert len(languages) == 8
     assert languages.total() >= 150
-    assert Tally.of(Outcome(each, not told, None) for each, told in found).keeps(ALONE)
+    assert Counts.of(Outcome(each, not told, None) for each, told in found).keeps(ALONE)
     mistaken = [each for each, told in found if any(objection.is_sure for objection in told)]
     assert [each for each in mistaken if each.is_legitimate] == []
 
@@ -132,4 +132,4 @@ def test_with_a_thoughtful_reader_the_built_in_edits_are_judged_rightly(app: Fla
 
     outcomes = list(judged([each for each in pairs_in(BUILT_IN) if each.is_shown], known.get))
 
-    assert Tally.of(outcomes).keeps(WITH_READER)
+    assert Counts.of(outcomes).keeps(WITH_READER)

@@ -16,8 +16,8 @@ from refine.models import (
     Agent,
     AgentMemory,
     ApiToken,
-    ClockMark,
     Invitation,
+    PeriodicWork,
     RefinementSession,
     User,
 )
@@ -136,7 +136,7 @@ def _access(admin: User, petrel: Agent, asked: Agent, read: Agent) -> dict[str, 
 
 def _now(account: Account, now: datetime) -> dict[str, Any]:
     """What goes on at this moment."""
-    ClockMark.note("tick", now)
+    PeriodicWork.note("tick", now)
     invited = factories.user(account=account, email="new.colleague@example.org")
     invited.password_hash = None
     newcomer = _agent(account, "Whimbrel", 2)

@@ -13,7 +13,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, ClockMark, RefinementSession
+from refine.models import Account, Agent, PeriodicWork, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT, refine_here
@@ -97,7 +97,7 @@ def test_services_need_an_installation(
 @pytest.fixture
 def healthy(agent: Agent) -> Agent:
     """An agent of an installation without problems."""
-    ClockMark.note("tick", clock.now())
+    PeriodicWork.note("tick", clock.now())
     db.session.commit()
     return agent
 
@@ -111,14 +111,14 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
 @pytest.mark.parametrize(
     ("change", "name", "says"),
     [
-        ("DELETE FROM clock_marks", "clock", "the clock has never run; start `refine clock`"),
+        ("DELETE FROM periodic_work", "clock", "the clock has never run; start `refine clock`"),
         (
-            "UPDATE clock_marks SET at = now() - interval '6 minutes'",
+            "UPDATE periodic_work SET at = now() - interval '6 minutes'",
             "clock",
             "the last tick was 6 minutes ago; start `refine clock`",
         ),
         (
-            "UPDATE clock_marks SET at = now() + interval '6 minutes'",
+            "UPDATE periodic_work SET at = now() + interval '6 minutes'",
             "clock",
             "the last tick is in the future; check that the machines'",
         ),
@@ -153,7 +153,7 @@ def test_doctor_reports_sessions_that_no_worker_takes(
     healthy: Agent, run: Run, has_worker: bool, minutes: int, check: tuple[str, str]
 ) -> None:
     if has_worker:
-        ClockMark.note("worker", clock.now())
+        PeriodicWork.note("worker", clock.now())
     RefinementSession.queue(healthy, "cli", at=clock.now() - timedelta(minutes=minutes, seconds=1))
 
     assert found(run("doctor"))["queue"] == check

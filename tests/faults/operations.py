@@ -147,7 +147,7 @@ class RunOperation(Operation):
     def again(self) -> Iterator[str]:
         self.model.forget()
         self.script()
-        sql.run("DELETE FROM tallies")
+        sql.run("DELETE FROM shared_counts")
         with self.app.app_context():
             self.work_on(self.ask())
         if (status := self.runs()[-1].status) != self.done:

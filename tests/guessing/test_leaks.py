@@ -7,7 +7,7 @@ import flask
 import pytest
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, Tally
+from refine.models import Agent, AgentMemory, SharedCount
 from tests.guessing.driving import Pair
 from tests.guessing.worlds import GUESS, Worlds
 
@@ -32,7 +32,7 @@ def ask_once_more(answer: flask.Response, memory: AgentMemory) -> None:
 
 
 def note_duplicate(answer: flask.Response, memory: AgentMemory) -> None:
-    Tally.add([f"duplicate {memory.content == GUESS}"])
+    SharedCount.add([f"duplicate {memory.content == GUESS}"])
     db.session.commit()
 
 

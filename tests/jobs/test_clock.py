@@ -20,7 +20,7 @@ from refine.embedded import redis_url, valkey
 from refine.jobs import clock
 from refine.jobs.clock import TICK, TICK_ID, schedule
 from refine.jobs.queue import TICKS, JsonJob, queue
-from refine.models import ClockMark
+from refine.models import PeriodicWork
 from tests import sql
 from tests.commands import UNUSED_PORT, Service, eventually, services
 from tests.scripted_model import ScriptedModel
@@ -46,7 +46,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def has_ticked(after: datetime | None = None) -> bool:
-    at = sql.value("SELECT at FROM clock_marks WHERE event = 'tick'")
+    at = sql.value("SELECT at FROM periodic_work WHERE event = 'tick'")
     return at is not None and (after is None or at > after)
 
 
@@ -145,7 +145,7 @@ def test_a_clock_ticks_on_without_redis_and_when_it_is_back(
             server.kill()
             server.wait()
             eventually(lambda: process.lines("the clock waits for Redis"))
-            away = sql.value("SELECT at FROM clock_marks WHERE event = 'tick'")
+            away = sql.value("SELECT at FROM periodic_work WHERE event = 'tick'")
             eventually(lambda: has_ticked(after=away))
             servers.enter_context(valkey.running(Path(folder)))
             eventually(lambda: redis.exists(ENTRIES))
@@ -175,4 +175,4 @@ def test_a_clock_asked_to_end_ends_soon(redis: Redis, begin: Begin, number: sign
     assert process.wait(SOON_SECONDS) == 0
     assert not redis.exists(Scheduler.scheduler_lock_key)
     assert process.said == ""
-    assert ClockMark.age("tick") is not None
+    assert PeriodicWork.age("tick") is not None

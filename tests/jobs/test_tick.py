@@ -21,7 +21,7 @@ from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import (
     Account,
     Agent,
-    ClockMark,
+    PeriodicWork,
     RefinementSession,
     SignIn,
 )
@@ -320,7 +320,7 @@ def test_more_agents_take_no_more_statements(time: Clock, subtests: Any) -> None
             for _ in range(agents):
                 an_agent(account, core_token_budget=99)
             time.move_to(SLOT)
-            sql.run("UPDATE clock_marks SET at = at - interval '1 day'")
+            sql.run("UPDATE periodic_work SET at = at - interval '1 day'")
             taken.append(statements_of(run_tick))
             assert len(sessions_in(account)) == agents
         with subtests.test(of_some_kind.__name__):
@@ -435,7 +435,7 @@ def test_a_failing_account_affects_no_other(time: Clock) -> None:
     assert done.faults == 3
     assert [slots_of(agent) for agent in agents] == [[SLOT], [SLOT]]
     assert sound.next_due_at == SLOT + WEEK
-    assert ClockMark.age("tick") == timedelta(0)
+    assert PeriodicWork.age("tick") == timedelta(0)
 
 
 def test_without_redis_sessions_are_queued_and_announced_later(
@@ -527,8 +527,8 @@ def test_a_budget_check_continues_after_the_last_agent_checked(
     time: Clock, over_budget: Agent
 ) -> None:
     behind = an_agent(over_budget.account, core_token_budget=99)
-    ClockMark.begin("budget_check", every=HOUR, at=datetime.now(UTC))
-    ClockMark.reached("budget_check", over_budget.id)
+    PeriodicWork.begin("budget_check", every=HOUR, at=datetime.now(UTC))
+    PeriodicWork.reached("budget_check", over_budget.id)
     db.session.commit()
 
     done = tick_at(time, datetime.now(UTC), datetime.now(UTC) + MINUTE)
@@ -656,7 +656,7 @@ def test_a_tick_with_nothing_due_only_leaves_its_mark(
     run_tick()
     committed = sql.snapshot()
     time.shift(MINUTE)
-    was_marked = ClockMark.age("tick")
+    was_marked = PeriodicWork.age("tick")
 
     done = run_tick()
 
@@ -664,5 +664,5 @@ def test_a_tick_with_nothing_due_only_leaves_its_mark(
     assert done == TickResult()
     assert redis.keys() == []
     changed = {table for table in after if after[table] != committed[table]}
-    assert changed == {"clock_marks"}
-    assert (was_marked, ClockMark.age("tick")) == (MINUTE, timedelta(0))
+    assert changed == {"periodic_work"}
+    assert (was_marked, PeriodicWork.age("tick")) == (MINUTE, timedelta(0))

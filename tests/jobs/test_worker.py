@@ -22,7 +22,7 @@ from refine.jobs.clock import TICK
 from refine.jobs.queue import QUEUES, REQUESTED, TICKS, Waiting, queue, refine_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import ConcurrentRunner, work
-from refine.models import Agent, ClockMark, RefinementSession
+from refine.models import Agent, PeriodicWork, RefinementSession
 from refine.models.runs.run import LOST_AFTER
 from refine.settings import Settings
 from tests import factories, sql
@@ -84,7 +84,7 @@ def outcome_of(session: RefinementSession) -> tuple[str, str | None]:
 
 def has_looked() -> bool:
     """Whether a worker has begun to look for runs."""
-    return sql.value("SELECT at FROM clock_marks WHERE event = 'worker'") is not None
+    return sql.value("SELECT at FROM periodic_work WHERE event = 'worker'") is not None
 
 
 def is_over(session: RefinementSession) -> bool:
@@ -151,7 +151,7 @@ def test_a_worker_ticks_if_a_tick_is_queued(answered: None, redis: Redis) -> Non
 
     work(burst=True)
 
-    assert ClockMark.age("tick") is not None
+    assert PeriodicWork.age("tick") is not None
 
 
 @contextmanager

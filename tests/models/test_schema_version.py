@@ -15,7 +15,7 @@ from refine import create_app
 from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs import tick
-from refine.models import ApiToken, ClockMark, schema_version
+from refine.models import ApiToken, PeriodicWork, schema_version
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import eventually, refine
@@ -135,7 +135,7 @@ def test_the_clock_waits_logs_it_once_and_continues(
     make_another()
 
     ticks = [tick.run_tick() for _ in range(3)]
-    marks = ClockMark.age("tick")
+    marks = PeriodicWork.age("tick")
     said = [record.getMessage() for record in caplog.records]
     make_current()
     tick.run_tick()
@@ -143,7 +143,7 @@ def test_the_clock_waits_logs_it_once_and_continues(
     assert all(each == tick.TickResult() for each in ticks)
     assert marks is None
     assert sum("waiting: the database schema is incompatible" in each for each in said) == 1
-    assert ClockMark.age("tick") is not None
+    assert PeriodicWork.age("tick") is not None
     assert any("compatible again" in record.getMessage() for record in caplog.records)
 
 

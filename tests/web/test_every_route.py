@@ -200,7 +200,7 @@ def kind_of(answer: TestResponse) -> int | str:
 def state_but_traces() -> dict[str, list[str]]:
     """All that is stored, but for the traces of every look: records, counts, the last use."""
     stored = sql.snapshot()
-    for trace in ("audit_logs", "chain_heads", "sign_ins", "tallies"):
+    for trace in ("audit_logs", "chain_heads", "sign_ins", "shared_counts"):
         del stored[trace]
     return stored
 
@@ -264,7 +264,7 @@ def test_unauthorized_actions_are_refused_and_change_nothing(
 ) -> None:
     for who, browser in everybody(app, house, signed_in).items():
         browser.token()
-        before = sql.untallied()
+        before = sql.without_counts()
         refused = [rule for rule in ACTED if is_refused(rule, who)]
 
         answers = {
@@ -276,7 +276,7 @@ def test_unauthorized_actions_are_refused_and_change_nothing(
             rule: getattr(ACTED[rule], who) for rule in refused
         }
         assert not [rule for rule, each in answers.items() if CANARY in whole(each)]
-        assert sql.untallied() == before
+        assert sql.without_counts() == before
 
 
 @pytest.mark.slow
@@ -328,7 +328,7 @@ def test_requests_of_other_origins_change_nothing_even_with_a_token(
 ) -> None:
     browser = signed_in(world.site_admin)
     browser.token()
-    before = sql.untallied()
+    before = sql.without_counts()
 
     answers = {
         rule: browser.submit(
@@ -340,7 +340,7 @@ def test_requests_of_other_origins_change_nothing_even_with_a_token(
     }
 
     assert {answer.status_code for answer in answers.values()} == {403}
-    assert sql.untallied() == before
+    assert sql.without_counts() == before
 
 
 def test_requests_of_our_own_pages_are_accepted(world: World, signed_in: SignedIn) -> None:

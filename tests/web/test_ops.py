@@ -8,14 +8,14 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, ClockMark, RefinementSession, User
+from refine.models import Account, PeriodicWork, RefinementSession, User
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person, words_of
 
 
 @pytest.fixture(autouse=True)
 def ticking(app: Flask, redis: Redis) -> None:
-    ClockMark.note("tick", clock.now())
+    PeriodicWork.note("tick", clock.now())
     db.session.commit()
 
 

@@ -11,7 +11,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, ClockMark, RefinementSession, User
+from refine.models import Account, Agent, PeriodicWork, RefinementSession, User
 from tests import factories
 from tests.web.conftest import (
     Browser,
@@ -26,7 +26,7 @@ from tests.web.conftest import (
 @pytest.fixture(autouse=True)
 def ticking(app: Flask, redis: Redis) -> None:
     """A clock that has just ticked, and a queue without anything in it."""
-    ClockMark.note("tick", clock.now())
+    PeriodicWork.note("tick", clock.now())
     db.session.commit()
 
 

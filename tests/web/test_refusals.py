@@ -100,8 +100,8 @@ def test_the_answer_stands_if_it_cannot_be_counted(
     world: World, signed_in: SignedIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer = signed_in(world.viewer)
-    sql.run("ALTER TABLE tallies RENAME TO away")
+    sql.run("ALTER TABLE shared_counts RENAME TO away")
     try:
         assert viewer.get("/accounts").status_code == 403
     finally:
-        sql.run("ALTER TABLE away RENAME TO tallies")
+        sql.run("ALTER TABLE away RENAME TO shared_counts")

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from refine import clock, create_app
 from refine.extensions import db
-from refine.models import ClockMark
+from refine.models import PeriodicWork
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
 
@@ -37,7 +37,7 @@ def test_the_process_is_healthy_as_long_as_it_answers(environ: dict[str, str]) -
 
 
 def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
-    ClockMark.note("tick", clock.now())
+    PeriodicWork.note("tick", clock.now())
     db.session.commit()
 
     answer = client.get("/readyz")

@@ -17,7 +17,7 @@ from refine.models.attested import Attested, ChainOwner
 from refine.models.columns import BigId, Created
 from refine.models.keys import keyed_hash, new_secret
 from refine.models.people.user import User
-from refine.models.tally import Tally
+from refine.models.shared_count import SharedCount
 from refine.rules.quantities import rough_span
 
 IDLE_FOR = timedelta(hours=12)
@@ -151,10 +151,8 @@ class PasswordGuess:
     def count(self, at: datetime | None = None) -> None:
         """Count before checking; TooMany if it must not be checked. The caller always commits."""
         at, limits = at or clock.now(), self._limits
-        counted = Tally.add(limits, lasts=GUESS_WINDOW, at=at)
-        refused = [
-            tallied.ends_at or at for key, tallied in counted.items() if tallied.count > limits[key]
-        ]
+        counted = SharedCount.add(limits, lasts=GUESS_WINDOW, at=at)
+        refused = [each.ends_at or at for key, each in counted.items() if each.count > limits[key]]
         if refused:
             seconds = (max(refused) - at).total_seconds()
             raise TooMany(
@@ -163,7 +161,7 @@ class PasswordGuess:
             )
 
     def uncount(self, at: datetime | None = None) -> None:
-        Tally.add(self._limits, lasts=GUESS_WINDOW, step=-1, at=at)
+        SharedCount.add(self._limits, lasts=GUESS_WINDOW, step=-1, at=at)
 
     @property
     def _limits(self) -> Mapping[str, int]:
@@ -183,7 +181,7 @@ def address_key(address: str) -> str:
 
 
 def _hashed(text: str) -> str:
-    return keyed_hash(text, "tallies.key")
+    return keyed_hash(text, "shared_counts.key")
 
 
 def network_of(address: str) -> str:

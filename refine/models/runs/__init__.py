@@ -4,7 +4,7 @@ from refine.models.runs.access import (
     AccessAlreadyRequested as AccessAlreadyRequested,
     AccessGrant as AccessGrant,
 )
-from refine.models.runs.clock_mark import ClockMark as ClockMark
+from refine.models.runs.periodic_work import PeriodicWork as PeriodicWork
 from refine.models.runs.run import (
     LIVE as LIVE,
     LOST_AFTER as LOST_AFTER,

@@ -95,7 +95,7 @@ def test_an_ipv6_address_counts_as_its_network():
 def test_neither_address_is_stored_in_plain_text(app):
     guesses(1)
 
-    assert sql.value("SELECT count(*) FROM tallies") == 0, "the caller commits"
+    assert sql.value("SELECT count(*) FROM shared_counts") == 0, "the caller commits"
     app.extensions["sqlalchemy"].session.commit()
-    assert sql.value("SELECT count(*) FROM tallies") == 2
+    assert sql.value("SELECT count(*) FROM shared_counts") == 2
     assert not any(text in str(sql.snapshot()) for text in (ADA, HERE))

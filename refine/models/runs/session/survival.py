@@ -4,7 +4,7 @@ only lose what the ledger still says, as ``rules.meaning`` and a second reading 
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from math import ceil
 from typing import Literal, NamedTuple, get_args
@@ -21,7 +21,7 @@ from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
 from refine.models.ledger.image import days_in
 from refine.models.ledger.memory import content_of
-from refine.models.runs.session.session import MUTATIONS, RefinementSession
+from refine.models.runs.session.session import MUTATIONS, ROLLING_WINDOW, RefinementSession
 from refine.rules.meaning import (
     LedgerTexts,
     Objection,
@@ -33,8 +33,6 @@ from refine.rules.meaning import (
     speak_of_the_same,
 )
 from refine.rules.second_reading import Case, Reason, Stored, Verdict
-
-LOOKS_BACK = timedelta(days=30)
 
 # Returns the verdict of a second reading; None if the model gave no usable answer.
 SecondReading = Callable[[Case], Verdict | None]
@@ -211,7 +209,7 @@ class LedgerReading:
         if self._version == agent.ledger_version:
             return
         self._ledger.keep_only(self._fetch(agent))
-        self._read_originals(agent, clock.now() - LOOKS_BACK)
+        self._read_originals(agent, clock.now() - ROLLING_WINDOW)
         self._version = agent.ledger_version
 
     def _read_originals(self, agent: Agent, since: datetime) -> None:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from refine.extensions import db
-from refine.models import ClockMark
+from refine.models import PeriodicWork
 from tests import sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -12,17 +12,17 @@ HOUR = timedelta(hours=1)
 
 def marked(event="budget_check"):
     """When the event was, as committed."""
-    return sql.value(f"SELECT at FROM clock_marks WHERE event = '{event}'")
+    return sql.value(f"SELECT at FROM periodic_work WHERE event = '{event}'")
 
 
 def begin(at=NOW, event="budget_check"):
-    after_id = ClockMark.begin(event, every=HOUR, at=at)
+    after_id = PeriodicWork.begin(event, every=HOUR, at=at)
     db.session.commit()
     return after_id
 
 
 def reached(after_id):
-    ClockMark.reached("budget_check", after_id)
+    PeriodicWork.reached("budget_check", after_id)
     db.session.commit()
 
 
@@ -62,11 +62,11 @@ def test_an_interrupted_round_continues_and_keeps_its_start(app):
 
 
 def test_noting_an_event_replaces_its_mark(app):
-    assert ClockMark.age("tick", NOW) is None
+    assert PeriodicWork.age("tick", NOW) is None
 
     for at in (NOW, NOW + HOUR, NOW):
-        ClockMark.note("tick", at)
+        PeriodicWork.note("tick", at)
     db.session.commit()
 
     assert marked("tick") == NOW
-    assert ClockMark.age("tick", NOW + HOUR) == HOUR
+    assert PeriodicWork.age("tick", NOW + HOUR) == HOUR

@@ -13,10 +13,10 @@ from refine.extensions import Base, db
 Event = Literal["tick", "budget_check", "pruning", "worker"]
 
 
-class ClockMark(Base):
+class PeriodicWork(Base):
     """When one kind of event last happened, shared by every clock and worker."""
 
-    __tablename__ = "clock_marks"
+    __tablename__ = "periodic_work"
 
     event: Mapped[str] = mapped_column(Text, primary_key=True)
     at: Mapped[datetime]

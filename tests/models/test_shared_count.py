@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 from refine.extensions import db
-from refine.models import Tally
+from refine.models import SharedCount
 from tests import sql
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -12,7 +12,7 @@ HOUR = timedelta(hours=1)
 
 
 def added(key="a", **fields):
-    return Tally.add([key], **{"lasts": HOUR, "at": AT, **fields})[key].count
+    return SharedCount.add([key], **{"lasts": HOUR, "at": AT, **fields})[key].count
 
 
 def test_counts_up_and_down_but_not_below_zero(app):
@@ -27,16 +27,16 @@ def test_starts_over_when_its_time_has_passed(app):
 
 def test_a_total_never_starts_over(app):
     for years in range(3):
-        Tally.add(["refused: a", "refused: b", "else"], at=AT + 365 * 24 * years * HOUR)
+        SharedCount.add(["refused: a", "refused: b", "else"], at=AT + 365 * 24 * years * HOUR)
     added("refused: for an hour")
 
-    assert Tally.totals("refused: ") == {"a": 3, "b": 3}
+    assert SharedCount.totals("refused: ") == {"a": 3, "b": 3}
 
 
 def test_simultaneous_requests_see_different_counts(app):
     def one(_):
         with app.app_context():
-            counted = Tally.add(["b", "a"], lasts=HOUR)["a"].count
+            counted = SharedCount.add(["b", "a"], lasts=HOUR)["a"].count
             db.session.commit()
             return counted
 
@@ -46,12 +46,12 @@ def test_simultaneous_requests_see_different_counts(app):
     assert sorted(counts) == list(range(1, 41))
 
 
-def test_deletes_expired_tallies(app):
+def test_deletes_expired_counts(app):
     added("ended")
     added("later", at=AT + HOUR / 2)
-    Tally.add(["total"])
+    SharedCount.add(["total"])
 
-    Tally.delete_ended(AT + HOUR)
+    SharedCount.delete_ended(AT + HOUR)
     db.session.commit()
 
-    assert sql.value("SELECT string_agg(key, ' ' ORDER BY key) FROM tallies") == "later total"
+    assert sql.value("SELECT string_agg(key, ' ' ORDER BY key) FROM shared_counts") == "later total"

@@ -1,4 +1,4 @@
-"""Tallies: how often something happened, counted by all processes together."""
+"""How often something happened, counted by all processes together."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from refine.extensions import Base, db
 
 
 @dataclass(frozen=True)
-class Tallied:
+class Counted:
     """A count, and when it starts over; None: never."""
 
     count: int
     ends_at: datetime | None
 
 
-class Tally(Base):
+class SharedCount(Base):
     """One count. It starts over once ``ends_at`` has passed; without one, it never does."""
 
-    __tablename__ = "tallies"
+    __tablename__ = "shared_counts"
 
     key: Mapped[str] = mapped_column(Text, primary_key=True)
     count: Mapped[int] = mapped_column(BigInteger)
@@ -37,8 +37,8 @@ class Tally(Base):
         lasts: timedelta | None = None,
         step: int = 1,
         at: datetime | None = None,
-    ) -> dict[str, Tallied]:
-        """Add ``step`` to each tally, return the new counts, never below 0. One statement, so that
+    ) -> dict[str, Counted]:
+        """Add ``step`` to each count, return the new counts, never below 0. One statement, so that
         parallel requests never see the same count; keys are locked in order.
         """
         at = at or clock.now()
@@ -57,7 +57,7 @@ class Tally(Base):
                 "ends_at": case((is_over, new.excluded.ends_at), else_=cls.ends_at),
             },
         ).returning(cls.key, cls.count, cls.ends_at)
-        return {key: Tallied(count, until) for key, count, until in db.session.execute(counted)}
+        return {key: Counted(count, until) for key, count, until in db.session.execute(counted)}
 
     @classmethod
     def totals(cls, prefix: str) -> dict[str, int]:
