@@ -276,6 +276,7 @@ CREATE TABLE refinement_sessions (
   duplicates_removed integer DEFAULT 0 NOT NULL,
   removable_tokens integer DEFAULT 0 NOT NULL,
   removed_tokens integer DEFAULT 0 NOT NULL,
+  saved_tokens integer DEFAULT 0 NOT NULL,
   mutation_count integer DEFAULT 0 NOT NULL,
   details_lost integer DEFAULT 0 NOT NULL,
   stats jsonb DEFAULT '{}' NOT NULL,

@@ -215,6 +215,8 @@ class UsageOfMonth(Resource):
     """What second readings took of these tokens and this cost."""
     reading_completion_tokens: int
     reading_cost_usd: Usd
+    saved_tokens: int
+    """By how much sessions that were not undone made every prompt smaller."""
 
 
 class Usage(Page):

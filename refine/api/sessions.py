@@ -38,6 +38,8 @@ class Session(Resource):
     duplicates_removed: int
     removable_tokens: int
     removed_tokens: int
+    saved_tokens: int
+    """By how much every prompt is smaller, exact duplicates included."""
     mutation_count: int
     stats: dict[str, int]
     """How many memories each operation changed: `consolidated`, `updated` and so on; and, where it

@@ -90,7 +90,7 @@ def _trend() -> dict[str, Any]:
         "first_day": first_day,
         "outcomes": outcomes,
         "bars": day_bars(by_day, today, _DAYS),
-        "removed_tokens": sum(each.removed_tokens for each in sessions),
+        "saved_tokens": sum(each.saved_tokens for each in sessions),
         "lost": sum(each.lost for each in sessions),
     }
 

@@ -147,12 +147,12 @@ def judged(session: RefinementSession) -> dict[str, int]:
 def _effect(session: RefinementSession) -> str:
     if session.mass_before is None or session.mass_after is None:
         return ""
-    before, after = session.mass_before, session.mass_after
+    before, after = session.mass_without_it, session.mass_after
     less = f" ({percent(before - after, before)}% less)" if after < before else ""
     counts = {"exact duplicates removed": session.duplicates_removed, **session.edits}
     done = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return (
-        f"{session.memories_before} → {session.memories_after} memories, "
+        f"{session.memories_at_first:,} → {session.memories_after:,} memories, "
         f"{before:,} → {after:,} tokens in every prompt{less}: {done or 'no changes'}."
     )
 

@@ -15,6 +15,7 @@ from refine.models import MAX_MUTATIONS, Agent, AuditLog, MemoryTask, Refinement
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED
+from refine.models.runs.spending import saved_by
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
@@ -36,7 +37,7 @@ _LISTED: tuple[Any, ...] = (
     RefinementSession.trigger,
     RefinementSession.end_reason,
     RefinementSession.mass_before,
-    RefinementSession.removed_tokens,
+    saved_by(RefinementSession),
     RefinementSession.mutation_count,
     RefinementSession.created_at,
     RefinementSession.started_at,

@@ -77,7 +77,7 @@ _SUMS = {
     "completion_tokens": "Completion tokens",
     "cost_usd": "Known cost",
     "unpriced_calls": "Model calls of unknown cost",
-    "effect": "Tokens that sessions removed, memories that other runs added",
+    "effect": "Tokens that sessions saved, memories that other runs added",
 }
 _Figure = tuple[tuple[str, ...], float | int]
 

@@ -34,7 +34,7 @@ _MONTHS_SHOWN = 12
 
 # What usage is grouped by, and the key of a group.
 _GROUPINGS = {"agent": "agent_id", "model": "model_id", "month": "month"}
-# The columns of figures, in the order of ``Used``, without the calls of unknown price.
+# The columns of figures.
 _FIGURES = (
     "Sessions",
     "Reflections",
@@ -43,6 +43,7 @@ _FIGURES = (
     "Cached",
     "Completion tokens",
     "Cost",
+    "Tokens saved",
 )
 
 

@@ -204,7 +204,7 @@ def spent(world: World) -> World:
         session = ended_session(agent)
         session.created_at, session.cost_usd = at, Decimal(cost)
         session.prompt_tokens, session.completion_tokens = 100, 10
-        session.unpriced_calls = 3
+        session.unpriced_calls, session.saved_tokens = 3, 8
         session.reading_prompt_tokens, session.reading_completion_tokens = 30, 4
         session.reading_cost_usd = Decimal("0.02")
         cost_of_task = Decimal("0.01")
@@ -236,6 +236,7 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Wo
                 "reading_prompt_tokens": 60,
                 "reading_completion_tokens": 8,
                 "reading_cost_usd": "0.040000",
+                "saved_tokens": 16,
             }
         ],
         "next_cursor": None,

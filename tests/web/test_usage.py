@@ -60,7 +60,8 @@ def busy(account: Account) -> dict[str, Agent]:
     bo = factories.agent("one", account=account, name="bo", model_id="test/small")
     eve = factories.agent("one", account=factories.account(name="Elsewhere"), name="Nightjar")
     spent(ada, "1", prompt_tokens=2000, cached_tokens=500, completion_tokens=30)
-    spent(bo, "3", prompt_tokens=1000)
+    spent(bo, "3", prompt_tokens=1000, saved_tokens=12)
+    spent(bo, "0", at=LAST_MONTH, saved_tokens=90, undone_at=NOW)
     spent(bo, "0.5", at=LAST_MONTH)
     factories.ended_task(ada, "reflection", at=NOW - timedelta(hours=2), prompt_tokens=7)
     factories.ended_task(ada, "extraction", at=NOW - timedelta(hours=3))
@@ -72,12 +73,13 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(
     dashboard: Browser, busy: dict[str, Agent]
 ) -> None:
     assert rows(dashboard) == [
-        "bo 1 0 0 1,000 0 0 $3.00 75%",
-        "Ada 1 1 1 2,007 500 30 $1.00 25%",
+        "bo 1 0 0 1,000 0 0 $3.00 12 75%",
+        "Ada 1 1 1 2,007 500 30 $1.00 0 25%",
     ]
     words = said(dashboard)
     assert "What the agents of Own account used in March 2026" in words
-    assert "Cost $4.00 Sessions 2 Reflections 1 Conversations 1 Prompt tokens 3,007 17%" in words
+    assert "Cost $4.00 Tokens saved in every prompt 12 Sessions 2 Reflections 1" in words
+    assert "Conversations 1 Prompt tokens 3,007 17%" in words
     assert f"/agents/{busy['bo'].id}" in links_of(dashboard.get("/usage").text)
 
 

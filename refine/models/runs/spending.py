@@ -42,6 +42,7 @@ _KINDS = {"sessions": "session", "reflections": "reflection", "conversations": "
 SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
 # The part of them that second readings took: only sessions have some.
 _READINGS = ("reading_prompt_tokens", "reading_completion_tokens", "reading_cost_usd")
+_OF_SESSIONS = (*_READINGS, "saved_tokens")
 # No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
 # No clock is further from UTC, so other runs need not be read.
@@ -61,6 +62,7 @@ class Used(NamedTuple):
     completion_tokens: int
     cost_usd: Decimal
     unpriced_calls: int
+    saved_tokens: int
 
     @classmethod
     def of(cls, row: Row[*tuple[Any, ...]], prefix: str = "") -> "Used":
@@ -68,7 +70,7 @@ class Used(NamedTuple):
 
     @classmethod
     def total_of(cls, rows: Sequence[Row[*tuple[Any, ...]]]) -> "Used":
-        return cls.of(rows[0], "total_") if rows else cls(0, 0, 0, 0, 0, 0, Decimal(0), 0)
+        return cls.of(rows[0], "total_") if rows else cls(0, 0, 0, 0, 0, 0, Decimal(0), 0, 0)
 
 
 # -- the cost cap ---------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ def _summed(runs: Subquery, *keys: SQLColumnExpression[Any]) -> _Rows:
         select(
             *keys,
             *(_counted(runs, kind).label(name) for name, kind in _KINDS.items()),
-            *(func.sum(runs.c[name]).label(name) for name in (*SUMMED, *_READINGS)),
+            *(func.sum(runs.c[name]).label(name) for name in (*SUMMED, *_OF_SESSIONS)),
         )
         .select_from(runs)
         .join(Agent, Agent.id == runs.c.agent_id)
@@ -247,12 +249,18 @@ def all_runs() -> Subquery:
     )
     names = ("agent_id", "created_at", "model_id", *SUMMED)
     kind = literal_column("'session'", Text).label("kind")
-    none = [literal_column("0", sessions[n].type) for n in _READINGS]
+    none = [literal_column("0", sessions[n].type) for n in _OF_SESSIONS]
     return union_all(
-        select(kind, *(sessions[n] for n in (*names, *_READINGS))),
+        select(kind, *(sessions[n] for n in (*names, *_READINGS)), saved_by(sessions)),
         select(tasks.kind, *(tasks[n] for n in names), *none),
         select(literal_column("'access'", Text), *(grants[n] for n in names), *none),
     ).subquery("runs")
+
+
+def saved_by(sessions: Any) -> ColumnElement[int]:
+    """Return how many tokens sessions took out of every prompt for good: 0 if one was undone."""
+    saved = case((sessions.undone_at.is_(None), sessions.saved_tokens), else_=0)
+    return saved.label("saved_tokens")
 
 
 def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:

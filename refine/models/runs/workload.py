@@ -60,8 +60,8 @@ def _tasks(at: datetime, account_id: AccountId) -> Select[*tuple[Any, ...]]:
 
 
 def ended_runs() -> Sequence[Row[*tuple[Any, ...]]]:
-    """Add up ended sessions and tasks; ``effect``: tokens removed, or memories added."""
-    sessions = _ended(RefinementSession, literal_column("'session'"), "removed_tokens")
+    """Add up ended sessions and tasks; ``effect``: tokens saved, or memories added."""
+    sessions = _ended(RefinementSession, literal_column("'session'"), "saved_tokens")
     tasks = _ended(MemoryTask, MemoryTask.kind, "memories_kept")
     return db.session.execute(union_all(sessions, tasks)).all()
 
@@ -75,7 +75,11 @@ def _ended(run: Any, kind: Any, effect: str) -> Select[*tuple[Any, ...]]:
             run.trigger,
             run.error_kind,
             func.count().label("runs"),
-            *(func.sum(getattr(run, column)).label(name) for name, column in summed.items()),
+            # a session whose edits added tokens would make a counter go down
+            *(
+                func.sum(func.greatest(getattr(run, column), 0)).label(name)
+                for name, column in summed.items()
+            ),
         )
         .where(run.ended_at.is_not(None))
         .group_by("kind", run.status, run.trigger, run.error_kind)

@@ -38,6 +38,7 @@ def costly(owner: Agent, usd: str, at: datetime = NOW) -> None:
     """A session of which only its cost matters."""
     session = RefinementSession.queue(owner, "manual", at=at)
     session.cost_usd, session.prompt_tokens = Decimal(usd), 100
+    session.saved_tokens = 5
     session.finish("completed", "so it ended", at=at)
     db.session.flush()
 
@@ -203,8 +204,8 @@ def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
     rows = by_month(agent.account, [agent.id])
 
     assert rows == [
-        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0),
-        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0, 0, 0, 0),
+        ("2026-02", agent.id, "Ada", 0, 0, 1, *[0] * 9),
+        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0, 0, 0, 0, 5),
     ]
     assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
     assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
@@ -222,7 +223,7 @@ def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
         everything(each)
         everything(each, at=NOW - timedelta(days=20))
     unpriced(other)
-    in_all = (3, 2, 2, 1240, 420, 104, Decimal(4), 1)
+    in_all = (3, 2, 2, 1240, 420, 104, Decimal(4), 1, 10)
 
     for what in ("agent", "model", "month"):
         rows = rows_of(what, account_id=agent.account_id)

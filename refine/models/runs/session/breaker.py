@@ -11,6 +11,7 @@ from refine import settings
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in, images_in
+from refine.models.ledger.history import effect_tokens
 from refine.models.runs.session.session import (
     LOOP_EDITS,
     ROLLING_WINDOW,
@@ -24,6 +25,9 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
     """Undo the loop's edits field by field and end the session; changes by others stay."""
     records = _records_since_first_edit(session)
     session.removed_tokens = session.details_lost = 0
+    session.saved_tokens += sum(
+        effect_tokens(record.data) for record in records if _is_loop_edit(session, record)
+    )
     reason = _reason(session, attempted_tokens)
     reversal = Reversal(
         _reversed(session, records, at),

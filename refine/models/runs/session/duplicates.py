@@ -30,6 +30,7 @@ def remove_duplicates(session: RefinementSession, at: datetime | None = None) ->
     if removals:
         change_in_turn(removals, agent=session.agent, locked=memories, at=at)
     session.duplicates_removed += len(removals)
+    session.saved_tokens -= sum(each.mass_difference for edit in removals for each in edit.changes)
     return len(removals)
 
 

@@ -20,7 +20,7 @@ from refine.models.ledger import (
     is_kept,
     state_digest,
 )
-from refine.models.ledger.image import retired as retired_image
+from refine.models.ledger.image import mass_of, retired as retired_image
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import MAX_MUTATIONS, OPERATIONS, RefinementSession
@@ -406,6 +406,7 @@ def _count(session: RefinementSession, operation: str, edited: Sequence[Edited])
             each.entry.shown_digest = state_digest(each.after, key)
         db.session.add(each.entry)
     stat, is_mutation = OPERATIONS[operation]
+    session.saved_tokens += sum(mass_of(each.before) - mass_of(each.after) for each in edited)
     # of a merge, its sources
     session.count(stat, max(1, len(edited) - 1))
     if retired := sum(each.after["retired_reason"] is not None for each in edited):

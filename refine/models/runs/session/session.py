@@ -117,8 +117,9 @@ _HINTED_SESSIONS = 50
 
 _MEASURED = (
     *("status", "trigger", "mass_before", "mass_after", "memories_before", "memories_after"),
-    *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count"),
-    *("details_lost", "reading_calls", "reading_prompt_tokens", "reading_completion_tokens"),
+    *("duplicates_removed", "removable_tokens", "removed_tokens", "saved_tokens"),
+    *("mutation_count", "details_lost"),
+    *("reading_calls", "reading_prompt_tokens", "reading_completion_tokens"),
 )
 
 
@@ -208,6 +209,8 @@ class RefinementSession(RetriableRun, Attested, Base):
     duplicates_removed: Mapped[Count]
     removable_tokens: Mapped[Count]
     removed_tokens: Mapped[Count]
+    # by how much the mass is smaller, exact duplicates included; below 0 if edits added to it
+    saved_tokens: Mapped[Count]
     mutation_count: Mapped[Count]
     details_lost: Mapped[Count]
     stats: Mapped[dict[str, int]] = mapped_column(
@@ -621,6 +624,18 @@ class RefinementSession(RetriableRun, Attested, Base):
         return self.removable_tokens - self.removed_tokens
 
     @property
+    def memories_at_first(self) -> int:
+        """How many core memories there were before exact duplicates were removed."""
+        there = self.memories_after if self.memories_before is None else self.memories_before
+        return (there or 0) + self.duplicates_removed
+
+    @property
+    def mass_without_it(self) -> int:
+        """The token mass if the session had saved nothing."""
+        mass = self.agent.core_token_usage if self.mass_after is None else self.mass_after
+        return mass + self.saved_tokens
+
+    @property
     def operations_left(self) -> int:
         return MAX_MUTATIONS - self.mutation_count
 
@@ -658,15 +673,17 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     def summary_line(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
-        saved = (self.mass_before or 0) - (self.mass_after or 0)
+        saved = self.saved_tokens
         facts = [f"{count} {verb}" for verb, count in self.edits.items() if count]
         if self.details_lost:
             facts.append(f"{plural(self.details_lost, 'detail')} lost")
         if self.status == "rolled_back":
             facts.append("all undone")
+        if self.duplicates_removed:
+            facts.append(f"{plural(self.duplicates_removed, 'exact duplicate')} removed")
         line = (
-            f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
-            f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} "
+            f"Refinement session: {self.memories_at_first} → {self.memories_after} memories, "
+            f"{plural(abs(saved), 'token')} {'saved' if saved >= 0 else 'added'} "
             f"({', '.join(facts) or 'no changes'})."
         )
         if (retired := self.counted("retired")) and self.status != "rolled_back":

@@ -5,28 +5,29 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Date, case, cast, func, literal, or_, select
+from sqlalchemy import Date, cast, func, literal, or_, select
 
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import ANSWERED, CONSENTED_ENDS, RefinementSession
 from refine.models.runs.session.survival import CAUSES
+from refine.models.runs.spending import saved_by
 
 _Session = RefinementSession
 # The most of an agent's sessions that are listed.
-_LATEST = 50
+_LATEST = 100
 # A session never takes as long.
 _LONGEST = timedelta(days=1)
 
 
 class DayTotals(NamedTuple):
-    """Sessions of one status requested on one day; ``removed_tokens`` without undone ones."""
+    """Sessions of one status requested on one day; ``saved_tokens`` without undone ones."""
 
     day: date
     status: str
     sessions: int
-    removed_tokens: int
+    saved_tokens: int
     lost: int
 
 
@@ -38,7 +39,7 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
             day,
             _Session.status,
             func.count(),
-            func.sum(case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)),
+            func.sum(saved_by(_Session)),
             func.count().filter(_Session.error_kind == WORKER_LOST),
         )
         .where(_Session.in_account(account_id), _Session.created_at >= since)
@@ -88,6 +89,7 @@ class Left(NamedTuple):
 
     ended_at: datetime
     tokens: int
+    saved_tokens: int
     session_id: UUID
     is_kept: bool
 
@@ -98,6 +100,7 @@ def left_by_sessions(agent_id: int, since: datetime) -> list[Left]:
         select(
             _Session.ended_at,
             _Session.mass_after,
+            saved_by(_Session),
             _Session.id,
             _Session.status != "rolled_back",
         )

@@ -267,7 +267,7 @@ def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_sess
     assert {rewritten, merged} <= {each["content"] for each in kept(session.agent).values()}
 
 
-def test_duplicates_stay_removed(app):
+def test_duplicates_stay_removed_and_count_as_saved(app):
     agent = factories.agent("same", "same")
     memories = factories.ledger(agent, 50, 50)
     session = RefinementSession.queue(agent, "manual")
@@ -275,9 +275,14 @@ def test_duplicates_stay_removed(app):
     remove_duplicates(session)
     session.take_snapshot()
 
+    editing.update(session, memories[0].id, text_of(48))
+    saved = session.saved_tokens
+
     trip(session, [each.id for each in memories])
 
     assert [memory["content"] for memory in kept(agent).values()].count("same") == 1
+    assert (saved, session.saved_tokens) == (3, 1)
+    assert "4 → 3 memories, 1 token saved (" in session.summary
 
 
 def test_edits_are_reversed_newest_first_by_sequence_not_by_clock(ledger):

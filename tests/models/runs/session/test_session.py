@@ -55,7 +55,7 @@ def ended(owner, status="completed", **fields):
 
 
 def removed(tokens):
-    return {"removable_tokens": tokens, "removed_tokens": tokens}
+    return {"removable_tokens": tokens, "removed_tokens": tokens, "saved_tokens": tokens}
 
 
 def last_record(session):
