@@ -1,7 +1,7 @@
 """The rehearsal model: a small local server that answers where no provider is configured.
 
 It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test use the
-same code as with a real provider. It is not a language model: it follows eight rules, all read from
+same code as with a real provider. It is not a language model: it follows seven rules, all read from
 the request, and remembers nothing between two requests.
 
 - Asked for consent (the conversation has no reply yet), it says YES, or NO if the agent's system
@@ -11,9 +11,6 @@ the request, and remembers nothing between two requests.
 - If the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
   memory after another until the circuit breaker stops it.
 - Offered the tool ``second_reading``, it finds nothing to object to.
-- In a conversation that offers the tool ``save_memory`` it saves what it is asked to remember, word
-  for word (``_REQUEST``), reports the result, and lists the memories in its system prompt when
-  asked what it remembers (``_RECALL``).
 - Offered the tool ``promote``, it promotes the longest journal entry.
 - Given a finished conversation and the tool ``save_memory``, it saves every message of the user
   that begins with the word "remember", unchanged.
@@ -58,10 +55,6 @@ _WHOLESALE = re.compile(
 )
 _REMEMBER = re.compile(r"\s*remember\b", re.IGNORECASE)
 _STYLE = re.compile(r"^<style>[ \t]*$(.*)^</style>[ \t]*$", re.MULTILINE | re.DOTALL)
-
-_REQUEST = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
-_RECALL = re.compile(r"\bwhat do you remember\b", re.IGNORECASE)
-_MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
 # The beginning of a memory's line: its id, and its date, tokens, flag and tags.
 _HEADING = re.compile(r'\{"(\d+) ([^"]*)":')
@@ -131,8 +124,6 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
         )
     if "save_memory" in offered:
         said = _messages_shown(messages)
-        if not said:
-            return _reply_in_conversation(messages)
         by_user = (each["content"] for each in said if each["role"] == "user")
         saves = [{"content": content} for content in by_user if _REMEMBER.match(content)]
         done = _ONLY.format('save what begins with "remember"')
@@ -147,25 +138,6 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
     if ledger or (re.search(r"\bYES\b", question) and re.search(r"\bNO\b", question)):
         return _said(_NO if _asks_for(_DECLINES, _texts(messages, "system")) else _YES)
     return _said(_ONLY.format("consent and merge plain repeats"))
-
-
-def _reply_in_conversation(messages: list[Message]) -> Message:
-    if messages[-1]["role"] == "tool":
-        return _said(_outcome(json.loads(messages[-1]["content"])))
-    said = _texts(messages[-1:], "user")
-    if request := _REQUEST.search(said):
-        arguments = {"content": request[1].strip(), "memory_type": "core"}
-        return _calling("save_memory", arguments, _calls_made(messages) + 1)
-    if _RECALL.search(said):
-        memories = _MEMORY.findall(_texts(messages, "system"))
-        return _said("\n".join(["I remember:", *memories] if memories else ["I remember nothing."]))
-    return _said(_ONLY.format('save what follows "Remember:"'))
-
-
-def _outcome(result: dict[str, Any]) -> str:
-    if result["type"] != "saved":
-        return f"I could not save that: {result['error']}."
-    return "I remember that already." if result.get("existing") else "I will remember that."
 
 
 def _ledger(messages: list[Message]) -> list[Entry]:

@@ -1,5 +1,6 @@
 """The example agent with real processes: it saves, is refined, and reads a smaller context."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -49,7 +50,7 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
     def of_agent(path: str) -> Any:
         return own.get(f"{up.url}/api/v1{path}", timeout=30).json()
 
-    with rehearsal.serving() as model_url:
+    with rehearsal.serving(remembering) as model_url:
         environ = {"REFINE_URL": up.url, "REFINE_TOKEN": secret.strip()}
         environ |= {"MODEL_URL": model_url, "MODEL": "rehearsal/gull"}
         saved = talk(environ, *[f"Remember: {each}" for each in SAID], f"Remember: {SAID[0]}")
@@ -70,6 +71,22 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
     assert recalled[0] == "I remember:"
     assert sum("boathouse key hangs" in line for line in recalled) == 1
     assert all(any(each in line for line in recalled) for each in SAID[1:3])
+
+
+def remembering(body: dict[str, Any]) -> dict[str, Any]:
+    """A model that saves what follows "Remember:", and repeats its memories when it is asked."""
+    system, *_, last = body["messages"]
+    message = {"role": "assistant", "content": f"I remember:\n{system['content']}"}
+    if last["role"] == "tool":
+        existing = json.loads(last["content"]).get("existing")
+        said = "I remember that already." if existing else "I will remember that."
+        message["content"] = said
+    elif last["content"].startswith("Remember: "):
+        memory = {"content": last["content"].removeprefix("Remember: "), "memory_type": "core"}
+        function = {"name": "save_memory", "arguments": json.dumps(memory)}
+        call = {"id": "call_1", "type": "function", "function": function}
+        message |= {"content": None, "tool_calls": [call]}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
 
 def talk(environ: dict[str, str], *said: str) -> list[str]:

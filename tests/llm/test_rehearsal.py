@@ -129,9 +129,6 @@ class TestSession:
             assert [(call["action"], call.get("id")) for call in calls] == expected, style
 
 
-SAVING = [{"type": "function", "function": {"name": "save_memory"}}]
-
-
 def with_tools(tools: Any, *messages: dict[str, Any]) -> dict[str, Any]:
     body = {"model": "rehearsal/wren", "messages": list(messages), "tools": tools}
     message: dict[str, Any] = answer(body)["choices"][0]["message"]
@@ -151,17 +148,6 @@ def test_a_second_reading_of_its_finds_nothing() -> None:
     assert call["function"]["name"] == "second_reading"
     answers = json.loads(call["function"]["arguments"])["cases"]
     assert verdicts_in(answers, 2) == [Verdict(), Verdict()]
-
-
-class TestConversation:
-    def test_saves_what_it_is_asked_to_remember_if_it_has_the_tool(self) -> None:
-        for text in ("Remember: tea at four. ", "please remember:\n tea at four."):
-            (call,) = with_tools(SAVING, user(text))["tool_calls"]
-            saved = {"content": "tea at four.", "memory_type": "core"}
-            assert call["function"]["name"] == "save_memory"
-            assert json.loads(call["function"]["arguments"]) == saved
-        for tools in (None, [], [{"function": {"name": "other"}}]):
-            assert "tool_calls" not in with_tools(tools, user("Remember: tea")), tools
 
 
 def ask(url: str) -> requests.Response:
