@@ -11,8 +11,8 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
-from refine.models.ledger.history import removed_outside_sessions
 from refine.models.ledger.image import retired
+from refine.models.ledger.ledger import removed_outside_sessions
 from refine.models.ledger.memory import CORRECTION, NOTE
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.rules.content import memory_content

@@ -247,7 +247,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return Conversation(messages, [READING], str(id_), is_aside=True)
 
     def _room_for_result(self) -> int:
-        return self._room.for_result(self._request_tokens())
+        return self._room.for_result(self._own.tokens)
 
     def _refuse(self, problem: str) -> dict[str, Any]:
         return {**super()._refuse(problem), **self._tool.left}

@@ -71,7 +71,8 @@ class ModelWorker(RunWorker[AnyRun]):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        is_demo = self._committed(lambda: self._account().is_demo)
+        is_rehearsal = is_rehearsal_model(self._model_id)
+        is_demo = is_rehearsal and self._committed(lambda: self._account().is_demo)
         with client_for(self._model_id, self._settings, is_demo=is_demo) as self._client:
             catalogue = self._client.catalogue
             self._room = catalogue.room(self._model_id, self._settings.context_tokens)
@@ -97,8 +98,12 @@ class ModelWorker(RunWorker[AnyRun]):
                 raise RunEnded(None, reason, "refused_calls")
 
     def _ask_model(self, times: int = 1, only_words: bool = False) -> Reply:
-        own = Conversation(self._messages, self._tools, str(self._run_id))
-        return self._ask(own, times, only_words)
+        return self._ask(self._own, times, only_words)
+
+    @property
+    def _own(self) -> Conversation:
+        tools = [self._definition] if self._definition is not None else []
+        return Conversation(self._messages, tools, str(self._run_id))
 
     def _ask(self, asked: Conversation, times: int = 1, only_words: bool = False) -> Reply:
         """Return the model's next message, with ``times`` the usual room for output. Only what fits
@@ -153,13 +158,6 @@ class ModelWorker(RunWorker[AnyRun]):
             tool_choice="none" if only_words else "auto",
             on_wasted_usage=lost.append,
         )
-
-    @property
-    def _tools(self) -> list[dict[str, Any]]:
-        return [self._definition] if self._definition is not None else []
-
-    def _request_tokens(self) -> int:
-        return request_tokens_at_most(self._messages, self._tools)
 
     def _count(
         self, asked: Conversation, usages: list[Usage], output_tokens: int, **noted: str | None

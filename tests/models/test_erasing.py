@@ -24,7 +24,8 @@ from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
 from refine.models.keys import content_key_place
 from refine.models.ledger import changes_in
-from refine.models.ledger.history import left_by_records, removed_outside_sessions
+from refine.models.ledger.history import left_by_records
+from refine.models.ledger.ledger import removed_outside_sessions
 from refine.refinement import time_machine
 from refine.sealing import DataKey, Place
 from tests import editing, factories, sql

@@ -5,17 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    DateTime,
-    Select,
-    SQLColumnExpression,
-    column,
-    func,
-    literal,
-    select,
-    true,
-)
+from sqlalchemy import DateTime, Select, column, func, literal, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import undefer_group
 
@@ -101,30 +91,6 @@ def _notable(agent_id: int, since: datetime, until: datetime) -> set[Mass]:
     return {
         Mass._make(row) for row in db.session.execute(noted.order_by(*newest_first).limit(_NOTED))
     }
-
-
-# What an agent removes outside sessions; ``removed_tokens`` in the data counts kept core memories.
-_REMOVALS = ("memory_corrected", "memory_forgotten", "memory_erased")
-
-
-def removed_outside_sessions(
-    agent_id: int | SQLColumnExpression[int], since: datetime
-) -> Select[int]:
-    """Select how many tokens went outside sessions since then, without what was restored."""
-    tokens = AuditLog.data["removed_tokens"].as_integer()
-    memory_id = AuditLog.data[("memories", "0", "id")].as_string().cast(BigInteger)
-    return (
-        select(func.coalesce(func.sum(tokens), 0))
-        .select_from(AuditLog)
-        .join(AgentMemory, AgentMemory.id == memory_id)
-        .where(
-            AuditLog.agent_id == agent_id,
-            AuditLog.action.in_(_REMOVALS),
-            AuditLog.created_at > since,
-            tokens > 0,
-            AgentMemory.discarded,
-        )
-    )
 
 
 def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:

@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import BigInteger, Select, SQLColumnExpression, func, select
 
 from refine import clock
 from refine.extensions import db
 from refine.models.attested import copy_signed
+from refine.models.audit import AuditLog
 from refine.models.keys import content_key_place
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import (
@@ -27,6 +28,8 @@ from refine.rules.quoted_names import quotes
 from refine.sealing import DataKey, Place
 
 _READ_AT_ONCE = 200
+# What an agent removes outside sessions; ``removed_tokens`` in the data counts kept core memories.
+_REMOVALS = ("memory_corrected", "memory_forgotten", "memory_erased")
 
 
 class Composition(NamedTuple):
@@ -232,6 +235,26 @@ class ImportedMemory(NamedTuple):
         }
         derived = {"content_key": wrapped, "token_estimate": token_estimate(self.content)}
         return {**self._asdict(), **derived, **sealed}
+
+
+def removed_outside_sessions(
+    agent_id: int | SQLColumnExpression[int], since: datetime
+) -> Select[int]:
+    """Select how many tokens went outside sessions since then, without what was restored."""
+    tokens = AuditLog.data["removed_tokens"].as_integer()
+    memory_id = AuditLog.data[("memories", "0", "id")].as_string().cast(BigInteger)
+    return (
+        select(func.coalesce(func.sum(tokens), 0))
+        .select_from(AuditLog)
+        .join(AgentMemory, AgentMemory.id == memory_id)
+        .where(
+            AuditLog.agent_id == agent_id,
+            AuditLog.action.in_(_REMOVALS),
+            AuditLog.created_at > since,
+            tokens > 0,
+            AgentMemory.discarded,
+        )
+    )
 
 
 def _dated(at: datetime) -> dict[str, datetime]:

@@ -14,7 +14,7 @@ from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
 from refine.models.columns import in_constants, in_ids
-from refine.models.ledger.history import removed_outside_sessions
+from refine.models.ledger.ledger import removed_outside_sessions
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import (
