@@ -8,15 +8,7 @@ what nobody opens.
 from sqlalchemy import Connection, select, text, update
 
 from refine.extensions import db
-from refine.models import (
-    AccessGrant,
-    Account,
-    Agent,
-    ApiToken,
-    ChainHead,
-    RefinementSession,
-    User,
-)
+from refine.models import AccessGrant, Account, Agent, ApiToken, ChainHead, RefinementSession, User
 from refine.models.attested import Attested, plain_digest, plain_rows
 
 SESSIONS_EACH = 5

@@ -11,13 +11,7 @@ from bench.simulated_models.conversation import (
     deletion,
     update,
 )
-from bench.simulated_models.words import (
-    bare_details,
-    first_words,
-    joined,
-    thinned,
-    trimmed,
-)
+from bench.simulated_models.words import bare_details, first_words, joined, thinned, trimmed
 
 # Three replies may hold the 60 calls of a session.
 MAX_TRIES = 19

@@ -12,12 +12,7 @@ from refine.api.rows import agent_row_or_404
 from refine.api.schemas import Body, Resource, Time
 from refine.jobs.queue import extract_later
 from refine.models import Agent, MemoryTask
-from refine.rules.conversation import (
-    IGNORED,
-    MAX_CONVERSATION_CHARACTERS,
-    MAX_MESSAGES,
-    ROLES,
-)
+from refine.rules.conversation import IGNORED, MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
 
 # At most four bytes per character, and the same again for the JSON around them.
 _MAX_BYTES = 8 * MAX_CONVERSATION_CHARACTERS

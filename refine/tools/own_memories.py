@@ -8,13 +8,7 @@ from refine.outages import in_one_call
 from refine.rules.content import MAX_QUERY_CHARACTERS, bounded_text
 from refine.rules.second_reading import REASONS
 from refine.tools.calls import Result, error, function_definition, parse_single_id
-from refine.tools.refinement import (
-    MAX_SEARCH_RESULTS,
-    given_in,
-    instant_in,
-    reason_in,
-    text_in,
-)
+from refine.tools.refinement import MAX_SEARCH_RESULTS, given_in, instant_in, reason_in, text_in
 
 # The parameters of each tool; those in the first tuple are required.
 _TAKEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -6,13 +6,7 @@ from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS, configuring
 from refine.outages import in_one_call
-from refine.tools.calls import (
-    Result,
-    error,
-    function_definition,
-    invalid,
-    unknown_parameter,
-)
+from refine.tools.calls import Result, error, function_definition, invalid, unknown_parameter
 
 ALLOWED_ACTIONS = ("view", "update")
 DEFAULT_WORD = "default"

@@ -17,13 +17,7 @@ from refine.rules.quantities import in_hours
 from refine.rules.retention import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
-from refine.web.forms import (
-    attempt,
-    require_current,
-    shown_again,
-    version_to_send,
-    whole_number,
-)
+from refine.web.forms import attempt, require_current, shown_again, version_to_send, whole_number
 
 pages = Blueprint("agent_settings", __name__)
 

@@ -14,14 +14,7 @@ from refine import clock
 from refine.jobs.batches import BulkOutcome, Work, act_on
 from refine.models import Agent
 from refine.models.agent.eligibility import Group, grouped_by
-from refine.models.agent_list import (
-    STATES,
-    Order,
-    in_order,
-    is_in,
-    listed_agents,
-    totals,
-)
+from refine.models.agent_list import STATES, Order, in_order, is_in, listed_agents, totals
 from refine.models.columns import id_in
 from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
 from refine.models.runs.spending import spent_by_agents

@@ -12,13 +12,7 @@ from sqlalchemy import Select
 from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent
-from refine.models.runs.spending import (
-    Used,
-    cap_in_words,
-    spent_by_agents,
-    used_by,
-    with_total,
-)
+from refine.models.runs.spending import Used, cap_in_words, spent_by_agents, used_by, with_total
 from refine.rules.instants import first_of_month
 from refine.rules.quantities import cost_in_words
 from refine.web import scope

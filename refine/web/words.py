@@ -11,10 +11,7 @@ from markupsafe import Markup
 from refine import clock
 from refine.models.audit.kinds import ACTIONS
 from refine.models.audit.verification import AlarmKind
-from refine.models.runs.access import (
-    MAX_MINUTES,
-    MIN_MINUTES,
-)
+from refine.models.runs.access import MAX_MINUTES, MIN_MINUTES
 from refine.rules import quantities
 from refine.web import scope
 

@@ -13,14 +13,7 @@ from refine.extensions import db
 from refine.models import Agent, AuditLog
 from refine.models.agent import PROMPTS, configuring
 from tests import factories
-from tests.api.conftest import (
-    World,
-    bearing,
-    platform_of,
-    program_of,
-    refreshed,
-    token_of,
-)
+from tests.api.conftest import World, bearing, platform_of, program_of, refreshed, token_of
 from tests.web.conftest import ended_session
 
 NEW = {"name": "Wren", "model_id": "rehearsal/wren"}

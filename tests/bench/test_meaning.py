@@ -7,16 +7,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from bench.meaning import (
-    ALONE,
-    BUILT_IN,
-    WITH_READER,
-    Counts,
-    Outcome,
-    Pair,
-    judged,
-    pairs_in,
-)
+from bench.meaning import ALONE, BUILT_IN, WITH_READER, Counts, Outcome, Pair, judged, pairs_in
 from bench.meaning_command import print_counts
 from refine.rules.meaning import Objection, speak_of_the_same
 from tests.rules.meaning.judging import SHARE, ledger_of, objections

@@ -12,14 +12,7 @@ from flask import Flask
 from sqlalchemy import func, select, true
 
 from refine.extensions import db
-from refine.models import (
-    Account,
-    Agent,
-    AgentMemory,
-    ApiToken,
-    MemoryTask,
-    RefinementSession,
-)
+from refine.models import Account, Agent, AgentMemory, ApiToken, MemoryTask, RefinementSession
 from refine.models.runs import Run
 from tests import factories
 from tests.chaos.fleet import PROCESSES, WEB, Fleet, servers_of

@@ -15,11 +15,7 @@ from refine.extensions import db
 from refine.models import RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run, problem, row_counts
-from tests.commands import (
-    UNUSED_PORT,
-    refine,
-    refine_here,
-)
+from tests.commands import UNUSED_PORT, refine, refine_here
 from tests.transfer.files import FIXTURES
 
 OTHER = "A" * 43 + "="

@@ -12,14 +12,7 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.jobs.queue import RUN_QUEUES
 from refine.jobs.tick import run_tick
-from refine.models import (
-    AccessGrant,
-    Account,
-    Agent,
-    ApiToken,
-    MemoryTask,
-    RefinementSession,
-)
+from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
 from tests import factories
 from tests.api.conftest import bearing
 from tests.commands import refine

@@ -6,11 +6,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from refine.embedded import (
-    kept_secret,
-    owned_servers,
-    servers_available,
-)
+from refine.embedded import kept_secret, owned_servers, servers_available
 from refine.errors import EmbeddedError
 
 

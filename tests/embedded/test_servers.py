@@ -12,13 +12,7 @@ import psycopg
 import pytest
 import redis
 
-from refine.embedded import (
-    as_root,
-    database_url,
-    owned_servers,
-    redis_url,
-    socket_dir,
-)
+from refine.embedded import as_root, database_url, owned_servers, redis_url, socket_dir
 from refine.embedded.processes import wheel_folder
 from refine.errors import AlreadyRunning, EmbeddedError
 

@@ -18,13 +18,7 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.queue import redis_connection
-from refine.models import (
-    AccessGrant,
-    Agent,
-    RefinementSession,
-    chain_verification,
-    schema_version,
-)
+from refine.models import AccessGrant, Agent, RefinementSession, chain_verification, schema_version
 from refine.running import run_worker
 from refine.settings import Settings
 from tests import editing, factories

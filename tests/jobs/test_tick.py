@@ -18,13 +18,7 @@ from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.queue import AUTOMATIC, queue
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
-from refine.models import (
-    Account,
-    Agent,
-    PeriodicWork,
-    RefinementSession,
-    SignIn,
-)
+from refine.models import Account, Agent, PeriodicWork, RefinementSession, SignIn
 from refine.models.runs.run import LOST_AFTER
 from tests import editing, factories, sql
 from tests.chains import verify_agent

@@ -6,15 +6,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
-from refine.models.agent_list import (
-    STATES,
-    Totals,
-    cases,
-    in_order,
-    is_in,
-    listed_agents,
-    totals,
-)
+from refine.models.agent_list import STATES, Totals, cases, in_order, is_in, listed_agents, totals
 from refine.models.runs.session import ENDED, NEED_ATTENTION
 from refine.models.runs.session.totals import Stuck
 from tests import factories

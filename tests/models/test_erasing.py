@@ -12,14 +12,7 @@ from refine import clock
 from refine.access import reading
 from refine.errors import Erased, NotFound, Refused, SealingError
 from refine.extensions import Base, db
-from refine.models import (
-    Agent,
-    AgentMemory,
-    ApiToken,
-    AuditLog,
-    IdempotencyKey,
-    RefinementSession,
-)
+from refine.models import Agent, AgentMemory, ApiToken, AuditLog, IdempotencyKey, RefinementSession
 from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
 from refine.models.keys import content_key_place

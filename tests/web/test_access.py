@@ -11,14 +11,7 @@ from redis import Redis
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
-from tests.web.conftest import (
-    HERE,
-    Browser,
-    SignedIn,
-    person,
-    records,
-    words_of,
-)
+from tests.web.conftest import HERE, Browser, SignedIn, person, records, words_of
 
 PURPOSE = "to see why it declined"
 TERMS = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}

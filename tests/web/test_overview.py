@@ -13,14 +13,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, PeriodicWork, RefinementSession, User
 from tests import factories
-from tests.web.conftest import (
-    Browser,
-    SignedIn,
-    browser_of,
-    links_of,
-    person,
-    words_of,
-)
+from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
 
 
 @pytest.fixture(autouse=True)

@@ -14,14 +14,7 @@ from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
 from tests import factories, sql
-from tests.web.conftest import (
-    Browser,
-    SignedIn,
-    actions_of,
-    person,
-    records,
-    words_of,
-)
+from tests.web.conftest import Browser, SignedIn, actions_of, person, records, words_of
 
 
 @pytest.fixture

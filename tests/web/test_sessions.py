@@ -11,14 +11,7 @@ from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.models.runs.session.survival import CAUSES
 from refine.tools import RefinementTool
 from tests import factories, sql
-from tests.web.conftest import (
-    Browser,
-    actions_of,
-    ended_session,
-    links_of,
-    records,
-    words_of,
-)
+from tests.web.conftest import Browser, actions_of, ended_session, links_of, records, words_of
 
 
 @pytest.fixture

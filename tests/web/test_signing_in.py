@@ -17,15 +17,7 @@ from refine.models.people.sign_in import MAX_GUESSES
 from tests import factories, sql
 from tests.commands import eventually
 from tests.factories import PASSWORD
-from tests.web.conftest import (
-    HERE,
-    Browser,
-    SignedIn,
-    browser_of,
-    person,
-    records,
-    words_of,
-)
+from tests.web.conftest import HERE, Browser, SignedIn, browser_of, person, records, words_of
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 WRONG = "Incorrect e-mail or password."

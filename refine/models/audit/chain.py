@@ -25,11 +25,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import (
-    Mapped,
-    mapped_column,
-    scoped_session,
-)
+from sqlalchemy.orm import Mapped, mapped_column, scoped_session
 from sqlalchemy.types import UserDefinedType
 
 from refine.errors import RowAltered

@@ -4,14 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import (
-    CheckConstraint,
-    ForeignKey,
-    Text,
-    UniqueConstraint,
-    delete,
-    select,
-)
+from sqlalchemy import CheckConstraint, ForeignKey, Text, UniqueConstraint, delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 

@@ -33,15 +33,7 @@ from refine.errors import Refused, RowAltered
 from refine.extensions import UtcDateTime, after_commit, database_now, db
 from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested
-from refine.models.columns import (
-    USD_DECIMALS,
-    AccountId,
-    Count,
-    Created,
-    Usd,
-    Uuid,
-    in_constants,
-)
+from refine.models.columns import USD_DECIMALS, AccountId, Count, Created, Usd, Uuid, in_constants
 from refine.models.runs.spending import CostCaps
 from refine.rules.prices import Usage
 from refine.sealing import DataKey

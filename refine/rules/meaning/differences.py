@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refine.rules.meaning.reading import LedgerTexts, Reading
-from refine.rules.meaning.words import (
-    fold,
-    is_light,
-    is_misspelling,
-    is_unspaced,
-    opposites,
-    stem,
-)
+from refine.rules.meaning.words import fold, is_light, is_misspelling, is_unspaced, opposites, stem
 from refine.rules.quantities import abbreviated
 
 _SHOWN_CHARACTERS = 200

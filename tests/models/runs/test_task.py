@@ -13,20 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from refine import clock
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
-from refine.models import (
-    Agent,
-    AgentMemory,
-    MemoryTask,
-    ReflectionAlreadyLive,
-)
+from refine.models import Agent, AgentMemory, MemoryTask, ReflectionAlreadyLive
 from refine.models.agent import configuring
 from refine.models.runs import saving
-from refine.models.runs.task import (
-    ENDED,
-    MAX_WAITING,
-    conversations_given_up,
-    due_for_reflection,
-)
+from refine.models.runs.task import ENDED, MAX_WAITING, conversations_given_up, due_for_reflection
 from tests import factories, sql
 from tests.models.cases import case
 

@@ -24,13 +24,7 @@ from refine.models.runs.session.session import (
     SessionRequest,
 )
 from refine.models.runs.spending import CostCaps
-from refine.rules.pacing import (
-    MAX_DOUBLINGS,
-    MAX_QUIET_SLOTS,
-    MAX_RETRIES,
-    RETRY_PAUSES,
-    cooldown,
-)
+from refine.rules.pacing import MAX_DOUBLINGS, MAX_QUIET_SLOTS, MAX_RETRIES, RETRY_PAUSES, cooldown
 
 # A retry that is overdue by this much is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
