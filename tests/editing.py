@@ -23,8 +23,11 @@ delete = partial(_edit, editing.delete)
 protect = partial(_edit, editing.protect)
 
 
-def search(session: RefinementSession, *asked: Any, **which: bool) -> list[AgentMemory]:
+def search(
+    session: RefinementSession, *asked: Any, retired: bool = False, **between: Any
+) -> list[AgentMemory]:
     """Return what a search finds, all of it shown to the agent."""
-    found = editing.search(session, *asked, **which)
+    ledger = session.agent.ledger
+    found = ledger.matching(ledger.retired() if retired else ledger.core(), *asked, **between)
     SessionEntry.show(session, found)
     return found

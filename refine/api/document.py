@@ -151,7 +151,7 @@ def _parameters(each: Operation) -> list[dict[str, Any]]:
     in_query = [
         _parameter(name, "query", schema) for name, schema in query.get("properties", {}).items()
     ]
-    in_header = [_KEY] if each.method == "POST" else []
+    in_header = [] if each.method == "GET" else [_KEY]
     in_header += [_MATCH] if each.media_type else []
     return in_path + in_query + in_header
 
@@ -176,9 +176,7 @@ def _responses(each: Operation) -> dict[int, Any]:
 def _problems(each: Operation) -> list[int]:
     statuses = [401, 403, 422, 429, 500, 503]
     if each.method != "GET":
-        statuses.append(409)
-    if each.method == "POST":  # the Idempotency-Key may be malformed
-        statuses.append(400)
+        statuses += [400, 409]  # its Idempotency-Key is malformed, or in use
     if each.body is not None:
         statuses += [400, 413, 415] if issubclass(each.body, Body) else [413]
     if "<" in each.rule:

@@ -126,7 +126,7 @@ def _dispatch(called: Operation, **values: Any) -> Response:
     with only_key_of(token.agent_id):
         if called.method == "GET":
             return answer()
-        key = request.headers.get(KEY_HEADER) if called.method == "POST" else None
+        key = request.headers.get(KEY_HEADER)
         answered = answer() if key is None else _answer_once(token, key, answer, called.shown_once)
         db.session.commit()
         return answered
@@ -213,6 +213,8 @@ def _answer_once(
     if not is_new:
         return _repeated(taken)
     answered = answer()
+    if taken not in db.session:  # erasing a memory deletes the answers of its agent
+        taken, _is_new = IdempotencyKey.reserve(token, key, sent)
     text = answered.get_data(as_text=True)
     if shown_once is not None:
         text = canonical_json(json.loads(text) | {shown_once: None})

@@ -1,9 +1,9 @@
 """What agents correct themselves, outside sessions: recorded, restorable, told in the journal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from sqlalchemy import func
+from sqlalchemy import Select, and_, func, literal, or_, select
 
 from refine import clock, settings
 from refine.errors import NotFound, Refused
@@ -13,7 +13,7 @@ from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
 from refine.models.ledger.image import retired
 from refine.models.ledger.ledger import removed_outside_sessions
-from refine.models.ledger.memory import CORRECTION, NOTE
+from refine.models.ledger.memory import CORE, CORRECTION, NOTE
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.rules.content import memory_content
 from refine.rules.quantities import in_days
@@ -48,8 +48,7 @@ def correct(
         recorded_at=at,
         updated_at=at,
     )
-    removed = max(0, memory.core_tokens - new.token_estimate)
-    refuse_too_much(agent, removed, at)
+    removed = refuse_too_much(agent, [memory], at, new.token_estimate)
     db.session.add(new)
     db.session.flush()
     created = Change(new.id, None, new.image())
@@ -66,8 +65,8 @@ def forget(
     """Set aside a memory that the agent keeps; NotFound, Refused."""
     at = at or clock.now()
     memory = _own(agent, memory_id, "forget")
-    refuse_too_much(agent, memory.core_tokens, at)
-    _set_aside("memory_forgotten", memory, reason, memory.core_tokens, at)
+    removed = refuse_too_much(agent, [memory], at)
+    _set_aside("memory_forgotten", memory, reason, removed, at)
     agent.ledger.add_journal_note(f"I forgot memory #{memory_id} ({reason}). {_RESTORABLE}", at)
     return memory
 
@@ -78,12 +77,18 @@ _RESTORABLE = "What it said can be restored."
 def _own(agent: Agent, memory_id: int, verb: str) -> AgentMemory:
     db.session.flush()
     agent.lock()
+    if (live := RefinementSession.live_of(agent)) is not None:
+        live.lock()
     rows = AgentMemory.lock_rows(agent, [memory_id])
     memory = written_by_agent(
         {id_: row for id_, row in rows.items() if not row.discarded}, memory_id
     )
     if memory.edit_lock is not None:
         raise Refused(f"Cannot {verb} {memory.edit_lock} memory #{memory_id}")
+    if live is not None and memory.session_id == live.id:  # a rollback would restore its sources
+        raise Refused(
+            f"Cannot {verb} memory #{memory_id} before the session that made it has ended"
+        )
     return memory
 
 
@@ -113,32 +118,67 @@ def _set_aside(
 # -- the circuit breaker by day -------------------------------------------------------------------
 
 
-def refuse_too_much(agent: Agent, tokens: int, at: datetime) -> None:
-    """Refuse what would pass the agent's threshold in 24 hours, or the rolling floor. What a live
-    session may still remove is its own, and what the agent saved in these hours pays for nothing.
+def refuse_too_much(
+    agent: Agent, memories: Iterable[AgentMemory], at: datetime, kept_tokens: int = 0
+) -> int:
+    """Return how many tokens a removal counts; Refused if they are too many.
+
+    Of what stood a day ago, as much may go in 24 hours as the agent's threshold lets go; what was
+    saved since is free, and pays for nothing. The rolling floor holds for this and a live session
+    together: what goes here, that session may not remove any more.
     """
-    mass, today = agent.core_token_usage, removed_outside_sessions(agent.id, at - DAY)
-    removed = db.session.scalar(today) or 0
-    young = agent.ledger.core().where(AgentMemory.recorded_at > at - DAY).order_by(None)
-    added = db.session.scalar(young.with_only_columns(func.sum(AgentMemory.token_estimate))) or 0
-    by_day = removable_under_threshold(mass - added + removed, agent.threshold) - removed
-    recently, reserved = RefinementSession.removed_recently(agent, at), 0
-    if (live := RefinementSession.live_of(agent)) is not None:
+    since, mass, floor = at - DAY, agent.core_token_usage, settings.current().rolling_floor
+    stood = sum(_stood_tokens(each, since) for each in memories if each.is_kept_core)
+    tokens = max(0, stood - kept_tokens)
+    today = removed_outside_sessions(agent.id, since).where(~_BY_OPERATOR)
+    removed, standing = db.session.scalar(today) or 0, _mass_at(agent, since)
+    by_day = removable_under_threshold(standing, agent.threshold) - removed
+    recently, live = RefinementSession.removed_recently(agent, at), RefinementSession.live_of(agent)
+    if live is not None:
         live.require_genuine()
-        recently, reserved = recently + live.removed_tokens, live.tokens_left
-    by_floor = removable_under_floor(mass, settings.current().rolling_floor, recently)
-    left = max(0, min(by_day, by_floor) - reserved)
-    if tokens <= left:
-        return
-    later = f"; more when what went in the last {in_days(ROLLING_WINDOW)} is longer ago"
-    if reserved:
-        later = "; more when the session that is running has ended"
-    elif by_day <= by_floor:
-        gone = db.session.scalar(today.with_only_columns(func.min(AuditLog.created_at)))
-        came = db.session.scalar(young.with_only_columns(func.min(AgentMemory.recorded_at)))
-        oldest = min(filter(None, (gone, came)), default=None)
-        later = f"; more from {oldest + DAY:%Y-%m-%d %H:%M} UTC" if oldest is not None else ""
-    raise Refused(
-        f"Nothing was changed: this would remove {tokens} tokens, and at most {left} may go "
-        f"now{later}"
+        recently += live.removed_tokens
+    by_floor = removable_under_floor(min(mass, standing - removed), floor, recently)
+    if tokens > (left := max(0, min(by_day, by_floor))):
+        raise Refused(
+            f"Nothing was changed: this would remove {tokens} tokens, and at most {left} may go "
+            f"now{_more_later(today, is_of_day=by_day <= by_floor)}"
+        )
+    if live is not None and tokens:
+        left = removable_under_floor(mass, floor, recently) - tokens
+        live.removable_tokens = min(live.removable_tokens, live.removed_tokens + left)
+    return tokens
+
+
+_BY_OPERATOR = AuditLog.data["by"].as_string().is_not_distinct_from("command line")
+
+
+def _mass_at(agent: Agent, at: datetime) -> int:
+    """Return the token mass of what stood then, without what went within a day of its saving."""
+    recorded_at, went_at = AgentMemory.recorded_at, AgentMemory.discarded_at
+    stood = select(func.sum(AgentMemory.token_estimate)).where(
+        AgentMemory.agent_id == agent.id,
+        AgentMemory.memory_type == CORE,
+        recorded_at <= at,
+        or_(~AgentMemory.discarded, and_(went_at > at, went_at > recorded_at + literal(DAY))),
     )
+    return db.session.scalar(stood) or 0
+
+
+def _stood_tokens(memory: AgentMemory, at: datetime) -> int:
+    """Return how many of its tokens stood then, in it or in what it has replaced since."""
+    if memory.recorded_at <= at:
+        return memory.token_estimate
+    replaced = select(AgentMemory).where(
+        AgentMemory.agent_id == memory.agent_id,
+        AgentMemory.discarded,
+        AgentMemory.replaced_by_id == memory.id,
+    )
+    stood = sum(_stood_tokens(each, at) for each in db.session.scalars(replaced))
+    return min(memory.token_estimate, stood)
+
+
+def _more_later(today: Select[int], *, is_of_day: bool) -> str:
+    if not is_of_day:
+        return f"; more when what went in the last {in_days(ROLLING_WINDOW)} is longer ago"
+    oldest = db.session.scalar(today.with_only_columns(func.min(AuditLog.created_at)))
+    return f"; more from {oldest + DAY:%Y-%m-%d %H:%M} UTC" if oldest is not None else ""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, select, update
 
 from refine import clock
 from refine.errors import Refused
@@ -17,6 +17,7 @@ from refine.models.correcting import DAY, refuse_too_much, written_by_agent
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.ledger.image import CONTENT_KEY
 from refine.models.runs.session import RefinementSession
+from refine.models.runs.task import MemoryTask
 from refine.rules.quantities import abbreviated
 
 By = Literal["agent", "command line"]
@@ -55,33 +56,50 @@ def erase(
     if with_descendants:
         ids, descendants = ids | descendants, set()
     rows = AgentMemory.lock_rows(agent, ids)
-    _refuse_unerasable(memory_id, rows)
+    _refuse_unerasable(memory_id, rows, by)
     about = {"by": by, "ids": sorted(ids), "with_descendants": with_descendants}
-    asked_at = _asked_at(agent, memory_id, about, at)
-    planned = Erasure(sorted(ids), sorted(descendants), (asked_at or at) + DAY)
+    asked_at, from_at = _asked_at(agent, memory_id, about, at), None
     if asked_at is None:
+        from_at = at + DAY
         agent.record(_REQUESTED, subject=("AgentMemory", memory_id), data=about, at=at)
-    elif planned.from_at is not None and at < planned.from_at:
+    elif at < asked_at + DAY:
         raise Refused(
-            f"Memory #{memory_id} can be erased from {planned.from_at:%Y-%m-%d %H:%M} UTC on; ask "
+            f"Memory #{memory_id} can be erased from {asked_at + DAY:%Y-%m-%d %H:%M} UTC on; ask "
             "again then. Nothing was changed"
         )
     else:
+        _refuse_while_read(agent, asked_at)
         _carry_out(agent, rows, by, at)
-        planned = planned._replace(from_at=None)
-    agent.ledger.add_journal_note(_note(planned, by), at)
-    return planned
+    done = Erasure(sorted(ids), sorted(descendants), from_at)
+    agent.ledger.add_journal_note(_note(done, by), at)
+    return done
 
 
 _REQUESTED = "memory_erasure_requested"
 
 
-def _refuse_unerasable(memory_id: int, family: Mapping[int, AgentMemory]) -> None:
+def _refuse_unerasable(memory_id: int, family: Mapping[int, AgentMemory], by: By) -> None:
+    """An agent erases nothing that is locked; on the server, a tag is not in the way."""
     if written_by_agent(family, memory_id).is_erased:
         raise Refused(f"Memory #{memory_id} was erased for good already")
-    if locked := [f"#{each.id}" for each in family.values() if each.constitutional]:
+    ways = {"constitutional": "lift the flag first"}
+    if by == "agent":
+        ways["immutable"] = "only an operator can, with `refine memory erase`"
+    for lock, way in ways.items():
+        if locked := [f"#{each.id}" for each in family.values() if each.edit_lock == lock]:
+            raise Refused(f"Cannot erase {lock} {abbreviated(locked, ', ')}: {way}")
+
+
+def _refuse_while_read(agent: Agent, asked_at: datetime) -> None:
+    """What reads the memory, or a conversation of before the request, could write it anew."""
+    may_write = MemoryTask.is_held | (
+        (MemoryTask.kind == "extraction") & (MemoryTask.created_at <= asked_at)
+    )
+    tasks = select(MemoryTask).where(MemoryTask.agent_id == agent.id, MemoryTask.is_live, may_write)
+    if (task := db.session.scalar(tasks.limit(1))) is not None:
         raise Refused(
-            f"Cannot erase constitutional {abbreviated(locked, ', ')}: lift the flag first"
+            f"{task.kind} {task.id} of this agent is {task.status} and could write it anew; wait "
+            "until it has ended"
         )
 
 
@@ -102,7 +120,8 @@ def _asked_at(
 def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: datetime) -> None:
     removed = sum(memory.core_tokens for memory in rows.values())
     if by == "agent":
-        refuse_too_much(agent, removed, at)
+        removed = refuse_too_much(agent, rows.values(), at)
+    rows = {**rows, **_unsaid(agent, rows.values())}
     gone = {"content": None, "extra": None, "source_id": None, CONTENT_KEY: None}
     changes = []
     for id_, memory in rows.items():
@@ -123,6 +142,20 @@ def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: dateti
     db.session.execute(delete(IdempotencyKey).where(IdempotencyKey.token_id.in_(tokens)))
 
 
+def _unsaid(agent: Agent, erased: Collection[AgentMemory]) -> dict[int, AgentMemory]:
+    """Delete what the model said in sessions that could show these; return its closing notes."""
+    since = min(memory.recorded_at for memory in erased)
+    could = RefinementSession.agent_id == agent.id, RefinementSession.ended_at >= since
+    unsaid = {"sealed_summary": None, "sealed_consent_reply": None}
+    db.session.execute(update(RefinementSession).where(*could).values(unsaid))
+    notes = select(AgentMemory.id).where(
+        AgentMemory.session_id.in_(select(RefinementSession.id).where(*could)),
+        AgentMemory.is_note(),
+        ~AgentMemory.is_erased,
+    )
+    return AgentMemory.lock_rows(agent, db.session.scalars(notes))
+
+
 def _note(erasure: Erasure, by: By) -> str:
     who = "I" if by == "agent" else "An operator"
     named = ", ".join(f"#{id_}" for id_ in erasure.ids)
@@ -131,7 +164,10 @@ def _note(erasure: Erasure, by: By) -> str:
             f"{who} asked to erase for good: {named}. From {erasure.from_at:%Y-%m-%d %H:%M} UTC on "
             "this can be confirmed; until then nothing happens."
         )
-    return f"{who} erased for good: {named}. Nobody can read or restore them."
+    return (
+        f"{who} erased for good: {named}. Nobody can read or restore them, nor what I said in "
+        "sessions since the first of them was saved."
+    )
 
 
 # -- what has the same words ----------------------------------------------------------------------
@@ -151,11 +187,17 @@ def _family(agent: Agent, memory_id: int) -> tuple[set[int], set[int]]:
             for source in sources:
                 made_into.setdefault(source, set()).add(result)
     earlier = _reached({memory_id}, made_of)
-    hashes = _unerased(agent, AgentMemory.content_hash, in_ids(AgentMemory.id, earlier))
-    same = in_ids(AgentMemory.id, earlier) | in_names(AgentMemory.content_hash, hashes)
-    gone = _unerased(agent, AgentMemory.id, same & AgentMemory.discarded) | {memory_id}
-    around = _reached(gone, made_into) | _unerased(agent, AgentMemory.id, same)
-    return gone, _unerased(agent, AgentMemory.id, in_ids(AgentMemory.id, around - gone))
+    gone = _unerased(agent, AgentMemory.id, _are(earlier) & AgentMemory.discarded) | {memory_id}
+    hashes = _unerased(agent, AgentMemory.content_hash, _are(gone))
+    is_copy = in_names(AgentMemory.content_hash, hashes)
+    gone |= _unerased(agent, AgentMemory.id, is_copy & AgentMemory.discarded)
+    copies = _unerased(agent, AgentMemory.id, is_copy)
+    descendants = _reached(gone, made_into) - earlier | copies
+    return gone, _unerased(agent, AgentMemory.id, _are(descendants - gone))
+
+
+def _are(ids: Collection[int]) -> ColumnElement[bool]:
+    return in_ids(AgentMemory.id, ids)
 
 
 def _reached(ids: Collection[int], steps: Mapping[int, set[int]]) -> set[int]:

@@ -23,8 +23,11 @@ from refine.models.runs.session.survival import LedgerReading
 
 # Saved memories stay in every undo.
 _SAVES = ("memory_saved", "memory_imported")
-# So does a promotion, though earlier changes of the promoted entry are undone.
+# So do a promotion, and what its agent itself corrected or forgot outside sessions, though earlier
+# changes of these memories are undone: see ``_Replay``.
 _PROMOTION = "memory_promoted"
+_SET_ASIDE = ("memory_corrected", "memory_forgotten")
+_ASIDE = frozenset({"discarded_at", "retired_reason", "replaced_by_id"})
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class Undo:
     is_done: bool = False
     changes: Sequence[Change] = field(default=(), repr=False)
     sequences: Sequence[int] = ()
-    erased: Mapping[uuid.UUID, Counter[int]] = field(default_factory=dict)
+    gone: Mapping[uuid.UUID, Counter[int]] = field(default_factory=dict)
 
 
 def preview(session: RefinementSession, *, and_after: bool = False) -> Undo:
@@ -140,8 +143,8 @@ def undo(
     for undone in plan.sessions:
         undone.undone_at, undone.undone_through = at, through
         undone.undone_by_id = user.id if user is not None else None
-        if undone.id in plan.erased:
-            undone.count("tokens_erased", plan.erased[undone.id].total())
+        if undone.id in plan.gone:
+            undone.count("tokens_gone", plan.gone[undone.id].total())
     note = session.agent.ledger.add_session_note(session.id, _undo_note(plan, through), at)
     change_memories(
         "memory_refinement_rollback",
@@ -187,16 +190,17 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         )
     since = _without_undos(_records_since(session))
     ours = [record for record in since if and_after or record.session_id == session.id]
-    replay = _Replay(agent, ours, at)
+    replay = _Replay(agent, ours, at, set_aside=_set_aside_in(since), and_after=and_after)
     if replay.blocked:
         raise UndoConflict(*replay.obstacles_among(since), and_after=and_after)
     changes = replay.changes()
     if not (session.has_changes or (and_after and any(map(_is_seen, changes)))):
         raise Refused("the session left no changes, so there is nothing to undo")
-    erased = _erased_since(ours)
-    if erased and all(each.after["discarded_at"] for each in changes):
-        ids = ", ".join(f"#{id_}" for id_ in sorted(set().union(*erased.values())))
-        raise Refused(f"nothing was undone: what was removed was erased for good ({ids})")
+    gone = _gone_for_good(ours, replay.aside)
+    if gone and all(each.after["discarded_at"] for each in changes):
+        ids = {id_ for tokens in gone.values() for id_ in +tokens}
+        named = ", ".join(f"#{id_}" for id_ in sorted(ids))
+        raise Refused(f"nothing was undone: what was removed was erased or forgotten ({named})")
     later = [] if and_after else [each for each in since if each.session_id != session.id]
     if relying := _relying_on(agent, changes, later):
         raise UndoConflict(relying, (), and_after=and_after)
@@ -206,22 +210,34 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         _effect(agent, changes),
         changes=changes,
         sequences=sorted(record.sequence for record in replay.records),
-        erased=erased,
+        gone=gone,
     )
 
 
-def _erased_since(records: Sequence[AuditLog]) -> dict[uuid.UUID, Counter[int]]:
-    """Return what sessions removed of memories that were erased since: tokens by session and id."""
+def _set_aside_in(records: Sequence[AuditLog]) -> set[int]:
+    return {
+        each["id"]
+        for record in records
+        if record.action in _SET_ASIDE
+        for each in images_in(record.data)
+        if each["before"] is not None
+    }
+
+
+def _gone_for_good(
+    records: Sequence[AuditLog], aside: Collection[int]
+) -> dict[uuid.UUID, Counter[int]]:
+    """Return what sessions removed and no undo brings back: tokens by session and memory id."""
     removed: defaultdict[uuid.UUID, Counter[int]] = defaultdict(Counter)
     for record in records:
         if record.session_id is None or record.action == "memory_refinement_dedup":
             continue
         readable = {change.memory_id for change in changes_in(record.data, record.sealed)}
         for image in images_in(record.data):
-            if image["id"] not in readable:
+            if image["id"] not in readable or image["id"] in aside:
                 tokens = mass_of(image["before"]) - mass_of(image["after"])
                 removed[record.session_id][image["id"]] += tokens
-    return {id_: +tokens for id_, tokens in removed.items() if +tokens}
+    return {id_: tokens for id_, tokens in removed.items() if tokens.total() > 0}
 
 
 def _is_seen(change: Change) -> bool:
@@ -317,47 +333,88 @@ def _without_undos(records: Sequence[AuditLog]) -> list[AuditLog]:
     return found
 
 
+def _changes_of(record: AuditLog) -> list[Change]:
+    """Return what an undo takes back: of what a session, or its agent later, wrote, no notes."""
+    if record.action in _SAVES:
+        return []
+    return [
+        change
+        for change in changes_in(record.data, record.sealed)
+        if change.before is not None
+        or (change.after["memory_type"] != "journal" and record.action not in _SET_ASIDE)
+    ]
+
+
 @dataclass
 class _MemoryState:
     present: Image
     target: Image
+    is_aside: bool
     oldest_sequence: int = 0
     is_blocked: bool = False
-    was_promoted: bool = False
+    # the fields that were set by later changes that stay
+    later: set[str] = field(default_factory=set)
 
     def matches(self, left: Image) -> bool:
-        """Whether a record left it so, apart from a promotion."""
-        type_then = {"memory_type": left["memory_type"]} if self.was_promoted else {}
-        return state_of({**self.target, **type_then}) == state_of(left)
+        """Whether a record left it so, apart from later changes that stay."""
+        later = {each: self.target[each] for each in self.later}
+        return state_of({**left, **later}) == state_of(self.target)
 
 
 class _Replay:
-    """Takes records back, newest first, unless their memory is blocked; locks memories only."""
+    """Takes records back, newest first, unless their memory is blocked; locks memories only.
 
-    def __init__(self, agent: Agent, records: Sequence[AuditLog], at: datetime) -> None:
-        steps = [
-            (record, change)
-            for record in records
-            if record.action not in _SAVES
-            for change in changes_in(record.data, record.sealed)
-            # a note of the session to its agent stays
-            if change.before is not None or change.after["memory_type"] != "journal"
-        ]
-        self.records = {record for record, _ in steps if record.action != _PROMOTION}
-        touched = {change.memory_id for _, change in steps}
-        self._states = {
-            id_: _MemoryState(memory.image(), memory.image())
-            for id_, memory in AgentMemory.lock_rows(agent, touched).items()
-        }
-        for record, change in steps:
-            state = self._states[change.memory_id]
-            if record.action == _PROMOTION:
-                state.was_promoted = True
-                continue
+    Of the ``set_aside`` memories, what is discarded now stays so, and with it exact copies and what
+    was merged into it. That they went explains, in an undo of all ``and_after``, their state.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        records: Sequence[AuditLog],
+        at: datetime,
+        *,
+        set_aside: Collection[int],
+        and_after: bool,
+    ) -> None:
+        steps = [(record, _changes_of(record)) for record in records]
+        touched = {change.memory_id for _, changes in steps for change in changes}
+        memories = AgentMemory.lock_rows(agent, touched.union(set_aside))
+        hashes = {memories[id_].content_hash for id_ in set_aside if memories[id_].discarded}
+        self.records: set[AuditLog] = set()
+        self._states: dict[int, _MemoryState] = {}
+        for id_ in sorted(touched):
+            memory = memories[id_]
+            is_aside = memory.discarded and memory.content_hash in hashes
+            state = _MemoryState(memory.image(), memory.image(), is_aside)
+            state.later = set(_ASIDE) if is_aside and and_after else set()
+            self._states[id_] = state
+        for record, changes in steps:
+            self._take_back(record, changes, at)
+
+    def _take_back(self, record: AuditLog, changes: Sequence[Change], at: datetime) -> None:
+        states = [self._states[change.memory_id] for change in changes]
+        if record.action == _PROMOTION:
+            for state in states:
+                state.later.add("memory_type")
+            return
+        made = [self._states[change.memory_id] for change in changes if change.before is None]
+        is_aside = any(state.is_aside for state in made)
+        for state, change in zip(states, changes, strict=True):
             state.oldest_sequence = record.sequence
             state.is_blocked = state.is_blocked or not state.matches(change.after)
+            state.is_aside = state.is_aside or is_aside
+            if state.is_aside:
+                state.later |= _ASIDE
+            target = change.reversed_onto(state.target, at, keep=state.later)
+            if state.is_blocked or target != state.target:
+                self.records.add(record)
             if not state.is_blocked:
-                state.target = change.reversed_onto(state.target, at)
+                state.target = target
+
+    @property
+    def aside(self) -> set[int]:
+        return {id_ for id_, state in self._states.items() if state.is_aside}
 
     @property
     def blocked(self) -> set[int]:

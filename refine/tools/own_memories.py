@@ -5,10 +5,9 @@ from typing import Any
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.models import Agent, correcting
 from refine.outages import in_one_call
-from refine.rules.content import MAX_QUERY_CHARACTERS, bounded_text
 from refine.rules.second_reading import REASONS
 from refine.tools.calls import Result, error, function_definition, parse_single_id
-from refine.tools.refinement import MAX_SEARCH_RESULTS, given_in, instant_in, reason_in, text_in
+from refine.tools.refinement import MAX_SEARCH_RESULTS, given_in, reason_in, search_in, text_in
 
 # The parameters of each tool; those in the first tuple are required.
 _TAKEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -67,17 +66,9 @@ class OwnMemoriesTool:
         except (InvalidValue, NotFound, Refused) as fault:
             return error(str(fault))
 
-    def _search_memories(
-        self, query: object = None, retired: object = False, **dates: object
-    ) -> Result:
-        text = None
-        if query is not None:
-            text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        if not isinstance(retired, bool):
-            raise InvalidValue("retired must be true or false")
-        between = {name: instant_in(name, value) for name, value in dates.items()}
+    def _search_memories(self, **wanted: object) -> Result:
         ledger = self._agent.ledger
-        found = ledger.matching(ledger.retired() if retired else ledger.kept(), text, **between)
+        text, found = search_in(ledger, ledger.kept(), **wanted)
         shown = [
             {**memory.ledger_entry(), "memory_type": memory.memory_type}
             for memory in found[:MAX_SEARCH_RESULTS]

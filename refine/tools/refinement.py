@@ -9,9 +9,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from sqlalchemy import Select
+
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db, safe_rollback
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.models.ledger import Ledger
 from refine.models.runs import SessionEntry
 from refine.models.runs.session import editing
 from refine.models.runs.session.survival import LedgerReading, Unread
@@ -245,23 +248,11 @@ class RefinementTool:
         shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
         return error(". ".join(filter(None, (str(refusal), advice))), **shown)
 
-    def _search(
-        self,
-        session: RefinementSession,
-        query: object = None,
-        after: object = None,
-        before: object = None,
-        retired: object = False,
-    ) -> Result:
-        if not retired and query is None and after is None and before is None:
+    def _search(self, session: RefinementSession, **wanted: object) -> Result:
+        if not any(wanted.values()):
             raise InvalidValue(f"{missing('query', 'search')} (or after, or before)")
-        if not isinstance(retired, bool):
-            raise InvalidValue("retired must be true or false")
-        text = None
-        if query is not None:
-            text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        since, until = instant_in("after", after), instant_in("before", before)
-        found = editing.search(session, text, since, until, retired=retired)
+        ledger = session.agent.ledger
+        text, found = search_in(ledger, ledger.core(), **wanted)
         count, shown, room_tokens = len(found), list[AgentMemory](), self._room_tokens()
         for memory in found[:MAX_SEARCH_RESULTS]:
             tokens = tokens_at_most(as_line(memory.ledger_entry()))
@@ -357,6 +348,24 @@ def _taken_away(params: Mapping[str, Any]) -> set[int]:
     return set(_ids(ids)) if params["action"] != "update" else set()
 
 
+def search_in(
+    ledger: Ledger,
+    kept: Select[AgentMemory],
+    query: object = None,
+    after: object = None,
+    before: object = None,
+    retired: object = False,
+) -> tuple[str | None, list[AgentMemory]]:
+    """Return the query, and what matches among kept memories or, by date, those retired."""
+    if not isinstance(retired, bool):
+        raise InvalidValue("retired must be true or false")
+    text = None
+    if query is not None:
+        text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
+    since, until = _instant("after", after), _instant("before", before)
+    return text, ledger.matching(ledger.retired() if retired else kept, text, since, until)
+
+
 def text_in(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue("content must be text")
@@ -370,7 +379,7 @@ def reason_in(value: object) -> Reason:
     raise InvalidValue(f"reason must be one of: {', '.join(REASONS)}")
 
 
-def instant_in(name: str, value: object) -> datetime | None:
+def _instant(name: str, value: object) -> datetime | None:
     if value is None:
         return None
     try:

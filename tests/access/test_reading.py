@@ -250,12 +250,12 @@ def test_a_session_and_the_record_of_its_end_show_the_agents_words(world: World)
     (record,) = world.records("memory_refinement_complete")
     grant = world.grant()
 
-    for opened in (
-        reading.session(grant.id, world.reader, session.id),
-        reading.read_record(grant.id, world.reader, record.id),
-    ):
-        assert opened.texts["consent_reply"] == "YES, tidy the wall"
-        assert opened.texts["summary"].endswith("the wall is tidy")
+    said = reading.session(grant.id, world.reader, session.id).texts
+    (told,) = reading.read_record(grant.id, world.reader, record.id).changes
+
+    assert said["consent_reply"] == "YES, tidy the wall"
+    assert said["summary"].endswith("the wall is tidy")
+    assert told.after == said["summary"]
 
 
 # -- the banner -----------------------------------------------------------------------------------

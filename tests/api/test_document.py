@@ -40,7 +40,7 @@ def test_describes_every_operation_with_its_token_and_its_problems(each: Operati
             assert answer["content"] == {"application/problem+json": problem}
     parameters = described.get("parameters", [])
     headers = [parameter["name"] for parameter in parameters if parameter["in"] == "header"]
-    assert ("Idempotency-Key" in headers) == (each.method == "POST")
+    assert ("Idempotency-Key" in headers) == (each.method != "GET")
 
 
 def test_describes_nothing_else() -> None:

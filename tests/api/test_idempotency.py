@@ -1,10 +1,13 @@
 """A request that is sent twice with one Idempotency-Key is done once."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
 
 import pytest
 from sqlalchemy import select
 
+from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
 from tests import factories
@@ -32,15 +35,31 @@ def test_repeats_the_answer_of_a_request_that_is_sent_again(world: World) -> Non
     assert journals() == 1
 
 
-def test_only_a_post_with_a_key_is_repeated(world: World) -> None:
-    path = f"/agents/{world.agent.id}"
-
-    answers = [world.platform.patch(path, json={}, headers=KEY) for _ in range(2)]
+def test_only_a_change_with_a_key_is_repeated(world: World) -> None:
+    answers = [world.own.get("/memories", headers=KEY) for _ in range(2)]
     answers += [world.own.post("/memories", json=NEW) for _ in range(2)]
 
     assert [answer.headers.get("Idempotency-Replayed") for answer in answers] == 4 * [None]
     assert db.session.scalar(select(IdempotencyKey)) is None
     assert journals() == 2
+
+
+def test_answers_a_repeated_change_of_a_memory_as_the_first_time(world: World) -> None:
+    old = world.own.post("/memories", json=NEW).json["id"]
+
+    def twice(method: str, path: str, key: str, **sent: object) -> int:
+        send = partial(world.own.open, path, method=method, headers={"Idempotency-Key": key})
+        first, second = send(**sent), send(**sent)
+        assert (first.status_code, first.data) == (second.status_code, second.data)
+        return first.status_code
+
+    assert twice("PATCH", f"/memories/{old}", "correct", json={"content": "said again"}) == 200
+    new = f"/memories/{world.own.get('/memories?query=again').json['memories'][0]['id']}"
+    assert twice("DELETE", f"{new}?for_good=true", "ask") == 202
+    assert twice("DELETE", new, "forget") == 200
+    with clock.ahead(timedelta(days=1, minutes=1)):
+        assert twice("DELETE", f"{new}?for_good=true", "erase") == 200
+    assert db.session.scalars(select(IdempotencyKey.key)).all() == ["erase"]
 
 
 @pytest.mark.parametrize(

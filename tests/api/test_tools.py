@@ -38,10 +38,10 @@ def test_offers_the_tools_that_can_be_called_and_corrects_a_memory(world: World)
 
     corrected = {"id": found["id"], "content": "the second of two", "reason": "same"}
     result = call(world, "correct_memory", json.dumps(corrected))
-    refused = call(world, "forget_memory", json.dumps({"id": result["id"]}))
+    forgotten = call(world, "forget_memory", json.dumps({"id": result["id"]}))
 
     assert names[1:4] == ["search_memories", "correct_memory", "forget_memory"]
-    assert (result["type"], refused["type"]) == ("corrected", "error")
+    assert (result["type"], forgotten["type"]) == ("corrected", "forgotten")
 
 
 @pytest.mark.parametrize(

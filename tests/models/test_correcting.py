@@ -1,5 +1,6 @@
 """An agent corrects and forgets memories of its own, outside sessions, within limits by day."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.correcting import correct, forget
 from refine.models.runs.session.scheduling import Candidates
 from refine.refinement import time_machine
+from refine.rules.retention import removable_under_threshold
 from refine.tools import RefinementTool
 from tests import editing, factories
 from tests.chains import problems
@@ -207,17 +209,61 @@ def test_a_memory_that_is_too_large_by_itself_is_refused_without_a_time(app):
         forget(agent, memory.id)
 
 
-def test_what_was_saved_today_does_not_pay_for_forgetting(app):
+def test_what_was_saved_today_is_free_and_pays_for_nothing(app):
     agent, at = factories.agent(), clock.now()
     first, second, *_ = aged(agent, *[25] * 4)
-    padding = factories.ledger(agent, *[25] * 40, recorded_at=at)
+    today = factories.ledger(agent, *[25] * 40, recorded_at=at)
     forget(agent, first.id, at=at)
 
-    with pytest.raises(Refused) as refused:
-        forget(agent, second.id, at=at + HOUR)
+    for memory in today[1:]:
+        with pytest.raises(Refused, match="at most 0 may go now; more from"):
+            forget(agent, second.id, at=at + HOUR)
+        forget(agent, memory.id, at=at + HOUR)
 
-    assert f"at most 0 may go now; more from {at + DAY:%Y-%m-%d %H:%M} UTC" in str(refused.value)
-    forget(agent, padding[0].id, at=at + DAY)
+    assert RefinementSession.removed_recently(agent, at + HOUR) == 25
+    forget(agent, today[0].id, at=at + DAY)
+    with pytest.raises(Refused, match="remove 25 tokens, and at most 0"):
+        forget(agent, second.id, at=at + DAY + HOUR)
+
+
+def test_an_agent_forgets_and_corrects_all_of_its_first_day(app):
+    agent = factories.agent()
+    memory, other = factories.ledger(agent, 25, 25)
+    new = correct(agent, memory.id, factories.text_of(9))
+
+    for id_ in (new.id, other.id):
+        forget(agent, id_)
+
+    assert agent.core_token_usage == 0
+
+
+@pytest.mark.parametrize("by", ["correction", "another correction", "session"])
+def test_what_took_the_place_of_an_old_memory_today_counts_as_that(app, by):
+    agent = factories.agent()
+    memories = aged(agent, *[25] * 4)
+    if by == "session":
+        session = factories.session(agent)
+        new = editing.update(session, memories[0].id, factories.text_of(24), reason="outdated")
+        session.finish("incomplete", "enough")
+    else:
+        new = correct(agent, memories[0].id, factories.text_of(60), "same")
+    if by == "another correction":
+        new = correct(agent, new.id, factories.text_of(61))
+
+    forget(agent, new.id)
+
+    with pytest.raises(Refused, match="remove 25 tokens, and at most"):
+        forget(agent, memories[1].id)
+
+
+def test_a_correction_of_what_stands_again_is_free(app):
+    agent = factories.agent()
+    memory, other, *_ = aged(agent, *[25] * 4)
+    new = correct(agent, memory.id, factories.text_of(60))
+    memory.restore()
+
+    forget(agent, new.id)
+    forget(agent, other.id)
 
 
 def test_a_correction_counts_what_it_shortens(app):
@@ -229,15 +275,18 @@ def test_a_correction_counts_what_it_shortens(app):
     correct(agent, memory.id, factories.text_of(8))
 
 
-def test_what_was_restored_no_longer_counts(app):
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_was_restored_no_longer_counts_though_it_goes_again(app, times):
     agent = factories.agent()
-    first, second, *_ = aged(agent, *[25] * 4)
+    first, second, *_ = aged(agent, *[25] * 8)
+    for _ in range(times):
+        forget(agent, first.id)
+        first.restore()
     forget(agent, first.id)
-    first.restore()
 
     forget(agent, second.id)
 
-    assert second.discarded
+    assert RefinementSession.removed_recently(agent) == 50
 
 
 def test_the_rolling_floor_holds_for_corrections_too(app):
@@ -268,22 +317,52 @@ def test_what_sessions_removed_leaves_less_for_corrections(app):
         forget(agent, memories[4].id, at=at)
 
 
-def test_what_a_live_session_may_still_remove_is_not_there_for_corrections(app):
+def test_an_agent_forgets_while_a_session_runs_and_the_floor_holds_for_both(app):
     agent = factories.agent()
     agent.refinement_threshold = Decimal("0.01")
     memories = aged(agent, *[25] * 8)
-    session = factories.session(agent)
-    assert session.tokens_left == 100
-    editing.delete(session, memories[0].id)
-    db.session.commit()
+    tool = RefinementTool(factories.session(agent))
+    tool.execute(action="delete", id=memories[0].id)
+    assert tool.left["tokens_left"] == 75
 
-    with pytest.raises(Refused, match="0 may go now; more when the session that is running has en"):
-        forget(agent, memories[1].id)
-    session.finish("incomplete", "enough")
-    for memory in memories[1:4]:
+    for memory, left in zip(memories[1:3], (50, 25), strict=True):
         forget(agent, memory.id)
+        db.session.commit()
+        assert tool.execute(action="search", query="nowhere")["tokens_left"] == left
+
+    assert tool.execute(action="delete", id=memories[3].id)["tokens_left"] == 0
     with pytest.raises(Refused, match="0 may go now; more when what went in the last 30 days"):
         forget(agent, memories[4].id)
+    last = tool.execute(action="delete", id=memories[4].id)
+    assert (last["type"], agent.core_token_usage) == ("refinement_rolled_back", 150)
+    assert problems() == []
+
+
+def test_forgetting_takes_nothing_from_a_session_where_the_floor_has_room_for_both(agent):
+    session = factories.session(agent)
+
+    forget(agent, number(agent).id)
+
+    assert session.removable_tokens == removable_under_threshold(
+        session.mass_before, Decimal(".75")
+    )
+
+
+@pytest.mark.parametrize("verb", ["correct", "forget"])
+def test_what_a_live_session_has_made_waits_for_its_end(agent, verb):
+    session, said = factories.session(agent), number(agent).content
+    new = editing.update(session, number(agent).id, said.replace(", she said", ""), reason="wrong")
+    change = {
+        "correct": lambda: correct(agent, new.id, "x"),
+        "forget": lambda: forget(agent, new.id),
+    }
+
+    with pytest.raises(Refused, match=f"Cannot {verb} memory #{new.id} before the session"):
+        change[verb]()
+    session.finish("incomplete", "enough")
+    change[verb]()
+
+    assert new.discarded
 
 
 def test_what_was_corrected_leaves_less_for_sessions(app):
@@ -306,25 +385,27 @@ def test_what_was_corrected_leaves_less_for_sessions(app):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_day_never_takes_more_than_the_threshold_lets_go(app, data):
     sizes = data.draw(st.lists(st.integers(1, 60), min_size=2, max_size=8))
+    tokens = st.integers(1, 60)
     agent, at = factories.agent(), clock.now()
-    ids = [memory.id for memory in aged(agent, *sizes)]
-    gone: list[tuple[object, int]] = []
-    for step in data.draw(st.lists(st.integers(0, 20), min_size=1, max_size=8)):
-        at += timedelta(hours=step)
-        before = agent.core_token_usage
-        try:
-            if data.draw(st.booleans()):
-                forget(agent, data.draw(st.sampled_from(ids)), at=at)
-            else:
-                new = factories.text_of(data.draw(st.integers(1, 60)))
-                ids.append(correct(agent, data.draw(st.sampled_from(ids)), new, at=at).id)
-        except (Refused, NotFound):
-            assert agent.core_token_usage == before
-            continue
-        gone.append((at, max(0, before - agent.core_token_usage)))
-        today = sum(tokens for when, tokens in gone if when > at - DAY)
-        mass = agent.core_token_usage + today
-        assert 4 * today <= mass
+    # how much of each old memory still stands, in it or in its corrections; 0 for new ones
+    standing = {memory.id: memory.token_estimate for memory in aged(agent, *sizes)}
+    for step in data.draw(st.lists(st.integers(0, 100), min_size=1, max_size=12)):
+        at += timedelta(minutes=step)
+        of = data.draw(st.sampled_from(sorted(standing)))
+        text = factories.text_of(data.draw(tokens))
+        match data.draw(st.sampled_from(["save", "forget", "correct"])):
+            case "save":
+                standing.setdefault(agent.ledger.remember(text, "core", at=at)[0].id, 0)
+            case "forget":
+                with suppress(Refused, NotFound):
+                    forget(agent, of, at=at)
+                    standing[of] = 0
+            case "correct":
+                with suppress(Refused, NotFound):
+                    new = correct(agent, of, text, at=at)
+                    standing[new.id] = min(standing[of], new.token_estimate)
+                    standing[of] = 0
+        assert 4 * sum(standing.values()) >= 3 * sum(sizes)
     db.session.rollback()
 
 
@@ -344,25 +425,98 @@ def test_a_live_session_notices_what_was_corrected_meanwhile(agent):
     assert f"Memory #{new.id} was not there when this session began" in unseen["error"]
 
 
-def test_a_correction_stands_in_the_way_of_an_undo_and_goes_with_the_wider_one(agent):
+def undone(session: RefinementSession) -> time_machine.Undo:
+    """Undo the session and all after it; the narrower undo does not bring back more."""
+    db.session.commit()
+    with suppress(time_machine.UndoConflict):
+        time_machine.preview(session)
+    done = time_machine.undo(session, through="command line", and_after=True)
+    db.session.commit()
+    assert problems() == []
+    return done
+
+
+def test_a_correction_stands_in_the_way_of_an_undo_and_stays_in_the_wider_one(agent):
     session = factories.session(agent)
     old = number(agent)
+    said = old.content
     editing.update(session, old.id, "Mira's number is 555 0142, she said: call her in the evening")
+    other = editing.delete(session, db.session.scalars(agent.ledger.core()).first().id)
     session.finish("incomplete", "enough")
     new = correct(agent, old.id, "Mira's number is 555 0143")
     db.session.commit()
 
     with pytest.raises(time_machine.UndoConflict, match="memory_corrected"):
         time_machine.undo(session, through="command line")
-    time_machine.undo(session, through="command line", and_after=True)
+    undone(session)
 
-    assert (new.discarded, old.discarded, old.retired_reason) == (True, False, None)
-    assert problems() == []
+    assert (new.discarded, old.discarded, old.retired_reason) == (False, True, "wrong")
+    assert (old.content, other.discarded) == (said, False)
 
 
-def test_a_save_does_not_rely_on_a_correction_that_an_undo_may_take_back(agent):
-    correct(agent, number(agent).id, "Mira's number is 555 0143")
+@pytest.mark.parametrize("change", [forget, lambda agent, id_: correct(agent, id_, "of another")])
+def test_a_wide_undo_does_not_bring_back_what_was_merged_into_what_is_forgotten(agent, change):
+    copy = factories.memory(agent, number(agent).content + "s", **days_ago())
+    sources = [number(agent), copy]
+    session = factories.session(agent)
+    merged = editing.consolidate(session, [each.id for each in sources], copy.content[:-1])
+    other = db.session.scalars(agent.ledger.core()).first()
+    editing.delete(session, other.id)
+    session.finish("incomplete", "enough")
+    removed = merged.token_estimate + session.removed_tokens
+    change(agent, merged.id)
 
-    _, existed = agent.ledger.remember("Mira's number is 555 0143", "core")
+    undone(session)
 
-    assert not existed
+    assert [each.discarded for each in (*sources, merged, other)] == [True, True, True, False]
+    kept = agent.core_token_usage
+    assert RefinementSession.removed_recently(agent) <= removed - other.token_estimate
+    assert kept + RefinementSession.removed_recently(agent) >= session.mass_before
+
+
+@pytest.mark.parametrize("and_after", [False, True])
+def test_an_undo_brings_back_no_exact_copy_of_what_was_forgotten_since(agent, and_after):
+    memory, other = number(agent), db.session.scalars(agent.ledger.core()).first()
+    copy = factories.memory(agent, memory.content, **days_ago())
+    session = factories.session(agent)
+    for each in (copy, other):
+        editing.delete(session, each.id)
+    session.finish("incomplete", "enough")
+    forget(agent, memory.id)
+
+    time_machine.undo(session, through="command line", and_after=and_after)
+
+    assert [each.discarded for each in (memory, copy, other)] == [True, True, False]
+    assert session.counted("tokens_gone") == copy.token_estimate
+
+
+def test_an_undo_that_would_bring_back_nothing_but_what_was_forgotten_is_refused(agent):
+    memory = db.session.scalars(agent.ledger.core()).first()
+    session = factories.session(agent)
+    editing.delete(session, memory.id)
+    session.finish("incomplete", "enough")
+    memory.restore()
+    forget(agent, memory.id)
+
+    with pytest.raises(Refused, match=f"was erased or forgotten \\(#{memory.id}\\)"):
+        undone(session)
+
+
+def test_a_wide_undo_takes_back_what_was_restored_since_it_was_forgotten(agent):
+    memory = number(agent)
+    session = factories.session(agent)
+    editing.protect(session, memory.id)
+    memory.set_constitutional(False)
+    session.finish("incomplete", "enough")
+    forget(agent, memory.id)
+    memory.restore()
+
+    undone(session)
+
+    assert memory.is_kept_core
+
+
+def test_a_save_may_rely_on_a_correction_that_no_undo_takes_back(agent):
+    new = correct(agent, number(agent).id, "Mira's number is 555 0143")
+
+    assert agent.ledger.remember("Mira's number is 555 0143", "core") == (new, True)

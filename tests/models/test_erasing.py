@@ -4,18 +4,28 @@ import base64
 import json
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, select, text, true
 
 from refine import clock
 from refine.access import reading
 from refine.errors import Erased, NotFound, Refused, SealingError
 from refine.extensions import Base, db
-from refine.models import Agent, AgentMemory, ApiToken, AuditLog, IdempotencyKey, RefinementSession
+from refine.models import (
+    Agent,
+    AgentMemory,
+    ApiToken,
+    AuditLog,
+    IdempotencyKey,
+    MemoryTask,
+    RefinementSession,
+)
+from refine.models.clients.idempotency_key import StoredResponse
 from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
-from refine.models.keys import content_key_place
+from refine.models.keys import SealedText, content_key_place
 from refine.models.ledger import changes_in
 from refine.models.ledger.history import left_by_records
 from refine.models.ledger.ledger import removed_outside_sessions
@@ -103,7 +113,8 @@ def test_the_second_request_erases_and_tells_the_agent(agent):
     assert (memory.is_erased, memory.discarded, memory.retired_reason) == (True, True, None)
     notes = db.session.scalars(select(AgentMemory).where(AgentMemory.is_note())).all()
     assert notes[-1].content == (
-        f"An operator erased for good: #{memory.id}. Nobody can read or restore them."
+        f"An operator erased for good: #{memory.id}. Nobody can read or restore them, nor what I "
+        "said in sessions since the first of them was saved."
     )
     with pytest.raises(Refused, match="was erased for good already"):
         erase(agent, memory.id, "agent")
@@ -163,6 +174,71 @@ def test_an_agent_erases_no_more_than_it_may_forget_in_a_day(app):
     assert db.session.scalar(removed_outside_sessions(agent.id, at)) == 30
 
 
+def test_what_an_operator_erases_counts_for_the_floor_alone(app):
+    agent, at = factories.agent(), clock.now()
+    memories = factories.ledger(agent, *[25] * 8, recorded_at=at - 2 * DAY)
+    for memory in memories[:3]:
+        erase(agent, memory.id, "command line", at=at)
+        erase(agent, memory.id, "command line", at=at + DAY)
+
+    forget(agent, memories[3].id, at=at + DAY)
+
+    with pytest.raises(Refused, match="at most 0 may go now; more when what went in the last 30"):
+        forget(agent, memories[4].id, at=at + DAY)
+
+
+@pytest.mark.parametrize("way", ["itself", "copy", "descendant"])
+def test_only_an_operator_erases_what_a_tag_locks(agent, way):
+    memory = locked = saved(agent)
+    if way == "itself":
+        memory.tags = ["voice"]
+    elif way == "copy":
+        locked = factories.memory(agent, memory.content, tags=["voice"], discarded_at=clock.now())
+    else:
+        locked = correct(agent, memory.id, f"the {CANARY} sang")
+        locked.tags = ["voice"]
+    which = {"with_descendants": way == "descendant"}
+
+    with pytest.raises(Refused, match=f"Cannot erase immutable #{locked.id}: only an operator"):
+        erase(agent, memory.id, "agent", **which)
+    erased(memory, **which)
+
+    assert (memory.is_erased, locked.is_erased) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "handed_over", "is_running", "is_in_the_way"),
+    [
+        ("reflection", DAY, True, True),
+        ("reflection", DAY, False, False),
+        ("extraction", DAY, True, True),
+        ("extraction", DAY, False, False),
+        ("extraction", -DAY, False, True),
+    ],
+)
+def test_what_could_write_the_words_anew_must_end_first(
+    agent, kind, handed_over, is_running, is_in_the_way
+):
+    memory, at = saved(agent), clock.now()
+    erase(agent, memory.id, "command line", at=at)
+    made = {"at": at + handed_over}
+    if kind == "reflection":
+        task = MemoryTask.reflect(agent, "cli", **made)
+    else:
+        task = factories.extraction(agent, f"the {CANARY} sings", **made)
+    if is_running:
+        task.claim(at + DAY)
+    again = partial(erase, agent, memory.id, "command line", at=at + 2 * DAY)
+
+    if is_in_the_way:
+        with pytest.raises(Refused, match=f"{kind} {task.id} of this agent is {task.status} and"):
+            again()
+        task.finish("completed", at=at + 2 * DAY)
+    again()
+
+    assert memory.is_erased
+
+
 # -- what goes along -------------------------------------------------------------------------------
 
 
@@ -208,6 +284,20 @@ def test_what_was_merged_goes_with_the_result_and_the_result_with_its_descendant
     assert problems() == []
 
 
+def test_the_kept_sources_of_an_undone_merge_are_no_descendants(agent):
+    sources = [saved(agent, f"the {CANARY} sings{end}") for end in ("", " each day")]
+    db.session.commit()
+    session = factories.session(agent)
+    merged = editing.consolidate(
+        session, [each.id for each in sources], f"each day the {CANARY} sings"
+    )
+    session.finish("incomplete", "enough")
+    time_machine.undo(session, through="command line")
+
+    assert erase(agent, sources[0].id, "agent").descendants == [merged.id]
+    assert erased(merged) == ([merged.id], [], None)
+
+
 # -- nothing is left -------------------------------------------------------------------------------
 
 
@@ -218,25 +308,39 @@ def everything_readable(agent: Agent) -> str:
         for table in Base.metadata.sorted_tables
         for row in db.session.execute(select(table))
     ]
-    keys = [(agent.data_key(), None)]
-    for memory in db.session.scalars(select(AgentMemory).where(~AgentMemory.is_erased)):
-        keys.append((memory.data_key(), memory))
-        rows.append(f"{memory.content} {memory.extra}")
-    for record in db.session.scalars(select(AuditLog)):
-        rows.append(str(record.sealed))
+    sealed = [
+        (mapper.class_, name)
+        for mapper in Base.registry.mappers
+        for name, kept in vars(mapper.class_).items()
+        if isinstance(kept, SealedText)
+    ]
+    assert len(sealed) == 11
+    for model, name in [*sealed, (AgentMemory, "content")]:
+        readable = ~AgentMemory.is_erased if model is AgentMemory else true()
+        rows += [
+            str(getattr(row, name)) for row in db.session.scalars(select(model).where(readable))
+        ]
+    rows += [str(record.sealed) for record in db.session.scalars(select(AuditLog))]
     hashed = agent.data_key().mac(f"the {CANARY} sings", "agent_memories.content_hash")
-    assert len(keys) > 2
     return "\n".join(rows).replace(hashed, CANARY)
 
 
 def test_no_column_and_no_key_that_is_left_says_a_word_of_it(agent):
     memory = saved(agent)
     memory.extra = f'{{"of": "{CANARY}"}}'
-    db.session.commit()
     forget(agent, memory.id)
     memory.restore()
-    factories.memory(agent, "another")
-    assert CANARY in everything_readable(agent)
+    declined = RefinementSession.queue(agent, "api")
+    declined.consent_reply = f"NO, the {CANARY} is to stay as it is."
+    declined.finish("declined", "the agent declined")
+    session = factories.session(agent)
+    session.consent_reply = f"YES, the {CANARY} is glad."
+    editing.complete(session, f"I thought of the {CANARY}.")
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    answer = StoredResponse(201, f"the {CANARY} sings", None)
+    IdempotencyKey.reserve(token, "once", f"the {CANARY} sings")[0].store(answer)
+    db.session.commit()
+    assert everything_readable(agent).count(CANARY) > 9
 
     erased(memory)
 
@@ -318,7 +422,7 @@ def test_an_undo_is_refused_when_all_that_it_would_restore_was_erased(agent):
     for id_ in ids:
         erased(db.session.get_one(AgentMemory, id_))
 
-    with pytest.raises(Refused, match=f"was erased for good \\(#{ids[0]}, #{ids[1]}\\)"):
+    with pytest.raises(Refused, match=f"was erased or forgotten \\(#{ids[0]}, #{ids[1]}\\)"):
         time_machine.undo(session, through="command line")
     assert session.undone_at is None
     assert RefinementSession.removed_recently(agent) == 50

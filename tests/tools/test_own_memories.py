@@ -122,7 +122,7 @@ def test_a_call_that_cannot_be_carried_out_says_why(agent, tool, call, error):
 
 
 def test_the_breaker_by_day_is_an_error_of_the_tool(agent):
-    entry = factories.memory(agent, "x" * 400)
+    entry = factories.memory(agent, "x" * 400, recorded_at=clock.now() - timedelta(days=2))
     db.session.commit()
 
     assert "at most" in refused(agent, FORGET, id=entry.id)

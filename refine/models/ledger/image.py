@@ -85,10 +85,8 @@ def retired(
     at: datetime,
 ) -> Image:
     """Return the image of a memory as it is discarded, and retired unless it says the ``same``."""
-    discarded = {**image, "discarded_at": clock.iso(at)}
-    if reason == "same":
-        return discarded
-    return {**discarded, "retired_reason": reason, "replaced_by_id": successor_id}
+    discarded = {**image, "discarded_at": clock.iso(at), "replaced_by_id": successor_id}
+    return discarded if reason == "same" else {**discarded, "retired_reason": reason}
 
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:

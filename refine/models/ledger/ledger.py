@@ -252,7 +252,8 @@ def removed_outside_sessions(
             AuditLog.action.in_(_REMOVALS),
             AuditLog.created_at > since,
             tokens > 0,
-            AgentMemory.discarded,
+            # not what was restored since, even if it went again
+            AgentMemory.discarded_at <= AuditLog.created_at,
         )
     )
 

@@ -275,7 +275,7 @@ class AgentMemory(Attested, Base):
 
     @classmethod
     def could_be_undone(cls) -> ColumnElement[bool]:
-        """Match memories that an undo may take back: a session's, corrections, restored ones."""
+        """Match memories that an undo may take back: a session's, and restored ones."""
         rewritten_or_restored = select(AuditLog.id).where(
             AuditLog.agent_id == cls.agent_id,
             AuditLog.action.in_(_REWRITE_OR_RESTORE),
@@ -283,11 +283,7 @@ class AgentMemory(Attested, Base):
         )
         # few memories were changed, so records are looked for last
         is_changed = cls.updated_at != cls.recorded_at
-        return or_(
-            cls.session_id.is_not(None),
-            cls.source.is_not_distinct_from(CORRECTION),
-            and_(is_changed, rewritten_or_restored.exists()),
-        )
+        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten_or_restored.exists()))
 
     @hybrid_property
     def is_locked(self) -> bool:

@@ -47,20 +47,6 @@ class Edited(NamedTuple):
     tokens: int
 
 
-def search(
-    session: RefinementSession,
-    query: str | None,
-    after: datetime | None = None,
-    before: datetime | None = None,
-    *,
-    retired: bool = False,
-) -> list[AgentMemory]:
-    """Return what matches, by date, then id, in the ledger or among what was ``retired``."""
-    ledger = session.agent.ledger
-    among = ledger.retired() if retired else ledger.core()
-    return ledger.matching(among, query, after, before)
-
-
 def consolidate(
     session: RefinementSession,
     ids: Sequence[int],

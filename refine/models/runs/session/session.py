@@ -99,7 +99,7 @@ OPERATIONS = {
     "protect": Operation("protected", is_mutation=False),
 }
 # Stats also count, once they occur, ``retired``, ``overruled``, ``unread``, ``refused_…``
-# and, once it is undone, ``tokens_erased``: what it removed and nobody can restore.
+# and, once it is undone, ``tokens_gone``: what it removed and the undo did not bring back.
 _NOTHING_DONE = dict.fromkeys((each.stat for each in OPERATIONS.values()), 0)
 # The actions of all edits of the loop, and of mutations. Duplicates are removed before the loop,
 # and stay removed after a rollback.
@@ -391,7 +391,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         for session in sessions:
             session.require_genuine()
             is_undone = session.undone_at is not None
-            removed += session.counted("tokens_erased") if is_undone else session.removed_tokens
+            removed += session.counted("tokens_gone") if is_undone else session.removed_tokens
         return removed
 
     @classmethod
@@ -427,8 +427,8 @@ class RefinementSession(RetriableRun, Attested, Base):
         """Match agents with an ``erosion_reason``."""
         # for an index: no session lasts as long as the window
         lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
-        erased = cls.stats["tokens_erased"].as_integer()
-        each = case((cls.undone_at.is_(None), cls.removed_tokens), else_=func.coalesce(erased, 0))
+        gone = cls.stats["tokens_gone"].as_integer()
+        each = case((cls.undone_at.is_(None), cls.removed_tokens), else_=func.coalesce(gone, 0))
         removed = select(func.coalesce(func.sum(each), 0)).where(cls.agent_id == Agent.id, lately)
         mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
         outside = removed_outside_sessions(Agent.id, at - ROLLING_WINDOW)
@@ -478,7 +478,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         else:
             changes = [*reversal.changes, *self._tell(summary, reversal.note, at)]
             about["data"] = {**self.measured(), **reversal.data}
-            about["sealed"] = {"summary": self.summary, "consent_reply": self.consent_reply}
             change_memories(action, changes, agent=self.agent, locked=locked, at=at, **about)
         if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at

@@ -517,8 +517,8 @@ def test_the_end_is_recorded_with_open_figures_and_sealed_words(session):
     record = last_record(session)
     assert (record.action, record.session_id) == ("memory_refinement_complete", session.id)
     assert (record.auditable_type, record.auditable_id) == ("RefinementSession", str(session.id))
-    assert record.sealed["consent_reply"] == "Yes, canary."
-    assert record.sealed["summary"] == session.summary
+    (note,) = record.sealed["memories"]
+    assert (note["after"]["content"], len(record.sealed)) == (session.summary, 1)
     assert (
         record.data.items()
         >= {
