@@ -116,7 +116,6 @@ class WrappedKey(Base):
             .execution_options(populate_existing=True)
         ).all()
         broken = [key.id for key in older if not key._rewrap()]
-        db.session.flush()
         return Rotation(older[-1].id, len(older) - len(broken), broken) if older else None
 
     def _rewrap(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
@@ -16,7 +16,13 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, MemoryTask, ReflectionAlreadyLive
 from refine.models.agent import configuring
 from refine.models.runs import saving
-from refine.models.runs.task import ENDED, MAX_WAITING, conversations_given_up, due_for_reflection
+from refine.models.runs.task import (
+    ENDED,
+    MAX_WAITING,
+    conversations_given_up,
+    due_for_reflection,
+    waiting_of,
+)
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -252,6 +258,19 @@ def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent
 
     said = "it waited for 1 day; the last attempt: the provider failed"
     assert (task.status, task.end_reason) == ("skipped", said)
+
+
+def test_the_waiting_tasks_of_an_agent_are_its_own_the_oldest_first(agent: Agent) -> None:
+    others = factories.extraction(factories.agent(), at=NIGHT)
+    second, first = (factories.extraction(agent, at=NIGHT + hours * HOUR) for hours in (2, 1))
+
+    assert waiting_of(agent) == [first, second]
+    assert waiting_of(others.agent) == [others]
+    db.session.execute(
+        text("SET LOCAL enable_indexscan = off")
+    )  # an index would happen to have this order
+    waiting = db.session.scalars(MemoryTask.select_waiting(3)).all()
+    assert waiting == [others.id, first.id, second.id]
 
 
 def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent: Agent) -> None:

@@ -99,6 +99,7 @@ LOST = [
     ("It needs leeks, barley, thyme and salt.", "It needs leeks, barley, salt.", "list", ["thyme"]),
     ("Mira (person): likes quiet mornings", "Oskar likes quiet mornings", "name", ["mira"]),
     ("Mira waits on Sundays at the mill.", "Mira waits at the mill.", "detail", ["Sundays"]),
+    ("Aunt Katja: promised to water.", "Aunt: promised to water.", "name", ["Katja"]),
     ("Katja promised to water them.", "She promised to water them.", "name", ["Katja"]),
     ("Der Turm bei Kastell hat eine Tür.", "Der Turm hat eine Tür.", "name", ["Kastell"]),
 ]

@@ -272,10 +272,11 @@ def test_after_a_no_or_an_end_without_completion_an_agent_is_asked_again(agent, 
 
 
 def test_an_agent_is_skipped_for_at_most_four_slots_though_nothing_changes(agent, subtests):
-    past(agent, at=SLOT + MOMENT)
-    for weeks, reason in [(0, UNCHANGED), (1, UNCHANGED), (4, UNCHANGED), (5, None), (50, None)]:
-        with subtests.test(weeks=weeks):
-            assert skip_reason(agent, SLOT + 7 * weeks * DAY + HOUR) == reason
+    for ended_at in (SLOT, SLOT + MOMENT):
+        past(agent, at=ended_at)
+        for weeks, reason in [(0, UNCHANGED), (1, UNCHANGED), (4, UNCHANGED), (5, None), (9, None)]:
+            with subtests.test(ended_at=ended_at, weeks=weeks):
+                assert skip_reason(agent, SLOT + 7 * weeks * DAY + HOUR) == reason
 
 
 def test_sessions_after_which_an_agent_is_asked_again(agent, subtests):
