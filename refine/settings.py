@@ -217,6 +217,11 @@ class Settings:
     def is_https(self) -> bool:
         return self.public_url.startswith("https://")
 
+    @property
+    def has_second_reading(self) -> bool:
+        """Whether edits are read once more: where nothing is refused, no reading is needed."""
+        return self.second_reading == "on" and self.details == "keep"
+
     def rehearses(self, *, is_demo: bool) -> bool:
         """Tell whether the rehearsal model answers for an account; without a provider, for all."""
         return is_demo or (self.rehearsal and self.openrouter_api_key is None)

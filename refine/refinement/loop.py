@@ -160,14 +160,13 @@ class SessionWorker(ModelWorker[RefinementSession]):
         return brief(session, groups)
 
     def _loop(self) -> None:
-        has_reading = self._settings.second_reading == "on" and self._settings.details == "keep"
         self._tool = self._committed(
             lambda: RefinementTool(
                 self._run,
                 self._lease_token,
                 self._room_for_result,
                 self._retry,
-                self._verdicts if has_reading else None,
+                self._verdicts if self._settings.has_second_reading else None,
             )
         )
         self._execute = self._execute_once_read

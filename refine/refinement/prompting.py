@@ -114,7 +114,6 @@ def brief(session: RefinementSession, hints: Sequence[Group] = ()) -> str:
         **_figures(session),
         max_merged=MAX_MERGED,
         max_retired=MAX_RETIRED,
-        has_second_reading=settings.current().second_reading == "on",
         longer_share=in_percent(LONGER_SHARE),
         longer_tokens=LONGER_TOKENS,
         likeness=in_percent(settings.current().likeness),
@@ -128,12 +127,14 @@ def brief(session: RefinementSession, hints: Sequence[Group] = ()) -> str:
 
 def _figures(session: RefinementSession) -> dict[str, Any]:
     agent, mass_tokens = session.agent, session.mass_before or 0
+    rules = settings.current()
     is_over_budget = mass_tokens > agent.core_token_budget
     return {
         "today": f"{clock.now():%Y-%m-%d}",
         "max_mutations": MAX_MUTATIONS,
         "removable_tokens": session.removable_tokens,
-        "keeps_details": settings.current().details == "keep",
+        "keeps_details": rules.details == "keep",
+        "has_second_reading": rules.has_second_reading,
         "memories": session.memories_before,
         "mass_tokens": mass_tokens,
         "budget_tokens": agent.core_token_budget,
@@ -159,9 +160,9 @@ def _last_session(session: RefinementSession) -> str:
 
 CAUSES: dict[Cause, str] = {
     "sure": "it would have lost or falsified something",
-    "doubtful": "too much of what they say was missing",
+    "doubtful": "it would have left out too much",
     "second_reading": "the second reading objected",
-    "retiring": "what was to replace them did not fit",
+    "retiring": "nothing could be retired in this way",
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from refine import prompts
+from refine import clock, prompts
 from refine.llm.messages import Message, Reply, user_message
 from refine.models import Agent
 from refine.rules.consent import without_reasoning
@@ -28,7 +28,7 @@ def reading_of(agent: Agent, cases: Sequence[Case], *, is_repeated: bool) -> lis
     """Return the messages that ask for it; ``is_repeated``: an answer could not be used."""
     entries = [prompts.as_line(case.as_entry(n)) for n, case in enumerate(cases, start=1)]
     shown = prompts.render("second_reading_cases", cases=entries, is_repeated=is_repeated)
-    system = agent.first_message(prompts.render("second_reading"))
+    system = agent.first_message(prompts.render("second_reading", today=f"{clock.now():%Y-%m-%d}"))
     return [{"role": "system", "content": system}, user_message(shown)]
 
 

@@ -461,21 +461,14 @@ def test_shows_a_changed_memory_as_it_is_now_and_accepts_the_second_try(tool, id
     assert (was, second["type"]) == (False, "deleted")
 
 
-def test_a_judged_refusal_is_counted_by_its_cause_alone(tool, ids):
-    result = tool.execute(action="update", id=ids[0], content="Mira has 17 hens")
+def test_the_third_refusal_of_what_an_edit_does_advises_to_leave_it(tool, ids):
+    long, lie = ({"content": text} for text in ("x" * 2_000, "Mira has 17 hens"))
+    calls = [{"ids": ids[:2][::way], **text} for way in (1, -1) for text in (long, lie, lie)]
 
-    assert result["type"] == "error"
-    assert tool.stats == {**NOTHING, "refused_sure": 1}
-    assert content(ids[0]) != "Mira has 17 hens"
+    errors = [tool.execute(action="consolidate", **call)["error"] for call in calls]
 
-
-def test_the_third_refusal_of_an_edit_advises_to_leave_it(tool, ids):
-    call = {"action": "consolidate", "ids": ids[:2], "content": "Mira has 17 hens"}
-    errors = [tool.execute(**{**call, "ids": ids[:2][::n]})["error"] for n in (1, -1, 1)]
-
-    assert [error.endswith("leave it as it is") for error in errors] == [False, False, True]
-    other = tool.execute(action="update", id=ids[0], content="Mira has 17 hens")["error"]
-    assert not other.endswith("leave it as it is")
+    assert [each.endswith("leave it as it is") for each in errors] == [False] * 4 + [True] * 2
+    assert tool.stats == {**NOTHING, "refused_doubtful": 4}
 
 
 # -- reasons ---------------------------------------------------------------------------------------

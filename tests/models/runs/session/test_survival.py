@@ -168,7 +168,7 @@ def test_carriers_of_a_memory_are_read_again_for_each_call(app):
     result = tool.execute(action="delete", id=tower)
 
     assert result["type"] == "error"
-    assert f"what #{tower} says" in result["error"]
+    assert f"what #{tower} says. Merge it with a memory so" in result["error"]
     assert (result["operations_left"], tool.stats["deleted"]) == (9, 1)
 
 
