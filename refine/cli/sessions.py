@@ -18,6 +18,7 @@ from refine.models import Account, Agent, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED, TRIGGERS
+from refine.models.runs.session.survival import CAUSES
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.personal import masked_id
@@ -78,8 +79,11 @@ _TIME = click.DateTime(
 
 
 def _in_words(stats: Mapping[str, int]) -> str:
+    refused = {f"refused_{cause}": f"refused {words}" for cause, words in CAUSES.items()}
     return ", ".join(
-        f"{count:,} {stat.replace('_', ' ')}" for stat, count in stats.items() if count
+        f"{count:,} {refused.get(stat, stat.replace('_', ' '))}"
+        for stat, count in stats.items()
+        if count
     )
 
 

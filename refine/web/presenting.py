@@ -9,7 +9,7 @@ from refine.models import Agent, RefinementSession, User
 from refine.models.agent.eligibility import unavailable_reason, why_unanswered
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import LOOP_EDITS
-from refine.models.runs.session.survival import Cause
+from refine.models.runs.session.survival import CAUSES
 from refine.rules.quantities import plural
 from refine.web.words import Badge, first_upper
 
@@ -120,13 +120,6 @@ def outcome(session: RefinementSession) -> str:
     return reason
 
 
-# Why edits were refused.
-_REFUSALS: dict[Cause, str] = {
-    "sure": "for a changed meaning",
-    "doubtful": "for lost words",
-    "second_reading": "by the second reading",
-    "retiring": "for what they retire",
-}
 # What else a session's stats count besides its edits.
 _JUDGED = {
     "retired": "Retired as outdated or wrong",
@@ -136,7 +129,7 @@ _JUDGED = {
 
 
 def refusals(session: RefinementSession) -> dict[str, int]:
-    named = {why: session.counted(f"refused_{cause}") for cause, why in _REFUSALS.items()}
+    named = {why: session.counted(f"refused_{cause}") for cause, why in CAUSES.items()}
     return {why: count for why, count in named.items() if count}
 
 

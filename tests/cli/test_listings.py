@@ -112,7 +112,7 @@ def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[st
     ]
     assert (told["threshold"], told["stats"]["deleted"]) == ("0.7500", 0)
     assert told["stats"]["refused_doubtful"] == 2
-    assert "2 refused doubtful" in shown.stdout
+    assert "2 refused for lost words" in shown.stdout
     assert re.search("^reason +the provider is away$", shown.stdout, re.MULTILINE)
     assert "memory_refinement_failed" in shown.stdout.splitlines()[-1]
 

@@ -105,7 +105,7 @@ def test_refusals_and_retirements_are_shown_by_cause(
 
     assert (
         "Edits refused 1,203 1,200 for a changed meaning, 1 for lost words, "
-        "1 by the second reading, 1 for what they retire "
+        "1 by the second reading, 1 for retiring wrongly "
         "Retired as outdated or wrong 1 Objections overruled 1 Edits without a second reading 1 "
     ) in said
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from math import ceil
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import undefer_group
@@ -51,7 +51,12 @@ _MERGE = "Merge it with a memory so that all of it stays, or leave it as it is"
 # Why an edit was refused for what it does to memories, as the session's stats count it. What is
 # refused for its form or a limit counts for nothing.
 Cause = Literal["sure", "doubtful", "second_reading", "retiring"]
-CAUSES: tuple[Cause, ...] = get_args(Cause)
+CAUSES: dict[Cause, str] = {
+    "sure": "for a changed meaning",
+    "doubtful": "for lost words",
+    "second_reading": "by the second reading",
+    "retiring": "for retiring wrongly",
+}
 
 
 class EditRefused(Refused):
