@@ -1,14 +1,16 @@
 """Raw SQL in transactions of its own: others' actions, and changes outside the application."""
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from psycopg.types.json import Json
-from sqlalchemy import JSON, event, text
+from sqlalchemy import JSON, URL, event, text
 
 from bench.bulk import add_missing_digests
+from refine.embedded.postgres import postgres_binaries
 from refine.extensions import db
 from refine.models.integrity import attested_kinds
 
@@ -23,6 +25,18 @@ def run(*statements: str) -> None:
 def tamper(*statements: str) -> None:
     """Execute with every trigger and foreign key switched off, as a superuser can."""
     run("SET LOCAL session_replication_role = replica", *statements)
+
+
+def tool(name: str, database: URL, *options: str, given: str = "") -> str:
+    """Run a tool of PostgreSQL's own on a database."""
+    command = [
+        str(postgres_binaries() / name),
+        f"--host={database.query['host']}",
+    ]
+    command += [f"--username={database.username}", *options, str(database.database)]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 @contextmanager

@@ -1,18 +1,16 @@
 """`refine audit` and `refine keys`, also on a restored dump."""
 
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from refine import create_app
-from refine.embedded.postgres import postgres_binaries
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
 from refine.models.audit import PLATFORM
@@ -178,22 +176,10 @@ def restored(recorded: Agent, environ: dict[str, str]) -> Iterator[dict[str, str
     there = here.set(database=name)
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
-        dump = tool("pg_dump", here)
-        tool("psql", there, "--quiet", "--set=ON_ERROR_STOP=1", given=dump)
+        dump = sql.tool("pg_dump", here)
+        sql.tool("psql", there, "--quiet", "--set=ON_ERROR_STOP=1", given=dump)
         yield {**environ, "DATABASE_URL": there.render_as_string(hide_password=False)}
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def tool(name: str, database: URL, *options: str, given: str = "") -> str:
-    """Run a tool of PostgreSQL's own on a database."""
-    command = [
-        str(postgres_binaries() / name),
-        f"--host={database.query['host']}",
-    ]
-    command += [f"--username={database.username}", *options, str(database.database)]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 @pytest.fixture

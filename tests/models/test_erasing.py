@@ -7,12 +7,12 @@ from decimal import Decimal
 from functools import partial
 
 import pytest
-from sqlalchemy import inspect, select, text, true
+from sqlalchemy import inspect, select, text
 
 from refine import clock
 from refine.access import reading
 from refine.errors import Erased, NotFound, Refused, SealingError
-from refine.extensions import Base, db
+from refine.extensions import db
 from refine.models import (
     Agent,
     AgentMemory,
@@ -25,7 +25,7 @@ from refine.models import (
 from refine.models.clients.idempotency_key import StoredResponse
 from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
-from refine.models.keys import SealedText, content_key_place
+from refine.models.keys import content_key_place
 from refine.models.ledger import changes_in
 from refine.models.ledger.history import left_by_records
 from refine.models.ledger.ledger import removed_outside_sessions
@@ -33,6 +33,7 @@ from refine.refinement import time_machine
 from refine.sealing import DataKey, Place
 from tests import editing, factories, sql
 from tests.chains import problems
+from tests.privacy import traces
 
 DAY = timedelta(days=1)
 CANARY = "c4n4ry"
@@ -303,26 +304,9 @@ def test_the_kept_sources_of_an_undone_merge_are_no_descendants(agent):
 
 def everything_readable(agent: Agent) -> str:
     """All columns of all tables, with all that the keys that are left open."""
-    rows = [
-        str(tuple(row))
-        for table in Base.metadata.sorted_tables
-        for row in db.session.execute(select(table))
-    ]
-    sealed = [
-        (mapper.class_, name)
-        for mapper in Base.registry.mappers
-        for name, kept in vars(mapper.class_).items()
-        if isinstance(kept, SealedText)
-    ]
-    assert len(sealed) == 11
-    for model, name in [*sealed, (AgentMemory, "content")]:
-        readable = ~AgentMemory.is_erased if model is AgentMemory else true()
-        rows += [
-            str(getattr(row, name)) for row in db.session.scalars(select(model).where(readable))
-        ]
-    rows += [str(record.sealed) for record in db.session.scalars(select(AuditLog))]
     hashed = agent.data_key().mac(f"the {CANARY} sings", "agent_memories.content_hash")
-    return "\n".join(rows).replace(hashed, CANARY)
+    rows = [said.decode() for said in traces.of_tables().values()]
+    return "\n".join([*rows, *traces.of_opened()]).replace(hashed, CANARY)
 
 
 def test_no_column_and_no_key_that_is_left_says_a_word_of_it(agent):

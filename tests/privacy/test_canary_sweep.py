@@ -4,6 +4,7 @@ An agent whose every word holds a canary lives through all that can go right and
 the dashboard, on the command line and over the HTTP API. Afterwards the canary is nowhere but under
 the agent's own grant, and in what its own token was given: in no log at DEBUG, no payload, no
 table, no file of the servers, no page, no export, no answer of a command, no refusal of the API.
+One of its memories is erased for good: after that, nothing that is left can say it.
 """
 
 import base64
@@ -14,6 +15,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,11 +25,12 @@ from flask import Flask
 from redis import Redis
 from sqlalchemy import text
 
-from refine import create_app
+from refine import clock, create_app
 from refine.embedded import database_url, redis_url
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
+from refine.models.erasing import erase
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import Up, children_of, eventually, refine
@@ -44,6 +47,7 @@ from tests.privacy.traces import Traces
 from tests.scripted_model import ScriptedModel, send
 from tests.web.crawling import CANARY, crawl
 
+GONE = f"{CANARY}, erased"
 YES = f"YES, the {CANARY} is glad."
 ECHO = {"error": {"code": 400, "message": CANARY, "metadata": {"flagged_input": CANARY}}}
 CONVERSATION = {"messages": [{"role": "user", "name": CANARY, "content": f"said the {CANARY}"}]}
@@ -94,12 +98,16 @@ class Installation:
         self.waiting: list[uuid.UUID] = []
         self.visitor = Visitor(up.url)
         account = db.session.scalars(db.select(Account)).first() or factories.account()
-        self.agent: Agent = factories.agent(
-            account=account,
-            name="Ada",
-            model_id="test/model",
-            **{name: f"{CANARY} in the {name}" for name in ("system_prompt", "refinement_prompt")},
-        )
+        with clock.ahead(-timedelta(days=2)):
+            self.agent: Agent = factories.agent(
+                account=account,
+                name="Ada",
+                model_id="test/model",
+                **{name: f"{CANARY} in the {name}" for name in PROMPTS[::3]},
+            )
+            self.gone = factories.memory(self.agent, f"{GONE} {factories.text_of(40)}")
+            erase(self.agent, self.gone.id, "command line")
+        self.said_afterwards = ""
         self.memories = [
             factories.memory(self.agent, f"{CANARY} {factories.text_of(40)}") for _ in range(20)
         ]
@@ -147,6 +155,23 @@ class Installation:
         attempt = db.session.get_one(MemoryTask, task_id, populate_existing=True).attempt
         db.session.rollback()
         return attempt
+
+    def erase(self) -> None:
+        """Erase a memory that it was asked to forget two days ago; keep backups around that."""
+        said = db.session.scalars(db.select(RefinementSession)).all()
+        sealed = [
+            getattr(each, f"sealed_{of}") for each in said for of in ("summary", "consent_reply")
+        ]
+        sealed = [self.gone.content_key, self.gone.sealed_content, *filter(None, sealed)]
+        self.sealed = [each.hex() for each in sealed]
+        db.session.rollback()
+        self.backups = [sql.tool("pg_dump", db.engine.url)]
+        self.run("memory", "erase", str(self.gone.id))
+        self.backups.append(sql.tool("pg_dump", db.engine.url))
+        for path in ("/context", "/memories", "/memories?discarded=true", "/audit", "/sessions"):
+            answer = self.program.ask("GET", path)
+            assert answer.ok
+            self.said_afterwards += answer.text
 
     def look(self, when: str) -> None:
         """Keep what is in Redis and in the tables now."""
@@ -221,12 +246,12 @@ def lived(installation: Installation) -> Installation:
     ids, agent_id = installation.ids, installation.agent_id
     visitor.sign_in("ines@example.org")
 
-    model.say(YES).call("search", query=CANARY)
+    model.say(f"{YES} So is {GONE}.").call("search", query=CANARY)
     model.call("consolidate", ids=ids[:2], content=merged()).reads()
     model.call("delete", id=ids[4]).reads(leaves_out=[f"the {CANARY}"])
     model.call("update", id=ids[2], content=f"{CANARY} is short").reads()
     model.call("protect", id=ids[3])
-    model.calls(f'{{"action": "delete", "id": "{CANARY}"').call("complete", summary=f"{CANARY}!")
+    model.calls(f'{{"action": "delete", "id": "{CANARY}"').call("complete", summary=f"{GONE}!")
     assert its.refine().status == "completed"
 
     model.say(f"NO, says the {CANARY}")
@@ -271,6 +296,7 @@ def lived(installation: Installation) -> Installation:
     its.run("undo", session, "--and-after")
     model.say(f"NO, says the {CANARY} again")
     its.run("run", agent)
+    its.erase()
     its.run("export", agent)
     its.run("keys", "rotate")
     its.run("audit", "verify")
@@ -330,6 +356,8 @@ def live_over_the_api(its: Installation) -> None:
         program.says(
             "/tools/save_memory/calls", {**memory, "content": f"{CANARY}: {kind}, by tool"}
         )
+    known = {"content": its.gone.content, "memory_type": "core"}
+    assert program.says("/memories", known, **{"Idempotency-Key": "known"}).status_code == 200
     for prompt in PROMPTS:
         written = {"action": "update", "field": prompt, "value": f"{CANARY} wrote its {prompt}"}
         program.says("/tools/self_authoring/calls", written)
@@ -420,6 +448,20 @@ def test_the_canary_is_in_no_answer_of_the_api_but_those_to_its_agent(
 
     assert traces.heard(CANARY, {**program.answers, **platform.answers}) == []
     assert program.was_read.count(CANARY) > 50
+
+
+def test_an_erased_memory_is_in_no_backup_made_afterwards_and_no_key_that_is_left_opens_it(
+    installation: Installation,
+) -> None:
+    before, after = installation.backups
+    opened = "".join(traces.of_opened())
+
+    assert [each for each in installation.sealed if each not in before] == []
+    assert [each for each in installation.sealed if each in after] == []
+    assert len(installation.sealed) > 5
+    assert (opened.count(GONE), installation.said_afterwards.count(GONE)) == (0, 0)
+    assert CANARY in opened
+    assert CANARY in installation.said_afterwards
 
 
 def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits(

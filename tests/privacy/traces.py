@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from redis import Redis
-from sqlalchemy import text
+from sqlalchemy import select, text
 
-from refine.extensions import db
+from refine.extensions import Base, db
+from refine.models import AgentMemory, AuditLog
+from refine.models.keys import SealedText
 
 Traces = dict[str, bytes]
 
@@ -34,6 +36,24 @@ def of_tables() -> Traces:
             ).encode()
             for name in tables.all()
         }
+
+
+def of_opened() -> list[str]:
+    """All texts that the keys that are left open."""
+    db.session.rollback()
+    sealed = [
+        (mapper.class_, name)
+        for mapper in Base.registry.mappers
+        for name, kept in vars(mapper.class_).items()
+        if isinstance(kept, SealedText)
+    ]
+    assert len(sealed) == 11
+    texts = [str(record.sealed) for record in db.session.scalars(select(AuditLog))]
+    for model, name in [*sealed, (AgentMemory, "content")]:
+        rows = db.session.scalars(select(model)).all()
+        texts += [str(getattr(row, name)) for row in rows if not getattr(row, "is_erased", False)]
+    db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
+    return texts
 
 
 def of_redis(connection: Redis) -> Traces:
