@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from refine import embedded
 from refine.errors import InvalidValue, SettingsError
 from refine.rules.prices import Price, parse_price_file
+from refine.rules.quantities import finite
 from refine.rules.schedules import valid_schedule
 
 DEFAULT_DATA_DIR = ".refine"
@@ -55,11 +56,8 @@ def _whole_number(minimum: int, maximum: int) -> _Parse:
 
 
 def _share(name: str, text: str) -> Decimal:
-    try:
-        share = Decimal(text)
-    except InvalidOperation:
-        share = Decimal("NaN")
-    if not (share.is_finite() and 0 <= share <= 1):
+    share = finite(text)
+    if share is None or not 0 <= share <= 1:
         raise SettingsError(f"{name} must be a number from 0 to 1")
     return share
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from refine.errors import InvalidValue
 from refine.rules.model_names import without_variant
+from refine.rules.quantities import finite
 from refine.rules.received_json import strict_json
 
 # The entry of a price file for models that it does not name.
@@ -116,10 +117,5 @@ def _highest(given: list[Mapping[str, Any]], name: str) -> Decimal | None:
 
 
 def _decimal(value: object) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    try:
-        number = Decimal(str(value))
-    except ArithmeticError:
-        return None
-    return number if number.is_finite() and number.adjusted() < _MAX_DIGITS else None
+    number = finite(value)
+    return number if number is not None and number.adjusted() < _MAX_DIGITS else None

@@ -1,4 +1,4 @@
-"""Counts, shares, costs and spans of time in words."""
+"""Numbers as they are given; counts, shares, costs and spans of time in words."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,6 +8,17 @@ from decimal import ROUND_CEILING, Decimal
 MAX_LISTED = 20
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def finite(value: object) -> Decimal | None:
+    """Return the finite number that a value is, or that a text names; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        number = Decimal(str(value))
+    except (ArithmeticError, ValueError):  # Python does not convert an int of 5,000 digits
+        return None
+    return number if number.is_finite() else None
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

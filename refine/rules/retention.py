@@ -9,6 +9,7 @@ import re
 from decimal import ROUND_CEILING, Decimal
 
 from refine.errors import InvalidValue
+from refine.rules.quantities import finite
 
 DEFAULT_THRESHOLD = Decimal("0.75")
 # A threshold is above the first, at most the second, and has at most so many decimals.
@@ -62,7 +63,8 @@ def longest_update(tokens: int) -> int:
 
 def parse_threshold(value: object) -> Decimal:
     """Return a number in ``THRESHOLD_RANGE``; InvalidValue for all else: nothing becomes 0."""
-    number = _decimal(value)
+    is_words = isinstance(value, str) and not _PLAIN.fullmatch(value.strip())
+    number = None if is_words else finite(value)
     if (
         number is None
         or not THRESHOLD_ABOVE < number <= MAX_THRESHOLD
@@ -74,15 +76,3 @@ def parse_threshold(value: object) -> Decimal:
 
 def threshold_check(column: str) -> str:
     return f"{column} > {THRESHOLD_ABOVE} AND {column} <= {MAX_THRESHOLD}"
-
-
-def _decimal(value: object) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    if isinstance(value, str) and not _PLAIN.fullmatch(value.strip()):
-        return None
-    try:
-        number = Decimal(str(value).strip())
-    except ValueError:  # Python does not convert an int of 5,000 digits
-        return None
-    return number if number.is_finite() else None

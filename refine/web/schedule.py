@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
 from refine.models.runs.session.prospects import LOOKS_BACK, RUNNING, Prospects
 from refine.models.runs.spending import CostCaps
+from refine.rules.quantities import finite
 from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after
 from refine.web import in_place, scope
 from refine.web.forms import require_current, shown_again, time_zones, version_to_send
@@ -181,10 +182,7 @@ def _usd(text: str) -> Decimal | None:
     given = text.strip().removeprefix("$").replace(",", "")
     if not given:
         return None
-    try:
-        amount = Decimal(given)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not (amount.is_finite() and 0 <= amount < 10**9):
+    amount = finite(given)
+    if amount is None or not 0 <= amount < 10**9:
         raise InvalidValue("monthly_cost_cap_usd must be an amount in dollars, such as 25 or 9.50")
     return amount.quantize(Decimal("0.01"))
