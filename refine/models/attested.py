@@ -2,6 +2,7 @@
 keep the digests before and after, so that verification finds an older version put back.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
@@ -14,6 +15,7 @@ from sqlalchemy import (
     ARRAY,
     Column,
     Connection,
+    Insert,
     LargeBinary,
     Numeric,
     Row,
@@ -21,19 +23,30 @@ from sqlalchemy import (
     Table,
     Text,
     TypeCoerce,
+    Update,
     Uuid,
+    bindparam,
     event,
+    insert,
     inspect,
     select,
     type_coerce,
+    update,
 )
 from sqlalchemy.dialects.postgresql import JSON
-from sqlalchemy.orm import InstanceState, Mapped, Mapper, Session, mapped_column
+from sqlalchemy.orm import (
+    InstanceState,
+    Mapped,
+    Mapper,
+    Session,
+    make_transient_to_detached,
+    mapped_column,
+)
 from sqlalchemy.orm.base import NO_VALUE
 from sqlalchemy.types import NULLTYPE
 
 from refine import clock
-from refine.errors import RowAltered
+from refine.errors import ChangedMeanwhile, RowAltered
 from refine.extensions import UtcDateTime, canonical_json, copy_rows, db
 from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey, row_id
@@ -163,6 +176,43 @@ def copy_signed(kind: type[Attested], rows: Iterable[Mapping[str, Any]], key: Da
     copy_rows(cast(Table, kind.__table__), list(columns.values()), values())
 
 
+def write(*rows: Any) -> None:
+    """Write new and changed rows, attested ones signed: a flush takes three times as long."""
+    connection, batches = db.session.connection(), defaultdict[Any, list[dict[str, Any]]](list)
+    for row in rows:
+        state = inspect(row)
+        is_new, its = state.key is None, _its(state)
+        if isinstance(row, Attested):
+            _sign(state.mapper, connection, row)
+        columns, names = state.mapper.columns, state.dict if is_new else state.committed_state
+        if set_ := {columns[name].name: state.dict[name] for name in names if name in columns}:
+            batches[type(row), is_new, *set_].append(set_ | its)
+        if is_new:
+            make_transient_to_detached(row)
+            db.session.add(row)
+        state._commit_all(state.dict, db.session().identity_map)
+    for (kind, is_new, *_), batch in batches.items():
+        written = connection.execute(_insert_or_update(kind, is_new=is_new), batch)
+        if not is_new and written.rowcount != len(batch):
+            raise ChangedMeanwhile
+
+
+def _its(state: InstanceState[Any]) -> dict[str, Any]:
+    """Return key and digest of a loaded row, as ``_insert_or_update`` wants them."""
+    keys = zip(state.mapper.primary_key, state.key[1], strict=True) if state.key else ()
+    its = {f"its_{column.name}": value for column, value in keys}
+    return its and {**its, f"its_{DIGEST}": state.dict[DIGEST]}
+
+
+@cache
+def _insert_or_update(kind: Any, *, is_new: bool) -> Insert | Update:
+    """Return a statement, to which SQLAlchemy adds the columns that are given."""
+    if is_new:
+        return insert(kind.__table__)
+    its = (*kind.__mapper__.primary_key, kind.__table__.c[DIGEST])
+    return update(kind.__table__).where(*(each == bindparam(f"its_{each.name}") for each in its))
+
+
 # -- the text of a row ---------------------------------------------------------------------------
 
 
@@ -249,9 +299,8 @@ def _sign(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
     if state.key is None:
         _complete(row, connection)
     else:
-        # others were not even set
-        set_ = [name for name in changed if name in state.committed_state]
-        changed = [name for name in set_ if state.attrs[name].history.has_changes()]
+        was = state.committed_state
+        changed = [name for name in changed if name in was and was[name] != state.dict[name]]
         if not changed:
             return
         changed = [*changed, *_touch(row, changed)]
@@ -313,7 +362,8 @@ def _as_loaded(
     """Return signed columns and digest as last loaded or flushed; unknown ones as stored."""
     loaded = {**state.dict, **state.committed_state}
     kind, key = state.class_, state.key
-    if key is None or all(loaded.get(name, NO_VALUE) is not NO_VALUE for name in _checked(kind)):
+    is_known = NO_VALUE not in state.committed_state.values()
+    if key is None or (is_known and _checked(kind) <= loaded.keys()):
         return loaded
     is_it = [
         column == value for column, value in zip(state.mapper.primary_key, key[1], strict=True)

@@ -91,8 +91,6 @@ class ChainHead(Attested, Base):
             unique=True,
         ),
     )
-    # without a version: whoever records holds the lock, and one statement moves many chains on
-    __mapper_args__: Any = {}
 
     id: Mapped[BigId]
     account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))

@@ -49,6 +49,7 @@ from refine.models.attested import (
     row_text,
     signed_columns,
     unrecorded_updates,
+    write,
 )
 from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, Client, TransactionId
 from refine.models.audit.kinds import ACTIONS
@@ -287,8 +288,7 @@ class AuditLog(Base):
                 head = heads[chain.chain_owner]
                 records.append(cls._next(head, next(ids), event_, chain, rows, at or clock.now()))
                 rows = None
-        db.session.add_all(records)
-        db.session.flush()
+        write(*heads.values(), *records)
         return records
 
     @classmethod

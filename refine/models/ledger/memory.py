@@ -31,7 +31,7 @@ from sqlalchemy.orm import Mapped, Mapper, mapped_column, relationship, validate
 from refine import clock
 from refine.errors import Erased, InvalidValue, Refused
 from refine.extensions import Base, Instant, UtcDateTime, db
-from refine.models.attested import Attested
+from refine.models.attested import Attested, write
 from refine.models.audit import AuditLog, Chain, Event
 from refine.models.audit.chain import Actor
 from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, in_ids
@@ -471,6 +471,8 @@ def change_in_turn(
     records = AuditLog.record_all([(agent.chain, events)], at=at)
     for change in changes:
         locked[change.memory_id].apply(change, at or records[0].created_at)
+    write(*(locked[change.memory_id] for change in changes))
+    db.session.expire(agent, FIGURES)
     return records
 
 

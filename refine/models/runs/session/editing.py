@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
 from refine.extensions import db
+from refine.models.attested import write
 from refine.models.ledger import (
     LOCKS,
     AgentMemory,
@@ -326,7 +327,7 @@ def _replace(
     db.session.add(new)
     db.session.flush()
     ceiling = sum(entry.counting_tokens for _, entry in found)
-    entry = SessionEntry(session=session, memory_id=new.id, ceiling_tokens=ceiling)
+    entry = SessionEntry(session_id=session.id, memory_id=new.id, ceiling_tokens=ceiling)
     entry.counting_tokens = 0
     tokens = retained_tokens(ceiling, new.token_estimate)
     edited = [_discarded(*each, at, edit.reason, new.id) for each in found]
@@ -378,6 +379,7 @@ def _write(
         breaker.roll_back(session, removed, at)
         return
     session.removed_tokens = max(0, removed)
+    write(session)
     if reading is not None:
         reading.apply_edit(record, changes, since)
 
@@ -390,7 +392,7 @@ def _count(session: RefinementSession, operation: str, edited: Sequence[Edited])
         each.entry.counting_tokens = each.tokens
         if is_kept(each.after):
             each.entry.shown_digest = state_digest(each.after, key)
-        db.session.add(each.entry)
+    write(*(each.entry for each in edited))
     stat, is_mutation = OPERATIONS[operation]
     session.saved_tokens += sum(mass_of(each.before) - mass_of(each.after) for each in edited)
     # of a merge, its sources

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Text, func, select
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
 from refine.extensions import Base, db
-from refine.models.attested import Attested, copy_signed
+from refine.models.attested import Attested, copy_signed, write
 from refine.models.columns import in_ids
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
@@ -26,8 +26,6 @@ class SessionEntry(Attested, Base):
     __table_args__ = (
         CheckConstraint("counting_tokens BETWEEN 0 AND ceiling_tokens", name="counting_tokens"),
     )
-    # without a version: whoever writes an entry holds its session, and one statement writes several
-    __mapper_args__: Any = {}
 
     session_id: Mapped[uuid.UUID] = mapped_column(
         ForeignKey("refinement_sessions.id"), primary_key=True
@@ -38,9 +36,6 @@ class SessionEntry(Attested, Base):
     ceiling_tokens: Mapped[int]
     counting_tokens: Mapped[int]
     shown_digest: Mapped[str | None] = mapped_column(Text)
-
-    # by name: the session is defined in terms of its entries
-    session: Mapped[Run] = relationship("RefinementSession")
 
     @property
     def row_name(self) -> str:
@@ -92,6 +87,7 @@ class SessionEntry(Attested, Base):
             raise RowAltered(f"RefinementSession {session.id}")
         key = session.data_key()
         digests = {memory.id: state_digest_of(memory, key) for memory in memories}
-        for id_, entry in cls.of(session, digests.keys()).items():
+        entries = cls.of(session, digests.keys())
+        for id_, entry in entries.items():
             entry.shown_digest = digests[id_]
-        db.session.flush()
+        write(*entries.values())
