@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -529,7 +528,9 @@ def image_of(row: Mapping[str, Any]) -> Image:
 def _to_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return clock.iso(value)
-    return str(value) if isinstance(value, uuid.UUID) else copy(value)
+    if isinstance(value, list):
+        return list(value)
+    return str(value) if isinstance(value, uuid.UUID) else value
 
 
 def _from_json(value: Any, column: Column[Any]) -> Any:

@@ -128,7 +128,8 @@ def unsaid(
     quoted = [said for flat, said in original.quotations.items() if not _stands_in(flat, rows)]
     codes = sorted(code for code in original.codes if not _stands_in(code, texts))
     subjects = original.subject - set[str]().union(*(each.forms for each in others))
-    names = original.as_written(sorted(ledger.names(original).intersection(missing)))
+    named = ledger.names(original).intersection(missing) if missing else ()
+    names = original.as_written(sorted(named))
     found = {
         "detail": (*details, *quoted),
         "code": tuple(codes),

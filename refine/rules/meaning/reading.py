@@ -306,10 +306,9 @@ class LedgerTexts:
         for _, key in known[:_LOOKED_UP]:
             for id_ in self._holders[key]:
                 shared[id_] += weights[key] + _LEAST_WEIGHT
-        others = {id_: weight for id_, weight in shared.items() if id_ not in without}
-        least = max(others.values(), default=0) / 2
-        near = (id_ for id_, weight in others.items() if weight >= least)
-        return nlargest(limit, near, key=lambda id_: (others[id_], id_))
+        others = ((weight, id_) for id_, weight in shared.items() if id_ not in without)
+        nearest = nlargest(limit, others)
+        return [id_ for weight, id_ in nearest if weight >= nearest[0][0] / 2]
 
     def names(self, reading: Reading) -> set[str]:
         """Return the keys of the names in a text, as far as capitals show them."""
