@@ -162,34 +162,33 @@ def _forget_match(state: InstanceState[Any], *_about: Any) -> None:
 
 def copy_signed(kind: type[Attested], rows: Iterable[Mapping[str, Any]], key: DataKey) -> None:
     """Sign new rows, given by attribute, and add them by COPY, much faster than a flush."""
-    columns = {
-        each.key: cast(Column[Any], each.columns[0]).name
-        for each in inspect(kind).column_attrs
-        if cast(Column[Any], each.columns[0]).computed is None
-    }
+    columns = inspect(kind).columns.items()
+    names = {key: each.name for key, each in columns if each.computed is None}
 
     def values() -> Iterator[list[Any]]:
         for row in rows:
-            stored = {name: row.get(name) for name in columns}
+            stored = {name: row.get(name) for name in names}
             yield list((stored | {DIGEST: digest_of(kind, stored, key)}).values())
 
-    copy_rows(cast(Table, kind.__table__), list(columns.values()), values())
+    copy_rows(cast(Table, kind.__table__), list(names.values()), values())
 
 
 def write(*rows: Any) -> None:
     """Write new and changed rows, attested ones signed: a flush takes three times as long."""
     connection, batches = db.session.connection(), defaultdict[Any, list[dict[str, Any]]](list)
     for row in rows:
-        state = inspect(row)
-        is_new, its = state.key is None, _its(state)
+        kind, state = type(row), inspect(row)
+        is_new, columns = state.key is None, state.mapper.columns.items()
+        its = {} if is_new else {f"its_{name}": getattr(row, name) for name in _version_of(kind)}
         if isinstance(row, Attested):
             _sign(state.mapper, connection, row)
-        columns, names = state.mapper.columns, state.dict if is_new else state.committed_state
-        if set_ := {columns[name].name: state.dict[name] for name in names if name in columns}:
-            batches[type(row), is_new, *set_].append(set_ | its)
+        names = state.dict if is_new else state.committed_state
+        if set_ := {each.name: state.dict[name] for name, each in columns if name in names}:
+            batches[kind, is_new, *set_].append(set_ | its)
         if is_new:
             make_transient_to_detached(row)
             db.session.add(row)
+        # as after a flush; SQLAlchemy has no public name for it
         state._commit_all(state.dict, db.session().identity_map)
     for (kind, is_new, *_), batch in batches.items():
         written = connection.execute(_insert_or_update(kind, is_new=is_new), batch)
@@ -197,20 +196,18 @@ def write(*rows: Any) -> None:
             raise ChangedMeanwhile
 
 
-def _its(state: InstanceState[Any]) -> dict[str, Any]:
-    """Return key and digest of a loaded row, as ``_insert_or_update`` wants them."""
-    keys = zip(state.mapper.primary_key, state.key[1], strict=True) if state.key else ()
-    its = {f"its_{column.name}": value for column, value in keys}
-    return its and {**its, f"its_{DIGEST}": state.dict[DIGEST]}
+def _version_of(kind: Any) -> Iterator[str]:
+    return (each.name for each in (*kind.__mapper__.primary_key, kind.__table__.c[DIGEST]))
 
 
 @cache
 def _insert_or_update(kind: Any, *, is_new: bool) -> Insert | Update:
     """Return a statement, to which SQLAlchemy adds the columns that are given."""
+    table = kind.__table__
     if is_new:
-        return insert(kind.__table__)
-    its = (*kind.__mapper__.primary_key, kind.__table__.c[DIGEST])
-    return update(kind.__table__).where(*(each == bindparam(f"its_{each.name}") for each in its))
+        return insert(table)
+    its = (table.c[name] == bindparam(f"its_{name}") for name in _version_of(kind))
+    return update(table).where(*its)
 
 
 # -- the text of a row ---------------------------------------------------------------------------

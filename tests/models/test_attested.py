@@ -6,7 +6,7 @@ from sqlalchemy import inspect
 from refine.errors import ChangedMeanwhile, RowAltered
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.attested import signed_columns
+from refine.models.attested import signed_columns, write
 from refine.models.integrity import attested_kinds
 from tests import factories, sql
 
@@ -66,7 +66,16 @@ def test_a_change_outside_that_was_not_seen_stays_unsigned(session):
     assert not session.is_genuine
 
 
-def test_a_row_that_another_transaction_changed_first_is_not_overwritten(app):
+def test_a_row_to_which_nothing_was_done_is_not_written(session):
+    version = session.row_digest
+    write(session)
+    db.session.commit()
+
+    assert (session.row_digest, session.is_genuine) == (version, True)
+
+
+@pytest.mark.parametrize("write_it", [lambda _: db.session.commit(), write])
+def test_a_row_that_another_transaction_changed_first_is_not_overwritten(app, write_it):
     agent = factories.agent()
     db.session.commit()
     db.session.refresh(agent)
@@ -74,7 +83,7 @@ def test_a_row_that_another_transaction_changed_first_is_not_overwritten(app):
     agent.core_token_budget = 77
 
     with pytest.raises(ChangedMeanwhile):
-        db.session.commit()
+        write_it(agent)
     db.session.rollback()
 
     assert (agent.paused, agent.core_token_budget, agent.is_genuine) == (True, 5000, True)

@@ -216,9 +216,6 @@ class AuditLog(Base):
         "transaction_at": "written by the database",
     }
 
-    # asking for them again would take a statement for each record
-    __mapper_args__ = {"eager_defaults": False}
-
     id: Mapped[int] = mapped_column(
         BigInteger,
         RECORD_IDS,
