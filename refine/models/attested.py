@@ -107,16 +107,14 @@ class Attested:
     def is_genuine(self) -> bool:
         """Whether the row matched its digest when loaded; unflushed changes do not count."""
         state = inspect(self)
-        if _MATCHED in state.info:
-            return True
-        if state.key is None:
+        if state.key is None or _MATCHED in state.info:
             return True
         if state.persistent and _unloaded(state):
             with db.session.no_autoflush:  # all of it, as its parts must be of one moment
                 db.session.refresh(self, _checked(type(self)) - state.committed_state.keys())
         if not _is_itself(state):
             return False
-        if self._matches(_as_loaded(state, db.session.connection)):
+        if self._matches(_as_loaded(state)):
             state.info[_MATCHED] = True
             return True
         # a flush that is under way has signed it
@@ -289,19 +287,19 @@ def _rounded(value: Any, scale: int) -> str:
 
 @event.listens_for(Attested, "before_insert", propagate=True)
 @event.listens_for(Attested, "before_update", propagate=True)
-def _sign(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
+def _sign(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
     kind, state, before = type(row), inspect(row), None
     known: Mapping[str, Any] = {}
     changed: Collection[str] = signed_columns(kind)
     if state.key is None:
-        _complete(row, connection)
+        _complete(row)
     else:
         was = state.committed_state
         changed = [name for name in changed if name in was and was[name] != state.dict[name]]
         if not changed:
             return
         changed = [*changed, *_touch(row, changed)]
-        known = _as_loaded(state, lambda: connection)
+        known = _as_loaded(state)
         if _MATCHED not in state.info and not row._matches(known):
             raise RowAltered(row.row_name)
         before = known[DIGEST]
@@ -315,23 +313,20 @@ def _note_deleted(_mapper: Mapper[Any], _connection: Connection, row: Attested) 
     _note_change(row, is_update=False, before=row.row_digest)
 
 
-def _complete(row: Attested, connection: Connection) -> None:
+def _complete(row: Attested) -> None:
     for name, column in signed_columns(type(row)).items():
         if getattr(row, name) is None and column.default is not None:
             setattr(row, name, _value_of(column.default))
     if "id" in signed_columns(type(row)):
-        row_id(row, connection)
+        row_id(row)
 
 
 def _touch(row: Attested, changed: Collection[str]) -> list[str]:
-    touched = [
-        (name, column.onupdate)
-        for name, column in signed_columns(type(row)).items()
-        if column.onupdate is not None and name not in changed
-    ]
-    for name, onupdate in touched:
-        setattr(row, name, _value_of(onupdate))
-    return [name for name, _ in touched]
+    columns = signed_columns(type(row))
+    touched = [each for each in columns.keys() - changed if columns[each].onupdate is not None]
+    for name in touched:
+        setattr(row, name, _value_of(columns[name].onupdate))
+    return touched
 
 
 def _value_of(default: Any) -> Any:
@@ -353,9 +348,7 @@ def _is_itself(state: InstanceState[Any]) -> bool:
     return state.key is not None and tuple(state.key[1]) == identity
 
 
-def _as_loaded(
-    state: InstanceState[Any], connection: Callable[[], Connection]
-) -> Mapping[str, Any]:
+def _as_loaded(state: InstanceState[Any]) -> Mapping[str, Any]:
     """Return signed columns and digest as last loaded or flushed; unknown ones as stored."""
     loaded = {**state.dict, **state.committed_state}
     kind, key = state.class_, state.key
@@ -365,7 +358,7 @@ def _as_loaded(
     is_it = [
         column == value for column, value in zip(state.mapper.primary_key, key[1], strict=True)
     ]
-    return connection().execute(plain_rows(kind).where(*is_it)).one()._asdict()
+    return db.session.connection().execute(plain_rows(kind).where(*is_it)).one()._asdict()
 
 
 # -- changes that no record covers yet -----------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, c
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
-    Connection,
     Index,
     Select,
     Sequence,
@@ -183,7 +182,7 @@ class KeyHolder(Protocol):
         """Return the opened key of its texts; SealingError where it was destroyed."""
 
 
-def row_id(row: Any, connection: Connection | None = None) -> Any:
+def row_id(row: Any) -> Any:
     """Return the row's id; a new row gets its own now: seals and digests are bound to it."""
     if row.id is None:
         default = inspect(type(row)).attrs["id"].columns[0].default
@@ -191,7 +190,7 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
             row.id = default.arg(None)
         else:
             ids = Sequence(f"{row.__tablename__}_id_seq")
-            row.id = (connection or db.session.connection()).scalar(select(ids.next_value()))
+            row.id = db.session.connection().scalar(select(ids.next_value()))
     return row.id
 
 

@@ -382,5 +382,5 @@ def valid_budget(value: Any) -> int:
 
 
 @event.listens_for(Agent, "after_insert")
-def _begin_chain(_mapper: Mapper[Any], connection: Connection, agent: Agent) -> None:
-    ChainHead.begin(agent.chain_owner, connection)
+def _begin_chain(_mapper: Mapper[Any], _connection: Connection, agent: Agent) -> None:
+    ChainHead.begin(agent.chain_owner)

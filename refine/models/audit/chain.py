@@ -9,7 +9,6 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     ColumnElement,
-    Connection,
     ForeignKey,
     Index,
     Integer,
@@ -25,7 +24,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Mapped, mapped_column, scoped_session
+from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import UserDefinedType
 
 from refine.errors import RowAltered
@@ -34,8 +33,6 @@ from refine.models.attested import Attested, ChainOwner, digest_of
 from refine.models.columns import BigId
 from refine.models.keys import WrappedKey, next_ids
 from refine.sealing import DataKey
-
-_Executor = Connection | scoped_session[Any]
 
 GENESIS = "0" * 64
 _IDS = Sequence("chain_heads_id_seq")
@@ -111,22 +108,22 @@ class ChainHead(Attested, Base):
         return _name(self.account_id, self.agent_id)
 
     @classmethod
-    def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
+    def begin(cls, owner: ChainOwner) -> None:
         """Add the head of a new owner's chain; RowAltered if the platform's alone is missing."""
-        executor = executor if executor is not None else db.session
+        connection = db.session.connection()  # a flush may be under way
         if owner != PLATFORM_OWNER:
-            cls._require_platform(executor)
-        id_ = executor.scalar(select(_IDS.next_value()))
+            cls._require_platform()
+        id_ = connection.scalar(select(_IDS.next_value()))
         values = {"id": id_, **owner._asdict(), "sequence": 0, "hash": GENESIS}
         digest = digest_of(cls, values, WrappedKey.platform_key())
-        executor.execute(insert(cls).values(**values, row_digest=digest).on_conflict_do_nothing())
+        connection.execute(insert(cls).values(**values, row_digest=digest).on_conflict_do_nothing())
 
     @classmethod
-    def _require_platform(cls, executor: _Executor) -> None:
+    def _require_platform(cls) -> None:
         is_platform = and_(cls.account_id.is_(None), cls.agent_id.is_(None))
-        has_platform = executor.scalar(select(func.bool_or(is_platform)))
+        has_platform = db.session.connection().scalar(select(func.bool_or(is_platform)))
         if has_platform is None:
-            cls.begin(PLATFORM_OWNER, executor)
+            cls.begin(PLATFORM_OWNER)
         elif not has_platform:
             raise RowAltered("the audit chain of platform")
 
@@ -137,7 +134,7 @@ class ChainHead(Attested, Base):
         """Lock and return the heads of these owners' chains, with ids for new records."""
         found, ids = cls._lock(owners, records)
         if PLATFORM_OWNER in owners and PLATFORM_OWNER not in found:
-            cls._require_platform(db.session)
+            cls._require_platform()
             found, ids = cls._lock(owners, records)
         for owner in owners:
             if owner not in found or not found[owner].is_genuine:

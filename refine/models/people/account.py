@@ -212,5 +212,5 @@ class Account(Attested, Base):
 
 
 @event.listens_for(Account, "after_insert")
-def _begin_chain(_mapper: Mapper[Any], connection: Connection, account: Account) -> None:
-    ChainHead.begin(account.chain_owner, connection)
+def _begin_chain(_mapper: Mapper[Any], _connection: Connection, account: Account) -> None:
+    ChainHead.begin(account.chain_owner)
