@@ -16,6 +16,7 @@ from refine.models.ledger.ledger import removed_outside_sessions
 from refine.models.ledger.memory import CORE, CORRECTION, NOTE
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.rules.content import memory_content
+from refine.rules.meaning import LedgerTexts, speak_of_the_same
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_under_floor, removable_under_threshold
 from refine.rules.second_reading import Reason
@@ -48,7 +49,9 @@ def correct(
         recorded_at=at,
         updated_at=at,
     )
-    removed = refuse_too_much(agent, [memory], at, new.token_estimate)
+    # what speaks of something else is no correction: it counts as forgetting
+    is_related = speak_of_the_same(LedgerTexts(), memory.content, content)
+    removed = refuse_too_much(agent, [memory], at, new.token_estimate if is_related else 0)
     db.session.add(new)
     db.session.flush()
     created = Change(new.id, None, new.image())

@@ -209,6 +209,16 @@ def test_a_memory_that_is_too_large_by_itself_is_refused_without_a_time(app):
         forget(agent, memory.id)
 
 
+@pytest.mark.parametrize(
+    ("content", "removed"),
+    [("Mira's number is 555 0143, she said, and to call in the evening", 1), ("Aix " * 17, 17)],
+)
+def test_a_correction_that_speaks_of_something_else_counts_as_forgetting(agent, content, removed):
+    correct(agent, number(agent).id, content)
+
+    assert RefinementSession.removed_recently(agent) == removed
+
+
 def test_what_was_saved_today_is_free_and_pays_for_nothing(app):
     agent, at = factories.agent(), clock.now()
     first, second, *_ = aged(agent, *[25] * 4)
