@@ -249,7 +249,7 @@ class RefinementTool:
         return error(". ".join(filter(None, (str(refusal), advice))), **shown)
 
     def _search(self, session: RefinementSession, **wanted: object) -> Result:
-        if not any(wanted.values()):
+        if all(given is None or given is False for given in wanted.values()):
             raise InvalidValue(f"{missing('query', 'search')} (or after, or before)")
         ledger = session.agent.ledger
         text, found = search_in(ledger, ledger.core(), **wanted)
