@@ -148,6 +148,12 @@ def see(browser: Browser, url: str) -> None:
     assert browser.get(url).status_code in (200, 302, 403), url
 
 
+def refresh(browser: Browser, url: str, version: str) -> None:
+    """Ask as a page does that is left open, and has nothing new to show."""
+    known = {"HX-Source": "main#main", "If-None-Match": version}
+    assert browser.get(url, headers=known).status_code == 304, url
+
+
 def test_every_page_is_counted(app: Flask) -> None:
     rules = {
         rule.rule
@@ -178,7 +184,14 @@ def test_pages_keep_to_the_budget(app: Flask, monkeypatch: pytest.MonkeyPatch) -
             for page, url in pages.items()
         }
 
+        refreshed = {
+            page: statements_of(partial(refresh, browsers[0], page, version))
+            for page in ("/", "/agents", "/sessions", "/audit", "/ops")
+            for version in [browsers[0].get(page).headers["ETag"]]
+        }
+
     assert {page: count for page, count in counted.items() if count > PAGES[page]} == {}
+    assert {page: count for page, count in refreshed.items() if count > PAGES[page]} == {}
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, NamedTuple, get_args
 
-from sqlalchemy import ColumnElement, Select, case as sql_case, func, null, select, true
+from sqlalchemy import ColumnElement, Select, case as sql_case, func, null, or_, select, true
 from sqlalchemy.orm import joinedload
 
 from refine.extensions import db
@@ -141,12 +141,26 @@ def cases(account_id: int | None) -> dict[Kind, list[Case]]:
     return found
 
 
+def number_of_cases(account_id: int | None) -> int:
+    """Count the agents that need attention, once for each reason."""
+    kinds = [_needs_it(kind) for kind in get_args(Kind)]
+    counts = select(*(func.count().filter(needs_it) for needs_it in kinds)).where(or_(*kinds))
+    if account_id is not None:
+        counts = counts.where(Agent.account_id == account_id)
+    return sum(db.session.execute(counts).one())
+
+
+def _needs_it(kind: Kind) -> ColumnElement[bool]:
+    if kind == "over_budget":
+        return is_in(kind)
+    # as ``needs_attention`` of the session, by the agent's row
+    return is_in(kind) & Agent.last_session_seen_at.is_(None)
+
+
 def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    needs_it: ColumnElement[bool] = of & is_in(kind)
     order: Any = Agent.budget_share.desc()
     error_kind: Any = null()
-    if kind != "over_budget":  # as ``needs_attention`` of the session, by the agent's row
-        needs_it &= Agent.last_session_seen_at.is_(None)
+    if kind != "over_budget":
         order, error_kind = Agent.last_session_at.desc(), Agent.last_session_error_kind
     # an agent without an error has a cause of its own
     cause = (error_kind, sql_case((error_kind.is_(None), Agent.id)))
@@ -156,7 +170,7 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         func.count().over(partition_by=cause).label("same_cause"),
         func.row_number().over(partition_by=cause, order_by=(order, Agent.id)).label("place"),
     )
-    found = counted.where(needs_it).subquery()
+    found = counted.where(of, _needs_it(kind)).subquery()
     return (
         select(found.c.number, found.c.same_cause, Agent, RefinementSession)
         .join(found, found.c.id == Agent.id)

@@ -16,10 +16,11 @@ from refine.models import Agent
 from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.agent_list import STATES, Order, in_order, is_in, listed_agents, totals
 from refine.models.columns import id_in
+from refine.models.runs import LIVE
 from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
 from refine.models.runs.spending import spent_by_agents
 from refine.rules.quantities import cost_in_words, plural
-from refine.web import scope
+from refine.web import in_place, scope
 from refine.web.links import url_in_account
 from refine.web.lists import PAGE_ROWS, Chosen, one_of, page_of, searched
 
@@ -89,6 +90,9 @@ def listing() -> str:
         choices=_choices(len(page.rows), summed.agents),
         chosen=chosen,
         order=order,
+        refresh_seconds=in_place.seconds_while(
+            any(agent.last_session_status in LIVE for agent in page.rows)
+        ),
         SORTS=_SORTS,
         account=scope.chosen_account() if scope.user().site_admin else None,
     )

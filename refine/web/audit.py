@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from refine.models.ledger.history import record_ids_about, shown_data
 from refine.models.paging import OneOf
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words
-from refine.web import granted, scope
+from refine.web import granted, in_place, scope
 from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.links import here
 from refine.web.lists import Chosen, Filter, of_agent, page_of, since
@@ -33,6 +34,8 @@ pages = Blueprint("audit", __name__)
 
 # A page must stay small, and an import's record holds hundreds of memories.
 _MAX_JSON_CHARACTERS = 20_000
+# More records are expected so soon after one.
+_JUST_NOW = timedelta(minutes=1)
 
 # What the list shows, without ``data``: that of an import's record is hundreds of memories.
 _LISTED: tuple[Any, ...] = (
@@ -191,6 +194,9 @@ def page() -> str:
         views=views(chosen),
         chain=_chain_of(agent) if agent else None,
         verification=None if agent else verification_watch().last,
+        refresh_seconds=in_place.seconds_while(
+            any(clock.now() - record.created_at < _JUST_NOW for record in page.rows[:1])
+        ),
     )
 
 

@@ -1,20 +1,28 @@
 """Changes a page in place, by its main part: every page works without script, too."""
 
+from hashlib import sha256
 from urllib.parse import urlsplit
 
 from flask import Response, g, request
 
+from refine import clock
+from refine.web import scope
 from refine.web.links import asked_for
 
-# How often a page refreshes: that of one run, and lists in which something runs.
+# How often a page refreshes: that of one run, one on which something runs, and any other.
 WATCHED_SECONDS = 2
-LISTED_SECONDS = 10
+_BUSY_SECONDS = 10
+_IDLE_SECONDS = 30
 # Marks an answer as a page of Refine, so that no page of a proxy takes its place.
 PAGE_HEADER = "Refine-Page"
+# The places on a page that refreshes for its version and its time; no text can look like these.
+_VERSION = 'data-version=""'
+_AS_OF = 'data-as-of=""'
+_AS_OF_SHOWN = 'id="as-of">'
 
 
-def seconds_while(something_runs: object) -> int | None:
-    return LISTED_SECONDS if something_runs else None
+def seconds_while(something_runs: object) -> int:
+    return _BUSY_SECONDS if something_runs else _IDLE_SECONDS
 
 
 def is_asked() -> bool:
@@ -29,7 +37,24 @@ def prepare(response: Response) -> Response:
             return _sent_to(response, response.location)
         if "shown_under" in g:
             return _sent_to(response, asked_for())
+    if response.mimetype == "text/html":
+        _set_version(response)
     return response
+
+
+def _set_version(response: Response) -> None:
+    """Answer 304 to a refresh that would change nothing but the time and the forms' tokens."""
+    page = response.get_data(as_text=True)
+    if _VERSION not in page:
+        return
+    version = sha256(page.replace(g.get("csrf_token", ""), "").encode()).hexdigest()[:16]
+    as_of = f"{clock.now().astimezone(scope.zone()):%H:%M:%S}"
+    page = page.replace(_VERSION, f'data-version="{version}"')
+    page = page.replace(_AS_OF, f'data-as-of="{as_of}"')
+    response.set_data(page.replace(_AS_OF_SHOWN, f"{_AS_OF_SHOWN}As of {as_of}."))
+    response.headers["Refine-As-Of"] = as_of
+    response.set_etag(version)
+    response.make_conditional(request)
 
 
 def _is_current(location: str) -> bool:

@@ -36,9 +36,8 @@ _ROWS_SHOWN = 10
 def page() -> str:
     account = None if scope.sees_all_accounts() else scope.account_to_change()
     trend = _trend()
-    counted = select(func.count(Agent.id)).where(scope.in_scope(Agent.account_id))
-    agents = db.session.scalar(counted) or 0
-    running = db.session.scalar(counted.where(is_in("running"))) or 0
+    counts = select(func.count(), func.count().filter(is_in("running")))
+    agents, running = db.session.execute(counts.where(scope.in_scope(Agent.account_id))).one()
     has_sessions = bool(trend["outcomes"])
     return render_template(
         "overview/page.html",

@@ -91,7 +91,7 @@ def _page(error: Exception | None = None) -> str:
         "schedule/page.html",
         account=account,
         # what is typed and not saved yet stays
-        refresh_seconds=in_place.seconds_while(account.sweep_requested_at and not error),
+        refresh_seconds=None if error else in_place.seconds_while(account.sweep_requested_at),
         error=error,
         error_fields=_FIELDS,
         picker=Picker.of(account.schedule, request.form),

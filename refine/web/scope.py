@@ -68,10 +68,15 @@ def register(app: Flask) -> None:
 
 def _find_valid(secret: str) -> SignIn | None:
     """Return a live sign-in, whose user acts from where this request comes from."""
-    found = SignIn.find_valid(secret)
+    found = SignIn.find_valid(secret, is_use=not is_refresh())
     if found is not None:
         found.user.client = refusals.client()
     return found
+
+
+def is_refresh() -> bool:
+    """Whether a page asks by itself, which is no use of a sign-in and takes no messages."""
+    return request.headers.get("HX-Source") == "main#main"
 
 
 def protect(area: Blueprint) -> None:

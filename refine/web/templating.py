@@ -10,6 +10,7 @@ from flask_login import current_user
 from flask_wtf.csrf import generate_csrf
 
 from refine.models import Verification
+from refine.models.agent_list import number_of_cases
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
@@ -65,6 +66,7 @@ _NAMES: dict[str, Any] = {
     "DAYS_SHOWN": DAYS_SHOWN,
     "view": presenting,
     "here": here,
-    "as_of": words.as_of,
+    "is_refresh": scope.is_refresh,
+    "number_of_cases": lambda: number_of_cases(scope.account_id()),
     "url_in_account": url_in_account,
 }

@@ -161,10 +161,6 @@ def when_in(at: datetime, zone: str) -> Markup | str:
     )
 
 
-def as_of() -> str:
-    return f"{clock.now().astimezone(scope.zone()):%H:%M:%S}"
-
-
 def day(on: datetime | date) -> str:
     local = on.astimezone(scope.zone()) if isinstance(on, datetime) else on
     return f"{local.day} {_MONTHS[local.month]} {local.year}"
@@ -172,6 +168,15 @@ def day(on: datetime | date) -> str:
 
 def month(first: date) -> str:
     return f"{month_name[first.month]} {first.year}"
+
+
+def is_ahead(at: datetime | None) -> bool:
+    return at is not None and at > clock.now()
+
+
+def upcoming(at: datetime | None) -> Markup | str:
+    """Say when something is to happen, never a time that has passed."""
+    return when(at) if is_ahead(at) else "due now"
 
 
 def ago(at: datetime | None) -> str:

@@ -243,6 +243,6 @@ def actions_of(page: str) -> list[str]:
 
 def words_of(page: str) -> str:
     """The text of a page, without mark-up."""
-    main = page.partition("<main")[2] or page
+    main = page.partition('class="messages"')[2] or page
     without = re.sub(r"<(script|style|option|title)\b.*?</\1>", " ", main, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", f"<{without}")).split())

@@ -1,14 +1,19 @@
 """What answers tell the script that changes pages in place."""
 
 import re
+from datetime import timedelta
 
 import pytest
+import time_machine
+from werkzeug.test import TestResponse
 
+from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
 from refine.models.agent import configuring
+from refine.models.people.sign_in import IDLE_FOR
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, World, records
+from tests.web.conftest import Browser, SignedIn, World, records, words_of
 
 TEXT = "I kept the blue door key in the third drawer."
 
@@ -27,6 +32,12 @@ def memory(agent: Agent) -> AgentMemory:
 
 def asked_from(page: str) -> dict[str, str]:
     return {"HX-Request": "true", "HX-Current-URL": f"http://localhost{page}"}
+
+
+def refresh(browser: Browser, page: TestResponse) -> TestResponse:
+    """Ask as a page does by itself, which knows what it shows."""
+    version = {"HX-Source": "main#main", "If-None-Match": page.headers["ETag"]}
+    return browser.get(page.request.path, headers=asked_from(page.request.path) | version)
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/sign-in", "/agents/999"])
@@ -58,6 +69,41 @@ def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(
     assert answer.status_code == 200
     assert answer.text == ""
     assert "already has a live session" in dashboard.get(answer.headers["HX-Redirect"]).text
+
+
+@pytest.mark.parametrize("path", ["/", "/agents", "/sessions", "/audit", "/ops"])
+def test_a_refresh_is_answered_with_the_time_alone_until_something_changes(
+    dashboard: Browser, agent: Agent, path: str
+) -> None:
+    at = clock.now()
+    with time_machine.travel(at, tick=False):
+        page = dashboard.get(path)
+    with time_machine.travel(at + timedelta(seconds=1), tick=False):
+        same = refresh(dashboard, page)
+        factories.session(agent)
+        db.session.commit()
+        other = refresh(dashboard, page)
+
+    assert f"data-version={page.headers['ETag']}" in page.text
+    assert (same.status_code, same.text) == (304, "")
+    assert same.headers["Refine-As-Of"] > page.headers["Refine-As-Of"]
+    assert other.status_code == 200
+    assert same.headers["Refine-As-Of"] in other.text
+
+
+def test_a_refresh_is_no_use_of_the_sign_in_and_takes_no_message(
+    dashboard: Browser, agent: Agent
+) -> None:
+    dashboard.submit(f"/agents/{agent.id}/pause", {"paused": "1"})
+    page, at = dashboard.get("/sessions"), clock.now()
+    dashboard.submit(f"/agents/{agent.id}/pause", {"paused": "0"})
+
+    with time_machine.travel(at + IDLE_FOR - timedelta(minutes=5), tick=False):
+        refresh(dashboard, page)
+        assert "Ada" in words_of(dashboard.get("/agents", headers={"HX-Source": "main#main"}).text)
+    with time_machine.travel(at + IDLE_FOR + timedelta(minutes=5), tick=False):
+        assert dashboard.get("/sessions").location == "/sign-in?next=/sessions"
+    assert "Resumed" in words_of(dashboard.get("/sessions").text)
 
 
 @pytest.fixture

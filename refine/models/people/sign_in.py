@@ -78,7 +78,9 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return begun
 
     @classmethod
-    def find_valid(cls, secret: str, at: datetime | None = None) -> "SignIn | None":
+    def find_valid(
+        cls, secret: str, at: datetime | None = None, *, is_use: bool = True
+    ) -> "SignIn | None":
         """Return the valid sign-in of this secret, note its use; altered rows count as missing."""
         at = at or clock.now()
         secret_hash = keyed_hash(secret, "sign_ins.secret_hash")
@@ -90,7 +92,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
             if found is None or not found._is_valid(secret_hash, at):
                 return None
             found.secret = secret
-            if found.last_seen_at <= at - _LAST_USE_RESOLUTION:
+            if is_use and found.last_seen_at <= at - _LAST_USE_RESOLUTION:
                 found.last_seen_at = at
                 db.session.commit()
                 found.require_own("user")  # loaded anew

@@ -76,7 +76,7 @@ class Visitor:
         expect(self.page.get_by_role("heading", level=1, name=heading)).to_be_visible()
 
     def sees(self, text: str | re.Pattern[str]) -> None:
-        found = self.page.locator("main").get_by_text(text).filter(visible=True)
+        found = self.page.locator("main, #messages").get_by_text(text).filter(visible=True)
         expect(found.first).to_be_visible()
 
     def does_not_see(self, text: str) -> None:
