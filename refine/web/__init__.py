@@ -9,6 +9,7 @@ from refine.web import (
     agent_settings,
     agents,
     audit,
+    compression,
     granted,
     in_place,
     ledger,
@@ -47,12 +48,15 @@ _AREAS = [
 # once, at import: a blueprint accepts no hooks once it has been registered
 for _area in _AREAS:
     scope.protect(_area)
+    # the last one runs first
+    _area.after_request(compression.compress_page)
     _area.after_request(in_place.prepare)
 
 
 def register(app: Flask) -> None:
     app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
+    compression.register(app)
     links.register(app)
     templating.register(app)
     scope.register(app)

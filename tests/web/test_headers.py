@@ -3,6 +3,7 @@
 Which page of content sends which headers when access ends is in ``test_access.py``.
 """
 
+import gzip
 import re
 from collections.abc import Callable
 
@@ -10,6 +11,9 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from refine.extensions import db
+from refine.models import Invitation, User
+from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, browser_of
 
@@ -129,6 +133,52 @@ def test_nothing_but_files_is_kept_by_a_browser_or_a_proxy(dashboard: Browser) -
     sent = {path: each.headers["Cache-Control"] for path, each in answers_to(dashboard).items()}
 
     assert sent == dict.fromkeys(ANSWERS, "no-store") | {"/static/refine.css": "no-cache"}
+
+
+# -- what is compressed ----------------------------------------------------------------------------
+
+
+def zipped(site: str) -> dict[str, str]:
+    """What a browser sends that a page of ``site`` makes ask."""
+    return {"Accept-Encoding": "gzip", "Sec-Fetch-Site": site}
+
+
+def is_compressed(answer: TestResponse) -> bool:
+    assert answer.status_code == 200
+    return answer.headers.get("Content-Encoding") == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/", "/static/refine.css"])
+def test_pages_and_files_are_compressed(dashboard: Browser, path: str) -> None:
+    plain = dashboard.get(path)
+    answer = dashboard.get(path, headers=zipped("none"))
+
+    assert is_compressed(answer)
+    assert "Accept-Encoding" in answer.headers["Vary"]
+    assert len(answer.data) < len(plain.data) / 2
+    assert gzip.decompress(answer.data)[:200] == plain.data[:200]
+    again = {**zipped("none"), "If-None-Match": answer.headers.get("ETag", "")}
+    assert dashboard.get(path, headers=again).status_code == 304
+
+
+def test_no_page_is_compressed_in_which_lengths_could_tell_a_secret(
+    dashboard: Browser, client: Browser, admin: User
+) -> None:
+    agent = factories.agent("one", account=admin.account)
+    factories.live_grant(agent, admin)
+    link = Invitation.issue(factories.user())
+    db.session.commit()
+
+    own = {"headers": zipped("same-origin")}
+    assert is_compressed(dashboard.get("/agents?q=guess", **own))
+    answers = [dashboard.get("/agents?q=guess", headers=zipped(s)) for s in ("cross-site", "", "x")]
+    answers.append(dashboard.get(f"/agents/{agent.id}/ledger", **own))  # has content
+    answers.append(dashboard.submit("/users", {"email": "new@example.org"}, **own))
+    answers += [client.get(path, **own) for path in ("/sign-in", f"/invitations/{link}")]
+    answers.append(client.get("/api/v1/openapi.json", **own))
+
+    assert [is_compressed(each) for each in answers] == [False] * len(answers)
+    assert "/invitations/" in answers[4].text
 
 
 # -- other sites -----------------------------------------------------------------------------------
