@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark proofs and costly tests as slow, and begin with those: none is left to run alone.
 
     Measuring coverage doubles what a test costs, so proofs and most folders go without; `make
-    mutants`, which asks for contexts, measures all but the proofs.
+    mutants`, which asks for contexts, measures all.
     """
     tests, costly = Path(__file__).parent, costly_tests()
     measures_all = config.getoption("cov_context", None) is not None
@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.proof)
         if is_proof or function_of(item) in costly:
             item.add_marker(pytest.mark.slow)
-        if is_proof or not (measures_all or _MEASURED & {folder, str(place)}):
+        if not measures_all and (is_proof or not _MEASURED & {folder, str(place)}):
             item.add_marker(pytest.mark.unmeasured)
     items.sort(key=_is_quick)
 

@@ -1,7 +1,7 @@
 """Put faults into the code one by one, and list those that no test notices: `make mutants`.
 
-First every test is run once, to learn which lines it reaches (kept in build/mutants/, until
-``--fresh``); then each mutant is run against the tests that reach its line, the likeliest first.
+First every test of the gate is run once, to learn which lines it reaches (kept in build/mutants/,
+until ``--fresh``); then each mutant is run against those that reach its line, the likeliest first.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ TARGETS = (
     *("refine/rules", "refine/sealing.py", "refine/models", "refine/running", "refine/refinement"),
     *("refine/remembering", "refine/access", "refine/tools"),
 )
-CHOSEN_TESTS = ("-m", "not proof", "--hypothesis-profile=quick", "-p", "no:cacheprovider")
+CHOSEN_TESTS = ("-m", "not nightly", "--hypothesis-profile=quick", "-p", "no:cacheprovider")
 
 
 def main() -> int:
@@ -32,8 +33,9 @@ def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     if options.fresh or not (BUILD / "coverage").exists():
         _learn_reach()
-    reach = _reach()
-    plan = [(mutant, _tests_of(mutant, reach)) for mutant in _chosen(options)]
+    data = CoverageData(basename=str(BUILD / "coverage"))
+    data.read()
+    plan = [(mutant, _tests_of(mutant, data)) for mutant in _chosen(options)]
     runner = MutantRunner(plan)
     # a fork leaves its parent's connections open, which is no fault of a test
     forked = ("-q", "--no-cov", "-n", "0", "-p", "no:unraisableexception")
@@ -52,7 +54,7 @@ def _options() -> argparse.Namespace:
 
 
 def _learn_reach() -> None:
-    """Run the tests of the gate whose coverage is measured, with a context each."""
+    """Run the tests of the gate, with a context of coverage each."""
     measuring = ("--cov=refine", "--cov-context=test", "--cov-report=")
     command = (sys.executable, "-m", "pytest", "-q", "-n", "auto", *CHOSEN_TESTS, *measuring)
     subprocess.run([*command, "tests"], cwd=ROOT, check=False)  # noqa: S603
@@ -70,23 +72,30 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     return every
 
 
-def _reach() -> dict[str, dict[int, list[str]]]:
-    """Return which tests reach each line of each file."""
-    data = CoverageData(basename=str(BUILD / "coverage"))
-    data.read()
-    return {
-        str(Path(file).relative_to(ROOT)): data.contexts_by_lineno(file)
-        for file in data.measured_files()
-    }
-
-
-def _tests_of(mutant: Mutant, reach: dict[str, dict[int, list[str]]]) -> list[str]:
+def _tests_of(mutant: Mutant, data: CoverageData) -> list[str]:
     """Return the tests that reach the mutant; first those in a place like its own."""
-    lines = reach.get(mutant.path, {})
+    lines = _lines(data, mutant.path)
     reaching = (lines.get(line, ()) for line in range(mutant.line, mutant.last_line + 1))
     tests = {context.partition("|")[0] for contexts in reaching for context in contexts if context}
     parts = Path(mutant.path).with_suffix("").parts[1:]
-    return sorted(tests, key=lambda test: -sum(part in test for part in parts))
+    names = mutant.function.split(".")
+
+    def likeness(test: str) -> int:
+        text = _text(test.partition("::")[0])
+        return 2 * sum(part in test for part in parts) + sum(name in text for name in names)
+
+    return sorted(tests, key=lambda test: (-likeness(test), test))
+
+
+@cache
+def _lines(data: CoverageData, path: str) -> dict[int, list[str]]:
+    """Return the tests that reach each line of a file."""
+    return data.contexts_by_lineno(str(ROOT / path))
+
+
+@cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
 
 
 def _report(outcomes: list[tuple[str, str, int]]) -> int:

@@ -2,8 +2,9 @@
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType
 
@@ -32,14 +33,14 @@ _CONDITIONS = ("where", "and_", "or_", "filter")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault in one function; ``code`` replaces the function's code."""
+    """One fault in one function; what ``compiled`` returns replaces the function's code."""
 
     path: str
     line: int
     last_line: int
     function: str
     description: str
-    code: CodeType
+    compiled: Callable[[], CodeType | None]
 
     @property
     def name(self) -> str:
@@ -56,9 +57,8 @@ def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
                 continue
             lines = statement.lineno, _last_line(statement)
             for node, replacement, description in _faults(statement):
-                code = _compiled(tree, function, node, replacement, str(path))
-                if code is not None:
-                    yield Mutant(shown, *lines, name, description, code)
+                compiled = partial(_compiled, tree, function, node, replacement, str(path))
+                yield Mutant(shown, *lines, name, description, compiled)
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, str]]:
@@ -106,14 +106,22 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
     """The statement's own expressions; those of nested statements belong to these."""
     pending: list[ast.AST] = [statement]
     while pending:
-        for child in ast.iter_child_nodes(pending.pop()):
-            is_strict = isinstance(child, ast.keyword) and child.arg == "strict"  # of zip
-            # joined texts are the words of messages
-            if isinstance(child, ast.stmt | ast.JoinedStr) or is_strict:
+        parent = pending.pop()
+        for child in ast.iter_child_nodes(parent):
+            if isinstance(child, ast.stmt) or _is_without_effect(child, parent):
                 continue
             if isinstance(child, ast.expr):
                 yield child
             pending.append(child)
+
+
+def _is_without_effect(node: ast.AST, parent: ast.AST) -> bool:
+    """Types are for the checker, joined texts are the words of messages, zip's strict a guard."""
+    if isinstance(parent, ast.Call) and ast.unparse(parent.func) == "cast":
+        return node is parent.args[0]
+    is_strict = isinstance(node, ast.keyword) and node.arg == "strict"
+    is_type = node in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
+    return isinstance(node, ast.JoinedStr) or is_strict or is_type
 
 
 def _faults_of(node: ast.expr) -> Iterator[tuple[ast.AST, ast.AST, str]]:

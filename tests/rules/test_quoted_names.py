@@ -27,6 +27,7 @@ def test_one_or_two_words_of_a_memory_may_be_a_name() -> None:
         *("Wren", "Wren Fitzgerald", "Bartholomew is", "R2D2", "told Gina me", "711", "Ада", "…"),
     ):
         assert not quotes(name, MEMORY), name
+    assert not quotes("Bo", "Bo.")
 
 
 def test_in_scripts_without_spaces_characters_are_counted() -> None:

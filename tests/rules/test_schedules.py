@@ -204,7 +204,7 @@ def test_describes_simple_schedules_and_quotes_the_others() -> None:
     ):
         assert describe_schedule(schedule) == words
     for schedule in (
-        *("*/15 * * * *", "*/15 4 * * *", "0 4,16 * * *", "0 * * * *", "* 4 * * *"),
-        *("0 4 * * 1#2", "0 4 1 1 *", "0 4 1 * 1", "0 4 * 6 1", "0 4 l * *"),
+        *("*/15 * * * *", "*/15 4 * * *", "0 4,16 * * *", "0 * * * *", "* 4 * * *", "*/5 4 1 * *"),
+        *("0 */2 1 * *", "0 4 * * 1#2", "0 4 1 1 *", "0 4 1 * 1", "0 4 * 6 1", "0 4 l * *"),
     ):
         assert describe_schedule(schedule) == f"on the schedule {schedule}"
