@@ -246,7 +246,8 @@ def test_what_could_write_the_words_anew_must_end_first(
 def test_earlier_versions_and_copies_go_along_and_descendants_are_listed(agent):
     first = saved(agent)
     second = correct(agent, first.id, f"the {CANARY} sang")
-    copy = factories.memory(agent, f"The {CANARY}  sang", discarded_at=clock.now())
+    long_ago = clock.now() - DAY
+    copy = factories.memory(agent, f"The {CANARY}  sang", discarded_at=long_ago)
     kept_copy = factories.memory(agent, f"the {CANARY} sings")
     third = correct(agent, second.id, f"the {CANARY} sang to us")
     fourth = correct(agent, third.id, f"the {CANARY} sang to all of us")
@@ -258,6 +259,7 @@ def test_earlier_versions_and_copies_go_along_and_descendants_are_listed(agent):
         sorted([kept_copy.id, third.id, fourth.id]),
         None,
     )
+    assert copy.discarded_at == long_ago
     assert [each.is_erased for each in (first, second, copy, kept_copy, third, fourth)] == [
         *[True] * 3,
         *[False] * 3,

@@ -88,6 +88,7 @@ LOST = [
     (TOWER, "The tower in the town has 17 steps and a green door", "name", ["Kastell"]),
     ("Mira moved on 3 March 2026.", "Mira moved in March 2026.", "detail", ["2026-03-03"]),
     ("The bus leaves at 7 pm.", "The bus leaves at 7 am.", "detail", ["7 pm"]),
+    ("The bus leaves at 7:15.", "The bus leaves at 7:00.", "detail", ["7:15"]),
     ("Takes 50 micrograms of it.", "Takes 50 milligrams of it.", "unit", ["50"]),
     ("The boat is 12 metres long.", "The boat is 12 long.", "unit", ["12"]),
     ("Mira owes him 300 euros.", "Mira owes him 300 dollars.", "unit", ["300"]),
@@ -272,6 +273,7 @@ REPLACED = [
     ),
     ("Ana lives in Porto.", "Ana likes green tea.", False),
     ("Ana lives in Porto.", "The gate code is 1234.", False),
+    ("Ana has two dogs, a parrot, horses, uncles and lemon trees.", "Buy lemon cake.", False),
 ]
 
 

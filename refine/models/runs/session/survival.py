@@ -124,7 +124,6 @@ class LedgerReading:
 
     def objections(self, session: RefinementSession, edit: Replacement) -> list[Objection]:
         """Return what is wrong with an edit, in so far as code can tell."""
-        self.follow(session.agent)
         return objections(
             self._ledger,
             edit.removed_texts,
@@ -141,7 +140,6 @@ class LedgerReading:
 
     def case(self, session: RefinementSession, edit: Replacement) -> Case:
         """Return an edit as a second reading sees it, with what was said before sessions."""
-        self.follow(session.agent)
         before = dict[str, Stored]()
         for memory in edit.removed:
             is_own = (session.id, memory.id) in self._known
@@ -159,8 +157,7 @@ class LedgerReading:
         found = db.session.scalars(select(AgentMemory).where(AgentMemory.id.in_(ids)))
         return sorted(found, key=lambda memory: ids.index(memory.id))
 
-    def speak_of_the_same(self, agent: Agent, one: str, other: str) -> bool:
-        self.follow(agent)
+    def speak_of_the_same(self, one: str, other: str) -> bool:
         return speak_of_the_same(self._ledger, one, other)
 
     def texts_lost_by(
@@ -263,6 +260,7 @@ def _stored(memory: AgentMemory) -> Stored:
 def judge(session: RefinementSession, edit: Replacement, reading: LedgerReading | None) -> None:
     """Refuse an edit that loses or falsifies what memories say; only count that, if so set."""
     reading = reading or LedgerReading()
+    reading.follow(session.agent)
     found: list[Objection] = []
     if edit.reason == "same":
         found = reading.objections(session, edit)
@@ -334,9 +332,7 @@ def _refuse_retiring(session: RefinementSession, edit: Replacement, reading: Led
                 f"{new} cannot replace #{memory.id}: it is not of a later date",
                 "Name a later one with by, or leave it as it is",
             )
-        if successor is not None and not reading.speak_of_the_same(
-            session.agent, memory.content, successor
-        ):
+        if successor is not None and not reading.speak_of_the_same(memory.content, successor):
             raise _cannot_retire(
                 f"{new} has too few words in common with #{memory.id} to speak of the same",
                 "Say what holds of the same subject, or leave it as it is",
