@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from refine.rules.retention import (
+    longest_update,
     parse_threshold,
     removable_tokens,
     removable_under_floor,
@@ -70,6 +71,10 @@ def test_one_token_more_would_break_threshold_or_floor(
     assert 0 <= allowed <= mass
     assert mass - allowed >= lowest or allowed == 0
     assert mass - (allowed + 1) < lowest
+
+
+def test_an_update_may_lengthen_by_eight_tokens_or_a_tenth() -> None:
+    assert [longest_update(tokens) for tokens in (1, 80, 90)] == [9, 88, 99]
 
 
 def test_growth_counts_nothing() -> None:
