@@ -51,11 +51,11 @@ def from_iso(written: str) -> datetime:
 
 def _parse(value: object) -> datetime:
     written = value.strip() if isinstance(value, str) else value
-    is_number = isinstance(written, str) and written.isascii() and written.isdigit()
-    if isinstance(written, str) and is_number and len(written) > len("20260131"):
-        written = int(written)
     if isinstance(written, str):
-        return from_iso(written)
+        is_number = written.isascii() and written.isdigit() and len(written) > len("20260131")
+        if not is_number:
+            return from_iso(written)
+        written = int(written)
     if isinstance(written, bool) or not isinstance(written, int | float):
         raise TypeError
     for limit, per_second in _UNITS:

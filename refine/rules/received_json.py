@@ -101,8 +101,6 @@ def _decoded(text: str | bytes) -> list[Any]:
 
 
 def _check_number(value: float | None) -> None:
-    if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
-        raise InvalidValue(_TOO_MANY_DIGITS)
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidValue("must not contain a number that is too large")
 
@@ -115,7 +113,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parse_int(digits: str) -> int:
-    if len(digits) > MAX_DIGITS + 1:  # Python refuses to convert very long ones
+    if len(digits.lstrip("-")) > MAX_DIGITS:  # Python refuses to convert very long ones
         raise InvalidValue(_TOO_MANY_DIGITS)
     return int(digits)
 

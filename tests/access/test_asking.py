@@ -17,7 +17,6 @@ from refine.models.agent import configuring
 from refine.models.runs.access import NO_LONGER_ALLOWED, AccessTerms
 from tests import factories, sql
 from tests.access.conftest import World
-from tests.providers.faults import FAULTS
 from tests.replies import CASES
 from tests.scripted_model import ScriptedModel
 
@@ -51,15 +50,6 @@ def test_the_answer_is_kept_with_its_id_and_the_model(world: World) -> None:
         "gen-1",
         "test/model",
     )
-
-
-def test_the_id_of_an_answer_is_kept_only_if_it_looks_like_one(world: World) -> None:
-    """PostgreSQL takes no NUL, and whatever else a server calls an id would be on record."""
-    world.model.answer(FAULTS["NUL in its id"].play)
-
-    grant = world.ask()
-
-    assert (grant.status, grant.generation_id) == ("granted", None)
 
 
 UNCLEAR: dict[str, dict[str, Any]] = {

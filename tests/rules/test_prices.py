@@ -80,7 +80,7 @@ def test_a_variant_has_the_models_price_unless_it_has_its_own() -> None:
 def test_a_wrong_file_is_refused() -> None:
     for text, problem in (
         ("", "the price file must be valid JSON"),
-        ("[]", "must be a JSON object"),
+        ("[1]", "must be a JSON object"),
         ("{}", "must be a JSON object"),
         ('{"a/b": {"prompt": "3", "completion": "15"}}', "invalid price for 'a/b'; expected"),
         ('{"a/b": 1, "a/b": 2}', "the price file"),
