@@ -223,15 +223,18 @@ def redis(environ: dict[str, str]) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def with_prices(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def set_setting(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change settings for the rest of the test."""
+    given = app.extensions["refine.settings"]
+    return lambda **values: monkeypatch.setitem(
+        app.extensions, "refine.settings", dataclasses.replace(given, **values)
+    )
+
+
+@pytest.fixture
+def with_prices(set_setting: Callable[..., None]) -> Callable[[str], None]:
     """Name prices for the rest of the test."""
-
-    def name(text: str) -> None:
-        known = app.extensions["refine.settings"]
-        priced = dataclasses.replace(known, prices=parse_price_file(text))
-        monkeypatch.setitem(app.extensions, "refine.settings", priced)
-
-    return name
+    return lambda text: set_setting(prices=parse_price_file(text))
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from refine.models import AgentMemory, RefinementSession, SessionEntry
+from refine.models import Agent, AgentMemory, RefinementSession, SessionEntry
 from refine.models.runs.session import editing
 from refine.models.runs.session.editing import complete
+from tests import factories
 
-__all__ = ["complete", "consolidate", "delete", "protect", "search", "update"]
+__all__ = ["complete", "consolidate", "delete", "deleted_from", "protect", "search", "update"]
 
 
 def _edit(
@@ -31,3 +32,12 @@ def search(
     found = ledger.matching(ledger.retired() if retired else ledger.core(), *asked, **between)
     SessionEntry.show(session, found)
     return found
+
+
+def deleted_from(agent: Agent, *memories: AgentMemory) -> RefinementSession:
+    """An incomplete session that deleted these memories."""
+    session = factories.session(agent)
+    for memory in memories:
+        delete(session, memory.id)
+    session.finish("incomplete", "enough")
+    return session

@@ -3,7 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from psycopg.types.json import Json
@@ -60,25 +60,26 @@ def just_before(fragment: str, *statements: str, by: Callable[..., None] = run) 
 
 
 @contextmanager
-def refused_views(*, at_commit: bool = False) -> Iterator[None]:
-    """Refuse each record of content that was read: as it is written, or only at the commit."""
-    trigger = (
-        "CREATE CONSTRAINT TRIGGER refuse_views AFTER INSERT ON audit_logs "
-        "DEFERRABLE INITIALLY DEFERRED"
-        if at_commit
-        else "CREATE TRIGGER refuse_views BEFORE INSERT ON audit_logs"
-    )
+def trigger(on: str, does: str = "RAISE EXCEPTION 'no'", *, when: str = "true") -> Iterator[None]:
+    """Have the database do this on each such write of a row, such as "BEFORE UPDATE ON users"."""
+    kind = "CONSTRAINT TRIGGER" if "DEFERRED" in on else "TRIGGER"
     run(
-        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
-        f"{trigger} FOR EACH ROW WHEN (NEW.action = 'memory_access_viewed') "
-        "EXECUTE FUNCTION refuse_views()",
+        "CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN {does}; RETURN NEW; END $$",
+        f"CREATE {kind} act {on} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION act()",
     )
     try:
         yield
     finally:
         db.session.rollback()
-        run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+        run("DROP FUNCTION IF EXISTS act() CASCADE")
+
+
+def refused_views(*, at_commit: bool = False) -> AbstractContextManager[None]:
+    """Refuse each record of content that was read: as it is written, or only at the commit."""
+    deferred = "AFTER INSERT ON audit_logs DEFERRABLE INITIALLY DEFERRED"
+    on = deferred if at_commit else "BEFORE INSERT ON audit_logs"
+    return trigger(on, when="NEW.action = 'memory_access_viewed'")
 
 
 def rewrite(*statements: str) -> None:

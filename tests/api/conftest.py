@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken
-from tests import factories
+from tests import factories, sql
 
 
 class Program(FlaskClient):
@@ -83,20 +82,10 @@ def files_called() -> Iterator[set[str]]:
 @contextmanager
 def refusing_memories(sqlstate: str, message: str = "no") -> Iterator[None]:
     """Have the database refuse every new memory, with a message and detail of its own."""
-    db.session.execute(
-        text(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
-            f"'{message}' USING ERRCODE = '{sqlstate}', DETAIL = '{message}'; END $$; "
-            "CREATE TRIGGER refuse BEFORE INSERT ON agent_memories "
-            "FOR EACH ROW EXECUTE FUNCTION refuse()"
-        )
-    )
     db.session.commit()
-    try:
+    refusal = f"RAISE '{message}' USING ERRCODE = '{sqlstate}', DETAIL = '{message}'"
+    with sql.trigger("BEFORE INSERT ON agent_memories", refusal):
         yield
-    finally:
-        db.session.execute(text("DROP TRIGGER refuse ON agent_memories; DROP FUNCTION refuse()"))
-        db.session.commit()
 
 
 class World:

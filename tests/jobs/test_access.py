@@ -70,15 +70,9 @@ def test_a_grant_that_cannot_be_ended_delays_no_other(
     )
     aged(broken, hours=3)
     aged(whole, hours=2)
-    sql.run(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
-        "CREATE TRIGGER refuse BEFORE UPDATE ON access_grants FOR EACH ROW "
-        f"WHEN (NEW.id = '{broken.id}') EXECUTE FUNCTION refuse()",
-    )
 
-    done = run_tick()
-    sql.run("DROP TRIGGER refuse ON access_grants", "DROP FUNCTION refuse()")
+    with sql.trigger("BEFORE UPDATE ON access_grants", when=f"NEW.id = '{broken.id}'"):
+        done = run_tick()
 
     db.session.expire_all()
     assert (broken.status, whole.status) == ("granted", "ended")

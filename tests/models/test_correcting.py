@@ -21,6 +21,7 @@ from tests import editing, factories
 from tests.chains import problems
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+VERBS = {"correct": lambda agent, id_: correct(agent, id_, "of another"), "forget": forget}
 
 
 def days_ago() -> dict[str, datetime]:
@@ -110,20 +111,13 @@ def test_what_was_corrected_can_be_restored(agent):
     assert problems() == []
 
 
-def test_a_journal_memory_can_be_corrected_and_stays_one(agent):
-    entry = factories.entry(agent, "met Mira on Monday")
-
-    new = correct(agent, entry.id, "met Mira on Tuesday")
-
-    assert (new.memory_type, entry.discarded) == ("journal", True)
-
-
-def test_a_correction_of_a_correction_retires_both_texts(agent):
-    first = number(agent)
-    second = correct(agent, first.id, "Mira's number is 555 0143")
-    third = correct(agent, second.id, "Mira's number is 555 0144")
+def test_a_journal_entry_corrected_twice_stays_one_and_retires_both_texts(agent):
+    first = factories.entry(agent, "met Mira on Monday")
+    second = correct(agent, first.id, "met Mira on Tuesday")
+    third = correct(agent, second.id, "met Mira on Wednesday")
 
     assert (first.replaced_by_id, second.replaced_by_id) == (second.id, third.id)
+    assert (first.discarded, second.discarded, third.memory_type) == (True, True, "journal")
     assert problems() == []
 
 
@@ -159,12 +153,9 @@ def test_what_is_forgotten_is_retired_recorded_and_told(agent, reason):
 )
 def test_what_is_locked_gone_or_a_note_stays_as_it_is(agent, fields, error):
     memory = factories.memory(agent, "said once", **fields)
-    for verb, change in (
-        ("correct", lambda: correct(agent, memory.id, "said twice")),
-        ("forget", lambda: forget(agent, memory.id)),
-    ):
+    for verb, change in VERBS.items():
         with pytest.raises((Refused, NotFound), match=error.format(verb, memory.id)):
-            change()
+            change(agent, memory.id)
 
 
 def test_another_agents_memory_is_not_found(agent):
@@ -239,10 +230,9 @@ def test_what_was_saved_today_is_free_and_pays_for_nothing(app):
 def test_an_agent_forgets_and_corrects_all_of_its_first_day(app):
     agent = factories.agent()
     memory, other = factories.ledger(agent, 25, 25)
-    new = correct(agent, memory.id, factories.text_of(9))
 
-    for id_ in (new.id, other.id):
-        forget(agent, id_)
+    forget(agent, other.id)
+    forget(agent, correct(agent, memory.id, factories.text_of(9)).id)
 
     assert agent.core_token_usage == 0
 
@@ -299,26 +289,30 @@ def test_what_was_restored_no_longer_counts_though_it_goes_again(app, times):
     assert RefinementSession.removed_recently(agent) == 50
 
 
-def test_the_rolling_floor_holds_for_corrections_too(app):
+def test_the_rolling_floor_counts_what_was_forgotten_for_corrections_and_sessions(app):
     agent, at = factories.agent(), clock.now()
     memories = aged(agent, *[25] * 8)
-    for number in range(4):
-        with clock.ahead(number * DAY):
-            forget(agent, memories[number].id, at=at + number * DAY)
+    later = at + 5 * DAY
+    eroded = select(Agent.id).where(RefinementSession.is_eroded(later))
+    assert db.session.scalars(eroded).all() == []
+    for day, memory in enumerate(memories[:4]):
+        forget(agent, memory.id, at=at + day * DAY)
+    db.session.commit()
 
+    assert RefinementSession.removed_recently(agent, later) == 100
     with pytest.raises(Refused, match="0 may go now; more when what went in the last 30 days"):
-        forget(agent, memories[5].id, at=at + 6 * DAY)
-    assert RefinementSession.removed_recently(agent, at + 6 * DAY) == 100
+        forget(agent, memories[5].id, at=later)
+    assert Candidates([agent], later).removed_tokens(agent) == 100
+    assert db.session.scalars(eroded).all() == [agent.id]
+    with clock.ahead(5 * DAY):
+        assert RefinementSession.erosion_reason(agent) is not None
+        assert factories.session(agent).removable_tokens == 0
 
 
 def test_what_sessions_removed_leaves_less_for_corrections(app):
     agent = factories.agent()
     memories = aged(agent, *[25] * 8)
-    session = factories.session(agent)
-    for memory in memories[:2]:
-        editing.delete(session, memory.id)
-    session.finish("incomplete", "enough")
-    at = session.ended_at + 2 * DAY
+    at = editing.deleted_from(agent, *memories[:2]).ended_at + 2 * DAY
     for memory in memories[2:4]:
         forget(agent, memory.id, at=at)
         at += 2 * DAY
@@ -358,37 +352,17 @@ def test_forgetting_takes_nothing_from_a_session_where_the_floor_has_room_for_bo
     )
 
 
-@pytest.mark.parametrize("verb", ["correct", "forget"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_what_a_live_session_has_made_waits_for_its_end(agent, verb):
     session, said = factories.session(agent), number(agent).content
     new = editing.update(session, number(agent).id, said.replace(", she said", ""), reason="wrong")
-    change = {
-        "correct": lambda: correct(agent, new.id, "x"),
-        "forget": lambda: forget(agent, new.id),
-    }
 
     with pytest.raises(Refused, match=f"Cannot {verb} memory #{new.id} before the session"):
-        change[verb]()
+        VERBS[verb](agent, new.id)
     session.finish("incomplete", "enough")
-    change[verb]()
+    VERBS[verb](agent, new.id)
 
     assert new.discarded
-
-
-def test_what_was_corrected_leaves_less_for_sessions(app):
-    agent, at = factories.agent(), clock.now()
-    memories = aged(agent, *[25] * 8)
-    eroded = select(Agent.id).where(RefinementSession.is_eroded(at + 5 * DAY))
-    assert db.session.scalars(eroded).all() == []
-    for number in range(4):
-        forget(agent, memories[number].id, at=at + number * DAY)
-    db.session.commit()
-
-    assert Candidates([agent], at + 5 * DAY).removed_tokens(agent) == 100
-    assert db.session.scalars(eroded).all() == [agent.id]
-    with clock.ahead(5 * DAY):
-        assert RefinementSession.erosion_reason(agent) is not None
-        assert factories.session(agent).removable_tokens == 0
 
 
 @given(data=st.data())
@@ -464,8 +438,8 @@ def test_a_correction_stands_in_the_way_of_an_undo_and_stays_in_the_wider_one(ag
     assert (old.content, other.discarded) == (said, False)
 
 
-@pytest.mark.parametrize("change", [forget, lambda agent, id_: correct(agent, id_, "of another")])
-def test_a_wide_undo_does_not_bring_back_what_was_merged_into_what_is_forgotten(agent, change):
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_wide_undo_does_not_bring_back_what_was_merged_into_what_is_forgotten(agent, verb):
     copy = factories.memory(agent, number(agent).content + "s", **days_ago())
     sources = [number(agent), copy]
     session = factories.session(agent)
@@ -474,7 +448,7 @@ def test_a_wide_undo_does_not_bring_back_what_was_merged_into_what_is_forgotten(
     editing.delete(session, other.id)
     session.finish("incomplete", "enough")
     removed = merged.token_estimate + session.removed_tokens
-    change(agent, merged.id)
+    VERBS[verb](agent, merged.id)
 
     undone(session)
 
@@ -488,10 +462,7 @@ def test_a_wide_undo_does_not_bring_back_what_was_merged_into_what_is_forgotten(
 def test_an_undo_brings_back_no_exact_copy_of_what_was_forgotten_since(agent, and_after):
     memory, other = number(agent), db.session.scalars(agent.ledger.core()).first()
     copy = factories.memory(agent, memory.content, **days_ago())
-    session = factories.session(agent)
-    for each in (copy, other):
-        editing.delete(session, each.id)
-    session.finish("incomplete", "enough")
+    session = editing.deleted_from(agent, copy, other)
     forget(agent, memory.id)
 
     time_machine.undo(session, through="command line", and_after=and_after)
@@ -502,9 +473,7 @@ def test_an_undo_brings_back_no_exact_copy_of_what_was_forgotten_since(agent, an
 
 def test_an_undo_that_would_bring_back_nothing_but_what_was_forgotten_is_refused(agent):
     memory = db.session.scalars(agent.ledger.core()).first()
-    session = factories.session(agent)
-    editing.delete(session, memory.id)
-    session.finish("incomplete", "enough")
+    session = editing.deleted_from(agent, memory)
     memory.restore()
     forget(agent, memory.id)
 

@@ -147,18 +147,16 @@ def test_a_note_of_refine_is_neither_erased_nor_goes_along(agent, by):
     assert not note.is_erased
 
 
-@pytest.mark.parametrize("is_live", [True, False])
-def test_a_locked_or_unknown_memory_and_a_live_session_are_in_the_way(agent, is_live):
+def test_a_locked_or_unknown_memory_and_a_live_session_are_in_the_way(agent):
     locked = factories.memory(agent, "a vow", constitutional=True)
-    if is_live:
-        factories.session(agent)
-        with pytest.raises(Refused, match="is running; wait until it has ended"):
-            erase(agent, locked.id, "agent")
-        return
+
     with pytest.raises(Refused, match=f"Cannot erase constitutional #{locked.id}: lift the flag"):
         erase(agent, locked.id, "agent")
     with pytest.raises(NotFound):
         erase(agent, factories.memory(factories.agent()).id, "agent")
+    factories.session(agent)
+    with pytest.raises(Refused, match="is running; wait until it has ended"):
+        erase(agent, locked.id, "agent")
 
 
 def test_an_agent_erases_no_more_than_it_may_forget_in_a_day(app):
@@ -222,11 +220,8 @@ def test_what_could_write_the_words_anew_must_end_first(
 ):
     memory, at = saved(agent), clock.now()
     erase(agent, memory.id, "command line", at=at)
-    made = {"at": at + handed_over}
-    if kind == "reflection":
-        task = MemoryTask.reflect(agent, "cli", **made)
-    else:
-        task = factories.extraction(agent, f"the {CANARY} sings", **made)
+    make = {"reflection": MemoryTask.reflect, "extraction": factories.extraction}[kind]
+    task = make(agent, "cli", at=at + handed_over)
     if is_running:
         task.claim(at + DAY)
     again = partial(erase, agent, memory.id, "command line", at=at + 2 * DAY)
@@ -269,35 +264,31 @@ def test_earlier_versions_and_copies_go_along_and_descendants_are_listed(agent):
     assert problems() == []
 
 
-def test_what_was_merged_goes_with_the_result_and_the_result_with_its_descendants(agent):
-    sources = [
-        saved(agent, f"the {CANARY} sings{end}") for end in (" at dawn", " each day at dawn")
-    ]
-    db.session.commit()
-    session = factories.session(agent)
-    merged = editing.consolidate(
-        session, [each.id for each in sources], f"the {CANARY} sings each day at dawn"
-    )
-    session.finish("incomplete", "enough")
-
-    done = erased(sources[0])
-    assert done.descendants == [merged.id]
-    assert CANARY in merged.content
-    assert erased(merged, with_descendants=True).ids == [sources[1].id, merged.id]
-    assert problems() == []
-
-
-def test_the_kept_sources_of_an_undone_merge_are_no_descendants(agent):
+def merge_of_two(agent: Agent) -> tuple[AgentMemory, AgentMemory, AgentMemory, RefinementSession]:
+    """Two memories, what an ended session made of them, and the session."""
     sources = [saved(agent, f"the {CANARY} sings{end}") for end in ("", " each day")]
-    db.session.commit()
     session = factories.session(agent)
     merged = editing.consolidate(
         session, [each.id for each in sources], f"each day the {CANARY} sings"
     )
     session.finish("incomplete", "enough")
+    return *sources, merged, session
+
+
+def test_what_was_merged_goes_with_the_result_and_the_result_with_its_descendants(agent):
+    source, other, merged, _ = merge_of_two(agent)
+
+    assert erased(source).descendants == [merged.id]
+    assert CANARY in merged.content
+    assert erased(merged, with_descendants=True).ids == [other.id, merged.id]
+    assert problems() == []
+
+
+def test_the_kept_sources_of_an_undone_merge_are_no_descendants(agent):
+    source, _, merged, session = merge_of_two(agent)
     time_machine.undo(session, through="command line")
 
-    assert erase(agent, sources[0].id, "agent").descendants == [merged.id]
+    assert erase(agent, source.id, "agent").descendants == [merged.id]
     assert erased(merged) == ([merged.id], [], None)
 
 
@@ -400,15 +391,12 @@ def test_a_grant_shows_the_rest_and_says_that_it_was_erased(agent):
 
 
 def test_an_undo_is_refused_when_all_that_it_would_restore_was_erased(agent):
-    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())][:2]
-    session = factories.session(agent)
-    for id_ in ids:
-        editing.delete(session, id_)
-    session.finish("incomplete", "enough")
-    for id_ in ids:
-        erased(db.session.get_one(AgentMemory, id_))
+    one, other, *_ = db.session.scalars(agent.ledger.core())
+    session = editing.deleted_from(agent, one, other)
+    for memory in (one, other):
+        erased(memory)
 
-    with pytest.raises(Refused, match=f"was erased or forgotten \\(#{ids[0]}, #{ids[1]}\\)"):
+    with pytest.raises(Refused, match=f"was erased or forgotten \\(#{one.id}, #{other.id}\\)"):
         time_machine.undo(session, through="command line")
     assert session.undone_at is None
     assert RefinementSession.removed_recently(agent) == 50
@@ -418,11 +406,7 @@ def test_what_an_undo_cannot_restore_still_counts_for_the_floor(app):
     agent = factories.agent()
     agent.refinement_threshold = Decimal("0.01")
     memories = factories.ledger(agent, *[25] * 4)
-    db.session.commit()
-    session = factories.session(agent)
-    for memory in memories[:2]:
-        editing.delete(session, memory.id)
-    session.finish("incomplete", "enough")
+    session = editing.deleted_from(agent, *memories[:2])
     erased(memories[0])
 
     time_machine.undo(session, through="command line")
@@ -441,10 +425,7 @@ def test_what_an_undo_cannot_restore_still_counts_for_the_floor(app):
 @pytest.mark.parametrize("and_after", [False, True])
 def test_an_undo_leaves_an_erased_memory_out(agent, and_after):
     memory, other, *_ = db.session.scalars(agent.ledger.core())
-    session = factories.session(agent)
-    for each in (memory, other):
-        editing.delete(session, each.id)
-    session.finish("incomplete", "enough")
+    session = editing.deleted_from(agent, memory, other)
     erased(memory)
 
     time_machine.undo(session, through="command line", and_after=and_after)

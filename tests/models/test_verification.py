@@ -60,7 +60,6 @@ def names_in(agent: Agent) -> dict[str, Any]:
         "other_chain": sql.value(
             f"SELECT id FROM chain_heads WHERE account_id = {agent.account_id}"
         ),
-        "session": sql.value("SELECT id FROM refinement_sessions"),
         **{f"record_{number}": id_ for number, id_ in enumerate(records, start=1)},
         **{f"memory_{number}": id_ for number, id_ in enumerate(memories, start=1)},
     }
@@ -142,9 +141,7 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
         ["record 8 (id 777777) was altered, added or moved"],
     ),
     "a record moved to another chain": (
-        [
-            "UPDATE audit_logs SET chain_id = {other_chain}, sequence = 2 WHERE id = {record_7}",
-        ],
+        ["UPDATE audit_logs SET chain_id = {other_chain}, sequence = 2 WHERE id = {record_7}"],
         [
             "record 2 (id {record_7}) was altered, added or moved",
             "the chain ends at record 6, its head says 7",
@@ -154,20 +151,16 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
         ["DELETE FROM chain_heads WHERE id = {chain}"],
         ["the chain has records, but its head is missing", "its audit chain is gone"],
     ),
-    "an agent's chain deleted altogether": (
-        [
-            "DELETE FROM audit_logs WHERE chain_id = {chain}",
-            "DELETE FROM chain_heads WHERE id = {chain}",
-        ],
-        ["its audit chain is gone"],
-    ),
-    "an account's chain deleted altogether": (
-        [
-            "DELETE FROM audit_logs WHERE chain_id = {other_chain}",
-            "DELETE FROM chain_heads WHERE id = {other_chain}",
-        ],
-        ["its audit chain is gone"],
-    ),
+    **{
+        f"{whose} chain deleted altogether": (
+            [
+                f"DELETE FROM audit_logs WHERE chain_id = {chain}",
+                f"DELETE FROM chain_heads WHERE id = {chain}",
+            ],
+            ["its audit chain is gone"],
+        )
+        for whose, chain in (("an agent's", "{chain}"), ("an account's", "{other_chain}"))
+    },
     "the platform's chain deleted": (
         ["DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL"],
         ["its audit chain is gone"],
@@ -267,20 +260,15 @@ def test_a_chain_rewritten_under_another_key_is_found_at_its_first_record(agent:
 
 
 def test_no_key_but_the_platforms_verifies(agent: Agent) -> None:
-    exchanged = (
-        "UPDATE data_keys p SET wrapped = a.wrapped FROM data_keys a "
-        f"WHERE p.purpose = 'platform' AND a.id = {agent.data_key_id}"
-    )
-    broken = "UPDATE data_keys SET wrapped = wrapped || 'x' WHERE purpose = 'platform'"
-    destroyed = (
-        "UPDATE data_keys SET wrapped = NULL, destroyed_at = now() WHERE purpose = 'platform'"
-    )
-    gone = "DELETE FROM data_keys WHERE purpose = 'platform'"
-
-    for change in (exchanged, broken, destroyed):
+    for change in (
+        f"wrapped = (SELECT wrapped FROM data_keys WHERE id = {agent.data_key_id})",
+        "wrapped = wrapped || 'x'",
+        "wrapped = NULL, destroyed_at = now()",
+    ):
         with pytest.raises(SealingError):
-            problems(change)
-    assert "record 1" in " ".join(problems(gone))
+            problems(f"UPDATE data_keys SET {change} WHERE purpose = 'platform'")
+    gone = problems("DELETE FROM data_keys WHERE purpose = 'platform'")
+    assert "record 1" in " ".join(gone)
 
 
 # -- memories --------------------------------------------------------------------------------------
@@ -324,14 +312,8 @@ def remembered(app: Flask) -> AgentMemory:
 def test_a_changed_column_of_a_memory_is_found_and_named(
     remembered: AgentMemory, subtests: Any
 ) -> None:
-    without_record = factories.memory(
-        factories.agent("another memory"),
-        "a memory",
-        tags=["relational"],
-        source="letta",
-        source_id="1",
-        extra="more",
-    )
+    fields = {"tags": ["relational"], "source": "letta", "source_id": "1", "extra": "more"}
+    without_record = factories.memory(factories.agent("another memory"), "a memory", **fields)
     db.session.commit()
 
     for id_, agent_id in [(each.id, each.agent_id) for each in (remembered, without_record)]:

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -65,14 +64,6 @@ def agent(app: Flask) -> Agent:
 @pytest.fixture
 def read(agent: Agent) -> tuple[str, str, str]:
     return texts(agent)
-
-
-@pytest.fixture
-def set_setting(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    given = app.extensions["refine.settings"]
-    return lambda **values: monkeypatch.setitem(
-        app.extensions, "refine.settings", replace(given, **values)
-    )
 
 
 # -- what both prompts say ------------------------------------------------------------------------

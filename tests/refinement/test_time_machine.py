@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -332,12 +331,8 @@ def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
     agent = factories.agent(place, number, fact)
     one, other, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     factories.ledger(agent, 400)
-    earlier = refined(
-        agent,
-        lambda session, _: editing.consolidate(
-            session, [one, other], f"{place}; she counted 17 herons"
-        ),
-    )
+    text = f"{place}; she counted 17 herons"
+    earlier = refined(agent, lambda session, _: editing.consolidate(session, [one, other], text))
     later = refined(agent, lambda session, _: editing.delete(session, third))
     db.session.commit()
 
@@ -351,10 +346,9 @@ def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
 
 @pytest.mark.parametrize("details", ["keep", "count"])
 def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate(
-    app: Flask, monkeypatch: pytest.MonkeyPatch, details: str
+    set_setting: Callable[..., None], details: str
 ) -> None:
-    settings = replace(app.extensions["refine.settings"], details=details)
-    monkeypatch.setitem(app.extensions, "refine.settings", settings)
+    set_setting(details=details)
     agent = factories.agent("Mira drinks tea.", "Mira drinks green tea!")
     ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     others = [memory.id for memory in factories.ledger(agent, 25, 25, 400)]
@@ -380,14 +374,11 @@ def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate
     assert text in {memory.content for memory in db.session.scalars(agent.ledger.core())}
 
 
-def test_where_details_are_only_counted_an_undo_looks_at_none(
-    app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_details_are_only_counted_an_undo_looks_at_none(set_setting) -> None:
     agent = factories.agent("a walk.", "a walk!", "Mira is 17")
     one, _, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     factories.ledger(agent, 400)
-    counting = replace(app.extensions["refine.settings"], details="count")
-    monkeypatch.setitem(app.extensions, "refine.settings", counting)
+    set_setting(details="count")
     earlier = refined(agent, lambda session, _: editing.delete(session, one))
     refined(agent, lambda session, _: editing.delete(session, third))
     db.session.commit()
@@ -431,29 +422,21 @@ def test_a_conflict_names_every_memory_and_record_in_the_way(agent: Agent) -> No
     assert str(conflict(earlier)).endswith(f"; #{ids[3]} outside the application")
 
 
-def toggles(memory_id: int) -> None:
-    memory(memory_id).set_constitutional(not memory(memory_id).constitutional)
-
-
-def discards(memory_id: int) -> None:
-    memory(memory_id).discard()
-
-
-def restores(memory_id: int) -> None:
-    memory(memory_id).restore()
+def toggle(changed: AgentMemory) -> None:
+    changed.set_constitutional(not changed.constitutional)
 
 
 def test_a_later_change_by_an_admin_is_a_conflict(agent: Agent, subtests: pytest.Subtests) -> None:
     ids = changeable(agent)
     cases = [
-        (updates, toggles, "memory_constitutional_toggle"),
-        (doing(("update", 1, 24)), discards, "memory_discarded"),
-        (doing(("delete", 2)), restores, "memory_restored"),
-        (doing(("protect", 3)), toggles, "memory_constitutional_toggle"),
+        (updates, toggle, "memory_constitutional_toggle"),
+        (doing(("update", 1, 24)), AgentMemory.discard, "memory_discarded"),
+        (doing(("delete", 2)), AgentMemory.restore, "memory_restored"),
+        (doing(("protect", 3)), toggle, "memory_constitutional_toggle"),
     ]
     for position, (work, change, action) in enumerate(cases):
         session = refined(agent, work)
-        change(ids[position])
+        change(memory(ids[position]))
         is_constitutional = memory(ids[position]).constitutional
 
         found = conflict(session)
@@ -558,12 +541,10 @@ def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent: Agen
     discarded, _ = agent.ledger.remember("a third memory", "core")
     saved = [each.id for each in (merged, note, toggled, discarded)]
     before = [memory(id_).image() for id_ in saved]
-    refined(
-        agent,
-        lambda later, ids: editing.consolidate(later, [saved[0], ids[1]], f"{text_of(25)} anew"),
-    )
-    toggles(toggled.id)
-    discards(discarded.id)
+    text = f"{text_of(25)} anew"
+    refined(agent, lambda later, ids: editing.consolidate(later, [merged.id, ids[1]], text))
+    toggle(memory(toggled.id))
+    memory(discarded.id).discard()
 
     undo(session, and_after=True)
 
@@ -575,12 +556,12 @@ def test_and_after_is_refused_where_it_would_only_alter_when_something_was_disca
 ) -> None:
     gone = next(id_ for id_, image in rows(agent).items() if image["discarded_at"])
     session = refined(agent)
-    restores(gone)
-    discards(gone)
+    memory(gone).restore()
+    memory(gone).discard()
 
     assert str(refusal(session, and_after=True)) == NO_CHANGES
 
-    toggles(changeable(agent)[0])
+    toggle(memory(changeable(agent)[0]))
     assert len(undo(session, and_after=True).changes) == 2
 
 
@@ -676,7 +657,7 @@ def test_undoing_a_protection_lifts_only_a_flag_that_the_session_set(agent: Agen
     id_ = changeable(agent)[0]
     undo(refined(agent, protects))
     was_lifted = not memory(id_).constitutional
-    toggles(id_)
+    toggle(memory(id_))
 
     undo(refined(agent, protects, lambda session, ids: editing.delete(session, ids[1])))
 
@@ -731,10 +712,8 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
     (contents,) = [each for each in record.sealed["memories"] if "before" in each]
     assert (opened["id"], opened["after"]["digest"]) == (id_, memory(id_).state_digest)
     assert (opened["before"]["token_estimate"], opened["after"]["token_estimate"]) == (24, tokens)
-    assert (contents["before"]["content"], contents["after"]["content"]) == (
-        found["content"],
-        left["content"],
-    )
+    contents = [contents[state]["content"] for state in ("before", "after")]
+    assert contents == [found["content"], left["content"]]
     assert "beforehand" not in str(record.data)
     assert "beforehand" in str(record.sealed)
 
@@ -789,11 +768,8 @@ def test_a_preview_changes_nothing_and_shows_the_effect(
         done = undo(session)
 
         with subtests.test(f"undone: {told}"):
-            assert (seen.effect, seen.sessions, seen.is_done) == (
-                done.effect,
-                done.sessions,
-                False,
-            )
+            assert (seen.effect, seen.sessions) == (done.effect, done.sessions)
+            assert not seen.is_done
 
 
 def test_previews_and_the_agents_own_undo_refuse_like_an_undo(agent: Agent) -> None:

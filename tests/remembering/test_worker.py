@@ -2,8 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -29,22 +28,6 @@ def conversation_bytes(task: MemoryTask) -> object:
 def ended(task: MemoryTask) -> None:
     task.lock()
     task.finish("failed", "ended elsewhere")
-
-
-@contextmanager
-def at_each_count(statement: str) -> Iterator[None]:
-    """Have the database do this whenever a call of the model is counted."""
-    sql.run(
-        "CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN {statement}; RETURN NEW; END $$",
-        "CREATE TRIGGER act BEFORE UPDATE ON memory_tasks FOR EACH ROW "
-        "WHEN (NEW.llm_calls > OLD.llm_calls) EXECUTE FUNCTION act()",
-    )
-    try:
-        yield
-    finally:
-        db.session.rollback()
-        sql.run("DROP TRIGGER act ON memory_tasks", "DROP FUNCTION act()")
 
 
 # -- reflection ---------------------------------------------------------------------------------
@@ -319,8 +302,9 @@ def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
     task = factories.extraction(world.agent, "I like tea")
     db.session.commit()
     world.model.say(ENDS)
+    refused = sql.trigger("BEFORE UPDATE ON memory_tasks", when="NEW.llm_calls > OLD.llm_calls")
 
-    with at_each_count("RAISE EXCEPTION 'no'"), pytest.raises(DBAPIError):
+    with refused, pytest.raises(DBAPIError):
         world.work(task)
 
     db.session.expire_all()

@@ -67,13 +67,9 @@ def test_the_answer_does_not_reveal_who_has_an_account(client: Browser) -> None:
     db.session.commit()
     client.token()
 
-    answers = [
-        client.sign_in("ada@example.org", "wrong battery"),
-        client.sign_in("nobody@example.org"),
-        client.sign_in("gone@example.org"),
-        client.sign_in("invited@example.org"),
-        client.sign_in("invited@example.org", ""),
-    ]
+    tried = [("ada", "wrong battery"), ("nobody", PASSWORD), ("gone", PASSWORD)]
+    tried += [("invited", PASSWORD), ("invited", "")]
+    answers = [client.sign_in(f"{name}@example.org", password) for name, password in tried]
 
     assert [answer.status_code for answer in answers] == [422] * 5
     assert len({words_of(answer.text) for answer in answers}) == 1
@@ -206,13 +202,12 @@ def test_signing_out_ends_the_sign_in_on_the_server(dashboard: Browser, app: Fla
     assert not is_signed_in(copied)
 
 
+def chosen(password: str) -> dict[str, str]:
+    return {"password": password, "confirm_password": password}
+
+
 def changed_to(password: str, **fields: str) -> dict[str, str]:
-    return {
-        "current_password": PASSWORD,
-        "password": password,
-        "confirm_password": password,
-        **fields,
-    }
+    return {"current_password": PASSWORD, **chosen(password), **fields}
 
 
 def test_a_new_password_signs_out_other_browsers(
@@ -276,28 +271,13 @@ def test_records_say_from_where_a_user_acted(ada: User, client: Browser) -> None
 # -- joining ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def invited(admin: User) -> User:
-    return User.invite(admin.account, "new@example.org", role="viewer", by=admin)
-
-
-@pytest.fixture
-def link(invited: User) -> str:
-    secret = Invitation.issue(invited)
+def test_an_invited_user_chooses_a_password_and_is_signed_in(admin: User, client: Browser) -> None:
+    invited = User.invite(admin.account, "new@example.org", role="viewer", by=admin)
+    link = f"/invitations/{Invitation.issue(invited)}"
     db.session.commit()
-    return f"/invitations/{secret}"
-
-
-def chosen(password: str = "my own battery") -> dict[str, str]:
-    return {"password": password, "confirm_password": password}
-
-
-def test_an_invited_user_chooses_a_password_and_is_signed_in(
-    invited: User, link: str, client: Browser
-) -> None:
     page = client.get(link)
 
-    answer = client.submit(link, chosen())
+    answer = client.submit(link, chosen("my own battery"))
     client.forget_token()
 
     assert "Choose a password for new@example.org" in words_of(page.text)
@@ -440,7 +420,7 @@ def test_whoever_takes_over_a_colleague_through_a_link_cannot_read_as_them(
 
     page = dashboard.submit(f"/users/{colleague.id}/invitation").text
     link = re.search(r'value="[^"]*(/invitations/[^"]+)"', page)[1]
-    client.submit(link, {"password": "stolen account", "confirm_password": "stolen account"})
+    client.submit(link, chosen("stolen account"))
     client.forget_token()
 
     assert "roses" not in client.get(f"/agents/{agent.id}/ledger").text
@@ -451,12 +431,8 @@ def test_whoever_takes_over_a_colleague_through_a_link_cannot_read_as_them(
     assert asked.status_code == 409
     assert "was set through a link" in words_of(asked.text)
     db.session.expire_all()
-    assert (grant.status, grant.end_reason, grant.ended_by_id) == (
-        "ended",
-        "revoked_by_admin",
-        admin.id,
-    )
-    assert request.status == "failed"
+    assert (grant.end_reason, grant.ended_by_id) == ("revoked_by_admin", admin.id)
+    assert (grant.status, request.status) == ("ended", "failed")
     (changed,) = records("user_password_changed")
     assert changed.data == {"through": "link", "issued_by": admin.id, **HERE}
     assert changed.auditable_id == str(colleague.id)

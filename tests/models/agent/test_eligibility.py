@@ -1,6 +1,5 @@
 """Every rule that stands in Python for one row and in SQL for many chooses the same rows."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
@@ -246,10 +245,8 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(app):
         (None, True, {"test/own": NO_KEY, "test/demo": NO_KEY}),
     ],
 )
-def test_python_and_sql_agree_on_unanswered_agents(app, monkeypatch, key, rehearsal, expected):
-    kept = app.extensions["refine.settings"]
-    now = replace(kept, openrouter_api_key=key, rehearsal=rehearsal)
-    monkeypatch.setitem(app.extensions, "refine.settings", now)
+def test_python_and_sql_agree_on_unanswered_agents(set_setting, key, rehearsal, expected):
+    set_setting(openrouter_api_key=key, rehearsal=rehearsal)
     for slug in (DEMO_SLUG, "own"):
         account = factories.account(slug=slug)
         for author in ("test", "rehearsal"):

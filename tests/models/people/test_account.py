@@ -1,4 +1,3 @@
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -136,12 +135,11 @@ def test_the_next_slot_follows_a_change_of_schedule_or_zone(app, change, followi
     assert rescheduled(account, at) == following
 
 
-def test_the_next_slot_follows_a_change_of_the_platforms_schedule(app, monkeypatch):
+def test_the_next_slot_follows_a_change_of_the_platforms_schedule(set_setting):
     without, with_its_own = made(MONDAY), made(MONDAY, schedule="0 4 * * 1")
     rescheduled(without, MONDAY)
 
-    changed = replace(app.extensions["refine.settings"], schedule="0 12 * * *")
-    monkeypatch.setitem(app.extensions, "refine.settings", changed)
+    set_setting(schedule="0 12 * * *")
 
     assert rescheduled(without, MONDAY) == MONDAY + timedelta(hours=8)
     assert rescheduled(with_its_own, MONDAY) == NEXT_MONDAY

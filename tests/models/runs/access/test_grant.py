@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import time_machine
 from flask import Flask
-from sqlalchemy import ColumnElement
 
 from refine import clock
 from refine.errors import InvalidValue, Refused
@@ -43,13 +42,6 @@ def request(agent: Agent, reader: User, **fields: Any) -> AccessGrant:
     return AccessGrant.request(agent, reader, terms(**fields))
 
 
-def is_chosen(grant: AccessGrant, rule: ColumnElement[bool]) -> bool:
-    """Whether a query with this condition finds the grant."""
-    db.session.flush()
-    wanted = db.select(AccessGrant.id).where(AccessGrant.id == grant.id, rule)
-    return db.session.scalar(wanted) is not None
-
-
 def permits_reading(grant: AccessGrant) -> bool:
     db.session.flush()
     db.session.refresh(grant)
@@ -79,10 +71,6 @@ def last_record(agent: Agent) -> AuditLog:
     return factories.records(agent)[-1]
 
 
-def _move_reader(agent: Agent, reader: User) -> None:
-    reader.account = factories.account()
-
-
 def _erase_as_before(agent: Agent) -> None:
     """Erase the agent as earlier versions did, which ended no access."""
     agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
@@ -95,7 +83,7 @@ LOSSES: dict[str, Change] = {
     "the agent was erased": lambda agent, reader: _erase_as_before(agent),
     "ines@example.org is not active": lambda agent, reader: setattr(reader, "active", False),
     "is a viewer": lambda agent, reader: setattr(reader, "role", "viewer"),
-    "belongs to another account": _move_reader,
+    "belongs to another account": lambda _, reader: setattr(reader, "account", factories.account()),
 }
 
 
@@ -145,20 +133,13 @@ def test_a_request_is_recorded_with_its_purpose_sealed(agent: Agent, reader: Use
     grant = request(agent, reader)
 
     record = last_record(agent)
+    asked = {"reason": "agent_asked", "duration_minutes": 30}
     assert (record.action, record.user_id) == ("memory_access_requested", reader.id)
     assert (record.auditable_type, record.auditable_id) == ("AccessGrant", str(grant.id))
-    assert record.data == {
-        "grant_user_id": reader.id,
-        "reason": "agent_asked",
-        "duration_minutes": 30,
-    }
+    assert record.data == {"grant_user_id": reader.id, **asked}
     assert record.sealed == {"purpose": PURPOSE}
-    assert (grant.status, grant.granted_at, grant.expires_at, grant.reply) == (
-        "requested",
-        None,
-        None,
-        None,
-    )
+    assert (grant.status, grant.granted_at, grant.expires_at) == ("requested", None, None)
+    assert grant.reply is None
     assert not permits_reading(grant)
 
 
@@ -175,10 +156,7 @@ def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
     def demote_site_admin(agent: Agent, reader: User) -> None:
         reader.role, reader.site_admin = "viewer", True
 
-    for reason, change in [
-        *LOSSES.items(),
-        ("is a viewer", demote_site_admin),
-    ]:
+    for reason, change in [*LOSSES.items(), ("is a viewer", demote_site_admin)]:
         with case(subtests, reason=reason):
             change(agent, reader)
             with pytest.raises(Refused, match=reason):
@@ -332,38 +310,21 @@ def test_a_password_link_ends_the_grants_and_requests_of_its_user_alone(
     assert (expired.status, expired.end_reason) == ("ended", "expired")
 
 
-def _deactivate(agent: Agent, reader: User) -> None:
-    configuring.configure(agent, user=reader, active=False)
-
-
-def _deactivate_by_platform(agent: Agent, _reader: User) -> None:
-    configuring.configure(agent, token_id=1, active=False)
-
-
 def _make_viewer(_agent: Agent, reader: User) -> None:
     reader.role = "viewer"
     AccessGrant.end_all_of(reader, by=factories.user())
 
 
-def _make_viewer_of_an_erased_agent(agent: Agent, reader: User) -> None:
-    _erase_as_before(agent)
-    _make_viewer(agent, reader)
-
-
-def _give_back(agent: Agent, reader: User) -> None:
-    configuring.configure(agent, by="command line", active=True)
-    reader.role = "admin"
-    db.session.flush()
-    db.session.expire_all()
+DEACTIVATED = "I was deactivated."
 
 
 @pytest.mark.parametrize(
     ("take_away", "told"),
     [
-        (_deactivate, "I was deactivated."),
-        (_deactivate_by_platform, "I was deactivated."),
+        (lambda agent, user: configuring.configure(agent, user=user, active=False), DEACTIVATED),
+        (lambda agent, _: configuring.configure(agent, token_id=1, active=False), DEACTIVATED),
         (_make_viewer, "they may no longer have it."),
-        (_make_viewer_of_an_erased_agent, None),
+        (lambda agent, user: (_erase_as_before(agent), _make_viewer(agent, user)), None),
         (lambda agent, _: agent.erase(), None),
     ],
 )
@@ -375,7 +336,10 @@ def test_access_stays_ended_when_its_user_is_restored(
     grant = live_grant(agent, reader)
 
     take_away(agent, reader)
-    _give_back(agent, reader)
+    configuring.configure(agent, by="command line", active=True)
+    reader.role = "admin"
+    db.session.flush()
+    db.session.expire_all()
 
     assert (grant.status, grant.end_reason) == ("ended", "no_longer_allowed")
     assert not grant.permits_reading
@@ -524,8 +488,9 @@ def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
             lets = status == "granted" and not is_past and loss == "nothing"
             expired = status == "granted" and is_past
             assert grant.permits_reading == lets
-            assert is_chosen(grant, AccessGrant.current_status == grant.current_status)
             assert grant.current_status == ("ended" if expired else status)
+            in_sql = db.select(AccessGrant.current_status).where(AccessGrant.id == grant.id)
+            assert db.session.scalar(in_sql) == grant.current_status
 
 
 def test_an_early_end_is_recorded_with_its_actor(agent: Agent, reader: User, subtests: Any) -> None:
@@ -591,11 +556,9 @@ def test_the_rehearsal_model_consents_to_nobody_outside_the_demo_account(app, su
     """Whoever sets an agent's model could otherwise consent for the agent."""
     for slug, is_refused in [("acme", True), ("demo", False)]:
         with subtests.test(slug):
-            agent = factories.agent(
-                model_id="rehearsal/anything", account=factories.account(slug=slug)
-            )
-            user = factories.user(account=agent.account)
+            account = factories.account(slug=slug)
+            agent = factories.agent(model_id="rehearsal/anything", account=account)
 
-            reason = AccessGrant.refusal_reason(agent, user)
+            reason = AccessGrant.refusal_reason(agent, factories.user(account=account))
 
             assert (reason is not None and "cannot grant access" in reason) == is_refused
