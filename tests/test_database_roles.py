@@ -22,7 +22,6 @@ from tests import factories
 from tests.cli.conftest import problem
 from tests.commands import refine_here
 from tests.refinement.conftest import World
-from tests.scripted_model import ScriptedModel
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -141,9 +140,7 @@ def refusal(*statements: str) -> str | None:
     return None
 
 
-def test_runs_a_session_and_undoes_it(
-    running: Flask, installation: dict[str, str], model: ScriptedModel
-) -> None:
+def test_runs_a_session_and_undoes_it(running, installation, model):
     world = World(running, installation, model)
     model.say("YES").call("delete", id=world.ids[0])
     model.call("protect", id=world.ids[1]).call("complete", summary="One repeat less.")
@@ -157,7 +154,7 @@ def test_runs_a_session_and_undoes_it(
     assert world.kept() == world.ids
 
 
-def test_the_running_role_can_delete_what_the_application_deletes(running: Flask) -> None:
+def test_the_running_role_can_delete_what_the_application_deletes(running):
     later = clock.now() + timedelta(days=2)
     token, _ = ApiToken.mint(account=factories.account())
     IdempotencyKey.reserve(token, "a key", "a request")
@@ -170,7 +167,7 @@ def test_the_running_role_can_delete_what_the_application_deletes(running: Flask
     db.session.rollback()
 
 
-def test_passes_every_command_that_changes_something(migrated: Run, running: Flask) -> None:
+def test_passes_every_command_that_changes_something(migrated, running):
     for arguments in (
         ("account", "add", "Acme"),
         ("user", "add", "ada@example.org", "--account", "acme", "--password-stdin"),
@@ -185,7 +182,7 @@ def test_passes_every_command_that_changes_something(migrated: Run, running: Fla
         assert (done.returncode, done.stderr) == (0, ""), arguments
 
 
-def test_is_refused_everything_else(running: Flask, subtests: pytest.Subtests) -> None:
+def test_is_refused_everything_else(running, subtests):
     agent = factories.agent("a vow")
     agent.record("memory_saved")
     db.session.commit()
@@ -196,9 +193,7 @@ def test_is_refused_everything_else(running: Flask, subtests: pytest.Subtests) -
     assert db.session.query(AuditLog).count() > 0
 
 
-def test_cannot_call_on_a_temporary_audit_log(
-    running: Flask, superuser: "psycopg.Connection[tuple[object, ...]]"
-) -> None:
+def test_cannot_call_on_a_temporary_audit_log(running, superuser):
     memory = factories.memory(factories.agent(), "a vow", constitutional=True)
     db.session.commit()
     superuser.execute(f"GRANT TEMPORARY ON DATABASE two_roles TO {APP}")
@@ -215,9 +210,7 @@ def test_cannot_call_on_a_temporary_audit_log(
     assert sqlstate == "23001"
 
 
-def test_reads_and_writes_the_tables_of_later_migrations(
-    migrated: Run, running: Flask, installation: dict[str, str]
-) -> None:
+def test_reads_and_writes_the_tables_of_later_migrations(migrated, running, installation):
     owner = make_url(installation["REFINE_OWNER_DATABASE_URL"]).set(drivername="postgresql")
     with psycopg.connect(owner.render_as_string(), autocommit=True) as connection:
         connection.execute("CREATE TABLE later (id bigserial PRIMARY KEY, word text)")
@@ -227,9 +220,7 @@ def test_reads_and_writes_the_tables_of_later_migrations(
         connection.execute("DROP TABLE later")
 
 
-def test_an_upgrade_gives_the_privileges_again(
-    migrated: Run, running: Flask, superuser: "psycopg.Connection[tuple[object, ...]]"
-) -> None:
+def test_an_upgrade_gives_the_privileges_again(migrated, running, superuser):
     assert refusal("DELETE FROM idempotency_keys") is None
     owner = db.engine.url.set(drivername="postgresql", username=OWNER).render_as_string()
     with psycopg.connect(owner, autocommit=True) as connection:
@@ -242,9 +233,7 @@ def test_an_upgrade_gives_the_privileges_again(
     assert refusal("UPDATE audit_logs SET action = action") == LACKS_PRIVILEGE
 
 
-def test_sends_and_prints_no_password(
-    migrated: Run, superuser: "psycopg.Connection[tuple[object, ...]]"
-) -> None:
+def test_sends_and_prints_no_password(migrated, superuser):
     done = migrated("db", "roles", "--password-stdin", stdin="open sesame\n")
 
     (stored,) = superuser.execute(
@@ -254,9 +243,7 @@ def test_sends_and_prints_no_password(
     assert "sesame" not in done.stdout + done.stderr
 
 
-def test_refuses_a_role_that_could_get_past_the_guards(
-    migrated: Run, superuser: "psycopg.Connection[tuple[object, ...]]"
-) -> None:
+def test_refuses_a_role_that_could_get_past_the_guards(migrated, superuser):
     superuser.execute("CREATE ROLE tests_member")
     for role, reason in (
         ("refine", "is a superuser, who can bypass every trigger"),
@@ -269,9 +256,7 @@ def test_refuses_a_role_that_could_get_past_the_guards(
     superuser.execute("DROP ROLE tests_member")
 
 
-def test_doctor_warns_of_a_role_that_can_get_past_the_guards(
-    migrated: Run, installation: dict[str, str], superuser: "psycopg.Connection[tuple[object, ...]]"
-) -> None:
+def test_doctor_warns_of_a_role_that_can_get_past_the_guards(migrated, installation, superuser):
     owner = installation["REFINE_OWNER_DATABASE_URL"]
 
     assert role_in(migrated("doctor")) == "ok   role        it cannot bypass the database's guards"
@@ -290,7 +275,7 @@ def role_in(done: "subprocess.CompletedProcess[str]") -> str:
     return next(line for line in done.stdout.splitlines() if line.split()[1] == "role")
 
 
-def test_the_running_role_makes_no_roles(migrated: Run) -> None:
+def test_the_running_role_makes_no_roles(migrated):
     as_app = partial(migrated, REFINE_OWNER_DATABASE_URL="")
 
     for role in (APP, "another"):

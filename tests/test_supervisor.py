@@ -64,9 +64,7 @@ def pids_in(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_stops_everything_with_exit_status_0(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], number: signal.Signals
-) -> None:
+def test_a_signal_stops_everything_with_exit_status_0(tmp_path, capfd, number):
     before = signal.signal(number, signal.SIG_IGN)
     programs = dict.fromkeys(("web", "worker"), noting(tmp_path, rest))
     try:
@@ -85,12 +83,7 @@ def test_a_signal_stops_everything_with_exit_status_0(
     [(0.5, (signal.SIGTERM,)), (60, (signal.SIGINT, signal.SIGINT))],
     ids=["after the grace period", "at a second Ctrl-C"],
 )
-def test_a_program_that_does_not_stop_is_killed(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    grace_seconds: float,
-    signals: tuple[signal.Signals, ...],
-) -> None:
+def test_a_program_that_does_not_stop_is_killed(tmp_path, capfd, grace_seconds, signals):
     programs = {"web": rest, "deaf": noting(tmp_path, ignore_sigterm)}
     if len(signals) > 1:
         signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signals[1]))
@@ -107,9 +100,7 @@ def test_a_program_that_does_not_stop_is_killed(
     assert [is_alive(pid) for pid in pids_in(tmp_path)] == [False]
 
 
-def test_a_program_that_cannot_start_stops_everything_with_exit_status_1(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_cannot_start_stops_everything_with_exit_status_1(tmp_path, capfd):
     programs = {"web": noting(tmp_path, rest), "worker": fail}
 
     assert supervise(programs, servers={}) == 1
@@ -119,9 +110,7 @@ def test_a_program_that_cannot_start_stops_everything_with_exit_status_1(
     assert [is_alive(pid) for pid in pids_in(tmp_path)] == [False]
 
 
-def test_a_server_that_dies_stops_everything_with_exit_status_1(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_dies_stops_everything_with_exit_status_1(tmp_path, capfd):
     server = subprocess.Popen(["/bin/sleep", "60"])
 
     assert supervise({"web": rest}, servers={"valkey": server}, look_in=server.kill) == 1
@@ -129,9 +118,7 @@ def test_a_server_that_dies_stops_everything_with_exit_status_1(
     assert "refine: embedded valkey was killed by SIGKILL; " in capfd.readouterr().out
 
 
-def test_a_killed_program_is_started_again_after_a_pause(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_program_is_started_again_after_a_pause(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(supervisor, "_PAUSE_SECONDS", 0.25)
     monkeypatch.setattr(supervisor, "_WAKE_SECONDS", 0.05)
     others, killed = tmp_path / "others", tmp_path / "killed"
@@ -151,7 +138,7 @@ def test_a_killed_program_is_started_again_after_a_pause(
     assert len(pids_in(others)) == 1
 
 
-def test_processes_left_in_its_group_end_with_a_program(tmp_path: Path) -> None:
+def test_processes_left_in_its_group_end_with_a_program(tmp_path):
     def leave_one() -> None:
         left = subprocess.Popen(["/bin/sleep", "61"])
         (tmp_path / str(left.pid)).touch()
@@ -164,7 +151,7 @@ def test_processes_left_in_its_group_end_with_a_program(tmp_path: Path) -> None:
     assert supervise({"worker": leave_one}, servers={}, look_in=look_in) == 0
 
 
-def test_a_killed_supervisor_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_killed_supervisor_leaves_nothing_running(tmp_path):
     if (pid := os.fork()) == 0:
         supervise({"web": noting(tmp_path, rest)}, servers={})
         os._exit(0)

@@ -64,9 +64,7 @@ LOSSES: dict[str, Callable[[World, AccessGrant], object]] = {
 }
 
 
-def test_without_a_live_grant_of_ones_own_nothing_is_read(
-    world: World, subtests: pytest.Subtests
-) -> None:
+def test_without_a_live_grant_of_ones_own_nothing_is_read(world, subtests):
     ways, grant = reads(world), world.grant()
     colleague = factories.user(account=world.agent.account)
     asked = factories.grant(world.agent, user_id=colleague.id)
@@ -87,9 +85,7 @@ def test_without_a_live_grant_of_ones_own_nothing_is_read(
 
 
 @pytest.mark.parametrize("at_commit", [False, True])
-def test_nothing_is_read_when_the_record_cannot_be_written_or_committed(
-    world: World, at_commit: bool, subtests: pytest.Subtests
-) -> None:
+def test_nothing_is_read_when_the_record_cannot_be_written_or_committed(world, at_commit, subtests):
     ways, grant_id, reader = reads(world), world.grant().id, world.reader
 
     with sql.refused_views(at_commit=at_commit):
@@ -101,9 +97,7 @@ def test_nothing_is_read_when_the_record_cannot_be_written_or_committed(
                 db.session.rollback()
 
 
-def test_each_reading_is_recorded_with_user_grant_and_subject(
-    world: World, subtests: pytest.Subtests
-) -> None:
+def test_each_reading_is_recorded_with_user_grant_and_subject(world, subtests):
     ways, grant = reads(world), world.grant()
     roses = [memory.id for memory in world.memories if "roses" in memory.content.lower()]
     shown = {"memories": [memory.id for memory in world.memories], "search": roses}
@@ -122,7 +116,7 @@ def test_each_reading_is_recorded_with_user_grant_and_subject(
 # -- memories -------------------------------------------------------------------------------------
 
 
-def test_another_agents_memories_are_left_out_and_off_the_record(world: World) -> None:
+def test_another_agents_memories_are_left_out_and_off_the_record(world):
     grant = world.grant()
     other = factories.memory(factories.agent(account=world.agent.account), "not yours")
     db.session.commit()
@@ -141,7 +135,7 @@ def among(world: World) -> Any:
     return db.select(AgentMemory).order_by(AgentMemory.created_at, AgentMemory.id)
 
 
-def test_a_search_takes_any_case_and_no_wildcards(world: World, subtests: pytest.Subtests) -> None:
+def test_a_search_takes_any_case_and_no_wildcards(world, subtests):
     grant = world.grant()
 
     for text, count in {"ROSES": 2, " wild ": 1, "%": 0, "_": 0}.items():
@@ -150,9 +144,7 @@ def test_a_search_takes_any_case_and_no_wildcards(world: World, subtests: pytest
             assert found.count == count == len(found.texts)
 
 
-def test_a_search_for_nothing_or_too_much_is_refused(
-    world: World, subtests: pytest.Subtests
-) -> None:
+def test_a_search_for_nothing_or_too_much_is_refused(world, subtests):
     grant = world.grant()
 
     for text in ("", "   ", "x" * 201, None):
@@ -161,7 +153,7 @@ def test_a_search_for_nothing_or_too_much_is_refused(
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_search_continues_after_its_page_and_records_all_that_it_counts(world: World) -> None:
+def test_a_search_continues_after_its_page_and_records_all_that_it_counts(world):
     grant = world.grant()
     ids = [memory.id for memory in world.memories]
     factories.memory(factories.agent(account=world.agent.account), "elsewhere by a wall")
@@ -186,7 +178,7 @@ def test_a_search_continues_after_its_page_and_records_all_that_it_counts(world:
 # -- records, sessions, prompts -------------------------------------------------------------------
 
 
-def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
+def test_a_rewritten_memory_is_shown_word_by_word(world):
     session = factories.session(factories.agent(*(factories.text_of(25) for _ in range(20))))
     agent = session.agent
     memory = next(iter(db.session.scalars(agent.ledger.core())))
@@ -204,7 +196,7 @@ def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
     assert change.parts[1].text == "indeed"
 
 
-def test_a_merge_is_compared_with_its_sources(world: World) -> None:
+def test_a_merge_is_compared_with_its_sources(world):
     agent = factories.agent("red roses", *(factories.text_of(25) for _ in range(20)))
     first = next(iter(db.session.scalars(agent.ledger.core())))
     second = factories.memory(agent, "white roses")
@@ -224,7 +216,7 @@ def test_a_merge_is_compared_with_its_sources(world: World) -> None:
     assert [source.parts[0].text for source in sources] == ["red roses", "white roses"]
 
 
-def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: World) -> None:
+def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world):
     other = factories.agent("one", account=world.agent.account)
     session_id = ended_session(world, other).id
     record_id = factories.records(other)[-1].id
@@ -245,7 +237,7 @@ def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: Wor
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_session_and_the_record_of_its_end_show_the_agents_words(world: World) -> None:
+def test_a_session_and_the_record_of_its_end_show_the_agents_words(world):
     session = ended_session(world)
     (record,) = world.records("memory_refinement_complete")
     grant = world.grant()
@@ -261,7 +253,7 @@ def test_a_session_and_the_record_of_its_end_show_the_agents_words(world: World)
 # -- the banner -----------------------------------------------------------------------------------
 
 
-def test_only_the_users_own_live_grants_are_listed(world: World) -> None:
+def test_only_the_users_own_live_grants_are_listed(world):
     grant = world.grant(purpose="to see why it declined", duration_minutes=30)
     factories.live_grant(world.agent, factories.user(account=world.agent.account))
     factories.grant(factories.agent(account=world.agent.account), user_id=world.reader.id)
@@ -275,7 +267,7 @@ def test_only_the_users_own_live_grants_are_listed(world: World) -> None:
     assert 29 * 60 < live.seconds_left <= 30 * 60
 
 
-def test_a_reader_made_an_admin_in_the_database_reads_nothing(world: World) -> None:
+def test_a_reader_made_an_admin_in_the_database_reads_nothing(world):
     grant = world.grant()
     world.reader.role = "viewer"
     db.session.commit()
@@ -290,7 +282,7 @@ def test_a_reader_made_an_admin_in_the_database_reads_nothing(world: World) -> N
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_purpose_that_cannot_be_unsealed_is_left_out(world: World) -> None:
+def test_a_purpose_that_cannot_be_unsealed_is_left_out(world):
     grant = world.grant()
     sql.run("UPDATE access_grants SET purpose = decode('00', 'hex')")
     db.session.expire_all()

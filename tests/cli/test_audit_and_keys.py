@@ -3,7 +3,6 @@
 import json
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
@@ -18,7 +17,7 @@ from refine.refinement import time_machine
 from refine.sealing import Keyring
 from refine.settings import Settings
 from tests import editing, factories, sql
-from tests.cli.conftest import Run, problem
+from tests.cli.conftest import problem
 
 NEW = Fernet.generate_key().decode()
 
@@ -45,9 +44,7 @@ def ids_of(owner: Agent) -> list[int]:
     return sorted(db.session.scalars(mine.order_by(AgentMemory.id.desc()).limit(3)))
 
 
-def test_verify_prints_figures_and_writes_only_how_far_it_verified(
-    recorded: Agent, run: Run
-) -> None:
+def test_verify_prints_figures_and_writes_only_how_far_it_verified(recorded, run):
     before = sql.snapshot()
 
     done = run("audit", "verify")
@@ -62,7 +59,7 @@ def test_verify_prints_figures_and_writes_only_how_far_it_verified(
     assert all(head.verified_at for head in heads)
 
 
-def test_tampering_is_reported_with_the_first_bad_record(recorded: Agent, run: Run) -> None:
+def test_tampering_is_reported_with_the_first_bad_record(recorded, run):
     record_id, agent_id = factories.records(recorded)[2].id, recorded.id
     db.session.commit()
     sql.tamper(
@@ -80,9 +77,7 @@ def test_tampering_is_reported_with_the_first_bad_record(recorded: Agent, run: R
     assert changed == {"audit_logs", "chain_heads", "verifications"}
 
 
-def test_an_anchor_shows_that_nothing_is_missing_since(
-    recorded: Agent, run: Run, tmp_path: Path
-) -> None:
+def test_an_anchor_shows_that_nothing_is_missing_since(recorded, run, tmp_path):
     kept = tmp_path / "anchor.json"
     kept.write_text(run("audit", "anchor").stdout)
     recorded.ledger.remember("a new memory", "core")
@@ -115,9 +110,7 @@ def under(key: str) -> int:
     return int(sql.value(f"SELECT count(*) FROM data_keys WHERE wrapped_by = '{name}'"))
 
 
-def test_rotation_records_the_number_of_keys_and_changes_no_content(
-    recorded: Agent, run: Run, both: str
-) -> None:
+def test_rotation_records_the_number_of_keys_and_changes_no_content(recorded, run, both):
     before = sql.snapshot()
 
     done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
@@ -137,9 +130,7 @@ def test_rotation_records_the_number_of_keys_and_changes_no_content(
     assert len(after["audit_logs"]) == len(before["audit_logs"]) + 1
 
 
-def test_rotation_names_an_altered_key_and_rewraps_the_others(
-    recorded: Agent, run: Run, both: str
-) -> None:
+def test_rotation_names_an_altered_key_and_rewraps_the_others(recorded, run, both):
     id_ = recorded.data_key_id
     db.session.commit()
     sql.run(f"UPDATE data_keys SET wrapped = wrapped || 'x' WHERE id = {id_}")
@@ -153,9 +144,7 @@ def test_rotation_names_an_altered_key_and_rewraps_the_others(
     assert under(NEW) == 1
 
 
-def test_rotation_leaves_a_locked_key_for_the_next_run(
-    recorded: Agent, run: Run, both: str
-) -> None:
+def test_rotation_leaves_a_locked_key_for_the_next_run(recorded, run, both):
     with db.engine.begin() as another:
         another.exec_driver_sql(
             f"SELECT 1 FROM data_keys WHERE id = {recorded.data_key_id} FOR UPDATE"
@@ -192,9 +181,7 @@ def restored_app(restored: dict[str, str]) -> Iterator[None]:
         db.engine.dispose()
 
 
-def test_a_restored_dump_verifies_is_guarded_and_usable(
-    run: Run, restored: dict[str, str], restored_app: None, tmp_path: Path
-) -> None:
+def test_a_restored_dump_verifies_is_guarded_and_usable(run, restored, restored_app, tmp_path):
     kept, there = tmp_path / "anchor.json", restored["DATABASE_URL"]
     kept.write_text(run("audit", "anchor").stdout)
     like_the_original = [
@@ -229,9 +216,7 @@ def read_only(environ: dict[str, str]) -> dict[str, str]:
     return {"DATABASE_URL": f"{environ['DATABASE_URL']}&{option}"}
 
 
-def test_a_replica_is_verified_and_the_outcome_is_not_stored(
-    recorded: Agent, run: Run, read_only: dict[str, str]
-) -> None:
+def test_a_replica_is_verified_and_the_outcome_is_not_stored(recorded, run, read_only):
     anchored = run("audit", "anchor").stdout
     before = sql.snapshot()
 
@@ -243,9 +228,7 @@ def test_a_replica_is_verified_and_the_outcome_is_not_stored(
     assert sql.snapshot() == before
 
 
-def test_read_only_commands_work_on_a_replica(
-    recorded: Agent, run: Run, read_only: dict[str, str]
-) -> None:
+def test_read_only_commands_work_on_a_replica(recorded, run, read_only):
     for command in READING:
         done = run(*command, **read_only)
 

@@ -7,18 +7,14 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from flask import Flask
-from redis import Redis
 
 from refine.cli import refine as command_line
 from refine.extensions import db
 from refine.jobs.queue import REQUESTED
-from refine.models import Account, Agent, AuditLog, RefinementSession, User
+from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.clients.api_token import WELL_FORMED, ApiToken
 from tests import factories
-from tests.cli.conftest import Run
 from tests.commands import eventually, refine, start
-from tests.scripted_model import ScriptedModel
 
 PASSWORD = "correct horse battery"
 
@@ -28,9 +24,7 @@ def actions() -> list[str]:
     return list(db.session.scalars(db.select(AuditLog.action).order_by(AuditLog.id)))
 
 
-def test_user_add_reads_the_password_from_standard_input(
-    demo: Account, environ: dict[str, str]
-) -> None:
+def test_user_add_reads_the_password_from_standard_input(demo, environ):
     added = refine(
         *("user", "add", "Ada@Example.org", "--account", "demo", "--role", "viewer"),
         *("--site-admin", "--password-stdin"),
@@ -47,7 +41,7 @@ def test_user_add_reads_the_password_from_standard_input(
     assert actions() == ["user_created"]
 
 
-def test_agent_add_prints_the_id(demo: Account, environ: dict[str, str]) -> None:
+def test_agent_add_prints_the_id(demo, environ):
     added = refine(
         "agent", "add", "Ada", "--account", "demo", "--model", "rehearsal/x", environ=environ
     )
@@ -58,9 +52,7 @@ def test_agent_add_prints_the_id(demo: Account, environ: dict[str, str]) -> None
     assert actions() == ["agent_created"]
 
 
-def test_agent_erase_destroys_the_content_and_keeps_the_records(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
+def test_agent_erase_destroys_the_content_and_keeps_the_records(ledger, environ):
     unconfirmed = refine("agent", "erase", str(ledger.id), environ=environ)
     still_there = not ledger.is_erased
 
@@ -80,9 +72,7 @@ def test_agent_erase_destroys_the_content_and_keeps_the_records(
     ("arguments", "kind"),
     [(("--agent", "Ada"), "agent"), (("--platform", "--account", "demo"), "platform")],
 )
-def test_token_add_prints_only_the_token(
-    ledger: Agent, environ: dict[str, str], arguments: tuple[str, ...], kind: str
-) -> None:
+def test_token_add_prints_only_the_token(ledger, environ, arguments, kind):
     added = refine("token", "add", *arguments, environ=environ)
     revoked = refine("token", "revoke", "-", environ=environ, stdin=added.stdout)
 
@@ -96,7 +86,7 @@ def test_token_add_prints_only_the_token(
     assert actions() == ["token_minted", "token_revoked"]
 
 
-def test_run_prints_each_step_without_content(demo: Account, environ: dict[str, str]) -> None:
+def test_run_prints_each_step_without_content(demo, environ):
     ada = factories.agent(*"abcdefghij", account=demo, name="Ada", model_id="rehearsal/ada")
     factories.memory(ada, "The canary, sings at dawn!")
     factories.memory(ada, "the canary sings at dawn")
@@ -118,7 +108,7 @@ def test_run_prints_each_step_without_content(demo: Account, environ: dict[str, 
     assert re.search(r"model {13}3 calls, [\d,]+ prompt tokens \([\d,]+ cached\)", done.stdout)
 
 
-def test_run_exits_with_0_after_any_orderly_end(ledger: Agent, environ: dict[str, str]) -> None:
+def test_run_exits_with_0_after_any_orderly_end(ledger, environ):
     for field, value, outcome in (
         ("refinement_threshold", 1.0, "skipped: nothing may be removed"),
         ("system_prompt", "The agent declines.", "declined: the agent declined"),
@@ -136,7 +126,7 @@ def test_run_exits_with_0_after_any_orderly_end(ledger: Agent, environ: dict[str
         setattr(ledger, field, usual)
 
 
-def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[str, str]) -> None:
+def test_run_exits_with_1_after_a_failed_session(ledger, environ):
     ledger.model_id = "test/model"
     db.session.commit()
 
@@ -149,9 +139,7 @@ def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[st
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_session_properly(
-    ledger: Agent, environ: dict[str, str], model: ScriptedModel
-) -> None:
+def test_ctrl_c_ends_the_session_properly(ledger, environ, model):
     ledger.model_id = "test/model"
     db.session.commit()
     answered = threading.Event()
@@ -169,9 +157,7 @@ def test_ctrl_c_ends_the_session_properly(
     assert (session.status, session.end_reason) == ("skipped", "stopped on the command line")
 
 
-def test_run_enqueue_queues_the_session(
-    ledger: Agent, environ: dict[str, str], redis: Redis
-) -> None:
+def test_run_enqueue_queues_the_session(ledger, environ, redis):
     ledger.name = "Ada [/x]"
     db.session.commit()
 
@@ -184,9 +170,7 @@ def test_run_enqueue_queues_the_session(
     assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
 
 
-def test_sweep_counts_queued_and_skipped_agents(
-    ledger: Agent, environ: dict[str, str], redis: Redis
-) -> None:
+def test_sweep_counts_queued_and_skipped_agents(ledger, environ, redis):
     factories.agent(account=ledger.account, name="Empty [/x]")
     db.session.commit()
 
@@ -197,9 +181,7 @@ def test_sweep_counts_queued_and_skipped_agents(
     assert re.search(r"demo\s+no core memory that a session may change\s+1\n", done.stdout)
 
 
-def test_reflect_prints_figures_why_it_failed_or_what_it_waits_for(
-    demo: Account, environ: dict[str, str]
-) -> None:
+def test_reflect_prints_figures_why_it_failed_or_what_it_waits_for(demo, environ):
     ada, eve, bea = (
         factories.agent(name=name, model_id=model_id, account=demo)
         for name, model_id in (("Ada", "rehearsal/a"), ("Eve", "test/model"), ("Bea", "test/model"))
@@ -232,7 +214,7 @@ def commands(
             yield from commands(below, f"{path} {name}")
 
 
-def test_every_command_and_option_has_help(app: Flask, run: Run) -> None:
+def test_every_command_and_option_has_help(app, run):
     for path, command in commands():
         options = [option for option in command.params if isinstance(option, click.Option)]
         described = re.split("\b|Example: ", command.help or "")[0].strip()

@@ -5,7 +5,6 @@ import re
 import subprocess
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -51,7 +50,7 @@ def is_due(agent: Agent) -> None:
     db.session.commit()
 
 
-def test_tick_prints_what_it_did(agent: Agent, run: Run) -> None:
+def test_tick_prints_what_it_did(agent, run):
     is_due(agent)
 
     done, again = run("tick"), run("tick")
@@ -63,7 +62,7 @@ def test_tick_prints_what_it_did(agent: Agent, run: Run) -> None:
     )
 
 
-def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) -> None:
+def test_tick_without_redis_queues_sessions_but_fails(agent, run):
     is_due(agent)
 
     done = run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
@@ -79,9 +78,7 @@ def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) ->
     assert session.status == "queued"
 
 
-def test_services_need_an_installation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_services_need_an_installation(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     for command in ("worker", "clock", "tick", "doctor", "agent list"):
@@ -129,9 +126,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
         ),
     ],
 )
-def test_doctor_reports_what_does_not_run(
-    healthy: Agent, run: Run, change: str, name: str, says: str
-) -> None:
+def test_doctor_reports_what_does_not_run(healthy, run, change, name, says):
     sql.run(change)
 
     done = run("doctor")
@@ -149,9 +144,7 @@ def test_doctor_reports_what_does_not_run(
         (True, 0, ("ok", "1 session waiting")),
     ],
 )
-def test_doctor_reports_sessions_that_no_worker_takes(
-    healthy: Agent, run: Run, has_worker: bool, minutes: int, check: tuple[str, str]
-) -> None:
+def test_doctor_reports_sessions_that_no_worker_takes(healthy, run, has_worker, minutes, check):
     if has_worker:
         PeriodicWork.note("worker", clock.now())
     RefinementSession.queue(healthy, "cli", at=clock.now() - timedelta(minutes=minutes, seconds=1))
@@ -159,7 +152,7 @@ def test_doctor_reports_sessions_that_no_worker_takes(
     assert found(run("doctor"))["queue"] == check
 
 
-def test_doctor_finds_nothing_to_fix(healthy: Agent, run: Run) -> None:
+def test_doctor_finds_nothing_to_fix(healthy, run):
     done = run("doctor")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -210,9 +203,7 @@ HTTPS = {"PUBLIC_URL": "https://refine.example.org"}
         ({}, "role", "warn", "the role in DATABASE_URL is a superuser, who can bypass every"),
     ],
 )
-def test_doctor_judges_the_environment(
-    healthy: Agent, run: Run, variables: dict[str, str], name: str, mark: str, says: str
-) -> None:
+def test_doctor_judges_the_environment(healthy, run, variables, name, mark, says):
     done = run("doctor", **{"OPENROUTER_API_KEY": "secret-3", **variables})
 
     checks = found(done)

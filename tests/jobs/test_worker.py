@@ -103,9 +103,7 @@ def grow_silent(session: RefinementSession) -> None:
 # -- in this process -------------------------------------------------------------------------------
 
 
-def test_a_burst_ends_when_nothing_waits_and_leaves_nothing_in_redis(
-    answered: None, redis: Redis, agent: Agent, model: ScriptedModel
-) -> None:
+def test_a_burst_ends_when_nothing_waits_and_leaves_nothing_in_redis(answered, redis, agent, model):
     model.http(401).say(YES).call("complete", summary="All is well.")
     failed = refine_later(agent, "api")
     completed = refine_later(another_agent(), "weekly")
@@ -119,9 +117,7 @@ def test_a_burst_ends_when_nothing_waits_and_leaves_nothing_in_redis(
     assert b"canary" not in everything_in(redis)
 
 
-def test_a_session_that_redis_lost_is_found_in_the_database(
-    answered: None, redis: Redis, agent: Agent, model: ScriptedModel
-) -> None:
+def test_a_session_that_redis_lost_is_found_in_the_database(answered, redis, agent, model):
     model.say(YES).call("complete", summary="All is well.")
     session = refine_later(agent, "cli")
     redis.flushall()
@@ -133,8 +129,8 @@ def test_a_session_that_redis_lost_is_found_in_the_database(
 
 @pytest.mark.parametrize("planted", ["os.mkdir", "\xff", str(uuid.UUID(int=7))])
 def test_entries_planted_in_redis_are_not_run_and_hold_up_nothing(
-    answered: None, redis: Redis, agent: Agent, model: ScriptedModel, planted: str
-) -> None:
+    answered, redis, agent, model, planted
+):
     model.say(YES).call("complete", summary="All is well.")
     redis.rpush(f"rq:queue:{REQUESTED}", planted)
     redis.hset(f"rq:job:{planted}", "data", b"cos\nmkdir\n(S'x'\ntR.")
@@ -146,7 +142,7 @@ def test_entries_planted_in_redis_are_not_run_and_hold_up_nothing(
     assert not Path("x").exists()
 
 
-def test_a_worker_ticks_if_a_tick_is_queued(answered: None, redis: Redis) -> None:
+def test_a_worker_ticks_if_a_tick_is_queued(answered, redis):
     queue(TICKS, redis).enqueue_call(TICK)
 
     work(burst=True)
@@ -173,7 +169,7 @@ def held_runs(app: Flask, threads: int) -> Iterator[tuple[ConcurrentRunner, list
             runner.await_end(1)
 
 
-def test_automatic_runs_leave_one_thread_free_for_requested_ones(app: Flask, redis: Redis) -> None:
+def test_automatic_runs_leave_one_thread_free_for_requested_ones(app, redis):
     for _ in range(4):
         refine_later(factories.agent("a memory"), "weekly")
 
@@ -186,7 +182,7 @@ def test_automatic_runs_leave_one_thread_free_for_requested_ones(app: Flask, red
         assert (still_free, runner.free) == (1, 0)
 
 
-def test_a_single_thread_takes_automatic_runs_too(app: Flask, redis: Redis) -> None:
+def test_a_single_thread_takes_automatic_runs_too(app, redis):
     refine_later(factories.agent("a memory"), "weekly")
 
     with held_runs(app, 1) as (runner, _):
@@ -196,7 +192,7 @@ def test_a_single_thread_takes_automatic_runs_too(app: Flask, redis: Redis) -> N
         assert runner.free == 0
 
 
-def test_runs_wait_for_a_database_of_this_version(app: Flask, redis: Redis) -> None:
+def test_runs_wait_for_a_database_of_this_version(app, redis):
     refine_later(factories.agent("a memory"), "cli")
 
     with held_runs(app, 1) as (runner, begun):
@@ -211,7 +207,7 @@ def test_runs_wait_for_a_database_of_this_version(app: Flask, redis: Redis) -> N
 # -- as processes ----------------------------------------------------------------------------------
 
 
-def test_a_worker_without_redis_says_so_in_one_line(begin: Begin) -> None:
+def test_a_worker_without_redis_says_so_in_one_line(begin):
     worker = begin("worker", REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0")
 
     assert worker.wait() == 1
@@ -222,9 +218,7 @@ def test_a_worker_without_redis_says_so_in_one_line(begin: Begin) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_run_a_session_once(
-    redis: Redis, agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
-) -> None:
+def test_two_workers_run_a_session_once(redis, agent, model, begin, waiting):
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.call("complete", summary="All is well.")
     session = refine_later(agent, "cli")
@@ -242,9 +236,7 @@ def test_two_workers_run_a_session_once(
 
 
 @pytest.mark.slow
-def test_a_worker_outlives_redis_and_works_without_it(
-    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
-) -> None:
+def test_a_worker_outlives_redis_and_works_without_it(agent, model, begin, waiting):
     model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.call("complete", summary="All is well.").http(401)
 
@@ -270,9 +262,7 @@ def test_a_worker_outlives_redis_and_works_without_it(
 
 
 @pytest.mark.slow
-def test_a_lost_worker_can_change_nothing_more(
-    agent: Agent, model: ScriptedModel, begin: Begin, waiting: threading.Event
-) -> None:
+def test_a_lost_worker_can_change_nothing_more(agent, model, begin, waiting):
     kept = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     model.say(YES).call("delete", id=kept[0]).meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
@@ -305,13 +295,7 @@ def worker(redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen
 
 
 @pytest.mark.slow
-def test_a_stopped_worker_ends_its_session_properly(
-    worker: "subprocess.Popen[str]",
-    redis: Redis,
-    agent: Agent,
-    model: ScriptedModel,
-    waiting: threading.Event,
-) -> None:
+def test_a_stopped_worker_ends_its_session_properly(worker, redis, agent, model, waiting):
     first = db.session.scalars(agent.ledger.core()).all()[0].id
     model.say(YES).call("delete", id=first)
     model.say("too late").meanwhile(lambda: waiting.wait(30))
@@ -331,7 +315,7 @@ def test_a_stopped_worker_ends_its_session_properly(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_an_idle_worker_stops_soon(begin: Begin, redis: Redis, number: signal.Signals) -> None:
+def test_an_idle_worker_stops_soon(begin, redis, number):
     worker = begin("worker")
     eventually(has_looked)
 
@@ -342,8 +326,8 @@ def test_an_idle_worker_stops_soon(begin: Begin, redis: Redis, number: signal.Si
 
 
 def test_a_run_that_does_not_end_is_given_up_with_its_own_lease_alone(
-    app: Flask, redis: Redis, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    app, redis, agent, monkeypatch
+):
     monkeypatch.setattr(workers, "STOP_SECONDS", 0.0)
     mine, theirs = refine_later(agent, "cli"), refine_later(another_agent(), "cli")
     theirs.claim()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,7 +75,7 @@ COMMON_BODY = {
 
 
 @pytest.mark.parametrize("zero_data_retention", [True, False])
-def test_every_attempt_sends_exactly_this(model: ScriptedModel, zero_data_retention: bool) -> None:
+def test_every_attempt_sends_exactly_this(model, zero_data_retention):
     model.http(500).http(502).say("YES")
 
     ask(model, privacy=Privacy("session-1", "account-1", zero_data_retention=zero_data_retention))
@@ -99,7 +98,7 @@ def test_every_attempt_sends_exactly_this(model: ScriptedModel, zero_data_retent
         assert not headers.keys() & {"http-referer", "x-title", "x-openrouter-title", "cookie"}
 
 
-def test_a_plain_server_gets_no_field_of_openrouter(model: ScriptedModel) -> None:
+def test_a_plain_server_gets_no_field_of_openrouter(model):
     model.say("YES")
 
     ask(model, dialect=PLAIN)
@@ -108,9 +107,7 @@ def test_a_plain_server_gets_no_field_of_openrouter(model: ScriptedModel) -> Non
     assert not [name for name in model.headers[0] if name.lower().startswith("x-")]
 
 
-def test_a_netrc_file_does_not_replace_the_key(
-    model: ScriptedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_netrc_file_does_not_replace_the_key(model, tmp_path, monkeypatch):
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login canary password canary\n")
     netrc.chmod(0o600)
@@ -122,9 +119,7 @@ def test_a_netrc_file_does_not_replace_the_key(
     assert model.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
-def test_proxies_of_the_environment_are_ignored(
-    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxies_of_the_environment_are_ignored(model, monkeypatch):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
@@ -137,7 +132,7 @@ def test_proxies_of_the_environment_are_ignored(
 # -- retries --------------------------------------------------------------------------------------
 
 
-def test_a_refusal_says_what_to_do(model: ScriptedModel) -> None:
+def test_a_refusal_says_what_to_do(model):
     for status, dialect, advice in (
         (401, OPENROUTER, "check OPENROUTER_API_KEY"),
         (404, OPENROUTER, "under the account's privacy settings"),
@@ -150,7 +145,7 @@ def test_a_refusal_says_what_to_do(model: ScriptedModel) -> None:
         assert advice in str(fault), (status, dialect.name)
 
 
-def test_an_unreachable_server_is_named_by_its_address() -> None:
+def test_an_unreachable_server_is_named_by_its_address():
     base_url = f"http://127.0.0.1:{closed_port()}/v1"
 
     fault = fault_of(base_url)
@@ -159,7 +154,7 @@ def test_an_unreachable_server_is_named_by_its_address() -> None:
     assert base_url in str(fault)
 
 
-def test_a_reply_may_be_as_large_as_the_tokens_that_were_asked_for(model: ScriptedModel) -> None:
+def test_a_reply_may_be_as_large_as_the_tokens_that_were_asked_for(model):
     answer = json.dumps({"choices": [{"message": {"content": "YES"}}]}).encode()
     most = 1_048_576 + 64 * 8_192
     model.answer(lambda handler: send(handler, 200, answer.ljust(most)))
@@ -182,7 +177,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return noted
 
 
-def test_pauses_grow_or_follow_retry_after(model: ScriptedModel, pauses: list[float]) -> None:
+def test_pauses_grow_or_follow_retry_after(model, pauses):
     model.http(500).http(500).http(500)
     fault_of(model, seconds=1_000)
     for status in (429, 503):
@@ -192,9 +187,7 @@ def test_pauses_grow_or_follow_retry_after(model: ScriptedModel, pauses: list[fl
     assert pauses == [0.5, 2.0, 60, 0, 60, 0]
 
 
-def test_retry_after_beyond_a_minute_or_the_deadline_ends_the_attempts(
-    model: ScriptedModel, pauses: list[float]
-) -> None:
+def test_retry_after_beyond_a_minute_or_the_deadline_ends_the_attempts(model, pauses):
     for retry_after, seconds in (
         *(("61", 10**9), ("60.1", 10**9), ("9" * 5_000, 10**9), ("60", 30)),
         ("Wed, 21 Oct 2099 07:28:00 GMT", 10**9),
@@ -206,9 +199,7 @@ def test_retry_after_beyond_a_minute_or_the_deadline_ends_the_attempts(
     assert pauses == []
 
 
-def test_retry_after_may_have_decimals_or_be_a_date_by_the_servers_own_clock(
-    model: ScriptedModel, pauses: list[float]
-) -> None:
+def test_retry_after_may_have_decimals_or_be_a_date_by_the_servers_own_clock(model, pauses):
     others = ["", "soon", "-1", "1,5", "1e3", "nan", "inf", "²", "Wed, 99 Oct 2099 07:28:00 GMT"]
     for retry_after in (
         *("1.5", "0.25", "Sun, 21 Oct 2035 07:28:07 GMT", "Sunday, 21-Oct-35 07:28:07 GMT"),
@@ -228,9 +219,7 @@ def refuse_on_a_date(handler: BaseHTTPRequestHandler, retry_after: str) -> None:
 # -- the deadline ---------------------------------------------------------------------------------
 
 
-def test_the_deadline_covers_all_attempts_together(
-    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_deadline_covers_all_attempts_together(model, monkeypatch):
     monkeypatch.setattr(provider, "_ATTEMPT_SECONDS", 0.4)
     for _ in range(3):
         model.answer(silence())
@@ -241,7 +230,7 @@ def test_the_deadline_covers_all_attempts_together(
     assert len(model.requests) == 2
 
 
-def test_nothing_is_sent_after_the_deadline(model: ScriptedModel) -> None:
+def test_nothing_is_sent_after_the_deadline(model):
     for seconds in (0, -1):
         assert fault_of(model, seconds=seconds).kind == "deadline"
 
@@ -251,7 +240,7 @@ def test_nothing_is_sent_after_the_deadline(model: ScriptedModel) -> None:
 # -- stopping -------------------------------------------------------------------------------------
 
 
-def test_a_stop_is_noticed_between_attempts(model: ScriptedModel) -> None:
+def test_a_stop_is_noticed_between_attempts(model):
     answered_at: list[float] = []
 
     def busy(handler: BaseHTTPRequestHandler) -> None:
@@ -271,7 +260,7 @@ def test_a_stop_is_noticed_between_attempts(model: ScriptedModel) -> None:
 # -- the catalogue --------------------------------------------------------------------------------
 
 
-def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
+def test_a_catalogue_that_cannot_be_had_is_empty(model):
     location = {"Location": f"{model.base_url}/models"}
     for status in (307, 401, 404, 429, 500):
         model.catalogue = lambda handler, status=status: send(
@@ -281,7 +270,7 @@ def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
     assert not Provider(f"http://127.0.0.1:{closed_port()}/v1", KEY).catalogue
 
 
-def test_the_output_limit_is_one_that_the_model_takes(model: ScriptedModel) -> None:
+def test_the_output_limit_is_one_that_the_model_takes(model):
     for parameters, limit in (
         (["tools", "max_tokens", "max_completion_tokens"], "max_completion_tokens"),
         (["tools", "max_tokens"], "max_tokens"),

@@ -34,7 +34,7 @@ def new_request() -> None:
     db.session.remove()
 
 
-def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> None:
+def test_an_older_memory_is_found_even_after_a_later_change(agent):
     memory, _ = agent.ledger.remember(text_of(25), "core")
     db.session.commit()
     put_back = sql.copied(memory)
@@ -52,7 +52,7 @@ def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> Non
     assert f"memory {id_} was reverted to an older version before record " in problem
 
 
-def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> None:
+def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent):
     savepoint = db.session.begin_nested()
     agent.paused = True
     db.session.flush()
@@ -64,9 +64,7 @@ def test_changes_rolled_back_to_a_savepoint_are_not_recorded(agent: Agent) -> No
     assert problems() == []
 
 
-def test_an_older_version_of_a_running_session_is_found_later(
-    agent: Agent,
-) -> None:
+def test_an_older_version_of_a_running_session_is_found_later(agent):
     session = factories.session(agent)
     first, second, *_ = db.session.scalars(agent.ledger.core())
     second_id = second.id
@@ -86,7 +84,7 @@ def test_an_older_version_of_a_running_session_is_found_later(
     assert problems() == [f"{of_agent}: RefinementSession {id_} counts 1 mutations, its records 2"]
 
 
-def test_a_session_that_ended_twice_is_found(agent: Agent) -> None:
+def test_a_session_that_ended_twice_is_found(agent):
     session = RefinementSession.queue(agent, "manual")
     session.request_stop()
     db.session.commit()
@@ -141,9 +139,7 @@ def ended_access(agent: Agent) -> Callable[[], None]:
         (ended_access, "AccessGrant"),
     ],
 )
-def test_a_row_put_back_from_before_its_end_is_found(
-    agent: Agent, ended: Callable[[Agent], Callable[[], None]], kind: str
-) -> None:
+def test_a_row_put_back_from_before_its_end_is_found(agent, ended, kind):
     put_back = ended(agent)
     db.session.commit()
     assert problems() == []
@@ -189,9 +185,7 @@ def grant(agent: Agent) -> tuple[Attested, Callable[[], None]]:
 @pytest.mark.parametrize(
     "opened", [token_of_an_agent, token_of_a_platform, sign_in, invitation, request, grant]
 )
-def test_a_row_that_was_altered_at_its_end_and_set_back_is_found(
-    agent: Agent, opened: Callable[[Agent], tuple[Attested, Callable[[], None]]]
-) -> None:
+def test_a_row_that_was_altered_at_its_end_and_set_back_is_found(agent, opened):
     row, end = opened(agent)
     db.session.commit()
     put_back = sql.copied(row)
@@ -210,9 +204,7 @@ def test_a_row_that_was_altered_at_its_end_and_set_back_is_found(
 
 
 @pytest.mark.parametrize("opened", [token_of_an_agent, token_of_a_platform, grant])
-def test_a_row_that_belonged_to_another_agent_at_its_end_is_found(
-    agent: Agent, opened: Callable[[Agent], tuple[Attested, Callable[[], None]]]
-) -> None:
+def test_a_row_that_belonged_to_another_agent_at_its_end_is_found(agent, opened):
     row, end = opened(agent)
     other = factories.agent()
     db.session.commit()
@@ -230,7 +222,7 @@ def test_a_row_that_belonged_to_another_agent_at_its_end_is_found(
     assert problem.endswith(f": {row.row_name} has records, but is gone")
 
 
-def test_a_restored_key_of_an_erased_agent_is_found(agent: Agent) -> None:
+def test_a_restored_key_of_an_erased_agent_is_found(agent):
     db.session.commit()
     put_back = sql.copied(agent.wrapped_key)
     agent.erase()

@@ -222,7 +222,7 @@ def other_value(column):
     return OTHER_VALUES[type_].format(column.name)
 
 
-def test_every_other_tampering_is_found(lived: Lived, subtests: Any) -> None:
+def test_every_other_tampering_is_found(lived, subtests):
     grants = sorted(str(lived.names[name]) for name in ("grant", "ended"))
     names = {**lived.names, "first_grant": grants[0]}
     for name, (statements, says) in STATEMENTS.items():
@@ -231,7 +231,7 @@ def test_every_other_tampering_is_found(lived: Lived, subtests: Any) -> None:
             assert says.format(**names) in " ".join(found)
 
 
-def test_every_row_with_a_digest_is_verified() -> None:
+def test_every_row_with_a_digest_is_verified():
     mapped = {mapper.class_ for mapper in db.Model.registry.mappers}
 
     attested = {kind for kind in mapped if issubclass(kind, Attested)}
@@ -240,7 +240,7 @@ def test_every_row_with_a_digest_is_verified() -> None:
     assert set(attested_kinds()) == attested - {AgentMemory, ChainHead, SessionEntry}
 
 
-def test_nothing_is_recorded_in_a_chain_that_is_gone(lived: Lived) -> None:
+def test_nothing_is_recorded_in_a_chain_that_is_gone(lived):
     sql.tamper(
         f"DELETE FROM chain_heads WHERE agent_id = {lived.agent.id}",
         "DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL",
@@ -264,7 +264,7 @@ def tampered(statement: str) -> None:
     db.session.expire_all()
 
 
-def test_a_changed_agent_opens_nothing(lived: Lived) -> None:
+def test_a_changed_agent_opens_nothing(lived):
     tampered(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {lived.agent.id}")
 
     with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed outside"):
@@ -273,7 +273,7 @@ def test_a_changed_agent_opens_nothing(lived: Lived) -> None:
         lived.agent.memory_context()
 
 
-def test_a_changed_agent_is_not_made_genuine_by_a_later_change(lived: Lived) -> None:
+def test_a_changed_agent_is_not_made_genuine_by_a_later_change(lived):
     tampered(f"UPDATE agents SET active = true, name = 'Bo' WHERE id = {lived.agent.id}")
 
     id_ = lived.agent.id
@@ -292,7 +292,7 @@ def test_a_changed_agent_is_not_made_genuine_by_a_later_change(lived: Lived) -> 
         "status = 'queued', ended_at = NULL, row_digest = NULL",
     ],
 )
-def test_changed_figures_of_a_session_allow_no_further_one(lived: Lived, change: str) -> None:
+def test_changed_figures_of_a_session_allow_no_further_one(lived, change):
     tampered(
         f"UPDATE refinement_sessions SET {change.format(**lived.names)} "
         f"WHERE id = '{lived.names['session']}'"
@@ -302,7 +302,7 @@ def test_changed_figures_of_a_session_allow_no_further_one(lived: Lived, change:
         RefinementSession.removed_recently(lived.agent)
 
 
-def test_a_changed_user_cannot_sign_in(lived: Lived) -> None:
+def test_a_changed_user_cannot_sign_in(lived):
     boss = db.session.get_one(User, lived.names["boss"])
     id_, email = boss.id, boss.email
     assert User.with_password(email, PASSWORD) is boss
@@ -313,7 +313,7 @@ def test_a_changed_user_cannot_sign_in(lived: Lived) -> None:
         User.with_password(email, PASSWORD)
 
 
-def test_a_changed_user_may_not_act(lived: Lived) -> None:
+def test_a_changed_user_may_not_act(lived):
     boss = db.session.get_one(User, lived.names["boss"])
     tampered(f"UPDATE users SET site_admin = true WHERE id = {boss.id}")
 
@@ -322,9 +322,7 @@ def test_a_changed_user_may_not_act(lived: Lived) -> None:
     assert reason == f"User {lived.names['boss']} was changed outside the application"
 
 
-def test_a_request_that_was_moved_to_another_account_does_not_open_its_purpose(
-    lived: Lived,
-) -> None:
+def test_a_request_that_was_moved_to_another_account_does_not_open_its_purpose(lived):
     account_id = factories.user().account_id
     grant = db.session.get_one(AccessGrant, lived.names["ended"])
     assert grant.purpose
@@ -335,7 +333,7 @@ def test_a_request_that_was_moved_to_another_account_does_not_open_its_purpose(
         _ = grant.purpose
 
 
-def test_a_run_of_a_changed_agent_does_not_start(lived: Lived) -> None:
+def test_a_run_of_a_changed_agent_does_not_start(lived):
     session = RefinementSession.queue(lived.agent, "manual")
     db.session.commit()
     tampered(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {lived.agent.id}")
@@ -345,7 +343,7 @@ def test_a_run_of_a_changed_agent_does_not_start(lived: Lived) -> None:
     assert reason == f"Agent {lived.names['agent']} was changed outside the application"
 
 
-def test_a_sign_in_of_a_changed_user_has_ended(lived: Lived) -> None:
+def test_a_sign_in_of_a_changed_user_has_ended(lived):
     boss = db.session.get_one(User, lived.names["boss"])
     secret = SignIn.begin(boss).secret
     assert SignIn.find_valid(secret) is not None
@@ -355,7 +353,7 @@ def test_a_sign_in_of_a_changed_user_has_ended(lived: Lived) -> None:
     assert SignIn.find_valid(secret) is None
 
 
-def test_a_changed_grant_lets_nobody_read(lived: Lived) -> None:
+def test_a_changed_grant_lets_nobody_read(lived):
     boss = db.session.get_one(User, lived.names["boss"])
     id_ = lived.names["grant"]
     assert [each.id for each in reading.live_grants(boss)] == [id_]
@@ -370,7 +368,7 @@ def test_a_changed_grant_lets_nobody_read(lived: Lived) -> None:
         reading.prompts(id_, boss)
 
 
-def test_a_row_that_could_not_be_read_is_not_altered(app: Flask) -> None:
+def test_a_row_that_could_not_be_read_is_not_altered(app):
     agent_id = factories.agent().id
     db.session.commit()
     db.session.expunge_all()

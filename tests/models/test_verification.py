@@ -183,7 +183,7 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-def test_a_changed_column_of_a_record_is_found_and_named(agent: Agent, subtests: Any) -> None:
+def test_a_changed_column_of_a_record_is_found_and_named(agent, subtests):
     names = names_in(agent)
     for change in RECORD_CHANGES:
         with subtests.test(change=change):
@@ -193,7 +193,7 @@ def test_a_changed_column_of_a_record_is_found_and_named(agent: Agent, subtests:
             ]
 
 
-def test_a_changed_chain_is_found(agent: Agent, subtests: Any) -> None:
+def test_a_changed_chain_is_found(agent, subtests):
     account_record = agent.account.record("user_signed_in")
     db.session.commit()
     names = {**names_in(agent), "account_record": account_record.id}
@@ -213,9 +213,7 @@ def test_a_changed_chain_is_found(agent: Agent, subtests: Any) -> None:
         ("memory_access_ended", 60, None),
     ],
 )
-def test_times_that_run_backwards_are_found(
-    app: Flask, action: str, minutes: int, found: str | None
-) -> None:
+def test_times_that_run_backwards_are_found(app, action, minutes, found):
     agent = factories.agent()
     agent.record("memory_saved")
     agent.record(action, at=clock.now() - timedelta(minutes=minutes))
@@ -223,7 +221,7 @@ def test_times_that_run_backwards_are_found(
     assert verify_agent(agent).problem == found
 
 
-def test_a_chain_is_not_continued_from_a_forged_head(agent: Agent) -> None:
+def test_a_chain_is_not_continued_from_a_forged_head(agent):
     sql.tamper(f"UPDATE chain_heads SET hash = repeat('a', 64) WHERE agent_id = {agent.id}")
     db.session.expire_all()
 
@@ -251,7 +249,7 @@ class PlainHash:
         return hmac.new(b"", context.encode() + b"\x00" + text.encode(), hashlib.sha256).hexdigest()
 
 
-def test_a_chain_rewritten_under_another_key_is_found_at_its_first_record(agent: Agent) -> None:
+def test_a_chain_rewritten_under_another_key_is_found_at_its_first_record(agent):
     first = names_in(agent)["record_1"]
     for key in (DataKey(b"k" * 32), agent.data_key(), PlainHash()):
         assert problems(*rewritten(agent, key)) == [
@@ -259,7 +257,7 @@ def test_a_chain_rewritten_under_another_key_is_found_at_its_first_record(agent:
         ]
 
 
-def test_no_key_but_the_platforms_verifies(agent: Agent) -> None:
+def test_no_key_but_the_platforms_verifies(agent):
     for change in (
         f"wrapped = (SELECT wrapped FROM data_keys WHERE id = {agent.data_key_id})",
         "wrapped = wrapped || 'x'",
@@ -309,9 +307,7 @@ def remembered(app: Flask) -> AgentMemory:
     return memory
 
 
-def test_a_changed_column_of_a_memory_is_found_and_named(
-    remembered: AgentMemory, subtests: Any
-) -> None:
+def test_a_changed_column_of_a_memory_is_found_and_named(remembered, subtests):
     fields = {"tags": ["relational"], "source": "letta", "source_id": "1", "extra": "more"}
     without_record = factories.memory(factories.agent("another memory"), "a memory", **fields)
     db.session.commit()
@@ -388,7 +384,7 @@ LEDGER_CHANGES: dict[str, tuple[list[str], str]] = {
 }
 
 
-def test_a_changed_ledger_is_found(agent: Agent, subtests: Any) -> None:
+def test_a_changed_ledger_is_found(agent, subtests):
     other = factories.agent("words of another", account=agent.account)
     db.session.commit()
     names = {**names_in(agent), "other": other.id}
@@ -398,9 +394,7 @@ def test_a_changed_ledger_is_found(agent: Agent, subtests: Any) -> None:
             assert found[0] == f"agent {agent.id}: {expected.format(**names)}"
 
 
-def test_a_change_without_a_record_is_found_although_the_row_is_genuine(
-    remembered: AgentMemory, subtests: Any
-) -> None:
+def test_a_change_without_a_record_is_found_although_the_row_is_genuine(remembered, subtests):
     for field, value in [("content", "new words"), ("tags", ["voice"]), ("memory_type", "journal")]:
         with case(subtests, field=field):
             setattr(remembered, field, value)
@@ -409,7 +403,7 @@ def test_a_change_without_a_record_is_found_although_the_row_is_genuine(
             assert found == f"memory {remembered.id} does not match its last record"
 
 
-def test_changes_of_the_application_are_no_problem(remembered: AgentMemory) -> None:
+def test_changes_of_the_application_are_no_problem(remembered):
     remembered.extra = "something outside the state"
     remembered.discard()
     remembered.restore()
@@ -436,9 +430,7 @@ def test_changes_of_the_application_are_no_problem(remembered: AgentMemory) -> N
         "chain_heads SET verified_at = 'infinity' WHERE id = {chain}",
     ],
 )
-def test_a_row_that_cannot_be_read_is_a_problem_of_its_chain_alone(
-    agent: Agent, change: str
-) -> None:
+def test_a_row_that_cannot_be_read_is_a_problem_of_its_chain_alone(agent, change):
     """An infinite date, for example: PostgreSQL can store it, Python cannot hold it."""
     other = factories.agent("a memory")
     db.session.commit()
@@ -456,7 +448,7 @@ def test_a_row_that_cannot_be_read_is_a_problem_of_its_chain_alone(
     )
 
 
-def test_a_sound_chain_is_marked_with_its_length(agent: Agent) -> None:
+def test_a_sound_chain_is_marked_with_its_length(agent):
     broken = lived(factories.agent(account=agent.account))
     held = lived(factories.agent(account=agent.account))
     sql.tamper(f"UPDATE audit_logs SET action = 'x' WHERE agent_id = {broken.id} AND sequence = 1")
@@ -476,7 +468,7 @@ def test_a_sound_chain_is_marked_with_its_length(agent: Agent) -> None:
     assert heads == {agent.id: (7, at), broken.id: (0, None), held.id: (0, None)}
 
 
-def test_a_long_chain_is_walked_to_its_end(agent: Agent) -> None:
+def test_a_long_chain_is_walked_to_its_end(agent):
     found = problems(
         """INSERT INTO audit_logs (chain_id, sequence, agent_id, action, data, created_at, hash)
            SELECT chain_id, sequence + n, agent_id, action, data, created_at, hash
@@ -486,7 +478,7 @@ def test_a_long_chain_is_walked_to_its_end(agent: Agent) -> None:
     assert found[0].startswith(f"agent {agent.id}: record 8 (id ")
 
 
-def test_all_queries_see_one_moment(agent: Agent) -> None:
+def test_all_queries_see_one_moment(agent):
     names = names_in(agent)
     db.session.rollback()
     gone = f"DELETE FROM agent_memories WHERE id = {names['memory_1']}"
@@ -497,9 +489,7 @@ def test_all_queries_see_one_moment(agent: Agent) -> None:
     assert [each.problem for each in found if each.problem] == []
 
 
-def test_chains_are_batched_by_their_number_of_records(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chains_are_batched_by_their_number_of_records(agent, monkeypatch):
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     chains, records = [head.id for head in heads], sum(head.sequence for head in heads)
     assert heads[-1].agent_id == agent.id

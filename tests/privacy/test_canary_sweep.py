@@ -414,7 +414,7 @@ def grant_of(its: Installation) -> AccessGrant:
     return db.session.scalars(db.select(AccessGrant).filter_by(agent_id=its.agent.id)).one()
 
 
-def test_the_canary_is_in_no_log_of_any_process(installation: Installation) -> None:
+def test_the_canary_is_in_no_log_of_any_process(installation):
     said = "".join(installation.up.said)
 
     assert said.count("session ended") >= 5
@@ -423,16 +423,12 @@ def test_the_canary_is_in_no_log_of_any_process(installation: Installation) -> N
     assert CANARY not in said.lower()
 
 
-def test_the_canary_is_in_no_table_no_job_and_no_answer_of_a_command(
-    installation: Installation,
-) -> None:
+def test_the_canary_is_in_no_table_no_job_and_no_answer_of_a_command(installation):
     assert traces.heard(CANARY, installation.seen) == []
     assert {place.split()[0] for place in installation.seen} == {"table", "redis", "command"}
 
 
-def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
-    installation: Installation,
-) -> None:
+def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(installation):
     crawled = dict(crawl(installation.visitor))
     for path in ("/metrics", "/readyz", "/healthz", "/nowhere"):
         installation.visitor.get(path)
@@ -441,9 +437,7 @@ def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
     assert len(crawled) > 50
 
 
-def test_the_canary_is_in_no_answer_of_the_api_but_those_to_its_agent(
-    installation: Installation,
-) -> None:
+def test_the_canary_is_in_no_answer_of_the_api_but_those_to_its_agent(installation):
     program, platform = installation.program, installation.platform
 
     assert traces.heard(CANARY, {**program.answers, **platform.answers}) == []
@@ -451,8 +445,8 @@ def test_the_canary_is_in_no_answer_of_the_api_but_those_to_its_agent(
 
 
 def test_an_erased_memory_is_in_no_backup_made_afterwards_and_no_key_that_is_left_opens_it(
-    installation: Installation,
-) -> None:
+    installation,
+):
     before, after = installation.backups
     opened = "".join(traces.of_opened())
 
@@ -464,9 +458,7 @@ def test_an_erased_memory_is_in_no_backup_made_afterwards_and_no_key_that_is_lef
     assert CANARY in installation.said_afterwards
 
 
-def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits(
-    installation: Installation,
-) -> None:
+def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits(installation):
     kept = db.session.execute(
         text("SELECT id, conversation FROM memory_tasks WHERE kind = 'extraction'")
     )
@@ -481,7 +473,7 @@ def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits
     assert waiting == [CONVERSATION["messages"]] * 3
 
 
-def test_the_canary_is_in_no_file_of_the_installation(installation: Installation) -> None:
+def test_the_canary_is_in_no_file_of_the_installation(installation):
     installation.up.end()
 
     files = traces.of_files(installation.up.folder)
@@ -491,7 +483,7 @@ def test_the_canary_is_in_no_file_of_the_installation(installation: Installation
     assert any("appendonly" in place for place in files)
 
 
-def test_a_canary_is_heard_in_every_disguise(tmp_path: Path) -> None:
+def test_a_canary_is_heard_in_every_disguise(tmp_path):
     plain = CANARY.encode()
     spoken = [
         plain,

@@ -84,9 +84,7 @@ def hearts() -> list[int]:
 # -- what does not stop it ------------------------------------------------------------------------
 
 
-def test_a_locked_session_delays_the_beats_of_no_other(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_a_locked_session_delays_the_beats_of_no_other(session, beats):
     other = factories.session()
 
     with beating_for(session), beating_for(other):
@@ -100,9 +98,7 @@ def test_a_locked_session_delays_the_beats_of_no_other(
             eventually(lambda: beaten_at(other) > while_locked, seconds=3)
 
 
-def test_a_pool_without_a_free_connection_does_not_stop_it(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_a_pool_without_a_free_connection_does_not_stop_it(session, beats):
     with beating_for(session), ExitStack() as pool:
         eventually(lambda: beats and beats[-1] == 1)
         first = len(beats)
@@ -117,9 +113,7 @@ def test_a_pool_without_a_free_connection_does_not_stop_it(
     assert set(while_full) == {1}
 
 
-def test_a_connection_that_was_cut_is_replaced(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_a_connection_that_was_cut_is_replaced(session, beats):
     with beating_for(session):
         eventually(lambda: len(hearts()) == 1)
         (first,) = hearts()
@@ -132,9 +126,7 @@ def test_a_connection_that_was_cut_is_replaced(
     assert second != first
 
 
-def test_behind_a_pooler_it_leaves_no_limits_to_others(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_behind_a_pooler_it_leaves_no_limits_to_others(session, beats):
     def as_pooled(connection: Any, _record: Any) -> None:
         connection.prepare_threshold = None
 
@@ -158,9 +150,7 @@ def test_behind_a_pooler_it_leaves_no_limits_to_others(
 # -- many sessions ---------------------------------------------------------------------------------
 
 
-def test_all_sessions_of_a_process_are_stamped_over_one_connection(
-    app: Flask, beats: list[int]
-) -> None:
+def test_all_sessions_of_a_process_are_stamped_over_one_connection(app, beats):
     sessions = [factories.session() for _ in range(3)]
 
     with ExitStack() as held:
@@ -173,9 +163,7 @@ def test_all_sessions_of_a_process_are_stamped_over_one_connection(
     assert len({beaten_at(session) for session in sessions}) == 1
 
 
-def test_one_session_that_ends_leaves_the_others_their_heartbeat(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_one_session_that_ends_leaves_the_others_their_heartbeat(session, beats):
     with beating_for(session):
         with beating_for(factories.session()):
             eventually(lambda: 2 in beats)
@@ -188,9 +176,7 @@ def test_one_session_that_ends_leaves_the_others_their_heartbeat(
 # -- what it does not touch -----------------------------------------------------------------------
 
 
-def test_a_beat_under_another_lease_changes_nothing(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_a_beat_under_another_lease_changes_nothing(session, beats):
     before = beaten_at(session)
 
     with beating(session.id, uuid.uuid4()):
@@ -203,9 +189,7 @@ def test_a_beat_under_another_lease_changes_nothing(
 # -- its end --------------------------------------------------------------------------------------
 
 
-def test_it_stops_with_the_session_and_closes_its_connection(
-    session: RefinementSession, beats: list[int]
-) -> None:
+def test_it_stops_with_the_session_and_closes_its_connection(session, beats):
     with beating_for(session):
         eventually(lambda: beats)
 
@@ -213,9 +197,7 @@ def test_it_stops_with_the_session_and_closes_its_connection(
     eventually(lambda: hearts() == [])
 
 
-def test_a_lost_worker_has_missed_three_beats_and_is_found_within_two_minutes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_lost_worker_has_missed_three_beats_and_is_found_within_two_minutes(monkeypatch):
     monkeypatch.undo()
 
     three_beats = timedelta(seconds=3 * run_worker.INTERVAL_SECONDS)

@@ -177,7 +177,7 @@ def refusal(session: RefinementSession, **options: Any) -> RefineError:
 # -- every row exactly as before -------------------------------------------------------------------
 
 
-def test_an_undo_restores_every_row_exactly(agent: Agent, subtests: pytest.Subtests) -> None:
+def test_an_undo_restores_every_row_exactly(agent, subtests):
     before = rows(agent)
     for name, work in WORKS.items():
         session = refined(agent, work)
@@ -200,7 +200,7 @@ def test_an_undo_restores_every_row_exactly(agent: Agent, subtests: pytest.Subte
     assert problems() == []
 
 
-def test_only_a_session_that_left_changes_can_be_undone(agent: Agent) -> None:
+def test_only_a_session_that_left_changes_can_be_undone(agent):
     queued = RefinementSession.queue(agent, "cli")
     queued.request_stop()
     declined = begun(agent)
@@ -215,9 +215,7 @@ def test_only_a_session_that_left_changes_can_be_undone(agent: Agent) -> None:
         assert not session.can_undo
 
 
-def test_sessions_that_ended_in_any_way_can_be_undone(
-    agent: Agent, subtests: pytest.Subtests
-) -> None:
+def test_sessions_that_ended_in_any_way_can_be_undone(agent, subtests):
     original = factories.memory(agent, f"abcdefg {text_of(20)}, raining")
     duplicate = factories.memory(agent, original.content.title(), tags=["relational"])
     db.session.commit()
@@ -240,9 +238,7 @@ def test_sessions_that_ended_in_any_way_can_be_undone(
 
 
 @pytest.mark.parametrize("work", [updates, merges], ids=["updates", "merges"])
-def test_memories_saved_since_stay_even_in_the_words_of_the_session(
-    agent: Agent, work: Work
-) -> None:
+def test_memories_saved_since_stay_even_in_the_words_of_the_session(agent, work):
     before = {each.content for each in db.session.scalars(agent.ledger.core())}
     session = refined(agent, work)
     (written,) = {each.content for each in db.session.scalars(agent.ledger.core())} - before
@@ -256,7 +252,7 @@ def test_memories_saved_since_stay_even_in_the_words_of_the_session(
 
 
 @pytest.mark.parametrize("first_and_after", [False, True])
-def test_undoing_twice_changes_nothing_more(agent: Agent, first_and_after: bool) -> None:
+def test_undoing_twice_changes_nothing_more(agent, first_and_after):
     session = refined(agent, does_everything)
     first = undo(session, and_after=first_and_after, through="command line", at=NOW)
     before = sql.snapshot()
@@ -271,7 +267,7 @@ def test_undoing_twice_changes_nothing_more(agent: Agent, first_and_after: bool)
     assert str(seen.effect).startswith("no memory changes")
 
 
-def test_an_undone_session_names_the_time_and_the_user(agent: Agent) -> None:
+def test_an_undone_session_names_the_time_and_the_user(agent):
     someone, user = factories.user(), factories.user(email="ada@example.org")
     by: dict[str, dict[str, Any]] = {
         "ada@example.org": {"user": user},
@@ -296,7 +292,7 @@ def test_an_undone_session_names_the_time_and_the_user(agent: Agent) -> None:
 # -- what happened since ---------------------------------------------------------------------------
 
 
-def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> None:
+def test_overlapping_sessions_are_undone_in_reverse_order_only(agent):
     before = rows(agent)
     earlier = refined(agent, updates)
     between = rows(agent)
@@ -323,9 +319,7 @@ def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> 
     assert problems() == []
 
 
-def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
-    app: Flask,
-) -> None:
+def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(app):
     place, number = "Mira found herons at Kastell, by the river", "Mira counted 17 herons"
     fact = "Mira found 17 herons at Kastell"
     agent = factories.agent(place, number, fact)
@@ -346,8 +340,8 @@ def test_refuses_an_undo_that_would_lose_what_a_later_session_deleted(
 
 @pytest.mark.parametrize("details", ["keep", "count"])
 def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate(
-    set_setting: Callable[..., None], details: str
-) -> None:
+    set_setting, details
+):
     set_setting(details=details)
     agent = factories.agent("Mira drinks tea.", "Mira drinks green tea!")
     ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
@@ -374,7 +368,7 @@ def test_refuses_an_undo_that_would_discard_the_last_copy_of_a_removed_duplicate
     assert text in {memory.content for memory in db.session.scalars(agent.ledger.core())}
 
 
-def test_where_details_are_only_counted_an_undo_looks_at_none(set_setting) -> None:
+def test_where_details_are_only_counted_an_undo_looks_at_none(set_setting):
     agent = factories.agent("a walk.", "a walk!", "Mira is 17")
     one, _, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     factories.ledger(agent, 400)
@@ -386,7 +380,7 @@ def test_where_details_are_only_counted_an_undo_looks_at_none(set_setting) -> No
     assert undo(earlier).sessions == [earlier]
 
 
-def test_sessions_on_different_memories_are_undone_in_any_order(agent: Agent) -> None:
+def test_sessions_on_different_memories_are_undone_in_any_order(agent):
     before = rows(agent)
     earlier = refined(agent, updates)
     ids = changeable(agent)
@@ -399,7 +393,7 @@ def test_sessions_on_different_memories_are_undone_in_any_order(agent: Agent) ->
     assert among(rows(agent), before) == before
 
 
-def test_a_conflict_names_every_memory_and_record_in_the_way(agent: Agent) -> None:
+def test_a_conflict_names_every_memory_and_record_in_the_way(agent):
     earlier = refined(agent, does_everything)
     ids = changeable(agent)
     memory(ids[1]).restore()
@@ -426,7 +420,7 @@ def toggle(changed: AgentMemory) -> None:
     changed.set_constitutional(not changed.constitutional)
 
 
-def test_a_later_change_by_an_admin_is_a_conflict(agent: Agent, subtests: pytest.Subtests) -> None:
+def test_a_later_change_by_an_admin_is_a_conflict(agent, subtests):
     ids = changeable(agent)
     cases = [
         (updates, toggle, "memory_constitutional_toggle"),
@@ -446,9 +440,7 @@ def test_a_later_change_by_an_admin_is_a_conflict(agent: Agent, subtests: pytest
             assert memory(ids[position]).constitutional == is_constitutional
 
 
-def test_a_toggle_between_two_edits_is_a_conflict_and_goes_with_everything_after(
-    agent: Agent,
-) -> None:
+def test_a_toggle_between_two_edits_is_a_conflict_and_goes_with_everything_after(agent):
     before = rows(agent)
     session = begun(agent)
     id_ = changeable(agent)[0]
@@ -466,9 +458,7 @@ def test_a_toggle_between_two_edits_is_a_conflict_and_goes_with_everything_after
 # -- changes outside the application ---------------------------------------------------------------
 
 
-def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(
-    agent: Agent, subtests: pytest.Subtests
-) -> None:
+def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(agent, subtests):
     session = refined(agent, updates)
     id_ = changeable(agent)[0]
     changes = {
@@ -494,9 +484,7 @@ def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(
 
 
 @pytest.mark.parametrize("change", ["tags = '{voice}'", "content = content || 'x'"])
-def test_a_session_whose_memory_was_altered_by_sql_cannot_be_undone(
-    agent: Agent, change: str
-) -> None:
+def test_a_session_whose_memory_was_altered_by_sql_cannot_be_undone(agent, change):
     session = refined(agent, updates)
     id_ = changeable(agent)[0]
     sql.tamper(f"UPDATE agent_memories SET {change} WHERE id = {id_}")
@@ -510,7 +498,7 @@ def test_a_session_whose_memory_was_altered_by_sql_cannot_be_undone(
 # -- and everything after it -----------------------------------------------------------------------
 
 
-def test_and_after_takes_back_sessions_toggles_discards_and_restores(agent: Agent) -> None:
+def test_and_after_takes_back_sessions_toggles_discards_and_restores(agent):
     gone = next(id_ for id_, image in rows(agent).items() if image["discarded_at"])
     before = rows(agent)
     ids = changeable(agent)
@@ -533,7 +521,7 @@ def test_and_after_takes_back_sessions_toggles_discards_and_restores(agent: Agen
     assert problems() == []
 
 
-def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent: Agent) -> None:
+def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent):
     session = refined(agent, updates)
     merged, _ = agent.ledger.remember("abcdefg anew", "core", ["relational"])
     note, _ = agent.ledger.remember("a new note", "journal")
@@ -551,9 +539,7 @@ def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent: Agen
     assert [memory(id_).image() for id_ in saved] == before
 
 
-def test_and_after_is_refused_where_it_would_only_alter_when_something_was_discarded(
-    agent: Agent,
-) -> None:
+def test_and_after_is_refused_where_it_would_only_alter_when_something_was_discarded(agent):
     gone = next(id_ for id_, image in rows(agent).items() if image["discarded_at"])
     session = refined(agent)
     memory(gone).restore()
@@ -565,7 +551,7 @@ def test_and_after_is_refused_where_it_would_only_alter_when_something_was_disca
     assert len(undo(session, and_after=True).changes) == 2
 
 
-def test_and_after_keeps_a_promotion_and_undoes_earlier_changes(agent: Agent) -> None:
+def test_and_after_keeps_a_promotion_and_undoes_earlier_changes(agent):
     session = refined(agent, updates)
     entry = factories.entry(agent, "an entry")
     entry.discard()
@@ -585,7 +571,7 @@ def test_and_after_keeps_a_promotion_and_undoes_earlier_changes(agent: Agent) ->
     assert verify_agent(agent).problem is None
 
 
-def test_and_after_goes_back_through_earlier_undos(agent: Agent) -> None:
+def test_and_after_goes_back_through_earlier_undos(agent):
     before, at = rows(agent), clock.now()
     first = refined(agent, merges)
     second = refined(agent, lambda session, ids: does_everything(session, ids[1:-1]))
@@ -608,7 +594,7 @@ def test_and_after_goes_back_through_earlier_undos(agent: Agent) -> None:
 # -- live sessions ---------------------------------------------------------------------------------
 
 
-def test_nothing_is_undone_during_a_live_session(agent: Agent) -> None:
+def test_nothing_is_undone_during_a_live_session(agent):
     ended = refined(agent, deletes)
     live = RefinementSession.queue(agent, "cli")
     for status in ("queued", "running"):
@@ -623,9 +609,7 @@ def test_nothing_is_undone_during_a_live_session(agent: Agent) -> None:
             )
 
 
-def test_the_second_of_two_concurrent_undos_waits_and_finds_it_done(
-    app: Flask, agent: Agent
-) -> None:
+def test_the_second_of_two_concurrent_undos_waits_and_finds_it_done(app, agent):
     session_id = refined(agent, deletes).id
     read = threading.Event()
 
@@ -653,7 +637,7 @@ def test_the_second_of_two_concurrent_undos_waits_and_finds_it_done(
 # -- constitutional memories -----------------------------------------------------------------------
 
 
-def test_undoing_a_protection_lifts_only_a_flag_that_the_session_set(agent: Agent) -> None:
+def test_undoing_a_protection_lifts_only_a_flag_that_the_session_set(agent):
     id_ = changeable(agent)[0]
     undo(refined(agent, protects))
     was_lifted = not memory(id_).constitutional
@@ -668,7 +652,7 @@ def test_undoing_a_protection_lifts_only_a_flag_that_the_session_set(agent: Agen
 # -- the record ------------------------------------------------------------------------------------
 
 
-def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> None:
+def test_an_undo_writes_one_record_with_its_author_and_figures(agent):
     user = factories.user()
     session = refined(agent, does_everything)
     earlier = factories.records(agent)
@@ -697,7 +681,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
     assert edits <= set(record.data["undone_records"])
 
 
-def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent) -> None:
+def test_the_record_seals_the_content_of_memories_before_and_after(agent):
     id_ = changeable(agent)[0]
     memory(id_).content = f"abcdefg abcdefg beforehand {text_of(10)}"
     db.session.commit()
@@ -718,7 +702,7 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
     assert "beforehand" in str(record.sealed)
 
 
-def test_the_agent_reads_of_each_undo_in_its_journal(agent: Agent) -> None:
+def test_the_agent_reads_of_each_undo_in_its_journal(agent):
     first = refined(agent, deletes)
     second = refined(agent, lambda session, ids: editing.delete(session, ids[1]))
     time_machine.undo_own_last(second, at=NOW)
@@ -741,9 +725,7 @@ def test_the_agent_reads_of_each_undo_in_its_journal(agent: Agent) -> None:
 # -- preview ---------------------------------------------------------------------------------------
 
 
-def test_a_preview_changes_nothing_and_shows_the_effect(
-    agent: Agent, subtests: pytest.Subtests
-) -> None:
+def test_a_preview_changes_nothing_and_shows_the_effect(agent, subtests):
     factories.ledger(agent, 1000)
     db.session.commit()
     effects = {
@@ -772,7 +754,7 @@ def test_a_preview_changes_nothing_and_shows_the_effect(
             assert not seen.is_done
 
 
-def test_previews_and_the_agents_own_undo_refuse_like_an_undo(agent: Agent) -> None:
+def test_previews_and_the_agents_own_undo_refuse_like_an_undo(agent):
     session = refined(agent, updates)
     memory(changeable(agent)[0]).discard()
     db.session.commit()
@@ -791,7 +773,7 @@ def test_previews_and_the_agents_own_undo_refuse_like_an_undo(agent: Agent) -> N
 # -- the agent's own undo --------------------------------------------------------------------------
 
 
-def test_an_agent_may_undo_its_last_session_once(agent: Agent) -> None:
+def test_an_agent_may_undo_its_last_session_once(agent):
     before = rows(agent)
     session = refined(agent, does_everything)
 
@@ -809,7 +791,7 @@ def test_an_agent_may_undo_its_last_session_once(agent: Agent) -> None:
     assert sql.snapshot() == committed
 
 
-def test_an_agent_may_not_undo_an_earlier_session(agent: Agent) -> None:
+def test_an_agent_may_not_undo_an_earlier_session(agent):
     earlier = refined(agent, updates)
     refined(agent, lambda session, ids: editing.delete(session, ids[5]))
     before = sql.snapshot()
@@ -822,9 +804,7 @@ def test_an_agent_may_not_undo_an_earlier_session(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "declined", "skipped", "failed"])
-def test_an_agent_may_undo_the_session_before_one_without_changes(
-    agent: Agent, status: Any
-) -> None:
+def test_an_agent_may_undo_the_session_before_one_without_changes(agent, status):
     session = refined(agent, deletes)
     begun(agent).finish(status, "a test")
 

@@ -3,15 +3,13 @@
 import html
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from redis import Redis
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
-from tests.web.conftest import HERE, Browser, SignedIn, person, records, words_of
+from tests.web.conftest import HERE, person, records, words_of
 
 PURPOSE = "to see why it declined"
 TERMS = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
@@ -54,9 +52,7 @@ def past_its_end() -> None:
 # -- asking ---------------------------------------------------------------------------------------
 
 
-def test_a_request_redirects_to_its_page_and_is_queued(
-    redis: Redis, dashboard: Browser, agent: Agent
-) -> None:
+def test_a_request_redirects_to_its_page_and_is_queued(redis, dashboard, agent):
     answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
     (grant,) = grants()
@@ -68,9 +64,7 @@ def test_a_request_redirects_to_its_page_and_is_queued(
     assert "Waiting for a worker" in words_of(page)
 
 
-def test_invalid_requests_are_explained_and_kept_in_the_form(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_invalid_requests_are_explained_and_kept_in_the_form(dashboard, agent):
     durations = ("14", "241", "", "an hour", "-30", "30.0", "٣٠", "9" * 40)
     invalid = [
         ("reason", "curiosity", "Reason must be one of"),
@@ -94,9 +88,7 @@ def test_invalid_requests_are_explained_and_kept_in_the_form(
     assert grants() == []
 
 
-def test_a_second_request_is_refused_with_a_link_to_the_first(
-    redis: Redis, dashboard: Browser, agent: Agent
-) -> None:
+def test_a_second_request_is_refused_with_a_link_to_the_first(redis, dashboard, agent):
     dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
 
     answer = dashboard.submit(f"/access/new?agent={agent.id}", TERMS)
@@ -110,9 +102,7 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(
 # -- the list and the page of a grant -------------------------------------------------------------
 
 
-def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
-    dashboard: Browser, grant: AccessGrant
-) -> None:
+def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(dashboard, grant):
     past_its_end()
 
     for path in ("/access", "/access?status=ended", f"/access/{grant.id}"):
@@ -123,8 +113,8 @@ def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
 
 
 def test_a_page_whose_access_ends_while_it_is_built_is_sealed_and_has_no_banner(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
+    dashboard, grant, agent
+):
     ledger = f"/agents/{agent.id}/ledger"
     banner = 'aria-label="Access to Ada"'
     assert banner in dashboard.get(ledger).text
@@ -138,9 +128,7 @@ def test_a_page_whose_access_ends_while_it_is_built_is_sealed_and_has_no_banner(
     assert banner not in page.text
 
 
-def test_the_purpose_is_shown_to_its_user_and_to_admins_only(
-    dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
-) -> None:
+def test_the_purpose_is_shown_to_its_user_and_to_admins_only(dashboard, grant, admin, signed_in):
     path = f"/access/{grant.id}"
     told = {
         "its user": dashboard,
@@ -159,9 +147,7 @@ def test_the_purpose_is_shown_to_its_user_and_to_admins_only(
     }
 
 
-def test_the_history_names_each_step_and_its_actor(
-    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User
-) -> None:
+def test_the_history_names_each_step_and_its_actor(dashboard, grant, agent, admin):
     ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     dashboard.get(f"/agents/{agent.id}/ledger")
     dashboard.submit(f"/access/{grant.id}/end")
@@ -187,8 +173,8 @@ def test_the_history_names_each_step_and_its_actor(
     ],
 )
 def test_a_request_without_grant_says_why_and_stops_polling(
-    dashboard: Browser, agent: Agent, admin: User, end: Any, said: str, may_ask_again: bool
-) -> None:
+    dashboard, agent, admin, end, said, may_ask_again
+):
     grant = factories.grant(agent, user_id=admin.id)
     grant.claim()
     db.session.commit()
@@ -206,9 +192,7 @@ def test_a_request_without_grant_says_why_and_stops_polling(
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_the_ledger_shows_content_under_a_grant(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
+def test_the_ledger_shows_content_under_a_grant(dashboard, grant, agent):
     page = dashboard.get(f"/agents/{agent.id}/ledger")
 
     assert "roses by the wall" in page.text
@@ -217,9 +201,7 @@ def test_the_ledger_shows_content_under_a_grant(
     assert record.data["from"] == HERE["from"]
 
 
-def test_a_search_finds_content_and_puts_no_words_into_urls(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
+def test_a_search_finds_content_and_puts_no_words_into_urls(dashboard, grant, agent):
     answer = dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "ROSES", "kind": "core"})
 
     assert answer.status_code == 200
@@ -228,7 +210,7 @@ def test_a_search_finds_content_and_puts_no_words_into_urls(
     assert "?search" not in answer.text
 
 
-def test_search_results_are_paged(dashboard: Browser, grant: AccessGrant, agent: Agent) -> None:
+def test_search_results_are_paged(dashboard, grant, agent):
     for number in range(60):
         factories.memory(agent, f"tulip {number} of them")
     db.session.commit()
@@ -250,9 +232,7 @@ def no_records(grant: AccessGrant) -> Iterator[None]:
         yield
 
 
-def test_nothing_is_shown_if_reading_cannot_be_recorded(
-    dashboard: Browser, agent: Agent, no_records: None
-) -> None:
+def test_nothing_is_shown_if_reading_cannot_be_recorded(dashboard, agent, no_records):
     answers = [
         dashboard.get(f"/agents/{agent.id}/ledger"),
         dashboard.get(f"/agents/{agent.id}/settings"),
@@ -263,9 +243,7 @@ def test_nothing_is_shown_if_reading_cannot_be_recorded(
     assert not [a for a in answers if "by the wall" in a.text or "gardener" in a.text]
 
 
-def test_a_page_with_content_is_not_cached_and_redirects_in_time(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
+def test_a_page_with_content_is_not_cached_and_redirects_in_time(dashboard, grant, agent):
     answer = dashboard.get(f"/agents/{agent.id}/ledger")
 
     assert answer.headers["Cache-Control"] == "no-store, private"
@@ -278,9 +256,7 @@ def test_a_page_with_content_is_not_cached_and_redirects_in_time(
 # -- the banner and the end -----------------------------------------------------------------------
 
 
-def test_ending_access_clears_the_browsers_cache(
-    dashboard: Browser, grant: AccessGrant, agent: Agent
-) -> None:
+def test_ending_access_clears_the_browsers_cache(dashboard, grant, agent):
     answer = dashboard.submit(f"/access/{grant.id}/end")
 
     assert answer.status_code == 303
@@ -290,9 +266,7 @@ def test_ending_access_clears_the_browsers_cache(
     assert [(g.status, g.end_reason) for g in grants()] == [("ended", "ended_by_user")]
 
 
-def test_another_admin_can_revoke_a_grant(
-    grant: AccessGrant, admin: User, agent: Agent, dashboard: Browser, signed_in: SignedIn
-) -> None:
+def test_another_admin_can_revoke_a_grant(grant, admin, agent, dashboard, signed_in):
     other = signed_in(person(account=admin.account))
     assert "Revoke" in other.get(f"/access/{grant.id}").text
 
@@ -303,9 +277,7 @@ def test_another_admin_can_revoke_a_grant(
     assert "revoked by an admin" in dashboard.get(f"/access/{grant.id}").text
 
 
-def test_leaving_an_open_page_clears_the_browsers_cache(
-    dashboard: Browser, grant: AccessGrant
-) -> None:
+def test_leaving_an_open_page_clears_the_browsers_cache(dashboard, grant):
     assert "Clear-Site-Data" not in dashboard.get(f"/access/{grant.id}").headers
 
     assert "Clear-Site-Data" in dashboard.get(f"/access/{grant.id}?over=1").headers

@@ -16,7 +16,7 @@ from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
 from refine.models.ledger import images_in
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn, person, words_of
+from tests.web.conftest import Browser, person, words_of
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 
@@ -78,9 +78,7 @@ def query_of(name: str, agent: Agent, session: RefinementSession) -> str:
     }[name]
 
 
-def test_the_url_filters_the_list(
-    dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
-) -> None:
+def test_the_url_filters_the_list(dashboard, agent, session, records):
     queued = db.session.scalars(db.select(AuditLog).where(AuditLog.session_id == session.id)).one()
     numbered = dict(enumerate(records)) | {"session": queued}
     expected: dict[str, list[int | str]] = {
@@ -98,9 +96,7 @@ def test_the_url_filters_the_list(
     assert found == ids
 
 
-def test_an_export_is_recorded_with_its_user_and_filter(
-    dashboard: Browser, admin: User, agent: Agent, session: RefinementSession
-) -> None:
+def test_an_export_is_recorded_with_its_user_and_filter(dashboard, admin, agent, session):
     db.session.commit()
     of_session = f"session={session.id}&since=2026-03-01"
     query = f"agent={agent.id}&action=memory_saved&memory=7&who={admin.email}&{of_session}"
@@ -123,9 +119,7 @@ def test_an_export_is_recorded_with_its_user_and_filter(
     }
 
 
-def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(
-    dashboard: Browser,
-) -> None:
+def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(dashboard):
     elsewhere = factories.user(email="ceo@rival.example")
     db.session.commit()
 
@@ -136,9 +130,7 @@ def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(
     assert [record.data["filter"] for record in exported] == [{}, {}]
 
 
-def test_an_export_that_cannot_be_recorded_sends_nothing(
-    dashboard: Browser, records: list[AuditLog]
-) -> None:
+def test_an_export_that_cannot_be_recorded_sends_nothing(dashboard, records):
     sql.run(
         "CREATE FUNCTION refuse_exports() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN IF NEW.action = 'audit_exported' THEN RAISE 'no'; END IF; RETURN NEW; END $$",
@@ -154,9 +146,7 @@ def test_an_export_that_cannot_be_recorded_sends_nothing(
     assert "memory_saved" not in answer.text
 
 
-def test_an_export_holds_all_open_data(
-    dashboard: Browser, admin: User, agent: Agent, records: list[AuditLog]
-) -> None:
+def test_an_export_holds_all_open_data(dashboard, admin, agent, records):
     query = f"?agent={agent.id}&action=memory_discarded"
 
     exported = dashboard.get(f"/audit/export.jsonl{query}")
@@ -181,9 +171,7 @@ def test_an_export_holds_all_open_data(
     }
 
 
-def test_nothing_that_is_shown_can_confirm_a_guessed_memory(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_nothing_that_is_shown_can_confirm_a_guessed_memory(dashboard, agent):
     memory = factories.memory(agent, "roses by the wall", source="mem0", source_id="id-elsewhere")
     memory.discard()
     db.session.commit()
@@ -205,9 +193,7 @@ def test_nothing_that_is_shown_can_confirm_a_guessed_memory(
     assert [each for each in telling for page in pages if each in page] == []
 
 
-def test_only_admins_see_from_where_somebody_acted(
-    admin: User, dashboard: Browser, agent: Agent, signed_in: SignedIn
-) -> None:
+def test_only_admins_see_from_where_somebody_acted(admin, dashboard, agent, signed_in):
     viewer = signed_in(person(account=admin.account, role="viewer"))
     dashboard.submit(
         f"/agents/{agent.id}/settings",
@@ -226,9 +212,7 @@ def test_only_admins_see_from_where_somebody_acted(
     assert "192.0.2.7 Bent/1.0" in words_of(dashboard.get(paths[1]).text)
 
 
-def test_records_are_filtered_by_actor(
-    dashboard: Browser, admin: User, agent: Agent, signed_in: SignedIn
-) -> None:
+def test_records_are_filtered_by_actor(dashboard, admin, agent, signed_in):
     colleague = person(account=admin.account)
     made = {
         admin.email: agent.record("agent_settings_update", user=admin).id,
@@ -247,9 +231,7 @@ def test_records_are_filtered_by_actor(
         assert listed(dashboard, f"?who=nobody@example.org{action}") == set()
 
 
-def test_a_memorys_records_are_those_that_changed_it_or_showed_it(
-    dashboard: Browser, admin: User, agent: Agent
-) -> None:
+def test_a_memorys_records_are_those_that_changed_it_or_showed_it(dashboard, admin, agent):
     memory, other = factories.ledger(agent, 25, 30)
     memory.discard(user=admin)
     other.discard(user=admin)
@@ -271,9 +253,7 @@ def test_a_memorys_records_are_those_that_changed_it_or_showed_it(
     assert listed(dashboard, "?memory=999999999") == set()
 
 
-def test_a_kind_shows_the_records_of_its_actions(
-    dashboard: Browser, admin: User, agent: Agent
-) -> None:
+def test_a_kind_shows_the_records_of_its_actions(dashboard, admin, agent):
     made = {
         kind: {agent.record(action, at=NOW - timedelta(minutes=1)).id for action in actions}
         for kind, actions in ACTIONS_OF_KIND.items()
@@ -286,7 +266,7 @@ def test_a_kind_shows_the_records_of_its_actions(
     assert {kind: ids - others for kind, ids in found.items()} == made
 
 
-def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agent: Agent) -> None:
+def test_a_record_page_shows_the_open_data(dashboard, admin, agent):
     memory = factories.memory(agent, factories.text_of(25), tags=["voice"])
     db.session.commit()
     dashboard.submit(
@@ -315,7 +295,7 @@ def verified() -> None:
     db.session.commit()
 
 
-def test_an_agents_chain_shows_how_far_it_was_verified(dashboard: Browser, agent: Agent) -> None:
+def test_an_agents_chain_shows_how_far_it_was_verified(dashboard, agent):
     for _ in range(5):
         agent.record("memory_saved")
     verified()
@@ -332,9 +312,7 @@ def test_an_agents_chain_shows_how_far_it_was_verified(dashboard: Browser, agent
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_only_site_admins_see_the_platforms_records(
-    records: list[AuditLog], signed_in: SignedIn
-) -> None:
+def test_only_site_admins_see_the_platforms_records(records, signed_in):
     platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
     browser = signed_in(person(site_admin=True))
 
@@ -346,7 +324,7 @@ def test_only_site_admins_see_the_platforms_records(
     assert browser.get(f"/audit/{platforms.id}").status_code == 200
 
 
-def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in: SignedIn) -> None:
+def test_days_follow_the_accounts_time_zone(admin, agent, signed_in):
     admin.account.time_zone = "Asia/Tokyo"
     late = agent.record("memory_saved", at=datetime(2026, 3, 9, 15, tzinfo=UTC))
     early = agent.record("memory_saved", at=late.created_at - timedelta(seconds=1))

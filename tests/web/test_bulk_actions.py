@@ -67,9 +67,7 @@ def sessions_of(*agents: Agent) -> list[str]:
 # -- the question ----------------------------------------------------------------------------------
 
 
-def test_the_confirmation_names_affected_and_left_out_agents(
-    dashboard: Browser, agents: list[Agent]
-) -> None:
+def test_the_confirmation_names_affected_and_left_out_agents(dashboard, agents):
     said = asked(dashboard, "pause", *agents)
 
     assert "Pause 2 agents?" in said
@@ -80,9 +78,7 @@ def test_the_confirmation_names_affected_and_left_out_agents(
 # -- what comes of it ------------------------------------------------------------------------------
 
 
-def test_many_are_paused_and_resumed_with_a_record_each(
-    dashboard: Browser, agents: list[Agent]
-) -> None:
+def test_many_are_paused_and_resumed_with_a_record_each(dashboard, agents):
     said = done(dashboard, "pause", *agents)
 
     assert "2 agents paused." in said
@@ -99,9 +95,7 @@ def test_many_are_paused_and_resumed_with_a_record_each(
 
 
 @pytest.mark.parametrize("who", ["page", "all"])
-def test_it_asks_again_if_as_many_agents_are_others_meanwhile(
-    dashboard: Browser, agents: list[Agent], who: str
-) -> None:
+def test_it_asks_again_if_as_many_agents_are_others_meanwhile(dashboard, agents, who):
     form = {"work": "pause", "who": who, "on_page": ids_of(*agents)}
     form["digest"] = digest_of(dashboard, **form)
     agents[0].paused, agents[2].paused = True, False
@@ -116,9 +110,7 @@ def test_it_asks_again_if_as_many_agents_are_others_meanwhile(
     assert records("agent_settings_update") == []
 
 
-def test_all_of_a_filter_are_chosen(
-    dashboard: Browser, agents: list[Agent], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_of_a_filter_are_chosen(dashboard, agents, monkeypatch):
     monkeypatch.setattr(batches, "BATCH", 1)
     form = {"work": "pause", "who": "all", "state": "never", "q": "test/"}
     assert "Pause 2 agents?" in words_of(dashboard.get(f"/agents/many?{urlencode(form)}").text)
@@ -132,9 +124,7 @@ def test_all_of_a_filter_are_chosen(
     assert [agent.paused for agent in agents] == [True] * 3
 
 
-def test_many_are_refined_by_hand_and_paused_ones_too(
-    dashboard: Browser, agents: list[Agent]
-) -> None:
+def test_many_are_refined_by_hand_and_paused_ones_too(dashboard, agents):
     said = done(dashboard, "refine", *agents)
 
     assert "3 agents asked for a session." in said

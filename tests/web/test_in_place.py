@@ -13,7 +13,7 @@ from refine.models import Agent, AgentMemory, User
 from refine.models.agent import configuring
 from refine.models.people.sign_in import IDLE_FOR
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, World, records, words_of
+from tests.web.conftest import Browser, records, words_of
 
 TEXT = "I kept the blue door key in the third drawer."
 
@@ -41,13 +41,11 @@ def refresh(browser: Browser, page: TestResponse) -> TestResponse:
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/sign-in", "/agents/999"])
-def test_every_page_says_that_it_is_ours(dashboard: Browser, path: str) -> None:
+def test_every_page_says_that_it_is_ours(dashboard, path):
     assert dashboard.get(path).headers["Refine-Page"] == "1"
 
 
-def test_a_form_that_leads_back_to_its_page_redirects_there(
-    dashboard: Browser, agent: Agent, memory: AgentMemory
-) -> None:
+def test_a_form_that_leads_back_to_its_page_redirects_there(dashboard, agent, memory):
     page = f"/agents/{agent.id}/ledger"
     action = f"/agents/{agent.id}/memories/{memory.id}/constitutional"
 
@@ -58,9 +56,7 @@ def test_a_form_that_leads_back_to_its_page_redirects_there(
     assert "HX-Redirect" not in answer.headers
 
 
-def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(dashboard, agent):
     factories.session(agent)
     page = f"/agents/{agent.id}"
 
@@ -72,9 +68,7 @@ def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/sessions", "/audit", "/ops"])
-def test_a_refresh_is_answered_with_the_time_alone_until_something_changes(
-    dashboard: Browser, agent: Agent, path: str
-) -> None:
+def test_a_refresh_is_answered_with_the_time_alone_until_something_changes(dashboard, agent, path):
     at = clock.now()
     with time_machine.travel(at, tick=False):
         page = dashboard.get(path)
@@ -91,9 +85,7 @@ def test_a_refresh_is_answered_with_the_time_alone_until_something_changes(
     assert same.headers["Refine-As-Of"] in other.text
 
 
-def test_a_refresh_is_no_use_of_the_sign_in_and_takes_no_message(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_a_refresh_is_no_use_of_the_sign_in_and_takes_no_message(dashboard, agent):
     dashboard.submit(f"/agents/{agent.id}/pause", {"paused": "1"})
     page, at = dashboard.get("/sessions"), clock.now()
     dashboard.submit(f"/agents/{agent.id}/pause", {"paused": "0"})
@@ -114,7 +106,7 @@ def readable(agent: Agent, admin: User) -> str:
     return f"/agents/{agent.id}/ledger"
 
 
-def test_content_is_never_put_into_a_page_in_place(dashboard: Browser, readable: str) -> None:
+def test_content_is_never_put_into_a_page_in_place(dashboard, readable):
     answer = dashboard.get(f"{readable}?kind=core", headers=asked_from(readable))
 
     assert answer.text == ""
@@ -122,9 +114,7 @@ def test_content_is_never_put_into_a_page_in_place(dashboard: Browser, readable:
     assert TEXT in dashboard.get(answer.headers["HX-Redirect"]).text
 
 
-def test_content_counts_as_read_only_once_the_browser_is_sent_to_it(
-    dashboard: Browser, readable: str
-) -> None:
+def test_content_counts_as_read_only_once_the_browser_is_sent_to_it(dashboard, readable):
     answer = dashboard.get(readable, headers=asked_from(readable))
 
     assert records("memory_access_viewed") == []
@@ -132,9 +122,7 @@ def test_content_counts_as_read_only_once_the_browser_is_sent_to_it(
     assert len(records("memory_access_viewed")) == 1
 
 
-def test_an_end_of_access_on_another_page_still_clears_the_cache(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
+def test_an_end_of_access_on_another_page_still_clears_the_cache(dashboard, agent, admin):
     grant = factories.live_grant(agent, admin)
     db.session.commit()
 
@@ -149,9 +137,7 @@ _FORM = re.compile(r'<form method="post" action="([^"]*)" id="([^"]*)"(.*?)</for
 _FIELD = re.compile(r'<(?:input|select|textarea)[^>]* name="([^"]*)"')
 
 
-def test_no_control_of_a_page_with_content_works_in_place(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
+def test_no_control_of_a_page_with_content_works_in_place(dashboard, agent, admin):
     sealed = dashboard.get(f"/agents/{agent.id}/ledger").text
     factories.live_grant(agent, admin)
     db.session.commit()
@@ -167,9 +153,7 @@ def forms_of(page: str) -> list[tuple[str, tuple[str, list[str]]]]:
     return [(id_, (action, _FIELD.findall(inner))) for action, id_, inner in _FORM.findall(page)]
 
 
-def test_no_action_takes_anothers_form_when_a_page_refreshes(
-    world: World, signed_in: SignedIn
-) -> None:
+def test_no_action_takes_anothers_form_when_a_page_refreshes(world, signed_in):
     dashboard, live = signed_in(world.site_admin), world.live
     waiting = factories.grant(live.agent, user_id=world.admin.id)
     world.account.request_sweep(user=world.admin)

@@ -13,7 +13,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, PeriodicWork, RefinementSession, User
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
+from tests.web.conftest import Browser, browser_of, links_of, person, words_of
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def attention(browser: Browser, path: str = "/") -> str:
 # -- states ----------------------------------------------------------------------------------------
 
 
-def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Account) -> None:
+def test_each_count_matches_the_list_it_links_to(dashboard, account):
     for status in ("failed", "rolled_back", "declined"):
         for _ in range(6):
             ended(factories.agent("one two three", account=account, core_token_budget=1), status)
@@ -68,9 +68,7 @@ def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Ac
         assert dashboard.get(link).text.count('scope="row"><a href="/agents/') == count
 
 
-def test_an_agent_that_stays_above_its_budget_is_called_stuck(
-    dashboard: Browser, account: Account
-) -> None:
+def test_an_agent_that_stays_above_its_budget_is_called_stuck(dashboard, account):
     agent = factories.agent("one two three", account=account, core_token_budget=1)
     for refused in (1, 2):
         ended(agent, "completed", stats={"refused_doubtful": refused})
@@ -79,9 +77,7 @@ def test_an_agent_that_stays_above_its_budget_is_called_stuck(
     assert "stuck above its budget since 2 sessions, 3 edits refused" in attention(dashboard)
 
 
-def test_an_acknowledged_session_needs_no_attention(
-    dashboard: Browser, account: Account, admin: User
-) -> None:
+def test_an_acknowledged_session_needs_no_attention(dashboard, account, admin):
     ended(factories.agent("one", account=account, name="Ada"), "failed")
     db.session.commit()
     session_id = db.session.scalar(db.select(RefinementSession.id))
@@ -95,9 +91,7 @@ def test_an_acknowledged_session_needs_no_attention(
     assert "Ada" in said(dashboard, "/agents?state=failed")
 
 
-def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(
-    dashboard: Browser, account: Account
-) -> None:
+def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(dashboard, account):
     erased = factories.agent("one", account=account, name="Loam")
     inactive = factories.agent("one", account=account, name="Fathom")
     for agent in (erased, inactive):
@@ -113,7 +107,7 @@ def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(
     assert shown.count("Acknowledge") == 2
 
 
-def test_a_missed_slot_needs_attention_unless_paused(dashboard: Browser, account: Account) -> None:
+def test_a_missed_slot_needs_attention_unless_paused(dashboard, account):
     account.next_due_at = clock.now() - timedelta(minutes=61)
     db.session.commit()
     missed = attention(dashboard)
@@ -137,9 +131,7 @@ def without_key(admin: User, with_settings: Callable[..., Flask]) -> Callable[..
     return sign_in
 
 
-def test_without_a_key_the_page_first_says_that_nobody_can_be_asked(
-    account: Account, without_key: Callable[..., Browser]
-) -> None:
+def test_without_a_key_the_page_first_says_that_nobody_can_be_asked(account, without_key):
     for _ in range(3):
         factories.agent("one", account=account)
     RefinementSession.queue(factories.agent("one", account=account), "manual")
@@ -168,7 +160,7 @@ def quarter(account: Account) -> None:
     db.session.commit()
 
 
-def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: None) -> None:
+def test_each_figure_matches_the_list_it_links_to(dashboard, quarter):
     page = dashboard.get("/").text.partition("The last 90 days")[2]
     links = [link for link in links_of(page) if link.startswith("/sessions?")]
 
@@ -192,9 +184,7 @@ def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: N
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_a_site_admin_sees_all_accounts_or_one(
-    account: Account, quarter: None, signed_in: SignedIn
-) -> None:
+def test_a_site_admin_sees_all_accounts_or_one(account, quarter, signed_in):
     browser = signed_in(person(site_admin=True))
 
     everything, one = said(browser), said(browser, "/?account=own")

@@ -4,7 +4,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from flask import Flask
 
 from refine.extensions import db
 from refine.models import Account, ApiToken, Invitation, User
@@ -12,8 +11,6 @@ from tests import factories, sql
 from tests.commands import eventually
 from tests.web.conftest import (
     HERE,
-    Browser,
-    SignedIn,
     actions_of,
     browser_of,
     links_of,
@@ -39,7 +36,7 @@ def colleague(admin: User) -> User:
     return made
 
 
-def test_an_invitation_is_recorded_and_its_link_works(dashboard: Browser, admin: User) -> None:
+def test_an_invitation_is_recorded_and_its_link_works(dashboard, admin):
     answer = dashboard.submit("/users", {"email": " New@Example.org", "role": "viewer"})
 
     said = words_of(answer.text)
@@ -51,9 +48,7 @@ def test_an_invitation_is_recorded_and_its_link_works(dashboard: Browser, admin:
     assert (record.user_id, record.data) == (admin.id, {"role": "viewer", **HERE})
 
 
-def test_invalid_invitations_are_explained_and_kept_in_the_form(
-    dashboard: Browser, colleague: User
-) -> None:
+def test_invalid_invitations_are_explained_and_kept_in_the_form(dashboard, colleague):
     dashboard.token()
     before = sql.snapshot()
 
@@ -72,7 +67,7 @@ def test_invalid_invitations_are_explained_and_kept_in_the_form(
     assert sql.snapshot() == before
 
 
-def test_inviting_does_not_tell_who_is_in_another_account(dashboard: Browser, app: Flask) -> None:
+def test_inviting_does_not_tell_who_is_in_another_account(dashboard, app):
     person(email="taken@example.org")
     User.invite(person().account, "asked@example.org", role="viewer", by=person())
     db.session.commit()
@@ -93,7 +88,7 @@ def test_inviting_does_not_tell_who_is_in_another_account(dashboard: Browser, ap
     assert pages["taken"][0] == [200, 200, 409, 200]
 
 
-def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
+def test_an_address_joins_one_account(dashboard, app):
     theirs = person(email="taken@example.org")
     db.session.commit()
     page = dashboard.submit("/users", {"email": "taken@example.org", "role": "admin"})
@@ -113,9 +108,7 @@ def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
     assert record.auditable_id != str(theirs.id)
 
 
-def test_a_role_change_takes_effect_at_once_and_is_recorded(
-    dashboard: Browser, admin: User, colleague: User, signed_in: SignedIn
-) -> None:
+def test_a_role_change_takes_effect_at_once_and_is_recorded(dashboard, admin, colleague, signed_in):
     theirs = signed_in(colleague)
     before = theirs.submit("/schedule", {"paused": "1"}).status_code
 
@@ -131,8 +124,8 @@ def test_a_role_change_takes_effect_at_once_and_is_recorded(
 
 @pytest.mark.parametrize("taken", [{"active": "0"}, {"role": "viewer"}])
 def test_access_stays_ended_when_its_user_is_an_active_admin_again(
-    dashboard: Browser, admin: User, colleague: User, taken: dict[str, str]
-) -> None:
+    dashboard, admin, colleague, taken
+):
     colleague.role = "admin"
     grant = factories.live_grant(factories.agent(account=admin.account), colleague)
     invited = person(account=admin.account)
@@ -151,7 +144,7 @@ def test_access_stays_ended_when_its_user_is_an_active_admin_again(
     assert [Invitation.by_secret(link) for link in links] == [None] * len(links)
 
 
-def test_an_account_admin_cannot_change_a_site_admin(dashboard: Browser, admin: User) -> None:
+def test_an_account_admin_cannot_change_a_site_admin(dashboard, admin):
     site_admin = person(account=admin.account, site_admin=True)
     db.session.commit()
     dashboard.token()
@@ -168,8 +161,8 @@ def test_an_account_admin_cannot_change_a_site_admin(dashboard: Browser, admin: 
 
 @pytest.mark.parametrize("fields", [{"active": "0"}, {"role": "viewer"}])
 def test_two_admins_who_take_rights_from_each_other_at_once_leave_one_admin(
-    dashboard: Browser, admin: User, signed_in: SignedIn, fields: dict[str, str]
-) -> None:
+    dashboard, admin, signed_in, fields
+):
     other = person(account=admin.account)
     theirs = signed_in(other)
     whole_chain = f"SELECT FROM chain_heads WHERE account_id = {admin.account_id} FOR UPDATE"
@@ -189,7 +182,7 @@ def test_two_admins_who_take_rights_from_each_other_at_once_leave_one_admin(
     assert (able, len(records("user_updated"))) == (1, 1)
 
 
-def test_users_cannot_change_themselves(dashboard: Browser, admin: User) -> None:
+def test_users_cannot_change_themselves(dashboard, admin):
     page = dashboard.get("/users").text
 
     answers = [
@@ -210,9 +203,7 @@ def token(admin: User) -> ApiToken:
     return made
 
 
-def test_revoking_a_token_is_final_and_recorded(
-    dashboard: Browser, admin: User, token: ApiToken
-) -> None:
+def test_revoking_a_token_is_final_and_recorded(dashboard, admin, token):
     answer = dashboard.submit(f"/tokens/{token.id}/revoke", follow_redirects=True)
     dashboard.submit(f"/tokens/{token.id}/revoke")
 
@@ -223,9 +214,7 @@ def test_revoking_a_token_is_final_and_recorded(
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
 
 
-def test_revoking_a_platform_token_ends_what_it_minted(
-    dashboard: Browser, admin: User, token: ApiToken
-) -> None:
+def test_revoking_a_platform_token_ends_what_it_minted(dashboard, admin, token):
     minted, _ = token.mint_for(factories.agent(account=admin.account), expires_at=None)
     db.session.commit()
     assert f"{token.hint}… {minted.hint}…" not in words_of(dashboard.get("/tokens").text)
@@ -237,9 +226,7 @@ def test_revoking_a_platform_token_ends_what_it_minted(
     assert not minted.is_valid
 
 
-def test_adding_an_account_is_recorded_and_leads_to_its_users(
-    signed_in: SignedIn, admin: User
-) -> None:
+def test_adding_an_account_is_recorded_and_leads_to_its_users(signed_in, admin):
     site_admin = person(site_admin=True)
     dashboard = signed_in(site_admin)
 
@@ -253,9 +240,7 @@ def test_adding_an_account_is_recorded_and_leads_to_its_users(
     assert (record.user_id, record.account_id) == (site_admin.id, account.id)
 
 
-def test_invalid_accounts_are_explained_and_kept_in_the_form(
-    signed_in: SignedIn, admin: User
-) -> None:
+def test_invalid_accounts_are_explained_and_kept_in_the_form(signed_in, admin):
     dashboard = signed_in(person(site_admin=True))
     dashboard.token()
     before = sql.snapshot()

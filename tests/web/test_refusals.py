@@ -2,15 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 import time_machine
-from flask import Flask
 
 from refine import refusals
 from refine.extensions import db
 from refine.models import ApiToken
 from tests import sql
-from tests.web.conftest import HERE, Browser, SignedIn, World, person, records
+from tests.web.conftest import HERE, person, records
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
@@ -20,7 +18,7 @@ def counted() -> dict[str, int]:
     return refusals.totals()
 
 
-def test_counts_forbidden_requests(world: World, signed_in: SignedIn) -> None:
+def test_counts_forbidden_requests(world, signed_in):
     viewer = signed_in(world.viewer)
 
     viewer.get("/accounts")
@@ -30,9 +28,7 @@ def test_counts_forbidden_requests(world: World, signed_in: SignedIn) -> None:
     assert counted() == {"forbidden": 3, "not_found": 0, "password": 0}
 
 
-def test_counts_requests_for_rows_of_others_but_not_for_missing_ones(
-    world: World, signed_in: SignedIn
-) -> None:
+def test_counts_requests_for_rows_of_others_but_not_for_missing_ones(world, signed_in):
     stranger = signed_in(world.stranger)
 
     for path in (f"/agents/{world.agent.id}", f"/audit?agent={world.agent.id}", "/agents/0", "/x"):
@@ -41,7 +37,7 @@ def test_counts_requests_for_rows_of_others_but_not_for_missing_ones(
     assert counted() == {"forbidden": 0, "not_found": 2, "password": 0}
 
 
-def test_counts_refusals_of_the_api(world: World, client: Browser) -> None:
+def test_counts_refusals_of_the_api(world, client):
     _, platform = ApiToken.mint(account=world.stranger.account)
     _, own = ApiToken.mint(account=world.account, agent=world.agent)
     db.session.commit()
@@ -61,9 +57,7 @@ def test_counts_refusals_of_the_api(world: World, client: Browser) -> None:
     assert counted() == {"forbidden": 1, "not_found": 4, "password": 0}
 
 
-def test_ten_refusals_of_a_user_in_an_hour_are_one_record(
-    world: World, signed_in: SignedIn
-) -> None:
+def test_ten_refusals_of_a_user_in_an_hour_are_one_record(world, signed_in):
     viewer, other = signed_in(world.viewer), signed_in(person(role="viewer"))
 
     with time_machine.travel(NOW) as clock:
@@ -85,9 +79,7 @@ def test_ten_refusals_of_a_user_in_an_hour_are_one_record(
     assert len(records("requests_refused")) == 2
 
 
-def test_ten_refusals_of_an_address_are_one_record_of_the_platform(
-    app: Flask, client: Browser
-) -> None:
+def test_ten_refusals_of_an_address_are_one_record_of_the_platform(app, client):
     for number in range(15):
         client.sign_in(f"user{number}@example.org", "wrong battery")
 
@@ -96,9 +88,7 @@ def test_ten_refusals_of_an_address_are_one_record_of_the_platform(
     assert record.data == {"refusals": 10, "last": "password", **HERE}
 
 
-def test_the_answer_stands_if_it_cannot_be_counted(
-    world: World, signed_in: SignedIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_answer_stands_if_it_cannot_be_counted(world, signed_in, monkeypatch):
     viewer = signed_in(world.viewer)
     sql.run("ALTER TABLE shared_counts RENAME TO away")
     try:

@@ -8,13 +8,12 @@ from decimal import Decimal
 import pytest
 import time_machine
 from flask import Flask
-from redis import Redis
 
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn, actions_of, person, records, words_of
+from tests.web.conftest import Browser, actions_of, person, records, words_of
 
 
 @pytest.fixture
@@ -33,9 +32,7 @@ def said(browser: Browser, query: str = "") -> str:
     return words_of(browser.get(f"/schedule{query}").text)
 
 
-def test_the_schedule_is_shown_in_words_with_five_slots(
-    in_march: None, account: Account, admin: User, signed_in: SignedIn
-) -> None:
+def test_the_schedule_is_shown_in_words_with_five_slots(in_march, account, admin, signed_in):
     account.schedule, account.time_zone = "30 4 * * 1", "Europe/Berlin"
     browser = signed_in(admin)
 
@@ -51,9 +48,7 @@ def test_the_schedule_is_shown_in_words_with_five_slots(
         assert f'datetime="{instant}:00+00:00"' in page
 
 
-def test_a_new_schedule_moves_the_next_slot_and_is_recorded(
-    dashboard: Browser, admin: User, account: Account
-) -> None:
+def test_a_new_schedule_moves_the_next_slot_and_is_recorded(dashboard, admin, account):
     answer = dashboard.submit(
         "/schedule",
         {"schedule": " 0 5 * * * ", "time_zone": "Asia/Tokyo", "monthly_cost_cap_usd": "$1,234.5"},
@@ -76,7 +71,7 @@ def test_a_new_schedule_moves_the_next_slot_and_is_recorded(
     }
 
 
-def test_invalid_values_are_explained_kept_in_the_form_and_not_stored(dashboard: Browser) -> None:
+def test_invalid_values_are_explained_kept_in_the_form_and_not_stored(dashboard):
     valid = {"schedule": "0 6 * * *", "time_zone": "Asia/Tokyo", "monthly_cost_cap_usd": "7"}
     schedules = ("every day", "0 4 * *", "0 4 30 2 *", "61 4 * * *", "* * * * * *")
     amounts = ("lots", "-1", "NaN", "1e99")
@@ -111,9 +106,7 @@ def checked(page: str) -> list[str]:
 WEEKLY = {"kind": "weekly", "days": ["1", "4"], "time": "02:30", "schedule": "ignored"}
 
 
-def test_picked_days_and_a_time_become_a_cron_expression(
-    dashboard: Browser, account: Account
-) -> None:
+def test_picked_days_and_a_time_become_a_cron_expression(dashboard, account):
     answer = dashboard.submit("/schedule", WEEKLY, follow_redirects=True)
 
     db.session.refresh(account)
@@ -127,9 +120,7 @@ def test_picked_days_and_a_time_become_a_cron_expression(
 # -- run now ---------------------------------------------------------------------------------------
 
 
-def test_run_now_leaves_the_sessions_to_the_clock_and_says_so(
-    redis: Redis, dashboard: Browser, account: Account
-) -> None:
+def test_run_now_leaves_the_sessions_to_the_clock_and_says_so(redis, dashboard, account):
     needy = factories.agent("one", "two", account=account)
     factories.agent("other's", "memory")
     db.session.commit()
@@ -145,9 +136,7 @@ def test_run_now_leaves_the_sessions_to_the_clock_and_says_so(
     assert "the clock is queuing the sessions" not in said(dashboard)
 
 
-def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
-    dashboard: Browser, admin: User, account: Account
-) -> None:
+def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(dashboard, admin, account):
     needy = factories.agent("one", "two", account=account, name="Ada")
     factories.agent("one", account=account, name="Bea", paused=True)
     session = RefinementSession.queue(needy, "manual")
@@ -177,7 +166,7 @@ def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
 # -- whose it is -----------------------------------------------------------------------------------
 
 
-def test_a_site_admin_changes_the_chosen_account(account: Account, signed_in: SignedIn) -> None:
+def test_a_site_admin_changes_the_chosen_account(account, signed_in):
     site_admin = person(site_admin=True)
     browser = signed_in(site_admin)
 

@@ -125,7 +125,7 @@ def made(kind: Kind, owner: Owner) -> str:
 
 
 @every_kind
-def test_a_secret_is_too_long_to_be_guessed(owner: Owner, kind: Kind) -> None:
+def test_a_secret_is_too_long_to_be_guessed(owner, kind):
     secrets = [kind.make(owner) for _ in range(60)]
 
     # each place holds about as many bits as its characters vary: a little less than there are
@@ -135,7 +135,7 @@ def test_a_secret_is_too_long_to_be_guessed(owner: Owner, kind: Kind) -> None:
 
 
 @every_kind
-def test_only_a_keyed_hash_of_a_secret_is_stored(owner: Owner, kind: Kind) -> None:
+def test_only_a_keyed_hash_of_a_secret_is_stored(owner, kind):
     secret = made(kind, owner)
     hashes = [hashlib.new(name, secret.encode()) for name in ("md5", "sha1", "sha256", "blake2b")]
 
@@ -148,7 +148,7 @@ def test_only_a_keyed_hash_of_a_secret_is_stored(owner: Owner, kind: Kind) -> No
 
 
 @every_kind
-def test_no_page_or_export_shows_a_secret_again(app: Flask, owner: Owner, kind: Kind) -> None:
+def test_no_page_or_export_shows_a_secret_again(app, owner, kind):
     secret = made(kind, owner)
     site_admin = person(site_admin=True)
     begun = SignIn.begin(site_admin)
@@ -169,7 +169,7 @@ def test_no_page_or_export_shows_a_secret_again(app: Flask, owner: Owner, kind: 
 
 
 @every_kind
-def test_no_near_miss_of_a_secret_is_accepted(app: Flask, owner: Owner, kind: Kind) -> None:
+def test_no_near_miss_of_a_secret_is_accepted(app, owner, kind):
     secret = made(kind, owner)
     for altered in (
         *(secret[:-1], secret[1:], secret + "x", "", "x" * 10_000),
@@ -182,9 +182,7 @@ def test_no_near_miss_of_a_secret_is_accepted(app: Flask, owner: Owner, kind: Ki
 
 @pytest.mark.parametrize("door", KINDS)
 @pytest.mark.parametrize("name", KINDS)
-def test_a_secret_of_one_kind_opens_nothing_of_another(
-    app: Flask, owner: Owner, name: str, door: str
-) -> None:
+def test_a_secret_of_one_kind_opens_nothing_of_another(app, owner, name, door):
     secret = made(KINDS[name], owner)
 
     assert KINDS[door].opens(app, secret) is (name == door)
@@ -193,9 +191,7 @@ def test_a_secret_of_one_kind_opens_nothing_of_another(
 @pytest.mark.parametrize(
     ("name", "path"), [("agent token", "/tools"), ("platform token", "/agents")]
 )
-def test_a_token_is_taken_from_one_header_alone(
-    app: Flask, owner: Owner, name: str, path: str
-) -> None:
+def test_a_token_is_taken_from_one_header_alone(app, owner, name, path):
     secret, nobody = made(KINDS[name], owner), bearing(app, None)
     for headers in (
         {"Cookie": f"session={secret}; token={secret}"},
@@ -220,9 +216,7 @@ OF_ANY_KIND = (
     ("name", "change"),
     [(name, each) for name, kind in KINDS.items() for each in (*kind.altered, *OF_ANY_KIND)],
 )
-def test_a_row_that_was_altered_opens_nothing(
-    app: Flask, owner: Owner, name: str, change: str
-) -> None:
+def test_a_row_that_was_altered_opens_nothing(app, owner, name, change):
     kind = KINDS[name]
     secret = made(kind, owner)
     elsewhere = factories.agent()
@@ -242,9 +236,7 @@ def test_a_row_that_was_altered_opens_nothing(
 
 
 @every_kind
-def test_a_secret_that_ended_opens_nothing_even_if_its_row_is_put_back(
-    app: Flask, owner: Owner, kind: Kind
-) -> None:
+def test_a_secret_that_ended_opens_nothing_even_if_its_row_is_put_back(app, owner, kind):
     secret = made(kind, owner)
     kind.end(secret)
     db.session.commit()
@@ -256,5 +248,5 @@ def test_a_secret_that_ended_opens_nothing_even_if_its_row_is_put_back(
     assert not kind.opens(app, secret)
 
 
-def test_compares_digests_in_constant_time() -> None:
+def test_compares_digests_in_constant_time():
     assert "compare_digest" in inspect.getsource(attested)

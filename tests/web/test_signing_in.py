@@ -17,7 +17,7 @@ from refine.models.people.sign_in import MAX_GUESSES
 from tests import factories, sql
 from tests.commands import eventually
 from tests.factories import PASSWORD
-from tests.web.conftest import HERE, Browser, SignedIn, browser_of, person, records, words_of
+from tests.web.conftest import HERE, Browser, browser_of, person, records, words_of
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 WRONG = "Incorrect e-mail or password."
@@ -53,14 +53,14 @@ def is_signed_in(browser: Browser) -> bool:
 # -- signing in ------------------------------------------------------------------------------------
 
 
-def test_the_right_password_leads_to_the_overview(ada: User, client: Browser) -> None:
+def test_the_right_password_leads_to_the_overview(ada, client):
     answer = client.sign_in("ada@example.org")
 
     assert (answer.status_code, answer.headers["Location"]) == (303, "/")
     assert is_signed_in(client)
 
 
-def test_the_answer_does_not_reveal_who_has_an_account(client: Browser) -> None:
+def test_the_answer_does_not_reveal_who_has_an_account(client):
     person(email="ada@example.org")
     person(email="gone@example.org", active=False)
     person(email="invited@example.org").password_hash = None
@@ -77,7 +77,7 @@ def test_the_answer_does_not_reveal_who_has_an_account(client: Browser) -> None:
     assert not is_signed_in(client)
 
 
-def test_a_user_promoted_by_sql_is_signed_out(admin: User, signed_in: SignedIn) -> None:
+def test_a_user_promoted_by_sql_is_signed_out(admin, signed_in):
     viewer = factories.user(account=admin.account, role="viewer")
     db.session.commit()
     browser, role = signed_in(viewer), "UPDATE users SET role = '{}' WHERE email = '{}'"
@@ -94,7 +94,7 @@ def test_a_user_promoted_by_sql_is_signed_out(admin: User, signed_in: SignedIn) 
 # -- where it leads --------------------------------------------------------------------------------
 
 
-def test_signing_in_leads_to_the_requested_page(ada: User, client: Browser) -> None:
+def test_signing_in_leads_to_the_requested_page(ada, client):
     asked = client.get("/audit?action=user_signed_in&since=2026-01-01")
     form = client.get(asked.headers["Location"])
 
@@ -104,7 +104,7 @@ def test_signing_in_leads_to_the_requested_page(ada: User, client: Browser) -> N
     assert answer.headers["Location"] == "/audit?action=user_signed_in&since=2026-01-01"
 
 
-def test_signing_in_never_redirects_to_another_site(ada: User, client: Browser) -> None:
+def test_signing_in_never_redirects_to_another_site(ada, client):
     for elsewhere in (
         *("//evil.example", "///evil.example", "/\\evil.example", "\\\\evil.example"),
         *("https://evil.example/", "https:evil.example", "javascript:alert(1)"),
@@ -117,13 +117,13 @@ def test_signing_in_never_redirects_to_another_site(ada: User, client: Browser) 
         assert (answer.status_code, answer.headers["Location"]) == (303, "/"), elsewhere
 
 
-def test_a_signed_out_post_redirects_to_the_form_without_a_target(client: Browser) -> None:
+def test_a_signed_out_post_redirects_to_the_form_without_a_target(client):
     answer = client.submit("/schedule", {"paused": "1"})
 
     assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in")
 
 
-def test_a_page_that_refreshes_itself_leads_to_the_sign_in_and_back(client: Browser) -> None:
+def test_a_page_that_refreshes_itself_leads_to_the_sign_in_and_back(client):
     page = "/sessions?status=running"
 
     answer = client.get(page, headers={"HX-Request": "true", "HX-Current-URL": page})
@@ -144,7 +144,7 @@ def guessed(number: int, *, email: str = "ada@example.org", address: str = LOCAL
     db.session.commit()
 
 
-def test_ten_wrong_passwords_are_too_many(ada: User, client: Browser) -> None:
+def test_ten_wrong_passwords_are_too_many(ada, client):
     answers = [client.sign_in("ada@example.org", "wrong battery") for _ in range(10)]
 
     refused = client.sign_in("ADA@example.org")
@@ -156,7 +156,7 @@ def test_ten_wrong_passwords_are_too_many(ada: User, client: Browser) -> None:
     assert not is_signed_in(client)
 
 
-def test_parallel_guesses_all_count(ada: User, app: Flask) -> None:
+def test_parallel_guesses_all_count(ada, app):
     browsers = [browser_of(app) for _ in range(16)]
     for browser in browsers:
         browser.token()
@@ -170,9 +170,7 @@ def test_parallel_guesses_all_count(ada: User, app: Flask) -> None:
     assert statuses == {422: MAX_GUESSES, 429: 6}
 
 
-def test_forwarded_addresses_count_only_behind_so_many_proxies(
-    client: Browser, with_settings: Callable[..., Flask]
-) -> None:
+def test_forwarded_addresses_count_only_behind_so_many_proxies(client, with_settings):
     behind_two = browser_of(with_settings(REFINE_PROXIES="2"))
     guessed(MAX_GUESSES, address="192.0.2.7")
 
@@ -190,7 +188,7 @@ def test_forwarded_addresses_count_only_behind_so_many_proxies(
 # -- what ends it ----------------------------------------------------------------------------------
 
 
-def test_signing_out_ends_the_sign_in_on_the_server(dashboard: Browser, app: Flask) -> None:
+def test_signing_out_ends_the_sign_in_on_the_server(dashboard, app):
     copied = copy_of(dashboard, app)
     assert is_signed_in(copied)
 
@@ -210,9 +208,7 @@ def changed_to(password: str, **fields: str) -> dict[str, str]:
     return {"current_password": PASSWORD, **chosen(password), **fields}
 
 
-def test_a_new_password_signs_out_other_browsers(
-    admin: User, dashboard: Browser, signed_in: SignedIn
-) -> None:
+def test_a_new_password_signs_out_other_browsers(admin, dashboard, signed_in):
     other = signed_in(admin)
 
     answer = dashboard.submit("/profile/password", changed_to("another battery"))
@@ -224,7 +220,7 @@ def test_a_new_password_signs_out_other_browsers(
     assert other.sign_in(admin.email, "another battery").status_code == 303
 
 
-def test_an_invalid_password_change_changes_nothing(admin: User, dashboard: Browser) -> None:
+def test_an_invalid_password_change_changes_nothing(admin, dashboard):
     before = admin.password_hash
 
     for fields, problem in (
@@ -245,7 +241,7 @@ def test_an_invalid_password_change_changes_nothing(admin: User, dashboard: Brow
 # -- records ---------------------------------------------------------------------------------------
 
 
-def test_records_say_from_where_a_user_acted(ada: User, client: Browser) -> None:
+def test_records_say_from_where_a_user_acted(ada, client):
     somewhere = {
         "environ_overrides": {"REMOTE_ADDR": "192.0.2.7"},
         "headers": {"User-Agent": "Mozilla/5.0 \t (Bent)" + "x" * 300},
@@ -271,7 +267,7 @@ def test_records_say_from_where_a_user_acted(ada: User, client: Browser) -> None
 # -- joining ---------------------------------------------------------------------------------------
 
 
-def test_an_invited_user_chooses_a_password_and_is_signed_in(admin: User, client: Browser) -> None:
+def test_an_invited_user_chooses_a_password_and_is_signed_in(admin, client):
     invited = User.invite(admin.account, "new@example.org", role="viewer", by=admin)
     link = f"/invitations/{Invitation.issue(invited)}"
     db.session.commit()
@@ -290,9 +286,7 @@ def test_an_invited_user_chooses_a_password_and_is_signed_in(admin: User, client
 # -- confirming the password ----------------------------------------------------------------------
 
 
-def test_asking_for_access_wants_the_password_again_after_fifteen_minutes(
-    admin: User, dashboard: Browser
-) -> None:
+def test_asking_for_access_wants_the_password_again_after_fifteen_minutes(admin, dashboard):
     agent = factories.agent(account=admin.account)
     db.session.commit()
     path = f"/access/new?agent={agent.id}"
@@ -310,7 +304,7 @@ def test_asking_for_access_wants_the_password_again_after_fifteen_minutes(
     assert sql.value("SELECT count(*) FROM access_grants") == 0
 
 
-def test_inviting_and_making_links_want_the_password_again(admin: User, dashboard: Browser) -> None:
+def test_inviting_and_making_links_want_the_password_again(admin, dashboard):
     colleague = person(account=admin.account)
     db.session.commit()
     dashboard.token()
@@ -323,9 +317,7 @@ def test_inviting_and_making_links_want_the_password_again(admin: User, dashboar
     assert sql.value("SELECT count(*) FROM invitations") == 0
 
 
-def test_guesses_at_ones_own_password_count_as_failed_sign_ins(
-    admin: User, dashboard: Browser
-) -> None:
+def test_guesses_at_ones_own_password_count_as_failed_sign_ins(admin, dashboard):
     for _ in range(5):
         dashboard.submit("/profile/confirm", {"current_password": "a guess"})
         dashboard.submit(
@@ -340,9 +332,7 @@ def test_guesses_at_ones_own_password_count_as_failed_sign_ins(
     assert len(records("user_sign_in_failed")) == 10
 
 
-def test_a_copied_cookie_ends_when_the_password_is_confirmed(
-    app: Flask, admin: User, dashboard: Browser
-) -> None:
+def test_a_copied_cookie_ends_when_the_password_is_confirmed(app, admin, dashboard):
     token = dashboard.token()
     copied = copy_of(dashboard, app)
     sql.rewrite("UPDATE sign_ins SET confirmed_at = confirmed_at - interval '15 minutes'")
@@ -355,9 +345,7 @@ def test_a_copied_cookie_ends_when_the_password_is_confirmed(
     assert paused.status_code == 303  # forms that were open in this browser still work
 
 
-def test_a_copied_cookie_does_not_rise_with_its_user(
-    app: Flask, dashboard: Browser, admin: User, signed_in: SignedIn
-) -> None:
+def test_a_copied_cookie_does_not_rise_with_its_user(app, dashboard, admin, signed_in):
     colleague = person(account=admin.account, role="viewer")
     db.session.commit()
     copied = copy_of(signed_in(colleague), app)
@@ -386,7 +374,7 @@ def sent_while_the_password_changes(user: User, send: Sends) -> TestResponse:
         return answer.result(60)
 
 
-def test_nobody_gets_in_with_the_old_password_while_it_changes(ada: User, client: Browser) -> None:
+def test_nobody_gets_in_with_the_old_password_while_it_changes(ada, client):
     client.token()
 
     answer = sent_while_the_password_changes(ada, lambda: client.sign_in("ada@example.org"))
@@ -395,9 +383,7 @@ def test_nobody_gets_in_with_the_old_password_while_it_changes(ada: User, client
 
 
 @pytest.mark.parametrize("path", ["/profile/confirm", "/profile/password"])
-def test_a_sign_in_that_ends_meanwhile_confirms_and_changes_nothing(
-    admin: User, dashboard: Browser, path: str
-) -> None:
+def test_a_sign_in_that_ends_meanwhile_confirms_and_changes_nothing(admin, dashboard, path):
     dashboard.token()
     fields = changed_to("yet another battery")
 
@@ -409,8 +395,8 @@ def test_a_sign_in_that_ends_meanwhile_confirms_and_changes_nothing(
 
 
 def test_whoever_takes_over_a_colleague_through_a_link_cannot_read_as_them(
-    admin: User, dashboard: Browser, client: Browser
-) -> None:
+    admin, dashboard, client
+):
     agent = factories.agent("roses by the wall", account=admin.account)
     other = factories.agent(account=admin.account)
     colleague = person(account=admin.account)
@@ -438,9 +424,7 @@ def test_whoever_takes_over_a_colleague_through_a_link_cannot_read_as_them(
     assert changed.auditable_id == str(colleague.id)
 
 
-def test_links_end_when_the_password_changes(
-    app: Flask, admin: User, dashboard: Browser, client: Browser
-) -> None:
+def test_links_end_when_the_password_changes(app, admin, dashboard, client):
     link = f"/invitations/{Invitation.issue(admin)}"
     db.session.commit()
     assert client.get(link).status_code == 200

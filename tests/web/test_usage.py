@@ -11,7 +11,7 @@ import time_machine
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession, User
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
+from tests.web.conftest import Browser, links_of, person, words_of
 
 NOW = datetime(2026, 3, 17, 12, tzinfo=UTC)  # fourteen days and a half before the month ends
 LAST_MONTH = NOW - timedelta(days=20)
@@ -69,9 +69,7 @@ def busy(account: Account) -> dict[str, Agent]:
     return {"ada": ada, "bo": bo, "eve": eve}
 
 
-def test_agents_of_this_month_are_listed_with_all_their_figures(
-    dashboard: Browser, busy: dict[str, Agent]
-) -> None:
+def test_agents_of_this_month_are_listed_with_all_their_figures(dashboard, busy):
     assert rows(dashboard) == [
         "bo 1 0 0 1,000 0 0 $3.00 12 75%",
         "Ada 1 1 1 2,007 500 30 $1.00 0 25%",
@@ -86,9 +84,7 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_a_site_admin_sees_all_accounts_or_one(
-    signed_in: SignedIn, account: Account, busy: dict[str, Agent]
-) -> None:
+def test_a_site_admin_sees_all_accounts_or_one(signed_in, account, busy):
     browser = signed_in(person(site_admin=True))
 
     assert [row.split(" 1 ")[0] for row in rows(browser)] == [
@@ -101,9 +97,7 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert [row.split()[0] for row in rows(browser, "/usage?account=own")] == ["bo", "Ada"]
 
 
-def test_a_model_that_is_named_like_an_address_is_hidden(
-    dashboard: Browser, account: Account
-) -> None:
+def test_a_model_that_is_named_like_an_address_is_hidden(dashboard, account):
     spent(factories.agent("one", account=account), "1", model_id="ada@example.org")
 
     page = dashboard.get("/usage?by=model").text
@@ -126,9 +120,7 @@ def test_a_model_that_is_named_like_an_address_is_hidden(
         (None, "12", "Spent: $12.00"),
     ],
 )
-def test_the_month_so_far_is_compared_with_the_cap(
-    dashboard: Browser, account: Account, cap: str | None, usd: str, words: str
-) -> None:
+def test_the_month_so_far_is_compared_with_the_cap(dashboard, account, cap, usd, words):
     account.monthly_cost_cap_usd = None if cap is None else Decimal(cap)
     spent(factories.agent("one", account=account), usd)
 

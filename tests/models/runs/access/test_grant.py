@@ -90,7 +90,7 @@ LOSSES: dict[str, Change] = {
 # -- the row and the terms ------------------------------------------------------------------------
 
 
-def test_purpose_reply_and_note_are_sealed_at_rest(agent: Agent) -> None:
+def test_purpose_reply_and_note_are_sealed_at_rest(agent):
     words = "the c4n4ry fell silent"
     grant = factories.grant(agent, purpose=words, reply=words)
     db.session.commit()
@@ -101,7 +101,7 @@ def test_purpose_reply_and_note_are_sealed_at_rest(agent: Agent) -> None:
     assert (grant.purpose, grant.reply) == (words, words)
 
 
-def test_every_reason_and_every_duration_in_the_range_may_be_requested(subtests: Any) -> None:
+def test_every_reason_and_every_duration_in_the_range_may_be_requested(subtests):
     for reason in REASONS:
         for minutes in (15, 16, 239, 240):
             with subtests.test(reason=reason, minutes=minutes):
@@ -111,7 +111,7 @@ def test_every_reason_and_every_duration_in_the_range_may_be_requested(subtests:
         assert terms(purpose=f" {'x' * length}\n").purpose == "x" * length
 
 
-def test_invalid_terms_are_refused_by_name(agent: Agent, subtests: Any) -> None:
+def test_invalid_terms_are_refused_by_name(agent, subtests):
     purposes = ("", " " * 30, "x" * 19, "x" * 501, "x" * 30 + "\x00", None)
     for field, value in [
         *(("reason", value) for value in ("curiosity", "", None)),
@@ -129,7 +129,7 @@ def test_invalid_terms_are_refused_by_name(agent: Agent, subtests: Any) -> None:
 # -- requesting -----------------------------------------------------------------------------------
 
 
-def test_a_request_is_recorded_with_its_purpose_sealed(agent: Agent, reader: User) -> None:
+def test_a_request_is_recorded_with_its_purpose_sealed(agent, reader):
     grant = request(agent, reader)
 
     record = last_record(agent)
@@ -143,16 +143,14 @@ def test_a_request_is_recorded_with_its_purpose_sealed(agent: Agent, reader: Use
     assert not permits_reading(grant)
 
 
-def test_a_site_admin_may_ask_any_agent_and_read(agent: Agent) -> None:
+def test_a_site_admin_may_ask_any_agent_and_read(agent):
     grant = live_grant(agent, factories.user(site_admin=True))
 
     assert grant.account_id == agent.account_id
     assert permits_reading(grant)
 
 
-def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(agent, reader, subtests):
     def demote_site_admin(agent: Agent, reader: User) -> None:
         reader.role, reader.site_admin = "viewer", True
 
@@ -174,9 +172,7 @@ def declined(agent: Agent, reader: User, days_ago: float = 0) -> AccessGrant:
     return grant
 
 
-def test_a_declined_user_may_not_ask_the_agent_again_for_seven_days(
-    agent: Agent, reader: User
-) -> None:
+def test_a_declined_user_may_not_ask_the_agent_again_for_seven_days(agent, reader):
     grant = declined(agent, reader, days_ago=6.99)
 
     with pytest.raises(Refused, match="Ada has declined a request of ines@example.org; they can"):
@@ -189,9 +185,7 @@ def test_a_declined_user_may_not_ask_the_agent_again_for_seven_days(
     assert request(agent, reader).status == "requested"
 
 
-def test_a_user_who_joined_after_a_decline_may_not_ask_for_seven_days(
-    agent: Agent, reader: User
-) -> None:
+def test_a_user_who_joined_after_a_decline_may_not_ask_for_seven_days(agent, reader):
     colleague = factories.user(account=agent.account)
     declined(agent, reader)
     puppet = User.invite(agent.account, "puppet@example.org", role="admin", by=reader)
@@ -202,8 +196,8 @@ def test_a_user_who_joined_after_a_decline_may_not_ask_for_seven_days(
 
 
 def test_a_password_that_was_set_through_a_link_after_a_decline_counts_as_joining_then(
-    agent: Agent, reader: User
-) -> None:
+    agent, reader
+):
     declined(agent, reader, days_ago=3)
     at = clock.now()
     before, after = (
@@ -224,9 +218,7 @@ def test_a_password_that_was_set_through_a_link_after_a_decline_counts_as_joinin
     "change",
     ["ended_at = ended_at - interval '8 days'", "status = 'failed'", "user_id = user_id + 1"],
 )
-def test_a_request_that_was_changed_in_the_database_bars_everybody(
-    agent: Agent, reader: User, change: str
-) -> None:
+def test_a_request_that_was_changed_in_the_database_bars_everybody(agent, reader, change):
     grant = declined(agent, reader)
     factories.user()
     db.session.commit()
@@ -237,9 +229,7 @@ def test_a_request_that_was_changed_in_the_database_bars_everybody(
         request(agent, reader)
 
 
-def test_nobody_may_ask_for_a_day_after_a_human_changed_model_or_prompt(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_nobody_may_ask_for_a_day_after_a_human_changed_model_or_prompt(agent, reader, subtests):
     agent.refinement_prompt = "my style"
     for name, change in {
         "model": lambda: configuring.configure(agent, user=reader, model_id="other/model"),
@@ -258,15 +248,13 @@ def test_nobody_may_ask_for_a_day_after_a_human_changed_model_or_prompt(
             assert request(agent, reader).status == "requested"
 
 
-def test_the_agents_own_changes_do_not_keep_anybody_from_asking(agent: Agent, reader: User) -> None:
+def test_the_agents_own_changes_do_not_keep_anybody_from_asking(agent, reader):
     configuring.author(agent, "system_prompt", "I am Ada, and I write my own prompts.")
 
     assert request(agent, reader).status == "requested"
 
 
-def test_a_second_open_request_for_an_agent_is_refused(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_a_second_open_request_for_an_agent_is_refused(agent, reader, subtests):
     for make, reason in [
         (request, "have already asked this agent"),
         (live_grant, "already have access to this agent's"),
@@ -278,7 +266,7 @@ def test_a_second_open_request_for_an_agent_is_refused(
             assert refusal.value.grant_id == first.id
 
 
-def test_the_next_request_ends_a_grant_that_has_expired(agent: Agent, reader: User) -> None:
+def test_the_next_request_ends_a_grant_that_has_expired(agent, reader):
     first = live_grant(agent, reader)
     age(first, hours=2)
 
@@ -288,7 +276,7 @@ def test_the_next_request_ends_a_grant_that_has_expired(agent: Agent, reader: Us
     assert first.ended_at == first.expires_at
 
 
-def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
+def test_a_request_lapses_after_a_day(agent, reader):
     grant = request(agent, reader)
     age(grant, hours=24)
 
@@ -296,9 +284,7 @@ def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
     assert (grant.status, last_record(agent).action) == ("lapsed", "memory_access_lapsed")
 
 
-def test_a_password_link_ends_the_grants_and_requests_of_its_user_alone(
-    agent: Agent, reader: User
-) -> None:
+def test_a_password_link_ends_the_grants_and_requests_of_its_user_alone(agent, reader):
     mine = live_grant(agent, reader), request(factories.agent(account=agent.account), reader)
     expired = live_grant(factories.agent(account=agent.account), reader)
     age(expired, hours=2)
@@ -328,9 +314,7 @@ DEACTIVATED = "I was deactivated."
         (lambda agent, _: agent.erase(), None),
     ],
 )
-def test_access_stays_ended_when_its_user_is_restored(
-    agent: Agent, reader: User, take_away: Change, told: str | None
-) -> None:
+def test_access_stays_ended_when_its_user_is_restored(agent, reader, take_away, told):
     over = live_grant(agent, reader)
     over.end(user=reader)
     grant = live_grant(agent, reader)
@@ -350,9 +334,7 @@ def test_access_stays_ended_when_its_user_is_restored(
         assert note in [each.content for each in factories.journal(agent)]
 
 
-def test_an_altered_grant_is_left_as_it_is_and_does_not_keep_others_from_ending(
-    agent: Agent, reader: User
-) -> None:
+def test_an_altered_grant_is_left_as_it_is_and_does_not_keep_others_from_ending(agent, reader):
     grant = live_grant(agent, reader)
     other = live_grant(factories.agent(account=agent.account), reader)
     db.session.commit()
@@ -370,7 +352,7 @@ def test_an_altered_grant_is_left_as_it_is_and_does_not_keep_others_from_ending(
 # -- the answer -----------------------------------------------------------------------------------
 
 
-def test_a_yes_lets_the_user_read_for_the_requested_time(agent: Agent, reader: User) -> None:
+def test_a_yes_lets_the_user_read_for_the_requested_time(agent, reader):
     grant = request(agent, reader, duration_minutes=45)
     grant.claim()
     before = database_now()
@@ -385,7 +367,7 @@ def test_a_yes_lets_the_user_read_for_the_requested_time(agent: Agent, reader: U
     assert permits_reading(grant)
 
 
-def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent: Agent, reader: User) -> None:
+def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent, reader):
     grant = live_grant(agent, reader)
 
     assert actions(agent) == ["memory_access_requested", "memory_access_granted", "memory_saved"]
@@ -402,9 +384,7 @@ def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent: Agent, reader:
     assert PURPOSE not in note.content
 
 
-def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(agent, reader, subtests):
     def change_model(agent: Agent, reader: User) -> None:
         configuring.configure(agent, user=reader, model_id="other/model")
 
@@ -425,9 +405,7 @@ def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
                 assert not permits_reading(grant)
 
 
-def test_an_answer_to_a_closed_request_changes_nothing(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_an_answer_to_a_closed_request_changes_nothing(agent, reader, subtests):
     grant = request(agent, reader)
     grant.claim()
     for status, end in [
@@ -447,9 +425,7 @@ def test_an_answer_to_a_closed_request_changes_nothing(
 # -- reading, and its end -------------------------------------------------------------------------
 
 
-def test_an_expired_grant_lets_nobody_read_by_the_databases_clock(
-    agent: Agent, reader: User
-) -> None:
+def test_an_expired_grant_lets_nobody_read_by_the_databases_clock(agent, reader):
     grant = live_grant(agent, reader, duration_minutes=15)
     assert permits_reading(grant)
     age(grant, minutes=14)
@@ -460,17 +436,13 @@ def test_an_expired_grant_lets_nobody_read_by_the_databases_clock(
 
 
 @pytest.mark.parametrize("seconds", [-31, 31])
-def test_nobody_is_asked_while_the_applications_clock_is_wrong(
-    agent: Agent, reader: User, seconds: int
-) -> None:
+def test_nobody_is_asked_while_the_applications_clock_is_wrong(agent, reader, seconds):
     wrong = time_machine.travel(clock.now() + timedelta(seconds=seconds))
     with wrong, pytest.raises(Refused, match="differ by 31 seconds"):
         live_grant(agent, reader)
 
 
-def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(agent, reader, subtests):
     now, hour = database_now(), timedelta(hours=1)
     in_time = {"granted_at": now - 2 * hour, "expires_at": now + hour}
     past = {"granted_at": now - 2 * hour, "expires_at": now - hour}
@@ -493,7 +465,7 @@ def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
             assert db.session.scalar(in_sql) == grant.current_status
 
 
-def test_an_early_end_is_recorded_with_its_actor(agent: Agent, reader: User, subtests: Any) -> None:
+def test_an_early_end_is_recorded_with_its_actor(agent, reader, subtests):
     grant = live_grant(agent, reader)
     admin = factories.user(account=agent.account)
     site_admin = factories.user(site_admin=True)
@@ -517,9 +489,7 @@ def test_an_early_end_is_recorded_with_its_actor(agent: Agent, reader: User, sub
             assert grant.current_end_reason == reason
 
 
-def test_others_cannot_end_a_grant_but_its_user_can_even_as_a_viewer(
-    agent: Agent, reader: User
-) -> None:
+def test_others_cannot_end_a_grant_but_its_user_can_even_as_a_viewer(agent, reader):
     grant = live_grant(agent, reader)
     reader.role = "viewer"
 
@@ -529,9 +499,7 @@ def test_others_cannot_end_a_grant_but_its_user_can_even_as_a_viewer(
     assert grant.end(user=reader)
 
 
-def test_time_ends_grants_and_requests_even_of_an_erased_agent(
-    agent: Agent, reader: User, subtests: Any
-) -> None:
+def test_time_ends_grants_and_requests_even_of_an_erased_agent(agent, reader, subtests):
     for is_erased in (False, True):
         for make, minutes, status, reason in [
             (live_grant, 60, "ended", "expired"),
