@@ -51,7 +51,7 @@ costly: .venv/.developed ## Measure every test, and list in tests/costly.txt tho
 mutants: .venv/.developed ## Break the code in one place at a time and list what no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
 
-prompts: .venv/.developed ## Generate docs/prompts.md, what agents' models read, from the code
+prompts: .venv/.developed ## Generate docs/prompts.md, what agents' models read, and the README's picture
 	$(BIN)/python -m tests.printed_prompts
 
 screenshots: .venv/.developed ## Take screenshots of every page, in build/screenshots/

@@ -1,6 +1,7 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, url_for
@@ -30,7 +31,7 @@ pages = Blueprint("agent", __name__)
 
 _RUNS_SHOWN = 10
 # How far back the page looks.
-_SPAN = timedelta(days=90)
+_SPAN = timedelta(days=365)
 _MARKS = {
     **dict.fromkeys(NOTABLE, "hand"),
     "memory_refinement_rollback": "undo",
@@ -102,21 +103,37 @@ def _tasks_of(agent: Agent) -> Select[*tuple[Any, ...]]:
 
 def _plot(agent: Agent, tokens: int, floor: int, at: datetime) -> Plot | None:
     since = max(agent.created_at, at - _SPAN)
-    moments = _moments(masses(agent.id, since, at), left_by_sessions(agent.id, since))
-    if not moments:
+    found = masses(agent.id, since, at)
+    if not found:
         return None
+    moments = _moments(found, left_by_sessions(agent.id, since))
     until = at.astimezone(scope.zone())
-    return step_plot([*moments, Moment(at, tokens)], agent.core_token_budget, until, floor)
+    return step_plot(
+        [*moments, Moment(at, tokens, saved=moments[-1].saved)],
+        agent.core_token_budget,
+        until,
+        floor,
+    )
 
 
 def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:
-    ends = [
-        Moment(each.ended_at, each.tokens, "session", each.session_id)
-        for each in left
-        if each.is_kept
-    ]
-    told = [
+    """Return them in order; each session is one step, by what it saved."""
+    kept = [each for each in left if each.is_kept]
+    steps = [moment for each in kept for moment in _step_of(each)]
+    those = {each.session_id for each in kept}
+    first, *told = [
         Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id, mass.record_id)
         for mass in found
+        if mass.session_id not in those or mass.action in _MARKS
     ]
-    return [*told[:1], *sorted([*told[1:], *ends], key=lambda moment: moment.at)]
+    told = sorted([*told, *steps], key=lambda moment: moment.at)
+    if told and told[0].session_id and not first.tokens:
+        # what the first session found was there without a record
+        first = first._replace(tokens=told[0].tokens)
+    so_far = accumulate(moment.saved for moment in [first, *told])
+    return [each._replace(saved=n) for each, n in zip([first, *told], so_far, strict=True)]
+
+
+def _step_of(left: Left) -> list[Moment]:
+    after = Moment(left.ended_at, left.tokens, "session", left.session_id, saved=left.saved_tokens)
+    return [after._replace(tokens=left.tokens + left.saved_tokens, mark=None, saved=0), after]

@@ -29,6 +29,8 @@ class Moment(NamedTuple):
     mark: str | None = None
     session_id: object = None
     record_id: int | None = None
+    # by the sessions so far
+    saved: int = 0
 
 
 class Tick(NamedTuple):
@@ -43,6 +45,11 @@ class Plot:
     """A step line in a square of 100 by 100, with its lines, marks and axes."""
 
     path: str
+    # between it and what the tokens would be without what was saved
+    area: str
+    saved: int
+    # what the tokens would be now
+    without: int
     budget_y: float
     floor_y: float
     marks: list[tuple[float, float, Moment]]
@@ -57,7 +64,7 @@ class Plot:
 def step_plot(moments: Sequence[Moment], budget: int, until: datetime, floor: int) -> Plot:
     """Return the plot by days of ``until``'s zone; ``floor`` is what a session must leave."""
     since = min(moments[0].at, until - timedelta(days=1))
-    highest = max(budget, *(moment.tokens for moment in moments))
+    highest = max(budget, *(moment.tokens + moment.saved for moment in moments))
     least = highest / _TOKEN_TICKS
     size = int(10 ** max(0, len(str(int(least))) - 1))
     step = next(step * size for step in (1, 2, 5, 10) if step * size >= least)
@@ -69,10 +76,18 @@ def step_plot(moments: Sequence[Moment], budget: int, until: datetime, floor: in
     def y(tokens: int) -> float:
         return round(100 - 100 * tokens / top, 2)
 
-    first, *rest = moments
-    steps = [f"M0 {y(first.tokens):g}", *(f"H{x(at):g}V{y(n):g}" for at, n, *_ in rest), "H100"]
+    def corners(amounts: list[int]) -> list[str]:
+        ys = [y(tokens) for tokens in amounts]
+        turns = zip([x(each.at) for each in moments[1:]], ys, ys[1:], strict=False)
+        return [f"0 {ys[0]:g}", *(f"{at:g} {each:g}" for at, *two in turns for each in two)]
+
+    mass = corners([each.tokens for each in moments])
+    without = corners([each.tokens + each.saved for each in moments])
     return Plot(
-        "".join(steps),
+        f"M{'L'.join(mass)}",
+        f"M{'L'.join([*without, *reversed(mass)])}z",
+        moments[-1].saved,
+        moments[-1].tokens + moments[-1].saved,
         y(budget),
         y(floor),
         [(x(each.at), y(each.tokens), each) for each in moments if each.mark],

@@ -105,19 +105,35 @@ def outcome(session: RefinementSession) -> str:
     duplicates = session.duplicates_removed
     match session.status:
         case "completed":
-            return f"{name} finished. {_effect(session)}"
+            return f"{name} finished{'' if session.has_changes else ' and changed nothing'}."
         case "declined":
             removed = plural(duplicates, "exact duplicate")
             but = f" but {removed}, removed before it was asked" if duplicates else ""
             return f"{name} declined. Nothing was touched{but}."
         case "incomplete":
-            return f"{reason} Changes made so far are kept; each was checked. {_effect(session)}"
+            return f"{reason} Changes made so far are kept; each was checked."
         case "rolled_back":
             return f"{reason} All of it was undone."
         case "failed":
             lost = "; its worker stopped responding" if session.error_kind == WORKER_LOST else ""
             return f"{reason} {name} changed nothing{lost}."
     return reason
+
+
+def saving(session: RefinementSession) -> str:
+    """Say what it changed for every prompt."""
+    tokens = 0 if session.undone_at is not None else session.saved_tokens
+    if not tokens:
+        return "As many tokens in every prompt as before"
+    share = percent(abs(tokens), session.mass_without_it)
+    fewer = "fewer" if tokens > 0 else "more"
+    return f"{plural(abs(tokens), 'token')} {fewer} in every prompt ({share}%)"
+
+
+def taken_back(session: RefinementSession) -> str | None:
+    if session.undone_at is not None:
+        return "Undone: all of it is back"
+    return "Rolled back: its edits are taken back" if session.status == "rolled_back" else None
 
 
 # What else a session's stats count besides its edits.
@@ -135,19 +151,6 @@ def refusals(session: RefinementSession) -> dict[str, int]:
 
 def judged(session: RefinementSession) -> dict[str, int]:
     return {label: n for stat, label in _JUDGED.items() if (n := session.counted(stat))}
-
-
-def _effect(session: RefinementSession) -> str:
-    if session.mass_before is None or session.mass_after is None:
-        return ""
-    before, after = session.mass_without_it, session.mass_after
-    less = f" ({percent(before - after, before)}% less)" if after < before else ""
-    counts = {"exact duplicates removed": session.duplicates_removed, **session.edits}
-    done = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return (
-        f"{session.memories_at_first:,} → {session.memories_after:,} memories, "
-        f"{before:,} → {after:,} tokens in every prompt{less}: {done or 'no changes'}."
-    )
 
 
 _BY_AGENTS = {

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnExpressionArgument, Select, and_, select
+from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
 from refine.extensions import db
@@ -23,6 +24,7 @@ from refine.web import granted, in_place, scope
 from refine.web.forms import attempt
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, since
+from refine.web.picture import picture_of, sizes
 from refine.web.record_changes import changed_core_ids
 from refine.web.words import STATUSES, TRIGGERS, spaced
 
@@ -193,15 +195,19 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
-    session = scope.session_or_404(session_id)
+    mine = select(RefinementSession, sizes()).where(RefinementSession.id == session_id)
+    with_agent = mine.join(RefinementSession.agent).options(contains_eager(RefinementSession.agent))
+    session, untouched = db.session.execute(with_agent).one()
     newest = db.session.scalars(
         select(AuditLog)
         .where(AuditLog.session_id == session_id)
         .order_by(AuditLog.sequence.desc())
         .limit(_STEPS_SHOWN + 1)
     ).all()
+    edited = [record for record in newest[::-1] if record.data.get("operation")]
     return {
         "session": session,
+        "picture": picture_of(session, edited, untouched),
         "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,
         "steps": [_step(record) for record in newest[:_STEPS_SHOWN][::-1]],

@@ -72,7 +72,10 @@ def _take(
     width, height = SIZES[size]
     folder = FOLDER / f"{size}-{scheme}"
     with browser.new_context(
-        base_url=url, color_scheme=scheme, viewport={"width": width, "height": height}
+        base_url=url,
+        color_scheme=scheme,
+        viewport={"width": width, "height": height},
+        reduced_motion="reduce",
     ) as context:
         page = context.new_page()
         page.goto("/sign-in")

@@ -130,3 +130,33 @@ def test_a_failed_refresh_keeps_the_data_and_shows_its_age(
 
     expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
     expect(alert).to_be_hidden()
+
+
+# -- the picture, once it ended --------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_picture_plays_can_be_stopped_and_stands_still_for_who_prefers_it(
+    watched: Watched,
+) -> None:
+    page, playing = (
+        watched.page,
+        "document.querySelector('.picture').getAnimations({subtree: true})",
+    )
+    watched.delete_one()
+    watched.complete()
+    page.goto(watched.path)
+
+    expect(button(page, "Stop")).to_be_visible()
+    assert page.evaluate(f"{playing}.length") > 0
+    button(page, "Stop").click()
+    expect(button(page, "Replay")).to_be_visible()
+    assert page.evaluate(f"{playing}.length") == 0
+    button(page, "Replay").click()
+    page.evaluate(f"{playing}.forEach(each => each.finish())")
+    expect(button(page, "Replay")).to_be_visible()
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(watched.path)
+    expect(page.get_by_role("heading", name="25 tokens fewer in every prompt (5%)")).to_be_visible()
+    assert page.evaluate(f"{playing}.length") == 0
+    expect(button(page, "Replay")).to_be_hidden()

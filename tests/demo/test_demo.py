@@ -12,6 +12,7 @@ from refine.models import Account, Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_all
 from refine.refinement.loop import Observer, SessionEvent, refine
 from tests import factories
+from tests.demo.picture import PICTURE, picture_of_wren
 
 FILE = json.loads((Path(demo.__file__).parent / "agents.json").read_text(encoding="utf-8"))
 ENDINGS = {
@@ -96,6 +97,10 @@ def test_wren_gets_within_its_budget_by_merging_plain_repeats(loaded: Account) -
         similar = [id_ for id_, each in before.items() if each.content.startswith(opening)]
         assert len(similar) == 2
         assert kept.issuperset(similar)
+
+
+def test_the_picture_in_the_readme_is_of_wren(app: Flask) -> None:
+    assert PICTURE.read_text() == picture_of_wren(app), "it is out of date: run `make prompts`"
 
 
 def test_petrel_is_refused_its_deletions_and_keeps_every_memory(loaded: Account) -> None:

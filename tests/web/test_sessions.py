@@ -87,9 +87,9 @@ def test_an_ended_session_shows_its_outcome_and_figures(
 ) -> None:
     said = words_of(shown(dashboard, ended))
 
-    outcome = "20 → 19 memories, 500 → 475 tokens in every prompt (5% less): 1 deleted."
-    assert f"completed Ada finished. {outcome}" in said
-    assert "Memories 20 → 19 Tokens 500 → 475" in said
+    assert "completed Ada finished. Undo… 25 tokens fewer in every prompt (5%)" in said
+    assert "Before: 20 memories, 500 tokens" in said
+    assert "After: 19 memories, 475 tokens" in said
 
 
 def test_refusals_and_retirements_are_shown_by_cause(

@@ -10,7 +10,7 @@ from jinja2 import nodes
 from tests.web.conftest import Browser
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
-NAMES = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.html"))
+NAMES = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.*"))
 
 
 def parsed(app: Flask, source: str) -> nodes.Template:
