@@ -152,8 +152,7 @@ def comparable(content: str) -> str:
 
 
 def _in_one_case(word: str) -> str:
-    lower = word.lower()
-    return word if word == lower or _keeps_case(word) else lower
+    return word if _keeps_case(word) else word.lower()
 
 
 def _keeps_case(word: str) -> bool:

@@ -34,7 +34,7 @@ def test_in_scripts_without_spaces_characters_are_counted() -> None:
     for memory, quote, part in (
         ("昨日は東京の病院で母に会った。", "東京の病院で母", "東京"),
         ("私の名前はアナスタシアです", "私の名前はアナスタシア", "アナスタシア"),
-        ("ฉันสัญญากับอาดาว่าจะไม่บอกใคร", "สัญญากับอาดาว่าจะ", "อาดา"),
+        ("ฉันสัญญากับอาดาว่าจะไม่บอกใคร", "สัญญากับอาดาว่าจะ", "สัญญากับอา"),
     ):
         assert quotes(quote, memory)
         assert not quotes(part, memory)

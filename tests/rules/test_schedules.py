@@ -189,6 +189,7 @@ def test_days_and_times_that_do_not_exist_are_refused() -> None:
     ):
         with pytest.raises(InvalidValue, match=problem):
             WeeklyTime.picked(days, at)
+    assert WeeklyTime.picked("0123456", "04:00").schedule == "0 4 * * *"
 
 
 def test_describes_simple_schedules_and_quotes_the_others() -> None:
