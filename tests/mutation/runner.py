@@ -33,6 +33,7 @@ class MutantRunner:
         self._has_failed = False
         self._running = RawValue("i")  # the position of the test that runs, for both processes
         self._passes: dict[str, bool] = {}
+        self._witness: list[pytest.Item] = []  # passes as long as the servers are well
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -51,6 +52,7 @@ class MutantRunner:
         """Run one test, so that servers and application are up before the first fork."""
         first, *_, other = (item for item in session.items if _is_quick_of_application(item))
         session.config.hook.pytest_runtest_protocol(item=first, nextitem=other)
+        self._witness = [other]
         gc.collect()
         gc.freeze()
 
@@ -71,6 +73,8 @@ class MutantRunner:
                 self._passes[killer.nodeid] = self._fork(None, [killer], seconds) == "survived"
             if self._passes[killer.nodeid]:
                 break
+            if self._fork(None, self._witness, seconds) != "survived":
+                pytest.exit("a mutant has left servers with which no test passes", returncode=2)
             print(f"fails without a mutant: {killer.nodeid}", flush=True)
             items = [item for item in items if item is not killer]
         return outcome
