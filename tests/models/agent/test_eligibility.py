@@ -81,20 +81,12 @@ def memories(app):
             (NOW, NOW - JOURNAL_SHOWN_FOR + MOMENT, NOW - JOURNAL_SHOWN_FOR),
         )
     )
+    columns = ("memory_type", "constitutional", "discarded_at", "tags", "created_at")
     made = [
         AgentMemory(
-            id=id_,
-            agent=agent,
-            content="a memory",
-            memory_type=memory_type,
-            constitutional=constitutional,
-            discarded_at=discarded_at,
-            tags=tags,
-            created_at=created_at,
+            id=id_, agent=agent, content="a memory", **dict(zip(columns, state, strict=True))
         )
-        for id_, (memory_type, constitutional, discarded_at, tags, created_at) in zip(
-            AgentMemory.next_ids(len(states)), states, strict=True
-        )
+        for id_, state in zip(AgentMemory.next_ids(len(states)), states, strict=True)
     ]
     db.session.add_all(made)
     db.session.flush()

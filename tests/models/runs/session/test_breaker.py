@@ -80,33 +80,22 @@ def test_a_source_of_a_merge_that_was_restored_and_rewritten_gives_no_tokens_bac
 
 def test_a_merged_memory_counts_at_most_as_much_as_its_sources(app, subtests):
     session, ids = begin(10, 20, 30, 140)
-    merge = editing.consolidate
 
-    def merge_in_full():
-        merge(session, ids[:2], text_of(30))
-
-    def merge_and_shrink():
-        editing.update(session, merge(session, ids[:2], text_of(30)).id, text_of(5))
-
-    def merge_shorter():
-        merge(session, ids[:2], text_of(16))
-
-    def merge_after_a_loss():
-        editing.update(session, ids[1], text_of(5))
-        merge(session, ids[:2], text_of(15))
-
-    def merge_and_delete():
-        editing.delete(session, merge(session, ids[:2], text_of(30)).id)
-
-    for edit, removed in [
-        (merge_in_full, 0),
-        (merge_and_shrink, 25),
-        (merge_shorter, 14),
-        (merge_after_a_loss, 15),
-        (merge_and_delete, 30),
+    for before, merged_tokens, after, removed in [
+        (None, 30, None, 0),
+        (None, 30, 5, 25),
+        (None, 16, None, 14),
+        (5, 15, None, 15),
+        (None, 30, 0, 30),
     ]:
-        with case(subtests, edit=edit.__name__):
-            edit()
+        with case(subtests, before=before, merged=merged_tokens, after=after):
+            if before:
+                editing.update(session, ids[1], text_of(before))
+            merged = editing.consolidate(session, ids[:2], text_of(merged_tokens))
+            if after:
+                editing.update(session, merged.id, text_of(after))
+            elif after == 0:
+                editing.delete(session, merged.id)
             assert session.removed_tokens == removed
 
 
@@ -205,47 +194,32 @@ def ledger(app):
 def test_a_rollback_keeps_the_changes_that_others_made_after_an_edit(ledger, subtests):
     session, (id_, other, *big) = ledger
     was = memory(id_).content
-
-    def set_constitutional(flag):
-        memory(id_).set_constitutional(flag)
-
-    def update():
-        editing.update(session, id_, text_of(9))
-
-    def delete():
-        editing.delete(session, id_)
-
-    def protect():
-        editing.protect(session, id_)
-
-    def restore():
-        memory(id_).restore()
-
-    def discard():
-        memory(id_).discard(at=NOW)
-
-    def set_flag():
-        set_constitutional(True)
-
-    def lift_flag():
-        set_constitutional(False)
+    verbs = {
+        "update": lambda: editing.update(session, id_, text_of(9)),
+        "delete": lambda: editing.delete(session, id_),
+        "protect": lambda: editing.protect(session, id_),
+        "restore": lambda: memory(id_).restore(),
+        "discard": lambda: memory(id_).discard(at=NOW),
+        "flag": lambda: memory(id_).set_constitutional(True),
+        "unflag": lambda: memory(id_).set_constitutional(False),
+    }
 
     for steps, constitutional, discarded_at in [
-        ([set_flag], True, None),
-        ([update, set_flag], True, None),
-        ([delete, restore], False, None),
-        ([delete, restore, discard], False, NOW),
-        ([delete, set_flag], True, None),
-        ([update, discard], False, NOW),
-        ([protect, lift_flag], False, None),
-        ([protect, lift_flag, set_flag], True, None),
+        ("flag", True, None),
+        ("update flag", True, None),
+        ("delete restore", False, None),
+        ("delete restore discard", False, NOW),
+        ("delete flag", True, None),
+        ("update discard", False, NOW),
+        ("protect unflag", False, None),
+        ("protect unflag flag", True, None),
         # the session's own protection is lifted, an older one stays
-        ([protect], False, None),
-        ([set_flag, protect], True, None),
+        ("protect", False, None),
+        ("flag protect", True, None),
     ]:
-        with case(subtests, steps=[step.__name__ for step in steps]):
-            for step in steps:
-                step()
+        with case(subtests, steps=steps):
+            for step in steps.split():
+                verbs[step]()
             trip(session, big)
             found = memory(id_)
             assert (found.constitutional, found.discarded_at) == (constitutional, discarded_at)
