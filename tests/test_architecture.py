@@ -5,10 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grimp
-import pytest
-from flask import Flask
-from flask.testing import FlaskClient
-from redis import Redis
 from sqlalchemy import select
 
 from refine.extensions import db
@@ -18,7 +14,6 @@ from refine.settings import Settings
 from refine.tools import RefinementTool
 from tests import factories
 from tests.api.conftest import files_called
-from tests.scripted_model import ScriptedModel
 from tests.web.conftest import signed_in_browser
 
 ROOT = Path(__file__).parent.parent / "refine"
@@ -28,7 +23,7 @@ ROOT = Path(__file__).parent.parent / "refine"
 MOST_FILES_TO_SAVE, MOST_FILES_TO_DELETE, MOST_FILES_TO_REFINE = 20, 22, 62
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_no_module_imports_itself_through_others():
     graph = grimp.build_graph("refine")
     finished = {"refine"}  # create_app() reaches up when it is called, and not before
 
@@ -43,7 +38,7 @@ def test_no_module_imports_itself_through_others() -> None:
         visit(module, ())
 
 
-def test_saving_a_memory_over_the_api_takes_a_short_way(app: Flask, client: FlaskClient) -> None:
+def test_saving_a_memory_over_the_api_takes_a_short_way(app, client):
     agent = factories.agent("one", "two")
     _, secret = ApiToken.mint(account=agent.account, agent=agent)
     db.session.commit()
@@ -56,7 +51,7 @@ def test_saving_a_memory_over_the_api_takes_a_short_way(app: Flask, client: Flas
     assert len(files) <= MOST_FILES_TO_SAVE, files
 
 
-def test_deleting_a_memory_with_the_tool_takes_a_short_way(app: Flask) -> None:
+def test_deleting_a_memory_with_the_tool_takes_a_short_way(app):
     agent = factories.agent(*(factories.text_of(25) for _ in range(20)))
     tool = RefinementTool(RefinementSession.start(agent))
     db.session.commit()
@@ -68,12 +63,8 @@ def test_deleting_a_memory_with_the_tool_takes_a_short_way(app: Flask) -> None:
 
 
 def test_a_session_takes_a_short_way_from_the_button_to_its_end(
-    app: Flask,
-    environ: dict[str, str],
-    redis: Redis,
-    model: ScriptedModel,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    app, environ, redis, model, monkeypatch
+):
     scripted = {**environ, "OPENROUTER_BASE_URL": model.base_url}
     monkeypatch.setitem(app.extensions, "refine.settings", Settings.from_environ(scripted))
     model.catalogue = [{"id": "test/model", "supported_parameters": ["tools", "max_tokens"]}]
@@ -100,7 +91,7 @@ def files_of(work: Callable[[], object]) -> set[str]:
     return {file for file in files if Path(file).is_relative_to(ROOT) and file.endswith(".py")}
 
 
-def test_the_names_in_the_architecture_page_exist() -> None:
+def test_the_names_in_the_architecture_page_exist():
     page = (ROOT.parent / "docs" / "architecture.md").read_text()
     code = "".join(path.read_text() for path in ROOT.rglob("*.py"))
     known = set(re.findall(r"\w+", code))
@@ -110,7 +101,7 @@ def test_the_names_in_the_architecture_page_exist() -> None:
     assert names - known == set()
 
 
-def test_the_files_that_the_documentation_names_are_there() -> None:
+def test_the_files_that_the_documentation_names_are_there():
     for page in (ROOT.parent / "docs").glob("*.md"):
         named = set(re.findall(r"`((?:tests/[\w/.]+)|[\w/.]+/\w+\.py)`", page.read_text()))
 

@@ -17,7 +17,7 @@ def lead() -> timedelta:
     return timedelta(minutes=round(minutes))
 
 
-def test_time_is_ahead_in_every_thread_until_the_block_ends() -> None:
+def test_time_is_ahead_in_every_thread_until_the_block_ends():
     seen: list[timedelta] = []
 
     with clock.ahead(WEEK):
@@ -29,7 +29,7 @@ def test_time_is_ahead_in_every_thread_until_the_block_ends() -> None:
     assert lead() == timedelta(0)
 
 
-def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_error() -> None:
+def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_error():
     with clock.ahead(WEEK):
         with pytest.raises(RuntimeError), clock.ahead(2 * WEEK):
             raise RuntimeError
@@ -48,11 +48,11 @@ def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_err
         (datetime(2026, 3, 4, 5, tzinfo=EAST), "2026-03-04T00:00:00.000000+00:00"),
     ],
 )
-def test_an_instant_has_one_spelling(at: datetime | None, spelled: str | None) -> None:
+def test_an_instant_has_one_spelling(at, spelled):
     assert clock.iso(at) == spelled
 
 
-def test_days_are_those_of_utc_the_first_and_the_last_if_they_differ() -> None:
+def test_days_are_those_of_utc_the_first_and_the_last_if_they_differ():
     at = datetime(2025, 11, 2, 15, tzinfo=UTC)
 
     assert clock.days(at) == clock.days(at, at + timedelta(hours=2)) == "2025-11-02"

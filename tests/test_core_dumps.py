@@ -25,7 +25,7 @@ pytestmark = [
     ],
     ids=["refine", "app", "gunicorn"],
 )
-def test_a_process_and_its_children_are_not_dumpable(environ: dict[str, str], loads: str) -> None:
+def test_a_process_and_its_children_are_not_dumpable(environ, loads):
     ask = "__import__('ctypes').CDLL(None).prctl(3, 0, 0, 0, 0)"  # PR_GET_DUMPABLE
     limit = "max(__import__('resource').getrlimit(__import__('resource').RLIMIT_CORE))"
     code = (

@@ -39,7 +39,7 @@ def python(script: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_an_ended_session_is_one_line_of_ids_and_figures(lines: Lines) -> None:
+def test_an_ended_session_is_one_line_of_ids_and_figures(lines):
     owner = factories.agent("the canary sings", "a canary", system_prompt="You are a canary.")
     session = RefinementSession.start(owner)
     session.finish("completed", "the agent completed it", summary="a canary")
@@ -55,7 +55,7 @@ def test_an_ended_session_is_one_line_of_ids_and_figures(lines: Lines) -> None:
     assert "canary" not in json.dumps(line)
 
 
-def test_a_rolled_back_end_is_not_logged(lines: Lines) -> None:
+def test_a_rolled_back_end_is_not_logged(lines):
     session = RefinementSession.start(factories.agent("a memory"))
     db.session.commit()
     session.finish("completed", "the agent completed it")
@@ -76,9 +76,7 @@ def kept_log(app: Flask) -> Iterator[None]:
     log.handlers = handlers
 
 
-def test_a_fault_in_a_request_is_logged_without_its_message(
-    kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_in_a_request_is_logged_without_its_message(kept_log, environ, capsys):
     own = create_app(Settings.from_environ(environ))
 
     @own.get("/fault")
@@ -96,7 +94,7 @@ def test_a_fault_in_a_request_is_logged_without_its_message(
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_an_exception_is_logged_without_message_or_values(is_terminal: bool) -> None:
+def test_an_exception_is_logged_without_message_or_values(is_terminal):
     done = python(
         "import sys, logging, structlog\n"
         f"sys.stderr.isatty = lambda: {is_terminal}\n"

@@ -39,7 +39,6 @@ from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
 from tests import factories, sql
 from tests.api.conftest import Program, bearing, program_of
-from tests.scripted_model import ScriptedModel
 from tests.web.conftest import browser_of, signed_in_browser
 
 CONTENT = "the blue key lies under the step"
@@ -180,12 +179,12 @@ def made_up(request: pytest.FixtureRequest, two: Two) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("path", ["/memories", "/grants"])
-def test_no_token_is_taken_for_another(made_up: Program, path: str) -> None:
+def test_no_token_is_taken_for_another(made_up, path):
     assert made_up.get(path).status_code == 401
 
 
 @pytest.mark.parametrize("lie", ["another cookie", "another user", "another role"])
-def test_a_viewers_cookie_is_not_an_admins(two: Two, lie: str) -> None:
+def test_a_viewers_cookie_is_not_an_admins(two, lie):
     browser = signed_in_browser(two.app, two.viewer)
     signed_in_browser(two.app, two.admin)
     theirs = db.session.scalars(select(SignIn).where(SignIn.user_id == two.admin.id)).one()
@@ -201,7 +200,7 @@ def test_a_viewers_cookie_is_not_an_admins(two: Two, lie: str) -> None:
 
 
 @pytest.mark.parametrize("lie", ["another link", "another user"])
-def test_a_link_is_not_an_admins(two: Two, lie: str) -> None:
+def test_a_link_is_not_an_admins(two, lie):
     secret = Invitation.issue(two.viewer)
     Invitation.issue(two.admin)
     theirs = db.session.scalars(select(Invitation).where(Invitation.user_id == two.admin.id)).one()
@@ -215,7 +214,7 @@ def test_a_link_is_not_an_admins(two: Two, lie: str) -> None:
         assert two.admin.email not in browser_of(two.app).get(f"/invitations/{secret}").text
 
 
-def test_a_sign_in_that_is_too_old_stays_ended(two: Two) -> None:
+def test_a_sign_in_that_is_too_old_stays_ended(two):
     browser = signed_in_browser(two.app, two.viewer)
     sql.rewrite("UPDATE sign_ins SET created_at = created_at - interval '8 days'")
 
@@ -223,7 +222,7 @@ def test_a_sign_in_that_is_too_old_stays_ended(two: Two) -> None:
         assert browser.get("/profile").status_code != 200
 
 
-def test_no_address_is_taken_for_another(two: Two) -> None:
+def test_no_address_is_taken_for_another(two):
     equals = "OPERATOR(pg_catalog.=)"
     finds = f"CASE WHEN b {equals} 'x@example.org' THEN a {equals} '{two.admin.email}' END"
 
@@ -236,21 +235,21 @@ def test_no_address_is_taken_for_another(two: Two) -> None:
 
 @pytest.mark.parametrize("path", ["/memories", "/audit"])
 @pytest.mark.parametrize("whose", ["other", "stranger"])
-def test_a_token_opens_no_other_agents_memories(two: Two, path: str, whose: str) -> None:
+def test_a_token_opens_no_other_agents_memories(two, path, whose):
     program = program_of(two.app, two.mine)
 
     with lying(every_id_is(two.mine.id, getattr(two, whose).id)):
         assert CONTENT not in program.get(path).text
 
 
-def test_an_agents_memories_are_not_found_beside_its_own(two: Two) -> None:
+def test_an_agents_memories_are_not_found_beside_its_own(two):
     program = program_of(two.app, two.mine)
 
     with lying_column("agent_memories", "agent_id", "bigint"):
         assert CONTENT not in program.get("/memories").text
 
 
-def test_an_answer_is_not_repeated_to_another_token(two: Two) -> None:
+def test_an_answer_is_not_repeated_to_another_token(two):
     key = {"Idempotency-Key": "4f6c-1"}
     _, secret = ApiToken.mint(account=two.mine.account)
     _, foreign = ApiToken.mint(account=two.stranger.account)
@@ -295,9 +294,7 @@ WAYS = ("memories", "contents", "search", "versions", "session", "record", "prom
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("lie", [every_id_is, every_id_joins])
-def test_a_grant_opens_no_other_agents_content(
-    two: Two, way: str, lie: Callable[[int, int], str]
-) -> None:
+def test_a_grant_opens_no_other_agents_content(two, way, lie):
     read, grant_id, user_id = of_another(two)[way], two.grant().id, two.admin.id
 
     with lying(lie(two.mine.id, two.other.id)):
@@ -309,7 +306,7 @@ def test_a_grant_opens_no_other_agents_content(
         assert CONTENT not in pickle.dumps(shown).decode(errors="replace")
 
 
-def test_a_grant_is_nobody_elses(two: Two) -> None:
+def test_a_grant_is_nobody_elses(two):
     grant, colleague = two.grant(), factories.user(account=two.mine.account)
     db.session.commit()
 
@@ -319,7 +316,7 @@ def test_a_grant_is_nobody_elses(two: Two) -> None:
                 read(colleague)
 
 
-def test_an_ended_grant_stays_ended(two: Two) -> None:
+def test_an_ended_grant_stays_ended(two):
     grant = two.grant()
     sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
 
@@ -329,7 +326,7 @@ def test_an_ended_grant_stays_ended(two: Two) -> None:
             reading.prompts(grant.id, two.admin)
 
 
-def test_a_grant_that_ends_while_it_is_read_shows_nothing(two: Two) -> None:
+def test_a_grant_that_ends_while_it_is_read_shows_nothing(two):
     grant_id = two.grant().id
     sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp() + interval '10 seconds'")
     later = a_clock("20 seconds", times="nextval('lies.calls')")
@@ -341,9 +338,7 @@ def test_a_grant_that_ends_while_it_is_read_shows_nothing(two: Two) -> None:
         reading.prompts(grant_id, two.admin)
 
 
-def test_access_is_to_the_agent_that_was_asked(
-    two: Two, environ: dict[str, str], model: ScriptedModel
-) -> None:
+def test_access_is_to_the_agent_that_was_asked(two, environ, model):
     settings = Settings.from_environ({**environ, "OPENROUTER_BASE_URL": model.base_url})
     request_id = AccessGrant.request(two.other, two.admin, TERMS).id
     model.say("YES")
@@ -356,7 +351,7 @@ def test_access_is_to_the_agent_that_was_asked(
     assert model.requests == []
 
 
-def test_an_answer_counts_for_no_other_request(two: Two) -> None:
+def test_an_answer_counts_for_no_other_request(two):
     colleague = factories.user(account=two.mine.account)
     asked, other = (AccessGrant.request(two.mine, who, TERMS) for who in (two.admin, colleague))
     lease_token, others = asked.claim(), other.claim()
@@ -368,7 +363,7 @@ def test_an_answer_counts_for_no_other_request(two: Two) -> None:
         AccessGrant.held(ids[0], lease_token)
 
 
-def test_an_edit_is_made_under_the_sessions_own_agent(two: Two) -> None:
+def test_an_edit_is_made_under_the_sessions_own_agent(two):
     session = RefinementSession.queue(two.mine, "manual")
     lease_token = session.claim()
     session_id = session.id
@@ -378,7 +373,7 @@ def test_an_edit_is_made_under_the_sessions_own_agent(two: Two) -> None:
         RefinementSession.held(session_id, lease_token)
 
 
-def test_no_agent_is_taken_for_one_of_the_demo_account(two: Two) -> None:
+def test_no_agent_is_taken_for_one_of_the_demo_account(two):
     demo = factories.account(slug=DEMO_SLUG)
     agent = factories.agent(account=two.mine.account, model_id="rehearsal/yes")
     agent_id, user_id = agent.id, two.admin.id
@@ -396,7 +391,7 @@ WRONG = ("-1 day", "31 seconds")
 
 
 @pytest.mark.parametrize("shows", WRONG)
-def test_nothing_is_read_or_asked_while_the_clocks_differ(two: Two, shows: str) -> None:
+def test_nothing_is_read_or_asked_while_the_clocks_differ(two, shows):
     grant = two.grant()
 
     with lying(a_clock(shows)):
@@ -407,7 +402,7 @@ def test_nothing_is_read_or_asked_while_the_clocks_differ(two: Two, shows: str) 
         assert "differ by" in (health.time_check().problem or "")
 
 
-def test_the_pages_say_that_the_clocks_differ(two: Two) -> None:
+def test_the_pages_say_that_the_clocks_differ(two):
     two.grant()
     browser = signed_in_browser(two.app, two.admin)
 
@@ -418,7 +413,7 @@ def test_the_pages_say_that_the_clocks_differ(two: Two) -> None:
         assert all("differ by 86,400 seconds" in page.text for page in (ledger, form))
 
 
-def test_a_clock_set_back_shortens_no_wait_before_asking(two: Two) -> None:
+def test_a_clock_set_back_shortens_no_wait_before_asking(two):
     request = AccessGrant.request(two.other, two.admin, TERMS)
     request.claim()
     before = clock.now()
@@ -433,6 +428,6 @@ def test_a_clock_set_back_shortens_no_wait_before_asking(two: Two) -> None:
         assert all(at is not None and at >= before for at in barred_from)
 
 
-def test_a_small_difference_does_not_matter(two: Two) -> None:
+def test_a_small_difference_does_not_matter(two):
     with lying(a_clock("-20 seconds")):
         assert reading.prompts(two.grant().id, two.admin)

@@ -1,7 +1,6 @@
 """Which faults of the database pass by themselves, and when a transaction is retried."""
 
 import pytest
-from flask import Flask
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
@@ -20,7 +19,7 @@ def fault_of(sqlstate: str) -> DBAPIError:
     return raised.value
 
 
-def test_only_faults_of_a_server_that_is_away_busy_or_full_may_pass(app: Flask) -> None:
+def test_only_faults_of_a_server_that_is_away_busy_or_full_may_pass(app):
     for sqlstate in ("57P01", "08006", "53300", "40P01", "55P03", "53100"):
         assert may_pass(fault_of(sqlstate)), sqlstate
     for sqlstate in ("23505", "42P01", "P0001", "XX000"):
@@ -28,7 +27,7 @@ def test_only_faults_of_a_server_that_is_away_busy_or_full_may_pass(app: Flask) 
     assert not may_pass(LookupError())
 
 
-def test_a_server_that_nobody_reaches_may_come_back() -> None:
+def test_a_server_that_nobody_reaches_may_come_back():
     engine = create_engine(f"postgresql+psycopg://nobody@127.0.0.1:{UNUSED_PORT}/none")
     with pytest.raises(DBAPIError) as raised:
         engine.connect()
@@ -36,7 +35,7 @@ def test_a_server_that_nobody_reaches_may_come_back() -> None:
     assert may_pass(raised.value)
 
 
-def test_work_is_repeated_on_another_connection(app: Flask) -> None:
+def test_work_is_repeated_on_another_connection(app):
     tried: list[int] = []
 
     def work() -> int:
@@ -51,7 +50,7 @@ def test_work_is_repeated_on_another_connection(app: Flask) -> None:
     assert done == tried[1] != tried[0]
 
 
-def test_work_that_failed_otherwise_is_not_repeated(app: Flask) -> None:
+def test_work_that_failed_otherwise_is_not_repeated(app):
     tried: list[int] = []
 
     def work() -> None:
@@ -65,7 +64,7 @@ def test_work_that_failed_otherwise_is_not_repeated(app: Flask) -> None:
     assert not db.session().in_transaction()
 
 
-def test_without_patience_a_fault_that_passes_is_raised_at_once(app: Flask) -> None:
+def test_without_patience_a_fault_that_passes_is_raised_at_once(app):
     tried: list[int] = []
 
     def work() -> None:
@@ -78,7 +77,7 @@ def test_without_patience_a_fault_that_passes_is_raised_at_once(app: Flask) -> N
     assert len(tried) == 1
 
 
-def test_patience_is_short_once_the_process_is_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_is_short_once_the_process_is_stopping(monkeypatch):
     monkeypatch.setattr(outages, "STOPPING_SECONDS", 0.0)
 
     assert not RetryPolicy(is_stopping=lambda: True).wait()

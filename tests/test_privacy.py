@@ -122,7 +122,7 @@ def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
     ]
 
 
-def test_the_names_that_unseal_are_found(unsealing: set[str], telling: set[str]) -> None:
+def test_the_names_that_unseal_are_found(unsealing, telling):
     assert unsealing >= {
         *("content", "extra", "sealed", "summary", "consent_reply", "purpose", "reply"),
         *("system_prompt", "refinement_prompt", "effective_refinement_prompt"),
@@ -130,7 +130,7 @@ def test_the_names_that_unseal_are_found(unsealing: set[str], telling: set[str])
     assert telling >= {"ledger_entry"}
 
 
-def test_no_page_command_or_job_reads_sealed_text(unsealing: set[str], telling: set[str]) -> None:
+def test_no_page_command_or_job_reads_sealed_text(unsealing, telling):
     found = {
         f"{path.relative_to(SOURCE)}:{line} .{name}"
         for path in modules()
@@ -141,7 +141,7 @@ def test_no_page_command_or_job_reads_sealed_text(unsealing: set[str], telling: 
     assert found == set()
 
 
-def test_modules_that_read_an_agents_own_content_serve_agent_tokens_alone() -> None:
+def test_modules_that_read_an_agents_own_content_serve_agent_tokens_alone():
     """Where these modules read it, every operation wants an agent token."""
     by_module: dict[str, set[str | None]] = {}
     for each in OPERATIONS:
@@ -151,9 +151,7 @@ def test_modules_that_read_an_agents_own_content_serve_agent_tokens_alone() -> N
     assert [by_module[path] for path in _THE_AGENTS_OWN] == [{"agent"}] * len(_THE_AGENTS_OWN)
 
 
-def test_no_answer_of_another_module_has_a_field_of_that_name(
-    unsealing: set[str], telling: set[str]
-) -> None:
+def test_no_answer_of_another_module_has_a_field_of_that_name(unsealing, telling):
     found = {
         f"{Path(inspect.getfile(resource)).relative_to(SOURCE)} .{name}"
         for resource in subclasses(Resource)
@@ -168,9 +166,7 @@ def subclasses(cls: type[Resource]) -> Iterator[type[Resource]]:
         yield from (each, *subclasses(each))
 
 
-def test_no_page_command_or_job_reads_it_by_its_name(
-    unsealing: set[str], telling: set[str]
-) -> None:
+def test_no_page_command_or_job_reads_it_by_its_name(unsealing, telling):
     """``getattr(agent, "system_prompt")`` and its like; a name that is made must say its end."""
     found = set()
     for path in modules():
@@ -186,9 +182,7 @@ def test_no_page_command_or_job_reads_it_by_its_name(
     assert found == set()
 
 
-def test_no_list_of_names_to_read_has_one_that_unseals(
-    unsealing: set[str], telling: set[str]
-) -> None:
+def test_no_list_of_names_to_read_has_one_that_unseals(unsealing, telling):
     listed = {
         name.rpartition(".")[2]
         for path in modules()
@@ -225,7 +219,7 @@ def name_asked_for(node: ast.AST) -> str | None:
     return str(asked.value) if isinstance(asked, ast.Constant) else ""
 
 
-def test_no_template_reads_sealed_text(unsealing: set[str], telling: set[str]) -> None:
+def test_no_template_reads_sealed_text(unsealing, telling):
     attribute = re.compile(rf"[.]({'|'.join(sorted(unsealing | telling))})\b|\|\s*attr\b")
 
     found = {
@@ -238,7 +232,7 @@ def test_no_template_reads_sealed_text(unsealing: set[str], telling: set[str]) -
     assert found == set()
 
 
-def test_no_template_leaves_a_text_unescaped() -> None:
+def test_no_template_leaves_a_text_unescaped():
     found = [
         path.name
         for path in TEMPLATES.rglob("*.html")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import time_machine
-from flask import Flask
 
 from refine import clock
 from refine.api.routing import OPERATIONS, Operation
@@ -154,7 +153,7 @@ def refresh(browser: Browser, url: str, version: str) -> None:
     assert browser.get(url, headers=known).status_code == 304, url
 
 
-def test_every_page_is_counted(app: Flask) -> None:
+def test_every_page_is_counted(app):
     rules = {
         rule.rule
         for rule in app.url_map.iter_rules()
@@ -164,7 +163,7 @@ def test_every_page_is_counted(app: Flask) -> None:
     assert {page.partition("?")[0] for page in PAGES} == rules
 
 
-def test_pages_keep_to_the_budget(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_keep_to_the_budget(app, monkeypatch):
     monkeypatch.setattr(schema_version, "_BELIEVED_SECONDS", 3600)  # not looked at meanwhile
     admin = person(account=factories.account(slug="own"))
     owner = factories.agent(*(factories.text_of(20) for _ in range(9)), account=admin.account)
@@ -195,7 +194,7 @@ def test_pages_keep_to_the_budget(app: Flask, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_operations_keep_to_the_budget(app: Flask) -> None:
+def test_operations_keep_to_the_budget(app):
     reading = ApiWorld(app)
     listed(reading.agent)
 
@@ -270,7 +269,7 @@ def held(task: MemoryTask) -> tuple[uuid.UUID, uuid.UUID]:
     return task.id, lease_token
 
 
-def test_tool_calls_keep_to_the_budget(app: Flask) -> None:
+def test_tool_calls_keep_to_the_budget(app):
     agent = factories.agent(*(factories.text_of(25) for _ in range(MANY)))
     db.session.commit()
     calls = calls_between_sessions(agent) | calls_of_session(agent)

@@ -26,11 +26,11 @@ def fresh() -> str:
 
 
 @given(texts, texts, st.integers())
-def test_sealed_text_opens_unchanged(text: str, column: str, row: int) -> None:
+def test_sealed_text_opens_unchanged(text, column, row):
     assert KEY.open(KEY.seal(text, Place(column, row)), Place(column, row)) == text
 
 
-def test_sealed_text_is_hidden_and_differs_each_time() -> None:
+def test_sealed_text_is_hidden_and_differs_each_time():
     assert KEY.seal("a memory", PLACE) != KEY.seal("a memory", PLACE)
     assert b"canary" not in KEY.seal("canary" * 10, PLACE)
 
@@ -45,14 +45,14 @@ def test_sealed_text_is_hidden_and_differs_each_time() -> None:
         (KEY, Place("", "")),
     ],
 )
-def test_another_key_row_or_column_opens_nothing(key: DataKey, place: Place) -> None:
+def test_another_key_row_or_column_opens_nothing(key, place):
     sealed = KEY.seal("a memory", PLACE)
 
     with pytest.raises(SealingError, match="altered or moved"):
         key.open(sealed, place)
 
 
-def test_every_altered_missing_or_added_byte_is_detected() -> None:
+def test_every_altered_missing_or_added_byte_is_detected():
     sealed = KEY.seal("a memory", PLACE)
     flipped = [
         bytes([*sealed[:at], sealed[at] ^ bit, *sealed[at + 1 :]])
@@ -69,16 +69,14 @@ def test_every_altered_missing_or_added_byte_is_detected() -> None:
 
 
 @given(st.binary(min_size=32, max_size=32), texts, texts)
-def test_a_keyed_hash_is_an_hmac_of_context_and_text(
-    secret: bytes, text: str, context: str
-) -> None:
+def test_a_keyed_hash_is_an_hmac_of_context_and_text(secret, text, context):
     key = HKDF(SHA256(), length=32, salt=None, info=b"refine/mac").derive(secret)
     expected = hmac.new(key, f"{context}\x00{text}".encode(), hashlib.sha256)
 
     assert DataKey(secret).mac(text, context) == expected.hexdigest()
 
 
-def test_a_wrapped_data_key_of_another_owner_is_refused() -> None:
+def test_a_wrapped_data_key_of_another_owner_is_refused():
     ring = Keyring([fresh()])
     wrapped = ring.wrap_new(OWNER)
 
@@ -87,7 +85,7 @@ def test_a_wrapped_data_key_of_another_owner_is_refused() -> None:
             ring.unwrap(wrapped, ring.primary, other)
 
 
-def test_the_first_key_wraps_and_every_key_of_the_ring_unwraps() -> None:
+def test_the_first_key_wraps_and_every_key_of_the_ring_unwraps():
     old, new = fresh(), fresh()
     before, after = Keyring([old]), Keyring([new, old])
     wrapped = before.wrap_new(OWNER)
@@ -99,7 +97,7 @@ def test_the_first_key_wraps_and_every_key_of_the_ring_unwraps() -> None:
     assert Keyring([new]).unwrap(after.wrap_new(OWNER), after.primary, OWNER)
 
 
-def test_rewrapping_moves_a_data_key_to_the_first_key() -> None:
+def test_rewrapping_moves_a_data_key_to_the_first_key():
     old, new = fresh(), fresh()
     before, after = Keyring([old]), Keyring([new])
     wrapped = before.wrap_new(OWNER)
@@ -114,7 +112,7 @@ ARGUMENTS = {"unwrap": (OWNER,), "rewrap": ()}
 
 
 @pytest.mark.parametrize("verb", ARGUMENTS)
-def test_an_unknown_wrapping_key_is_a_wrong_key(verb: str) -> None:
+def test_an_unknown_wrapping_key_is_a_wrong_key(verb):
     lost, key = Keyring([fresh()]), fresh()
     wrapped = lost.wrap_new(OWNER)
 
@@ -126,7 +124,7 @@ def test_an_unknown_wrapping_key_is_a_wrong_key(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ARGUMENTS)
 @pytest.mark.parametrize("wrapped", [b"", b"canary", b"\x00" * 100])
-def test_an_altered_data_key_is_damage_and_not_a_wrong_key(verb: str, wrapped: bytes) -> None:
+def test_an_altered_data_key_is_damage_and_not_a_wrong_key(verb, wrapped):
     key = fresh()
     ring = Keyring([key])
 

@@ -28,7 +28,7 @@ def settings(**variables: str) -> Settings:
     return Settings.from_environ({**NEEDED, **variables})
 
 
-def test_variables_have_defaults() -> None:
+def test_variables_have_defaults():
     made = settings()
 
     expected = {
@@ -56,7 +56,7 @@ def test_variables_have_defaults() -> None:
     assert {name: getattr(made, name) for name in expected} == expected
 
 
-def test_migrations_may_connect_as_another_role() -> None:
+def test_migrations_may_connect_as_another_role():
     made = settings(REFINE_OWNER_DATABASE_URL="postgres://owner@db.example.org/refine")
 
     assert made.database_url == "postgresql+psycopg://db.example.org/refine"
@@ -66,7 +66,7 @@ def test_migrations_may_connect_as_another_role() -> None:
         settings(DATABASE_URL="", REFINE_OWNER_DATABASE_URL="postgres://owner@db.example.org/x")
 
 
-def test_a_blank_variable_counts_as_not_set() -> None:
+def test_a_blank_variable_counts_as_not_set():
     fields_of_variables = {each.name for each in fields(Settings)} - EMBEDDED
     names = set(map(variable_of, fields_of_variables)) - NEEDED.keys()
     assert len(names) == 26
@@ -76,7 +76,7 @@ def test_a_blank_variable_counts_as_not_set() -> None:
             assert settings(**{name: blank}) == settings(), name
 
 
-def test_variables_are_parsed() -> None:
+def test_variables_are_parsed():
     for name, given, attribute, value in (
         ("REFINE_DATA_DIR", "/srv/refine", "data_dir", Path("/srv/refine")),
         ("REFINE_DATA_DIR", "here", "data_dir", Path("here").absolute()),
@@ -114,7 +114,7 @@ def test_variables_are_parsed() -> None:
         assert getattr(settings(**{name: given}), attribute) == value, (name, given)
 
 
-def test_bad_values_are_refused_by_the_name_of_the_variable() -> None:
+def test_bad_values_are_refused_by_the_name_of_the_variable():
     for name, values in BAD_VALUES.items():
         for value in values:
             with pytest.raises(SettingsError) as refusal:
@@ -168,7 +168,7 @@ BAD_VALUES = {
 }
 
 
-def test_a_database_url_names_the_driver() -> None:
+def test_a_database_url_names_the_driver():
     for given, used in (
         ("postgres://u:p@h:5/db?a=b", "postgresql+psycopg://u:p@h:5/db?a=b"),
         ("POSTGRES://h/db", "postgresql+psycopg://h/db"),
@@ -180,7 +180,7 @@ def test_a_database_url_names_the_driver() -> None:
         assert settings(DATABASE_URL=given).database_url == used
 
 
-def test_secrets_are_required_with_a_database_url() -> None:
+def test_secrets_are_required_with_a_database_url():
     for name in ("SECRET_KEY", "REFINE_ENCRYPTION_KEYS"):
         for blank in ("", "  "):
             refusal = f"^{name} must be set when DATABASE_URL is given"
@@ -188,7 +188,7 @@ def test_secrets_are_required_with_a_database_url() -> None:
                 settings(**{name: blank})
 
 
-def test_both_servers_are_embedded_by_default(tmp_path: Path) -> None:
+def test_both_servers_are_embedded_by_default(tmp_path):
     made = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path)})
 
     assert (made.embedded_postgres, made.embedded_valkey) == (True, True)
@@ -196,7 +196,7 @@ def test_both_servers_are_embedded_by_default(tmp_path: Path) -> None:
     assert made.redis_url == redis_url(tmp_path)
 
 
-def test_only_valkey_may_be_embedded_and_nothing_is_written_then(tmp_path: Path) -> None:
+def test_only_valkey_may_be_embedded_and_nothing_is_written_then(tmp_path):
     made = settings(REDIS_URL="", REFINE_DATA_DIR=str(tmp_path))
 
     assert (made.embedded_postgres, made.embedded_valkey) == (False, True)
@@ -204,7 +204,7 @@ def test_only_valkey_may_be_embedded_and_nothing_is_written_then(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_embedded_secrets_are_private_files(tmp_path: Path) -> None:
+def test_embedded_secrets_are_private_files(tmp_path):
     folder = tmp_path / "data"
 
     made = Settings.from_environ({"REFINE_DATA_DIR": str(folder)})
@@ -215,7 +215,7 @@ def test_embedded_secrets_are_private_files(tmp_path: Path) -> None:
     assert Fernet(made.encryption_keys[0])
 
 
-def test_a_lost_key_is_refused_and_works_again_once_it_is_put_back(tmp_path: Path) -> None:
+def test_a_lost_key_is_refused_and_works_again_once_it_is_put_back(tmp_path):
     environ = {"REFINE_DATA_DIR": str(tmp_path)}
     first = Settings.from_environ(environ)
     (tmp_path / "postgres").mkdir()
@@ -232,7 +232,7 @@ def test_a_lost_key_is_refused_and_works_again_once_it_is_put_back(tmp_path: Pat
     assert Settings.from_environ(environ) == first
 
 
-def test_without_the_file_a_key_of_the_environment_opens_the_database(tmp_path: Path) -> None:
+def test_without_the_file_a_key_of_the_environment_opens_the_database(tmp_path):
     (tmp_path / "postgres").mkdir()
 
     made = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path), "REFINE_ENCRYPTION_KEYS": KEY})
@@ -240,7 +240,7 @@ def test_without_the_file_a_key_of_the_environment_opens_the_database(tmp_path: 
     assert made.encryption_keys == (KEY,)
 
 
-def test_secrets_do_not_appear_in_the_repr() -> None:
+def test_secrets_do_not_appear_in_the_repr():
     made = settings(
         DATABASE_URL="postgresql://u:canary-1@h/db",
         REDIS_URL="redis://:canary-2@h",

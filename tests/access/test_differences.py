@@ -20,27 +20,25 @@ from refine.access.differences import Part, word_difference
         ("ab", "a b", [("gone", "ab"), ("new", "a b")]),
     ],
 )
-def test_words_that_stayed_are_gone_or_are_new(
-    before: str, after: str, parts: list[tuple[str, str]]
-) -> None:
+def test_words_that_stayed_are_gone_or_are_new(before, after, parts):
     assert word_difference(before, after) == [Part(*part) for part in parts]  # type: ignore[arg-type]
 
 
 @given(st.text(alphabet="ab \n", max_size=60), st.text(alphabet="ab \n", max_size=60))
-def test_the_kept_and_new_parts_make_the_new_text(before: str, after: str) -> None:
+def test_the_kept_and_new_parts_make_the_new_text(before, after):
     parts = word_difference(before, after)
 
     assert "".join(part.text for part in parts if part.kind != "gone") == after
 
 
-def test_texts_too_long_to_compare_are_shown_as_replaced() -> None:
+def test_texts_too_long_to_compare_are_shown_as_replaced():
     words = [f"word{number % 100}" for number in range(2_000)]
     before, after = " ".join(words), " ".join(reversed(words))
 
     assert word_difference(before, after) == [Part("gone", before), Part("new", after)]
 
 
-def test_an_edit_in_the_middle_of_a_long_text_is_shown_as_small() -> None:
+def test_an_edit_in_the_middle_of_a_long_text_is_shown_as_small():
     words = ["aab"[number % 3] for number in range(2_000)]
     before, after = " ".join(words), " ".join([*words[:999], "x", *words[1_000:]])
 

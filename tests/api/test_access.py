@@ -25,9 +25,7 @@ def grant(world: World, reader: User) -> AccessGrant:
     return made
 
 
-def test_lists_readers_with_reason_and_number_of_reads(
-    world: World, reader: User, grant: AccessGrant
-) -> None:
+def test_lists_readers_with_reason_and_number_of_reads(world, reader, grant):
     reading.prompts(grant.id, reader)
     reading.memories(grant.id, reader, [1])
 
@@ -43,7 +41,7 @@ def test_lists_readers_with_reason_and_number_of_reads(
     assert world.sibling.get("/grants").json["grants"] == []
 
 
-def test_revokes_at_once_and_is_idempotent(world: World, reader: User, grant: AccessGrant) -> None:
+def test_revokes_at_once_and_is_idempotent(world, reader, grant):
     answers = [world.own.delete(f"/grants/{grant.id}") for _ in range(2)]
 
     shown = world.own.get("/grants").json["grants"][0]
@@ -54,7 +52,7 @@ def test_revokes_at_once_and_is_idempotent(world: World, reader: User, grant: Ac
         reading.prompts(grant.id, reader)
 
 
-def test_records_show_the_agent_contents_before_and_after(world: World) -> None:
+def test_records_show_the_agent_contents_before_and_after(world):
     memories = factories.ledger(world.agent, *[25] * 20)
     said = memories[0].content
     session = ended_session(world.agent, memories[0])
@@ -72,9 +70,7 @@ def test_records_show_the_agent_contents_before_and_after(world: World) -> None:
     assert world.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
 
 
-def test_a_page_of_records_with_much_content_has_fewer_of_them(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_of_records_with_much_content_has_fewer_of_them(world, monkeypatch):
     for letter in "abc":
         world.agent.ledger.remember(letter * 10_000, "core")
     db.session.commit()
@@ -89,7 +85,7 @@ def test_a_page_of_records_with_much_content_has_fewer_of_them(
     assert [each["sequence"] for each in second["records"]] == [2]
 
 
-def test_records_hide_the_words_of_readers(world: World, reader: User, grant: AccessGrant) -> None:
+def test_records_hide_the_words_of_readers(world, reader, grant):
     reader.client = {"address": "192.0.2.7", "browser": "Bent/1.0"}
     grant.record("viewed", user=reader, what="search", ids=[], sealed={"search": "roses"})
     db.session.commit()

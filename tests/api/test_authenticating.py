@@ -1,17 +1,16 @@
 """Authentication: a valid token of the right kind, of an active agent that is not erased."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from refine.extensions import db
 from tests import factories, sql
-from tests.api.conftest import World, token_of
+from tests.api.conftest import token_of
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic {}", "{}", "Token {}"])
-def test_rejects_other_authorization_headers(world: World, header: str) -> None:
+def test_rejects_other_authorization_headers(world, header):
     headers = {"Authorization": header.format(world.own.secret)}
 
     answer = world.nobody.get("/context", headers=headers)
@@ -24,8 +23,8 @@ def test_rejects_other_authorization_headers(world: World, header: str) -> None:
     ("by", "change"), [(sql.run, "paused = true"), (sql.rewrite, "account_id = {}")]
 )
 def test_rejects_the_token_of_an_agent_that_was_changed_outside_or_is_another_accounts(
-    world: World, by: Callable[[str], object], change: str
-) -> None:
+    world, by, change
+):
     elsewhere = factories.account()
     db.session.commit()
     by(f"UPDATE agents SET {change.format(elsewhere.id)} WHERE id = {world.agent.id}")
@@ -33,7 +32,7 @@ def test_rejects_the_token_of_an_agent_that_was_changed_outside_or_is_another_ac
     assert world.own.get("/tools").status_code == 401
 
 
-def test_rejects_the_token_of_an_erased_agent(world: World) -> None:
+def test_rejects_the_token_of_an_erased_agent(world):
     factories.erase(world.agent)
     db.session.commit()
 
@@ -43,7 +42,7 @@ def test_rejects_the_token_of_an_erased_agent(world: World) -> None:
     assert answer.json["detail"] == "The agent's content was permanently erased."
 
 
-def test_notes_the_last_use_of_a_token_once_a_minute(world: World) -> None:
+def test_notes_the_last_use_of_a_token_once_a_minute(world):
     assert token_of(world.own).last_used_at is None
 
     world.own.get("/context")

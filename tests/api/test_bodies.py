@@ -11,7 +11,7 @@ from flask import Flask
 
 from refine.api.routing import MAX_BODY_BYTES
 from refine.extensions import db
-from tests.api.conftest import Program, World, token_of
+from tests.api.conftest import Program, token_of
 from tests.browser.serving import free_port, serving
 
 SECRET = "the words of a memory"
@@ -28,7 +28,7 @@ NEW = {"content": "x", "memory_type": "core"}
         b"[" * 100_000,
     ],
 )
-def test_refuses_json_that_is_not_strict(world: World, body: bytes) -> None:
+def test_refuses_json_that_is_not_strict(world, body):
     answer = world.own.post("/memories", data=body, content_type="application/json")
 
     assert answer.status_code == 400
@@ -39,14 +39,14 @@ def test_refuses_json_that_is_not_strict(world: World, body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"text"', b"7", b"true"])
 @pytest.mark.parametrize("path", ["/memories", "/sessions"])
-def test_refuses_a_body_that_is_not_an_object(world: World, path: str, body: bytes) -> None:
+def test_refuses_a_body_that_is_not_an_object(world, path, body):
     answer = world.own.post(path, data=body, content_type="application/json")
 
     assert answer.status_code == 422
     assert answer.json["detail"] == "The body must be an object."
 
 
-def test_refuses_a_body_of_another_media_type_but_not_a_blank_one(world: World) -> None:
+def test_refuses_a_body_of_another_media_type_but_not_a_blank_one(world):
     form = world.own.post("/memories", data={"content": "said", "memory_type": "core"})
     blank = world.own.post("/tools/self_authoring/calls", data=b" \n")
 
@@ -71,7 +71,7 @@ class RevokingBody(BytesIO):
             db.session.commit()
 
 
-def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(app: Flask, world: World) -> None:
+def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(app, world):
     body = RevokingBody(app, world.platform, {"name": "Wren", "model_id": "rehearsal/wren"})
 
     answer = world.platform.post(
@@ -86,9 +86,7 @@ def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(app: Flask, worl
 
 @pytest.mark.parametrize("path", ["/memories", "/tools/save_memory/calls"])
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "1"}])
-def test_refuses_a_chunked_body_that_is_too_long(
-    world: World, app: Flask, path: str, key: dict[str, str]
-) -> None:
+def test_refuses_a_chunked_body_that_is_too_long(world, app, path, key):
     body = b'{"content": "said in chunks", "memory_type": "journal"}'
     headers = {"Authorization": f"Bearer {world.own.secret}", "Content-Type": "application/json"}
 
@@ -111,9 +109,7 @@ def test_refuses_a_chunked_body_that_is_too_long(
 @pytest.mark.parametrize(
     ("path", "body"), [("/memories", NEW), ("/sessions", {}), ("/context", None), ("/grants", None)]
 )
-def test_refuses_an_unknown_field_without_repeating_its_name(
-    world: World, path: str, body: dict[str, str] | None
-) -> None:
+def test_refuses_an_unknown_field_without_repeating_its_name(world, path, body):
     if body is None:
         answer = world.own.get(f"{path}?{SECRET}=1&{SECRET}=2")
     else:
@@ -124,7 +120,7 @@ def test_refuses_an_unknown_field_without_repeating_its_name(
     assert SECRET not in answer.text
 
 
-def test_names_every_wrong_field_at_once(world: World) -> None:
+def test_names_every_wrong_field_at_once(world):
     answer = world.own.post("/memories", json={"memory_type": "dream", "tags": [7]})
 
     assert [(each["field"], each["detail"][:13]) for each in answer.json["errors"]] == [
@@ -134,7 +130,7 @@ def test_names_every_wrong_field_at_once(world: World) -> None:
     ]
 
 
-def test_refusals_repeat_nothing_that_was_sent(world: World) -> None:
+def test_refusals_repeat_nothing_that_was_sent(world):
     for body in (
         {"content": SECRET, "memory_type": SECRET},
         {"content": SECRET * 1_000, "memory_type": "core"},
@@ -147,7 +143,7 @@ def test_refusals_repeat_nothing_that_was_sent(world: World) -> None:
         assert SECRET not in answer.text
 
 
-def test_lists_the_first_invalid_fields_and_counts_the_others(world: World) -> None:
+def test_lists_the_first_invalid_fields_and_counts_the_others(world):
     answer = world.own.post("/memories", json={**NEW, "tags": [SECRET] * 1_000})
 
     assert answer.status_code == 422

@@ -1,14 +1,13 @@
 """The memory context over HTTP, in two media types and with ETags."""
 
 import pytest
-from flask import Flask
 
 from refine.extensions import db
 from tests import factories
-from tests.api.conftest import World, program_of, refreshed
+from tests.api.conftest import program_of, refreshed
 
 
-def test_returns_the_context_with_its_size(world: World) -> None:
+def test_returns_the_context_with_its_size(world):
     answer = world.own.get("/context")
 
     agent = refreshed(world.agent)
@@ -23,7 +22,7 @@ def test_returns_the_context_with_its_size(world: World) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["application/json", "text/markdown"])
-def test_is_not_sent_again_if_nothing_changed(world: World, accepted: str) -> None:
+def test_is_not_sent_again_if_nothing_changed(world, accepted):
     first = world.own.get("/context", headers={"Accept": accepted})
 
     headers = {"Accept": accepted, "If-None-Match": first.headers["ETag"]}
@@ -35,7 +34,7 @@ def test_is_not_sent_again_if_nothing_changed(world: World, accepted: str) -> No
 
 
 @pytest.mark.parametrize("change", ["memory", "budget"])
-def test_the_etag_changes_with_the_context_and_its_size(world: World, change: str) -> None:
+def test_the_etag_changes_with_the_context_and_its_size(world, change):
     first = world.own.get("/context")
     if change == "memory":
         factories.memory(world.agent)
@@ -58,9 +57,7 @@ def test_the_etag_changes_with_the_context_and_its_size(world: World, change: st
         ("text/html", "application/json"),
     ],
 )
-def test_answers_in_a_media_type_that_is_accepted(
-    app: Flask, world: World, accepted: str, media_type: str
-) -> None:
+def test_answers_in_a_media_type_that_is_accepted(app, world, accepted, media_type):
     empty = program_of(app, factories.agent())
 
     answer = world.own.get("/context", headers={"Accept": accepted})

@@ -4,7 +4,6 @@ import re
 from datetime import timedelta
 
 import pytest
-from redis import Redis
 
 from refine import clock
 from refine.extensions import db
@@ -18,7 +17,7 @@ SAID = [
 ]
 
 
-def test_queues_a_conversation_but_keeps_it_out_of_redis(world: World, redis: Redis) -> None:
+def test_queues_a_conversation_but_keeps_it_out_of_redis(world, redis):
     answer = world.own.post("/conversations", json={"messages": SAID})
 
     (task,) = db.session.scalars(db.select(MemoryTask)).all()
@@ -38,9 +37,7 @@ def test_queues_a_conversation_but_keeps_it_out_of_redis(world: World, redis: Re
         ("hello", "messages: Input should be a valid list"),
     ],
 )
-def test_refuses_a_malformed_conversation_and_keeps_nothing(
-    world: World, messages: object, said: str
-) -> None:
+def test_refuses_a_malformed_conversation_and_keeps_nothing(world, messages, said):
     answer = world.own.post("/conversations", json={"messages": messages})
 
     assert answer.status_code == 422
@@ -62,7 +59,7 @@ def status_of(world: World, task: MemoryTask) -> tuple[str, str | None]:
     return answer.json["status"], answer.json["reason"]
 
 
-def test_returns_the_status_of_a_conversation_until_it_is_read(world: World, redis: Redis) -> None:
+def test_returns_the_status_of_a_conversation_until_it_is_read(world, redis):
     task = handed_over(world)
     seen = [status_of(world, task)]
     task.claim()
@@ -83,7 +80,7 @@ def test_returns_the_status_of_a_conversation_until_it_is_read(world: World, red
     ]
 
 
-def test_returns_why_a_conversation_was_given_up(world: World, redis: Redis) -> None:
+def test_returns_why_a_conversation_was_given_up(world, redis):
     failed, blocked = handed_over(world), handed_over(world)
     failed.claim()
     failed.give_up("the key has no credit left", "out_of_credit")
@@ -100,7 +97,7 @@ def test_returns_why_a_conversation_was_given_up(world: World, redis: Redis) -> 
     assert ended == [("given_up", "out_of_credit"), ("given_up", "lapsed")]
 
 
-def test_a_conversation_is_shown_to_its_own_agent_alone(world: World, redis: Redis) -> None:
+def test_a_conversation_is_shown_to_its_own_agent_alone(world, redis):
     task = handed_over(world)
     reflection = MemoryTask.reflect(world.agent, "cli")
     db.session.commit()

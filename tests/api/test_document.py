@@ -7,12 +7,11 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from refine.api.document import document
-from refine.api.routing import OPERATIONS, Operation
-from tests.api.conftest import World
+from refine.api.routing import OPERATIONS
 from tests.api.test_every_operation import name_of
 
 
-def test_everyone_may_read_it(world: World) -> None:
+def test_everyone_may_read_it(world):
     for program in (world.nobody, world.own):
         answer = program.get("/openapi.json")
 
@@ -20,12 +19,12 @@ def test_everyone_may_read_it(world: World) -> None:
         assert answer.json == json.loads(json.dumps(document()))
 
 
-def test_it_is_valid_openapi_3_1() -> None:
+def test_it_is_valid_openapi_3_1():
     OpenAPIV31SpecValidator(document()).validate()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("each", OPERATIONS, ids=name_of)
-def test_describes_every_operation_with_its_token_and_its_problems(each: Operation) -> None:
+def test_describes_every_operation_with_its_token_and_its_problems(each):
     described = document()["paths"][each.path][each.method.lower()]
 
     assert described["summary"]
@@ -43,7 +42,7 @@ def test_describes_every_operation_with_its_token_and_its_problems(each: Operati
     assert ("Idempotency-Key" in headers) == (each.method != "GET")
 
 
-def test_describes_nothing_else() -> None:
+def test_describes_nothing_else():
     paths, schemas = document()["paths"], document()["components"]["schemas"]
 
     assert {(path, method.upper()) for path, methods in paths.items() for method in methods} == {
@@ -53,7 +52,7 @@ def test_describes_nothing_else() -> None:
     assert set(used) == set(schemas)
 
 
-def test_the_parameters_of_a_list_may_be_left_out_but_not_null() -> None:
+def test_the_parameters_of_a_list_may_be_left_out_but_not_null():
     parameters = document()["paths"]["/memories"]["get"]["parameters"]
 
     schemas = {each["name"]: each["schema"] for each in parameters}

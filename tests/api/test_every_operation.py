@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from flask import Flask
 from werkzeug.test import TestResponse
 
 from refine.api.routing import OPERATIONS, Operation
@@ -78,9 +77,7 @@ def is_problem(answer: TestResponse) -> bool:
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_accepts_the_right_token_and_runs_no_code_of_the_pages(
-    each: Operation, world: World
-) -> None:
+def test_accepts_the_right_token_and_runs_no_code_of_the_pages(each, world):
     path = path_of(each, world)
 
     with files_called() as files:
@@ -95,9 +92,7 @@ def test_accepts_the_right_token_and_runs_no_code_of_the_pages(
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_rejects_everything_but_a_valid_token_of_the_right_kind(
-    each: Operation, world: World, app: Flask
-) -> None:
+def test_rejects_everything_but_a_valid_token_of_the_right_kind(each, world, app):
     path, admin = path_of(each, world), person(site_admin=True)
     valid = str(right(each, world).secret)
     owner = {"agent": world.agent} if each.bearer == "agent" else {}
@@ -140,7 +135,7 @@ def test_rejects_everything_but_a_valid_token_of_the_right_kind(
 
 
 @pytest.mark.parametrize("each", OF_THINGS, ids=name_of)
-def test_things_of_others_are_not_found(each: Operation, world: World) -> None:
+def test_things_of_others_are_not_found(each, world):
     path = path_of(each, world)
     others = [world.stranger, world.sibling]
     if each.bearer == "platform":
@@ -156,7 +151,7 @@ def test_things_of_others_are_not_found(each: Operation, world: World) -> None:
     assert ask(each, right(each, world), path).status_code < 300
 
 
-def test_pages_ignore_tokens(app: Flask, world: World) -> None:
+def test_pages_ignore_tokens(app, world):
     for program in (world.own, world.platform):
         for path in ("/", "/agents", "/audit", "/tokens", "/audit/export.jsonl"):
             headers = {"Authorization": f"Bearer {program.secret}"}

@@ -39,7 +39,7 @@ def up() -> Iterator[Up]:
 
 
 @pytest.mark.slow
-def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up) -> None:
+def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up):
     added = refine_anew("agent", "add", "Gull", "--account", "demo", "--model", "rehearsal/gull",
                    environ=up.environ)  # fmt: skip
     assert added.returncode == 0, added.stderr

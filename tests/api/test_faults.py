@@ -9,7 +9,7 @@ from refine.errors import InvalidValue, NotFound, Refused, TooMany, Unreachable,
 from refine.extensions import db
 from refine.models import IdempotencyKey
 from tests import factories, sql
-from tests.api.conftest import World, refusing_memories
+from tests.api.conftest import refusing_memories
 from tests.api.test_every_operation import is_problem
 
 WORDS = "the heron stands where the ice was"
@@ -30,9 +30,7 @@ NEW = {"content": WORDS, "memory_type": "core"}
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_classifies_exceptions(
-    error: Exception, status: int, detail: str | None, is_logged: bool
-) -> None:
+def test_classifies_exceptions(error, status, detail, is_logged):
     fault = faults.classify(error)
 
     assert (fault.status, fault.detail, fault.log is not None) == (status, detail, is_logged)
@@ -45,7 +43,7 @@ def test_classifies_exceptions(
     ("sqlstate", "status"),
     [("22001", 422), ("23505", 409), ("55P03", 503), ("40P01", 503), ("57014", 503)],
 )
-def test_hides_the_message_of_a_database_error(world: World, sqlstate: str, status: int) -> None:
+def test_hides_the_message_of_a_database_error(world, sqlstate, status):
     with refusing_memories(sqlstate, WORDS):
         answer = world.own.post("/memories", json=NEW)
     after = world.own.post("/memories", json=NEW)
@@ -57,7 +55,7 @@ def test_hides_the_message_of_a_database_error(world: World, sqlstate: str, stat
     assert after.status_code == 201
 
 
-def test_names_the_column_that_cannot_be_opened(world: World) -> None:
+def test_names_the_column_that_cannot_be_opened(world):
     memory = factories.memory(world.agent, WORDS)
     db.session.commit()
     sql.run(f"UPDATE agent_memories SET content = '\\x00' WHERE id = {memory.id}")
@@ -71,9 +69,7 @@ def test_names_the_column_that_cannot_be_opened(world: World) -> None:
     )
 
 
-def test_hides_the_message_of_an_unexpected_exception(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hides_the_message_of_an_unexpected_exception(world, caplog):
     key = {"Idempotency-Key": "k"}
     world.own.post("/memories", json=NEW, headers=key)
     row = db.session.scalars(select(IdempotencyKey)).one()

@@ -11,7 +11,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
 from tests import factories
-from tests.api.conftest import World
 
 KEY = {"Idempotency-Key": "4f6c-1"}
 NEW = {"content": "said once", "memory_type": "journal"}
@@ -23,7 +22,7 @@ def journals() -> int:
     return len(db.session.scalars(kept).all())
 
 
-def test_repeats_the_answer_of_a_request_that_is_sent_again(world: World) -> None:
+def test_repeats_the_answer_of_a_request_that_is_sent_again(world):
     first = world.own.post("/memories", json=NEW, headers=KEY)
     second = world.own.post("/memories", json=NEW, headers=KEY)
 
@@ -35,7 +34,7 @@ def test_repeats_the_answer_of_a_request_that_is_sent_again(world: World) -> Non
     assert journals() == 1
 
 
-def test_only_a_change_with_a_key_is_repeated(world: World) -> None:
+def test_only_a_change_with_a_key_is_repeated(world):
     answers = [world.own.get("/memories", headers=KEY) for _ in range(2)]
     answers += [world.own.post("/memories", json=NEW) for _ in range(2)]
 
@@ -44,7 +43,7 @@ def test_only_a_change_with_a_key_is_repeated(world: World) -> None:
     assert journals() == 2
 
 
-def test_answers_a_repeated_change_of_a_memory_as_the_first_time(world: World) -> None:
+def test_answers_a_repeated_change_of_a_memory_as_the_first_time(world):
     old = world.own.post("/memories", json=NEW).json["id"]
 
     def twice(method: str, path: str, key: str, **sent: object) -> int:
@@ -66,9 +65,7 @@ def test_answers_a_repeated_change_of_a_memory_as_the_first_time(world: World) -
     ("path", "body"),
     [("/memories", {**NEW, "content": "another"}), ("/sessions", NEW), ("/memories?x=1", NEW)],
 )
-def test_refuses_another_request_with_the_same_key(
-    world: World, path: str, body: dict[str, str]
-) -> None:
+def test_refuses_another_request_with_the_same_key(world, path, body):
     world.own.post("/memories", json=NEW, headers=KEY)
 
     answer = world.own.post(path, json=body, headers=KEY)
@@ -77,7 +74,7 @@ def test_refuses_another_request_with_the_same_key(
     assert journals() == 1
 
 
-def test_a_refused_request_frees_its_key(world: World) -> None:
+def test_a_refused_request_frees_its_key(world):
     path = f"/sessions/{factories.session().id}/undo"
     wrong = world.own.post(path, headers=KEY)
     unfit = world.own.post("/memories", json={}, headers=KEY)
@@ -87,7 +84,7 @@ def test_a_refused_request_frees_its_key(world: World) -> None:
     assert (wrong.status_code, unfit.status_code, right.status_code) == (404, 422, 201)
 
 
-def test_refuses_a_request_that_was_interrupted(world: World) -> None:
+def test_refuses_a_request_that_was_interrupted(world):
     world.own.post("/memories", json=NEW, headers=KEY)
     row = db.session.scalars(select(IdempotencyKey)).one()
     row.sealed_answer = row.answered_at = None
@@ -100,7 +97,7 @@ def test_refuses_a_request_that_was_interrupted(world: World) -> None:
     assert journals() == 1
 
 
-def test_runs_one_of_many_simultaneous_requests(world: World) -> None:
+def test_runs_one_of_many_simultaneous_requests(world):
     def send(_number: int) -> int:
         return world.own.post("/memories", json=NEW, headers=KEY).status_code
 
@@ -111,7 +108,7 @@ def test_runs_one_of_many_simultaneous_requests(world: World) -> None:
     assert journals() == 1
 
 
-def test_shows_a_minted_token_once(world: World) -> None:
+def test_shows_a_minted_token_once(world):
     path = f"/agents/{world.agent.id}/tokens"
 
     first = world.platform.post(path, headers=KEY)

@@ -38,7 +38,7 @@ def reads(program: Program, times: int) -> list[int]:
     return [program.get("/tools").status_code for _ in range(times)]
 
 
-def test_counts_reads_and_writes_separately(slow: Flask) -> None:
+def test_counts_reads_and_writes_separately(slow):
     program = new_program(slow)
 
     writes = [program.post("/memories", json=NEW).status_code for _ in range(3)]
@@ -48,7 +48,7 @@ def test_counts_reads_and_writes_separately(slow: Flask) -> None:
     assert len(program.get("/memories").json.get("memories", [])) == 0
 
 
-def test_processes_share_their_counters(slow: Flask, environ: dict[str, str]) -> None:
+def test_processes_share_their_counters(slow, environ):
     program = new_program(slow)
     assert reads(program, 2) == [200, 200]
 
@@ -56,12 +56,12 @@ def test_processes_share_their_counters(slow: Flask, environ: dict[str, str]) ->
         assert reads(bearing(other, program.secret), 2) == [200, 429]
 
 
-def test_each_process_counts_alone_without_redis(app: Flask, environ: dict[str, str]) -> None:
+def test_each_process_counts_alone_without_redis(app, environ):
     for alone in limited(environ, REDIS_URL="redis://127.0.0.1:1/0"):
         assert reads(new_program(alone), 4) == [200, 200, 200, 429]
 
 
-def test_stores_no_token_in_redis(slow: Flask, redis: Redis) -> None:
+def test_stores_no_token_in_redis(slow, redis):
     program = new_program(slow)
     reads(program, 1)
 

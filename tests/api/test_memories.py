@@ -3,17 +3,16 @@
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from tests import factories
-from tests.api.conftest import World, program_of
+from tests.api.conftest import program_of
 
 
 def contents(answer: Any) -> list[str]:
     return [memory["content"] for memory in answer.json["memories"]]
 
 
-def test_returns_the_core_memory_that_is_duplicated(world: World) -> None:
+def test_returns_the_core_memory_that_is_duplicated(world):
     new = {"content": "The First\nmemory ", "memory_type": "journal"}
 
     saved = world.own.post("/memories", json=new)
@@ -23,7 +22,7 @@ def test_returns_the_core_memory_that_is_duplicated(world: World) -> None:
     assert len(world.own.get("/memories").json["memories"]) == 2
 
 
-def test_lists_memories_newest_first_page_by_page(app: Flask) -> None:
+def test_lists_memories_newest_first_page_by_page(app):
     own = program_of(app, factories.agent("memory 0", "memory 1", "memory 2"))
 
     first = own.get("/memories?limit=2")
@@ -35,7 +34,7 @@ def test_lists_memories_newest_first_page_by_page(app: Flask) -> None:
     assert last.json["next_cursor"] is None
 
 
-def test_filters_memories(app: Flask) -> None:
+def test_filters_memories(app):
     agent = factories.agent("plain")
     factories.memory(agent, "a voice", tags=["voice"])
     factories.memory(agent, "of today", memory_type="journal")
@@ -67,7 +66,7 @@ def test_filters_memories(app: Flask) -> None:
         ("typ=core", ""),
     ],
 )
-def test_names_the_parameter_that_is_not_valid(world: World, query: str, field: str) -> None:
+def test_names_the_parameter_that_is_not_valid(world, query, field):
     answer = world.own.get(f"/memories?{query}")
 
     assert answer.status_code == 422

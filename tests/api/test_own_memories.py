@@ -10,7 +10,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent
 from tests import factories
-from tests.api.conftest import Program, World, program_of
+from tests.api.conftest import Program, program_of
 from tests.api.test_memories import contents
 from tests.chains import problems
 
@@ -35,7 +35,7 @@ def saved(own: Program, content: str = "Mira's number is 555 0142") -> dict[str,
     return saved
 
 
-def test_finds_memories_by_a_part_of_their_text_page_by_page(own: Program) -> None:
+def test_finds_memories_by_a_part_of_their_text_page_by_page(own):
     for number in range(3):
         saved(own, f"the Canary sings {number}")
 
@@ -47,7 +47,7 @@ def test_finds_memories_by_a_part_of_their_text_page_by_page(own: Program) -> No
     assert contents(own.get("/memories?query=finch")) == []
 
 
-def test_shows_a_memory_with_its_history(own: Program) -> None:
+def test_shows_a_memory_with_its_history(own):
     memory = saved(own)
     own.delete(f"/memories/{memory['id']}")
 
@@ -60,7 +60,7 @@ def test_shows_a_memory_with_its_history(own: Program) -> None:
     ]
 
 
-def test_corrects_a_memory_and_lists_the_old_one_as_retired(own: Program) -> None:
+def test_corrects_a_memory_and_lists_the_old_one_as_retired(own):
     memory = saved(own)
 
     new = own.patch(f"/memories/{memory['id']}", json={"content": "Mira's number is 555 0143"})
@@ -72,7 +72,7 @@ def test_corrects_a_memory_and_lists_the_old_one_as_retired(own: Program) -> Non
     assert contents(own.get("/memories?query=number")) == ["Mira's number is 555 0143"]
 
 
-def test_forgets_a_memory_for_the_given_reason(own: Program) -> None:
+def test_forgets_a_memory_for_the_given_reason(own):
     id_ = saved(own)["id"]
 
     answer = own.delete(f"/memories/{id_}?reason=wrong")
@@ -82,7 +82,7 @@ def test_forgets_a_memory_for_the_given_reason(own: Program) -> None:
     assert own.delete(f"/memories/{id_}").status_code == 404
 
 
-def test_erases_a_memory_that_is_asked_for_twice_a_day_apart(own: Program, agent: Agent) -> None:
+def test_erases_a_memory_that_is_asked_for_twice_a_day_apart(own, agent):
     old = saved(own)["id"]
     new = own.patch(f"/memories/{old}", json={"content": "Mira's number is 555 0143"}).json["id"]
 
@@ -102,7 +102,7 @@ def test_erases_a_memory_that_is_asked_for_twice_a_day_apart(own: Program, agent
     assert problems() == []
 
 
-def test_memories_of_others_are_not_found(world: World, agent: Agent) -> None:
+def test_memories_of_others_are_not_found(world, agent):
     id_ = agent.ledger.core().limit(1)
     other = db.session.scalars(id_).one().id
 

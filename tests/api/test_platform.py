@@ -2,11 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
-from flask import Flask
-from redis import Redis
 
 from refine.api.routing import OPERATIONS
 from refine.extensions import db
@@ -31,7 +28,7 @@ def journal(agent: Agent) -> list[str]:
 # -- agents ---------------------------------------------------------------------------------------
 
 
-def test_adds_an_agent(world: World) -> None:
+def test_adds_an_agent(world):
     answer = world.platform.post(
         "/agents", json={**NEW, "system_prompt": CANARY, "core_token_budget": 900, "paused": True}
     )
@@ -49,7 +46,7 @@ def test_adds_an_agent(world: World) -> None:
     }
 
 
-def test_lists_the_agents_of_the_account_alone(world: World) -> None:
+def test_lists_the_agents_of_the_account_alone(world):
     first = world.platform.get("/agents?limit=1").json
     second = world.platform.get(
         "/agents", query_string={"limit": 1, "cursor": first["next_cursor"]}
@@ -62,7 +59,7 @@ def test_lists_the_agents_of_the_account_alone(world: World) -> None:
     assert world.platform.get(f"/agents/{world.agent.id}").json == second["agents"][0]
 
 
-def test_records_a_change_and_tells_the_agent(world: World) -> None:
+def test_records_a_change_and_tells_the_agent(world):
     agent = world.agent
 
     answer = world.platform.patch(
@@ -87,7 +84,7 @@ def test_records_a_change_and_tells_the_agent(world: World) -> None:
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world: World, prompt: str) -> None:
+def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world, prompt):
     configuring.author(world.agent, prompt, CANARY)
     db.session.commit()
     sealed = getattr(world.agent, f"sealed_{prompt}")
@@ -119,9 +116,7 @@ def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world: World, pro
         ({"identity_changed_at": None}, ""),
     ],
 )
-def test_changes_nothing_if_one_value_is_refused(
-    world: World, body: dict[str, Any], field: str
-) -> None:
+def test_changes_nothing_if_one_value_is_refused(world, body, field):
     before = world.platform.get("/agents").json
 
     answer = world.platform.patch(
@@ -137,7 +132,7 @@ def test_changes_nothing_if_one_value_is_refused(
 # -- tokens ---------------------------------------------------------------------------------------
 
 
-def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) -> None:
+def test_mints_a_token_records_it_and_tells_the_agent(world, app):
     agent = world.agent
     answer = world.platform.post(f"/agents/{agent.id}/tokens")
 
@@ -153,7 +148,7 @@ def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) 
     assert journal(agent) == [note]
 
 
-def test_mints_a_token_that_expires(world: World) -> None:
+def test_mints_a_token_that_expires(world):
     path = f"/agents/{world.agent.id}/tokens"
     ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
@@ -169,7 +164,7 @@ def test_mints_a_token_that_expires(world: World) -> None:
     assert refused == [422] * 3
 
 
-def test_revokes_a_token_at_once_and_is_idempotent(world: World) -> None:
+def test_revokes_a_token_at_once_and_is_idempotent(world):
     token_id = token_of(world.own).id
     world.own.get("/context")
 
@@ -208,7 +203,7 @@ def spent(world: World) -> World:
     return world
 
 
-def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: World) -> None:
+def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent):
     answer = spent.platform.get("/usage")
 
     assert answer.json == {
@@ -236,7 +231,7 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Wo
     }
 
 
-def test_filters_usage_by_day(spent: World) -> None:
+def test_filters_usage_by_day(spent):
     for query, sessions in (
         ("from=2026-10-01", 2),
         ("from=2026-10-02", 1),
@@ -251,7 +246,7 @@ def test_filters_usage_by_day(spent: World) -> None:
 # -- no content -----------------------------------------------------------------------------------
 
 
-def test_a_platform_token_never_reads_content(app: Flask, redis: Redis) -> None:
+def test_a_platform_token_never_reads_content(app, redis):
     agent = factories.agent(
         CANARY, name="Ada", model_id="test/ada", **dict.fromkeys(PROMPTS, CANARY)
     )

@@ -1,15 +1,13 @@
 """Nothing but declared operations is routed; every other request is answered with a problem."""
 
 import pytest
-from flask import Flask
 
 from refine.api.routing import OPERATIONS
-from tests.api.conftest import World
 from tests.api.test_every_operation import is_problem, name_of
 from tests.web.conftest import browser_of
 
 
-def test_every_route_of_the_api_is_an_operation(app: Flask) -> None:
+def test_every_route_of_the_api_is_an_operation(app):
     routes = {
         (method, rule.rule.removeprefix("/api/v1"))
         for rule in app.url_map.iter_rules()
@@ -31,9 +29,7 @@ def test_every_route_of_the_api_is_an_operation(app: Flask) -> None:
         ("GET", "/tools/save_memory/calls", 405, {"POST"}),
     ],
 )
-def test_unknown_paths_and_methods_are_problems(
-    world: World, method: str, path: str, status: int, allowed: set[str] | None
-) -> None:
+def test_unknown_paths_and_methods_are_problems(world, method, path, status, allowed):
     for program in (world.nobody, world.own):
         answer = program.open(path, method=method)
 
@@ -44,7 +40,7 @@ def test_unknown_paths_and_methods_are_problems(
 
 
 @pytest.mark.parametrize("path", ["/api/", "/api/v2/context", "/api/v1/", "/api/v1/memories/"])
-def test_every_path_below_api_is_answered_with_problems(app: Flask, path: str) -> None:
+def test_every_path_below_api_is_answered_with_problems(app, path):
     answer = browser_of(app).get(path)
 
     assert answer.status_code == 404

@@ -7,7 +7,6 @@ import pytest
 import schemathesis
 from flask import Flask
 from hypothesis import HealthCheck, given, settings, strategies as st
-from redis import Redis
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import CheckFunction, not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -19,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from refine import create_app
-from refine.api.routing import OPERATIONS, Operation
+from refine.api.routing import OPERATIONS
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.settings import Settings
@@ -69,9 +68,7 @@ MODES = [
 
 
 @pytest.mark.parametrize(("each", "mode"), MODES)
-def test_answers_conform_to_the_document(
-    app: Flask, unlimited: Flask, redis: Redis, each: Operation, mode: GenerationMode
-) -> None:
+def test_answers_conform_to_the_document(app, unlimited, redis, each, mode):
     agent = factories.agent()
     session = ended_session(agent, factories.ledger(agent, *[25] * 20)[0])
     grant = factories.live_grant(agent, person(account=agent.account))

@@ -1,11 +1,9 @@
 """An agent requests and undoes its own sessions."""
 
-from redis import Redis
-
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from tests import factories
-from tests.api.conftest import World, refreshed
+from tests.api.conftest import refreshed
 from tests.web.conftest import ended_session
 
 
@@ -17,7 +15,7 @@ def ended(agent: Agent) -> RefinementSession:
     return session
 
 
-def test_queues_a_session(world: World, redis: Redis) -> None:
+def test_queues_a_session(world, redis):
     answer = world.own.post("/sessions")
 
     assert answer.status_code == 202
@@ -26,7 +24,7 @@ def test_queues_a_session(world: World, redis: Redis) -> None:
     assert world.own.get("/sessions").json["sessions"] == [answer.json]
 
 
-def test_names_the_live_session_when_another_is_requested(world: World, redis: Redis) -> None:
+def test_names_the_live_session_when_another_is_requested(world, redis):
     first = world.own.post("/sessions", json={}).json
 
     second = world.own.post("/sessions", json={})
@@ -36,7 +34,7 @@ def test_names_the_live_session_when_another_is_requested(world: World, redis: R
     assert second.json["session_id"] == first["id"]
 
 
-def test_lists_sessions_with_their_outcome(world: World) -> None:
+def test_lists_sessions_with_their_outcome(world):
     session = ended(world.agent)
 
     listed = world.own.get("/sessions?status=completed").json["sessions"]
@@ -48,7 +46,7 @@ def test_lists_sessions_with_their_outcome(world: World) -> None:
     assert world.sibling.get("/sessions").json["sessions"] == []
 
 
-def test_undoes_the_last_session_once(world: World) -> None:
+def test_undoes_the_last_session_once(world):
     session = ended(world.agent)
     mass = world.agent.core_token_usage
 
@@ -65,7 +63,7 @@ def test_undoes_the_last_session_once(world: World) -> None:
     assert (again.status_code, again.json["undone_before"]) == (200, True)
 
 
-def test_names_the_records_that_prevent_an_undo(world: World) -> None:
+def test_names_the_records_that_prevent_an_undo(world):
     session = ended(world.agent)
     gone = world.own.get("/memories?discarded=true").json["memories"][0]
     db.session.get_one(AgentMemory, gone["id"]).restore()

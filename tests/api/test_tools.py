@@ -14,7 +14,7 @@ def call(world: World, name: str, written: str | bytes) -> Any:
     return answer.json
 
 
-def test_saves_a_memory(world: World) -> None:
+def test_saves_a_memory(world):
     result = call(world, "save_memory", '{"content": "tea at four", "memory_type": "core"}')
     again = call(world, "save_memory", '{"content": "Tea at four", "memory_type": "core"}')
 
@@ -22,7 +22,7 @@ def test_saves_a_memory(world: World) -> None:
     assert again == {**result, "existing": True}
 
 
-def test_changes_the_agents_own_settings(world: World) -> None:
+def test_changes_the_agents_own_settings(world):
     arguments = {"action": "update", "field": "system_prompt", "value": "I am Ada."}
 
     result = call(world, "self_authoring", json.dumps(arguments))
@@ -32,7 +32,7 @@ def test_changes_the_agents_own_settings(world: World) -> None:
     assert refreshed(world.agent).identity_changed_at is None
 
 
-def test_offers_the_tools_that_can_be_called_and_corrects_a_memory(world: World) -> None:
+def test_offers_the_tools_that_can_be_called_and_corrects_a_memory(world):
     names = [each["function"]["name"] for each in world.own.get("/tools").json]
     (found,) = call(world, "search_memories", '{"query": "second"}')["results"]
 
@@ -55,9 +55,7 @@ def test_offers_the_tools_that_can_be_called_and_corrects_a_memory(world: World)
         b"\xff\xfe",
     ],
 )
-def test_answers_unreadable_arguments_with_an_error_for_the_model(
-    world: World, written: str | bytes
-) -> None:
+def test_answers_unreadable_arguments_with_an_error_for_the_model(world, written):
     for name in ("save_memory", "self_authoring"):
         result = call(world, name, written)
 
@@ -66,7 +64,7 @@ def test_answers_unreadable_arguments_with_an_error_for_the_model(
 
 
 @pytest.mark.parametrize("name", ["refinement", "SaveMemoryTool", "__init__"])
-def test_no_other_tool_is_found(world: World, name: str) -> None:
+def test_no_other_tool_is_found(world, name):
     answer = world.own.post(f"/tools/{name}/calls", data="{}")
 
     assert answer.status_code == 404

@@ -1,10 +1,7 @@
 """Commands that do what pages do: change agents, stop sessions, reset passwords."""
 
-from flask import Flask
-from flask.testing import FlaskClient
-
 from refine.extensions import db
-from refine.models import Account, Agent, AuditLog
+from refine.models import AuditLog
 from tests import factories
 from tests.commands import refine
 
@@ -15,9 +12,7 @@ def last_record(action: str) -> AuditLog:
     return db.session.scalars(found.limit(1)).one()
 
 
-def test_agent_set_changes_settings_and_records_the_actor(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
+def test_agent_set_changes_settings_and_records_the_actor(ledger, environ):
     done = refine(
         *("agent", "set", "ada", "--budget", "6000", "--threshold", "0.8", "--inactive"),
         environ=environ,
@@ -33,7 +28,7 @@ def test_agent_set_changes_settings_and_records_the_actor(
     assert record.data["changes"]["core_token_budget"] == [5000, 6000]
 
 
-def test_an_agent_is_paused_and_resumed_once(ledger: Agent, environ: dict[str, str]) -> None:
+def test_an_agent_is_paused_and_resumed_once(ledger, environ):
     for option, outcome in (
         ("--paused", "paused changed"),
         ("--paused", "as before"),
@@ -45,9 +40,7 @@ def test_an_agent_is_paused_and_resumed_once(ledger: Agent, environ: dict[str, s
     assert not ledger.paused
 
 
-def test_session_stop_ends_a_running_session_before_its_next_step(
-    app: Flask, environ: dict[str, str]
-) -> None:
+def test_session_stop_ends_a_running_session_before_its_next_step(app, environ):
     session = factories.session()
 
     done = refine("session", "stop", str(session.id), environ=environ)
@@ -58,9 +51,7 @@ def test_session_stop_ends_a_running_session_before_its_next_step(
     assert session.status == "running"
 
 
-def test_user_reset_prints_a_link_with_which_a_new_password_is_chosen(
-    demo: Account, environ: dict[str, str], client: FlaskClient
-) -> None:
+def test_user_reset_prints_a_link_with_which_a_new_password_is_chosen(demo, environ, client):
     user = factories.user(email="ada@example.org", account=demo)
     db.session.commit()
 

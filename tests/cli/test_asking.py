@@ -67,9 +67,7 @@ def works(model: ScriptedModel, /, **fields: Any) -> None:
     model.say("YES, gladly.", **fields).calls(SEARCH, **fields).calls(COMPLETE, **fields)
 
 
-def test_prints_a_line_for_each_question_if_everything_works_with_the_model(
-    ask: Ask, model: ScriptedModel
-) -> None:
+def test_prints_a_line_for_each_question_if_everything_works_with_the_model(ask, model):
     model.catalogue = [FULL_ENTRY]
     works(model, usage=FULL_USAGE)
 
@@ -89,7 +87,7 @@ def test_prints_a_line_for_each_question_if_everything_works_with_the_model(
     assert done.stdout.endswith("`refine evaluate test/model` shows how well.\n")
 
 
-def test_the_rehearsal_model_can_be_asked_without_a_provider(ask: Ask) -> None:
+def test_the_rehearsal_model_can_be_asked_without_a_provider(ask):
     done = ask("rehearsal/any", OPENROUTER_API_KEY="")
 
     assert done.returncode == 0
@@ -109,9 +107,7 @@ def test_the_rehearsal_model_can_be_asked_without_a_provider(ask: Ask) -> None:
         (["YES.", NO_JSON, {"action": "dance"}], "result", "fix", "(Invalid action 'dance')"),
     ],
 )
-def test_each_step_is_judged(
-    ask: Ask, model: ScriptedModel, answers: list[Any], name: str, mark: str, says: str
-) -> None:
+def test_each_step_is_judged(ask, model, answers, name, mark, says):
     for answer in answers:
         if isinstance(answer, dict):
             model.calls(answer.get("arguments", answer))
@@ -136,9 +132,7 @@ def test_each_step_is_judged(
         (401, {}, "(check OPENROUTER_API_KEY)"),
     ],
 )
-def test_a_refusal_says_what_to_check(
-    ask: Ask, model: ScriptedModel, status: int, error: Any, says: str
-) -> None:
+def test_a_refusal_says_what_to_check(ask, model, status, error, says):
     model.answer(lambda handler: send(handler, status, {"error": error}, {"Retry-After": "90"}))
 
     done = ask()
@@ -160,9 +154,7 @@ def test_a_refusal_says_what_to_check(
         ([FULL_ENTRY], "cost", "ok", "$0.00135 for this trial, calculated from the provider's"),
     ],
 )
-def test_the_models_entry_in_the_list_is_reported(
-    ask: Ask, model: ScriptedModel, catalogue: Any, name: str, mark: str, says: str
-) -> None:
+def test_the_models_entry_in_the_list_is_reported(ask, model, catalogue, name, mark, says):
     model.catalogue = catalogue
     works(model)
 

@@ -5,7 +5,6 @@ import itertools
 import json
 import signal
 import uuid
-from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
@@ -15,7 +14,6 @@ from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import problems
-from tests.cli.conftest import Run
 from tests.commands import eventually, refine_anew, start
 from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
@@ -32,7 +30,7 @@ def stored() -> int:
 
 
 class TestImport:
-    def test_prints_figures(self, run: Run, ledger: Agent) -> None:
+    def test_prints_figures(self, run, ledger):
         done = run("import", "Ada", MEM0, "--format", "mem0")
 
         assert (done.returncode, done.stderr) == (0, "")
@@ -46,7 +44,7 @@ class TestImport:
         ]
         assert stored() == 22
 
-    def test_dry_run_writes_nothing(self, run: Run, ledger: Agent) -> None:
+    def test_dry_run_writes_nothing(self, run, ledger):
         done = run("import", "Ada", MEM0, "--format", "mem0", "--dry-run")
 
         first, *_, last = done.stdout.splitlines()
@@ -56,7 +54,7 @@ class TestImport:
         assert stored() == 20
         assert factories.records(ledger) == []
 
-    def test_strict_imports_nothing_if_a_row_is_bad(self, run: Run, ledger: Agent) -> None:
+    def test_strict_imports_nothing_if_a_row_is_bad(self, run, ledger):
         done = run("import", "Ada", MEM0, "--format", "mem0", "--strict")
 
         assert (done.returncode, done.stdout) == (1, "")
@@ -65,7 +63,7 @@ class TestImport:
         )
         assert stored() == 20
 
-    def test_lists_at_most_twenty_bad_rows(self, run: Run, ledger: Agent, tmp_path: Path) -> None:
+    def test_lists_at_most_twenty_bad_rows(self, run, ledger, tmp_path):
         file = tmp_path / "bad.json"
         file.write_text(json.dumps([*range(1_025), {"memory": "good"}]))
 
@@ -80,7 +78,7 @@ class TestImport:
             "                 and 1,005 more",
         ]
 
-    def test_fails_if_nothing_could_be_read(self, run: Run, ledger: Agent) -> None:
+    def test_fails_if_nothing_could_be_read(self, run, ledger):
         done = run("import", "Ada", FIXTURES / "mcp.jsonl", "--format", "refine")
 
         assert done.returncode == 1
@@ -88,7 +86,7 @@ class TestImport:
         assert "line 1: is not the manifest of an export" in done.stdout
         assert done.stderr == "refine: nothing in the file could be read as refine\n"
 
-    def test_prints_no_memory_content(self, run: Run, ledger: Agent) -> None:
+    def test_prints_no_memory_content(self, run, ledger):
         for file in sorted(FIXTURES.iterdir()):
             for format_ in ("letta", "mem0", "mcp", "refine"):
                 done = run("import", "Ada", file, "--format", format_)
@@ -96,7 +94,7 @@ class TestImport:
                 output = (done.stdout + done.stderr).replace("Ada", "")
                 assert not [word for word in CONTENTS if word in output], (file.name, format_)
 
-    def test_refuses_a_pipe(self, ledger: Agent, environ: dict[str, str]) -> None:
+    def test_refuses_a_pipe(self, ledger, environ):
         done = refine_anew(
             "import", "Ada", "/dev/stdin", "--format", "mem0", environ=environ, stdin="[]"
         )
@@ -107,7 +105,7 @@ class TestImport:
 
 
 class TestExport:
-    def test_prints_metadata_without_content(self, run: Run, ledger: Agent) -> None:
+    def test_prints_metadata_without_content(self, run, ledger):
         discarded = factories.memory(ledger, "gone with the canary")
         db.session.flush()
         discarded.discard()
@@ -127,7 +125,7 @@ class TestExport:
         }
         assert rows[-1]["discarded_at"] is not None
 
-    def test_holds_a_page_of_memories_at_a_time(self, ledger: Agent) -> None:
+    def test_holds_a_page_of_memories_at_a_time(self, ledger):
         factories.ledger(ledger, *[1] * 2 * PAGE_MEMORIES)
         db.session.commit()
         db.session.expunge_all()
@@ -154,9 +152,7 @@ class TestExportUnderAGrant:
         reader = factories.user(account=ledger.account, email="ines@example.org")
         return factories.live_grant(ledger, reader)
 
-    def test_includes_content_and_is_recorded(
-        self, run: Run, ledger: Agent, grant: AccessGrant
-    ) -> None:
+    def test_includes_content_and_is_recorded(self, run, ledger, grant):
         done = run("export", "Ada", "--grant", grant.id)
 
         manifest, *rows, _ = [json.loads(line) for line in done.stdout.splitlines()]
@@ -170,9 +166,7 @@ class TestExportUnderAGrant:
         assert (record.data["what"], record.data["ids"]) == ("export", [row["id"] for row in rows])
 
     @pytest.mark.parametrize("whose", ["ended", "another agent's", "nobody's"])
-    def test_prints_nothing_without_a_valid_grant(
-        self, run: Run, ledger: Agent, grant: AccessGrant, whose: str
-    ) -> None:
+    def test_prints_nothing_without_a_valid_grant(self, run, ledger, grant, whose):
         grant_id = grant.id
         if whose == "ended":
             grant.end(user=grant.user)
@@ -196,9 +190,7 @@ class TestExportUnderAGrant:
 
 
 @pytest.mark.slow
-def test_a_killed_import_is_completed_by_repeating_it(
-    environ: dict[str, str], ledger: Agent, tmp_path: Path
-) -> None:
+def test_a_killed_import_is_completed_by_repeating_it(environ, ledger, tmp_path):
     rows, path = 3_000, tmp_path / "memories.json"
     written = [{"id": number, "memory": f"{number} bees"} for number in range(rows)]
     path.write_text(json.dumps(written))

@@ -1,21 +1,16 @@
 """`refine bench survival` and `refine evaluate`: on a database of their own, models judged."""
 
 import json
-from pathlib import Path
 
 import pytest
-from flask import Flask
 
 from refine import cli
-from refine.models import Agent
-from tests.cli.conftest import Run, problem, row_counts
+from tests.cli.conftest import problem, row_counts
 
 SMALL = ("--agents", 1, "--weeks", 2, "--memories", 8)
 
 
-def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
-    run: Run, ledger: Agent, tmp_path: Path
-) -> None:
+def test_survival_prints_a_summary_and_writes_its_weeks_as_json(run, ledger, tmp_path):
     file, before = tmp_path / "survival.json", row_counts()
 
     done = run("bench", "survival", *SMALL, "--models", "careful", "--json", file)
@@ -32,9 +27,7 @@ def test_survival_prints_a_summary_and_writes_its_weeks_as_json(
 
 
 @pytest.mark.parametrize("name", ["bench", "evaluate"])
-def test_says_plainly_where_the_laboratory_is_missing(
-    app: Flask, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_says_plainly_where_the_laboratory_is_missing(app, run, monkeypatch, tmp_path, name):
     monkeypatch.setattr(cli, "_ROOT", tmp_path)
 
     assert "it is part of Refine's repository" in problem(run(name, "anything"))

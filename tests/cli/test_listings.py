@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
@@ -43,9 +42,7 @@ def agents(demo: Account) -> list[Agent]:
 
 
 @pytest.mark.parametrize("command", EMPTY)
-def test_nothing_to_list_is_a_sentence_or_an_empty_array(
-    app: Flask, environ: dict[str, str], command: str
-) -> None:
+def test_nothing_to_list_is_a_sentence_or_an_empty_array(app, environ, command):
     said = refine(*command.split(), environ=environ)
     listed = refine(*command.split(), "--json", environ=environ)
 
@@ -53,7 +50,7 @@ def test_nothing_to_list_is_a_sentence_or_an_empty_array(
     assert rows(listed) == []
 
 
-def test_sessions_are_listed_newest_first(agents: list[Agent], environ: dict[str, str]) -> None:
+def test_sessions_are_listed_newest_first(agents, environ):
     waiting, failed = rows(refine("session", "list", "--json", environ=environ))
     table = refine("session", "list", environ=environ).stdout.splitlines()
 
@@ -88,15 +85,13 @@ def test_sessions_are_listed_newest_first(agents: list[Agent], environ: dict[str
         (("--account", "demo", "--status", "queued"), []),
     ],
 )
-def test_sessions_are_narrowed(
-    agents: list[Agent], environ: dict[str, str], narrowed: tuple[str, ...], names: list[str]
-) -> None:
+def test_sessions_are_narrowed(agents, environ, narrowed, names):
     listed = rows(refine("session", "list", "--json", *narrowed, environ=environ))
 
     assert [session["agent"] for session in listed] == names
 
 
-def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[str, str]) -> None:
+def test_a_session_is_shown_with_its_steps(agents, environ):
     session = db.session.scalars(db.select(RefinementSession).filter_by(status="failed")).one()
     session.stats = {**session.stats, "refused_doubtful": 2}
     db.session.commit()
@@ -117,7 +112,7 @@ def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[st
     assert "memory_refinement_failed" in shown.stdout.splitlines()[-1]
 
 
-def test_agents_are_listed_for_programs(agents: list[Agent], environ: dict[str, str]) -> None:
+def test_agents_are_listed_for_programs(agents, environ):
     ada, eve = rows(refine("agent", "list", "--json", environ=environ))
     failed = rows(refine("agent", "list", "--state", "failed", "--json", environ=environ))
     first = refine("agent", "list", "--limit", "1", "--json", environ=environ)
@@ -131,7 +126,7 @@ def test_agents_are_listed_for_programs(agents: list[Agent], environ: dict[str, 
     assert eve["id"] == agents[1].id
 
 
-def test_an_agent_is_shown_without_content(agents: list[Agent], environ: dict[str, str]) -> None:
+def test_an_agent_is_shown_without_content(agents, environ):
     shown = refine("agent", "show", "ADA", environ=environ)
     told = json.loads(refine("agent", "show", "ADA", "--json", environ=environ).stdout)
 

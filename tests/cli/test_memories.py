@@ -4,14 +4,13 @@ from datetime import timedelta
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Agent, AgentMemory
+from refine.models import AgentMemory
 from refine.models.correcting import correct
 from tests import factories
 from tests.chains import problems
-from tests.cli.conftest import Run
 
 
-def test_erases_a_memory_for_good_on_the_second_day(ledger: Agent, run: Run) -> None:
+def test_erases_a_memory_for_good_on_the_second_day(ledger, run):
     ids = [memory.id for memory in ledger.ledger.matching(ledger.ledger.core(), "at dawn")]
     memory = db.session.get_one(AgentMemory, ids[-1])
     new = correct(ledger, memory.id, "the canary sings in the morning").id

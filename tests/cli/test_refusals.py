@@ -14,7 +14,7 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import RefinementSession
 from tests import factories, sql
-from tests.cli.conftest import Run, problem, row_counts
+from tests.cli.conftest import problem, row_counts
 from tests.commands import UNUSED_PORT, refine, refine_here
 from tests.transfer.files import FIXTURES
 
@@ -115,7 +115,7 @@ def populated(app: Flask) -> Iterator[None]:
     return
 
 
-def test_bad_input_is_refused_in_one_line_and_changes_nothing(populated: None, run: Run) -> None:
+def test_bad_input_is_refused_in_one_line_and_changes_nothing(populated, run):
     before = row_counts()
 
     for refusal in REFUSALS:
@@ -137,9 +137,7 @@ def raise_while_tidying_up() -> None:
         raise psycopg.ProgrammingError("the connection is in use")
 
 
-def test_ctrl_c_behind_a_drivers_error_is_an_interruption(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_behind_a_drivers_error_is_an_interruption(monkeypatch, capsys):
     monkeypatch.setattr(Fernet, "generate_key", raise_while_tidying_up)
 
     done = refine_here("keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
@@ -147,9 +145,7 @@ def test_ctrl_c_behind_a_drivers_error_is_an_interruption(
     assert (done.returncode, done.stderr) == (1, "refine: interrupted\n")
 
 
-def test_an_unexpected_error_is_named_by_its_class(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unexpected_error_is_named_by_its_class(monkeypatch, capsys):
     def fail() -> bytes:
         raise ZeroDivisionError("secret")
 
@@ -162,9 +158,7 @@ def test_an_unexpected_error_is_named_by_its_class(
     assert done.stderr == said
 
 
-def test_an_error_of_the_system_says_what_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_system_says_what_is_wrong(tmp_path, monkeypatch, capsys):
     file = tmp_path / "file"
     file.touch()
     with suppress(OSError), Path("/dev/full").open("w") as full:
@@ -180,7 +174,7 @@ def test_an_error_of_the_system_says_what_is_wrong(
     assert no_folder.stderr == f"refine: {file / 'sub'}: Not a directory\n"
 
 
-def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
+def test_a_database_error_has_no_traceback(app, run):
     sql.run("ALTER TABLE accounts RENAME COLUMN schedule TO away")
 
     try:
@@ -191,7 +185,7 @@ def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
     assert problem(done).startswith("the database reported an error: (UndefinedColumn)")
 
 
-def test_a_database_without_tables_says_what_to_do(no_tables: str, run: Run) -> None:
+def test_a_database_without_tables_says_what_to_do(no_tables, run):
     for arguments in (
         *(("agent", "list"), ("run", "Ada"), ("sweep",), ("audit", "verify")),
         ("account", "add", "New"),
@@ -203,7 +197,7 @@ def test_a_database_without_tables_says_what_to_do(no_tables: str, run: Run) -> 
 
 
 @pytest.mark.slow
-def test_db_upgrade_creates_the_tables_and_can_be_repeated(no_tables: str, run: Run) -> None:
+def test_db_upgrade_creates_the_tables_and_can_be_repeated(no_tables, run):
     upgraded = [run("db", "upgrade", DATABASE_URL=no_tables).stdout for _ in range(2)]
 
     assert upgraded == ["the database is up to date\n"] * 2

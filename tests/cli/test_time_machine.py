@@ -7,7 +7,7 @@ import pytest
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from tests import editing, factories, sql
-from tests.cli.conftest import Run, problem
+from tests.cli.conftest import problem
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def canary(owner: Agent) -> AgentMemory:
     return db.session.scalars(first.order_by(AgentMemory.id.desc()).limit(1)).one()
 
 
-def test_undo_prints_figures(ledger: Agent, session: RefinementSession, run: Run) -> None:
+def test_undo_prints_figures(ledger, session, run):
     done = run("undo", session.id)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -45,9 +45,7 @@ def test_undo_prints_figures(ledger: Agent, session: RefinementSession, run: Run
     assert session.undone_through == "command line"
 
 
-def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
-    ledger: Agent, session: RefinementSession, run: Run
-) -> None:
+def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(ledger, session, run):
     canary(ledger).restore()
     canary(ledger).set_constitutional(True)
     db.session.commit()

@@ -37,9 +37,7 @@ def up() -> Iterator[Up]:
             running.close()
 
 
-def test_forks_get_the_application_that_was_built_for_them(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forks_get_the_application_that_was_built_for_them(environ, monkeypatch):
     monkeypatch.setattr(application, "_built", {})
     settings = Settings.from_environ(environ)
     application.build_for_forks(settings)
@@ -52,7 +50,7 @@ def test_forks_get_the_application_that_was_built_for_them(
 
 
 @pytest.mark.slow
-def test_a_killed_worker_leaves_the_dashboard_up_and_is_started_again(up: Up) -> None:
+def test_a_killed_worker_leaves_the_dashboard_up_and_is_started_again(up):
     up.ready()
     supervisor = up.process.pid
     web, worker, clock = (process_called(f"refine {name}", supervisor) for name in PROCESSES)
@@ -73,7 +71,7 @@ def test_a_killed_worker_leaves_the_dashboard_up_and_is_started_again(up: Up) ->
 
 
 @pytest.mark.slow
-def test_one_command_starts_serves_and_stops_everything(up: Up) -> None:
+def test_one_command_starts_serves_and_stops_everything(up):
     line = up.ready()
 
     answer = requests.get(f"http://127.0.0.1:{up.port}/readyz", timeout=10)

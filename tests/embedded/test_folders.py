@@ -1,7 +1,7 @@
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,22 +9,18 @@ import pytest
 from refine.embedded import database_url, kept_secret, redis_url, socket_dir
 from refine.errors import EmbeddedError, SettingsError
 
-from .processes import Script
-
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_addresses_are_in_the_data_folder_and_start_nothing(data_dir: Path) -> None:
+def test_addresses_are_in_the_data_folder_and_start_nothing(data_dir):
     assert database_url(data_dir).endswith(f"?host={data_dir}/run&port=5432")
     assert redis_url(data_dir) == f"unix://{data_dir}/run/valkey.sock?db=0"
     assert not data_dir.exists()
 
 
-def test_relative_paths_and_links_give_the_same_address(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_and_links_give_the_same_address(data_dir, monkeypatch):
     data_dir.mkdir()
     (data_dir.parent / "link").symlink_to(data_dir)
     monkeypatch.chdir(data_dir.parent)
@@ -49,9 +45,7 @@ def of_another_user(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [open_to_others, a_link, of_another_user])
-def test_refuses_a_folder_that_somebody_else_could_have_planted(
-    plant: Callable[[Path], None],
-) -> None:
+def test_refuses_a_folder_that_somebody_else_could_have_planted(plant):
     plant(socket_dir(Path("/srv/a b")))
 
     with pytest.raises(EmbeddedError, match="not a private folder"):
@@ -66,7 +60,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.mark.usefixtures("umask")
-def test_a_secret_is_created_once_and_private_whatever_the_umask(data_dir: Path) -> None:
+def test_a_secret_is_created_once_and_private_whatever_the_umask(data_dir):
     made = iter(["first", "second"])
 
     assert kept_secret(data_dir, "key", lambda: next(made)) == "first"
@@ -76,7 +70,7 @@ def test_a_secret_is_created_once_and_private_whatever_the_umask(data_dir: Path)
     assert mode(data_dir / "key") == 0o600
 
 
-def test_an_empty_file_is_refused_and_kept(data_dir: Path) -> None:
+def test_an_empty_file_is_refused_and_kept(data_dir):
     data_dir.mkdir()
     (data_dir / "key").touch()
 
@@ -85,9 +79,7 @@ def test_an_empty_file_is_refused_and_kept(data_dir: Path) -> None:
     assert (data_dir / "key").read_text() == ""
 
 
-def test_concurrent_processes_get_the_same_secrets(
-    script: Callable[..., Script], data_dir: Path
-) -> None:
+def test_concurrent_processes_get_the_same_secrets(script, data_dir):
     processes = [script("keep_secrets", data_dir, 50) for _ in range(6)]
 
     seen = [process.end()[1].split() for process in processes]

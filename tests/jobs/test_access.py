@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from flask import Flask
-from redis import Redis
 
 from refine.extensions import db
 from refine.jobs.tick import run_tick
@@ -44,9 +43,7 @@ def aged(grant: AccessGrant, **span: float) -> None:
     db.session.expire_all()
 
 
-def test_the_tick_ends_grants_and_requests_in_time(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
+def test_the_tick_ends_grants_and_requests_in_time(redis, agent, reader):
     others = [factories.agent(account=agent.account) for _ in range(2)]
     granted = factories.live_grant(agent, reader)
     asked, requested = (factories.grant(other, user_id=reader.id) for other in others)
@@ -61,9 +58,7 @@ def test_the_tick_ends_grants_and_requests_in_time(
     assert [grant.status for grant in (granted, asked, requested)] == ["ended", "failed", "lapsed"]
 
 
-def test_a_grant_that_cannot_be_ended_delays_no_other(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
+def test_a_grant_that_cannot_be_ended_delays_no_other(redis, agent, reader):
     broken, whole = (
         factories.live_grant(agent, reader),
         factories.live_grant(factories.agent(account=agent.account), reader),

@@ -40,12 +40,12 @@ def pause(ids: Sequence[int]) -> list[int]:
     return list(ids)
 
 
-def test_a_batch_is_served_and_committed_at_once(ids: list[int]) -> None:
+def test_a_batch_is_served_and_committed_at_once(ids):
     assert list(in_parts(ids, pause)) == [ids]
     assert paused() == ids
 
 
-def test_a_batch_that_fails_is_undone_and_served_in_parts(ids: list[int]) -> None:
+def test_a_batch_that_fails_is_undone_and_served_in_parts(ids):
     def refuse_one(some: Sequence[int]) -> list[int]:
         pause(some)
         if ids[3] in some:
@@ -63,9 +63,7 @@ def test_a_batch_that_fails_is_undone_and_served_in_parts(ids: list[int]) -> Non
 
 
 @pytest.mark.parametrize(("cuts", "served"), [(1, 1), (2, 0)])
-def test_an_agent_is_served_once_more_after_the_connection_was_cut(
-    ids: list[int], cuts: int, served: int
-) -> None:
+def test_an_agent_is_served_once_more_after_the_connection_was_cut(ids, cuts, served):
     asked = []
 
     def lose_the_connection(some: Sequence[int]) -> list[int]:
@@ -81,11 +79,11 @@ def test_an_agent_is_served_once_more_after_the_connection_was_cut(
     assert outcomes.count(ids[:1]) == len(paused()) == served
 
 
-def test_names_only_the_class_of_a_fault_that_may_quote_content() -> None:
+def test_names_only_the_class_of_a_fault_that_may_quote_content():
     assert safe_message(ValueError("a memory")) == "ValueError"
 
 
-def test_without_the_database_nobody_else_is_tried(environ: dict[str, str]) -> None:
+def test_without_the_database_nobody_else_is_tried(environ):
     away = {**environ, "DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/refine"}
     asked = []
 
@@ -122,7 +120,7 @@ def ids_of(agents: list[Agent]) -> list[int]:
     return [agent.id for agent in agents]
 
 
-def test_a_session_by_hand_is_refused_as_for_one_agent(user: User, agents: list[Agent]) -> None:
+def test_a_session_by_hand_is_refused_as_for_one_agent(user, agents):
     agents[0].active = False
     live = factories.session(agents[1])
     db.session.commit()
@@ -138,7 +136,7 @@ def test_a_session_by_hand_is_refused_as_for_one_agent(user: User, agents: list[
     assert (queued.trigger, queued.user_id) == ("manual", user.id)
 
 
-def test_a_user_who_may_not_act_changes_nothing(user: User, agents: list[Agent]) -> None:
+def test_a_user_who_may_not_act_changes_nothing(user, agents):
     elsewhere = factories.agent("a memory")
     db.session.commit()
 

@@ -50,7 +50,7 @@ def has_ticked(after: datetime | None = None) -> bool:
     return at is not None and (after is None or at > after)
 
 
-def test_the_tick_is_queued_at_once_and_then_every_minute(app: Flask, redis: Redis) -> None:
+def test_the_tick_is_queued_at_once_and_then_every_minute(app, redis):
     for _ in range(3):
         schedule()
 
@@ -63,7 +63,7 @@ def test_the_tick_is_queued_at_once_and_then_every_minute(app: Flask, redis: Red
     assert redis.ttl("rq:job:tick") == -1
 
 
-def test_a_due_tick_is_queued_and_put_off_by_a_minute(app: Flask, redis: Redis) -> None:
+def test_a_due_tick_is_queued_and_put_off_by_a_minute(app, redis):
     schedule()
     redis.delete(queue(TICKS, redis).key)
     redis.zadd(ENTRIES, {TICK_ID: time.time() - 1})
@@ -85,9 +85,7 @@ def test_a_due_tick_is_queued_and_put_off_by_a_minute(app: Flask, redis: Redis) 
     ],
     ids=["everything", "the entry", "the job", "its meaning", "nothing, but adds a callback"],
 )
-def test_a_tick_that_redis_forgot_or_altered_is_put_back(
-    app: Flask, redis: Redis, forget: Callable[[Redis], object]
-) -> None:
+def test_a_tick_that_redis_forgot_or_altered_is_put_back(app, redis, forget):
     schedule()
     whole = redis.hgetall("rq:job:tick")
     forget(redis)
@@ -101,7 +99,7 @@ def test_a_tick_that_redis_forgot_or_altered_is_put_back(
     assert redis.zrange(ENTRIES, 0, -1) == [b"tick"]
 
 
-def test_a_tick_that_a_wrong_clock_put_off_is_brought_forward(app: Flask, redis: Redis) -> None:
+def test_a_tick_that_a_wrong_clock_put_off_is_brought_forward(app, redis):
     with time_source.ahead(timedelta(days=3)):
         schedule()
     redis.delete(queue(TICKS, redis).key)
@@ -112,7 +110,7 @@ def test_a_tick_that_a_wrong_clock_put_off_is_brought_forward(app: Flask, redis:
     assert queue(TICKS, redis).job_ids == [TICK_ID]
 
 
-def test_entries_of_others_are_neither_read_nor_queued(app: Flask, redis: Redis) -> None:
+def test_entries_of_others_are_neither_read_nor_queued(app, redis):
     redis.hset("rq:job:theirs", mapping={"data": b"cos\nabort\n(tR.", "origin": TICKS})
     redis.zadd(ENTRIES, {"theirs": time.time() - 5})
 
@@ -122,7 +120,7 @@ def test_entries_of_others_are_neither_read_nor_queued(app: Flask, redis: Redis)
     assert redis.zscore(ENTRIES, "theirs") is not None
 
 
-def test_a_clock_leaves_the_lock_of_another_clock_alone(app: Flask, redis: Redis) -> None:
+def test_a_clock_leaves_the_lock_of_another_clock_alone(app, redis):
     with_lock = Scheduler(TICKS, connection=redis, job_class=JsonJob)
     assert with_lock.acquire_lock()
 
@@ -132,9 +130,7 @@ def test_a_clock_leaves_the_lock_of_another_clock_alone(app: Flask, redis: Redis
 
 
 @pytest.mark.slow
-def test_a_clock_ticks_on_without_redis_and_when_it_is_back(
-    app: Flask, begin: Begin, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_ticks_on_without_redis_and_when_it_is_back(app, begin, quick, monkeypatch):
     monkeypatch.setattr(clock, "INTERVAL", timedelta(seconds=1))
     # a short path: Valkey's socket has little room for it
     with tempfile.TemporaryDirectory(prefix="refine-clock-") as folder, ExitStack() as servers:
@@ -154,7 +150,7 @@ def test_a_clock_ticks_on_without_redis_and_when_it_is_back(
             assert process.wait() == 0
 
 
-def test_a_clock_that_starts_without_redis_names_the_problem(begin: Begin) -> None:
+def test_a_clock_that_starts_without_redis_names_the_problem(begin):
     process = begin("clock", REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0")
 
     assert process.wait() == 1
@@ -166,7 +162,7 @@ def test_a_clock_that_starts_without_redis_names_the_problem(begin: Begin) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_clock_asked_to_end_ends_soon(redis: Redis, begin: Begin, number: signal.Signals) -> None:
+def test_a_clock_asked_to_end_ends_soon(redis, begin, number):
     process = begin("clock")
     eventually(lambda: redis.exists(ENTRIES) and has_ticked())
 

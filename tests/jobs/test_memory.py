@@ -37,7 +37,7 @@ def journal(agent: Agent) -> list[str]:
     return [memory.content for memory in factories.journal(agent)]
 
 
-def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
+def test_the_job_writes_the_memories(redis, agent):
     task = extract_later(agent, SAID)
 
     work_on(str(task.id))
@@ -46,9 +46,7 @@ def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
     assert (task.status, task.sealed_conversation) == ("completed", None)
 
 
-def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
-    redis: Redis, agent: Agent
-) -> None:
+def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(redis, agent):
     agent.account.time_zone = "Europe/London"
     configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     # clocks go forward on 29 March: 03:00 is 03:00 UTC before, and 02:00 UTC from then on
@@ -69,7 +67,7 @@ def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
     assert counted == [0, 1, 0, 0] * 2
 
 
-def test_an_unknown_time_zone_stops_no_other_reflection(redis: Redis, agent: Agent) -> None:
+def test_an_unknown_time_zone_stops_no_other_reflection(redis, agent):
     other = factories.agent()
     for each in (agent, other):
         configuring.author(each, "memory_reflection_prompt", "Keep what rhymes.")
@@ -84,7 +82,7 @@ def test_an_unknown_time_zone_stops_no_other_reflection(redis: Redis, agent: Age
     assert done.faults > 0
 
 
-def test_the_tick_ends_the_tasks_of_a_lost_worker(redis: Redis, agent: Agent) -> None:
+def test_the_tick_ends_the_tasks_of_a_lost_worker(redis, agent):
     task = factories.extraction(agent)
     task.claim()
     factories.fall_silent(task)
@@ -97,7 +95,7 @@ def test_the_tick_ends_the_tasks_of_a_lost_worker(redis: Redis, agent: Agent) ->
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
-def test_the_tick_ends_tasks_that_waited_too_long(redis: Redis, agent: Agent) -> None:
+def test_the_tick_ends_tasks_that_waited_too_long(redis, agent):
     agent.paused = True
     young = factories.extraction(agent, at=clock.now() - 6 * DAY)
     old = factories.extraction(agent, at=clock.now() - 7 * DAY)
@@ -111,7 +109,7 @@ def test_the_tick_ends_tasks_that_waited_too_long(redis: Redis, agent: Agent) ->
     assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 1
 
 
-def test_the_tick_retries_a_failed_task_after_its_pause(redis: Redis, agent: Agent) -> None:
+def test_the_tick_retries_a_failed_task_after_its_pause(redis, agent):
     task = factories.extraction(agent)
     task.claim()
     task.give_up("the provider failed", "timeout")
@@ -124,7 +122,7 @@ def test_the_tick_retries_a_failed_task_after_its_pause(redis: Redis, agent: Age
 
 
 @pytest.mark.parametrize("days", [8, -8])
-def test_a_wrong_clock_lets_no_conversation_lapse(redis: Redis, agent: Agent, days: int) -> None:
+def test_a_wrong_clock_lets_no_conversation_lapse(redis, agent, days):
     """The tick's clock runs ahead, or the one by which the conversation came in was slow."""
     agent.paused = True
     with clock.ahead(min(days, 0) * DAY):

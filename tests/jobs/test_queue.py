@@ -70,7 +70,7 @@ def waiting(limit: int = 9, automatic_limit: int = 9) -> list[str]:
     return [str(run.id) for run in found]
 
 
-def test_each_kind_of_run_is_announced_by_its_id_alone(redis: Redis, agent: Agent) -> None:
+def test_each_kind_of_run_is_announced_by_its_id_alone(redis, agent):
     reader = factories.user(account=agent.account)
     for run in (
         refine_later(agent, "cli"),
@@ -85,7 +85,7 @@ def test_each_kind_of_run_is_announced_by_its_id_alone(redis: Redis, agent: Agen
     assert not any(word in stored for word in (b"canary", agent.name.encode(), b"failed_session"))
 
 
-def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:
+def test_without_redis_a_session_stays_safely_queued(without_redis):
     session = refine_later(without_redis, "cli")
 
     db.session.rollback()
@@ -95,7 +95,7 @@ def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> No
     ]
 
 
-def test_runs_lost_by_a_flushed_redis_are_announced_again_once(redis: Redis, agent: Agent) -> None:
+def test_runs_lost_by_a_flushed_redis_are_announced_again_once(redis, agent):
     sessions = [
         refine_later(agent, "api"),
         refine_later(factories.agent("a memory"), "weekly"),
@@ -111,9 +111,7 @@ def test_runs_lost_by_a_flushed_redis_are_announced_again_once(redis: Redis, age
     }
 
 
-def test_requested_runs_come_first_and_automatic_ones_if_there_is_room(
-    redis: Redis, agent: Agent
-) -> None:
+def test_requested_runs_come_first_and_automatic_ones_if_there_is_room(redis, agent):
     task = extract_later(agent, SAID)
     swept = refine_later(factories.agent("a memory"), "over_budget")
     asked = refine_later(agent, "manual")
@@ -123,7 +121,7 @@ def test_requested_runs_come_first_and_automatic_ones_if_there_is_room(
     assert waiting(automatic_limit=0) == [str(run.id) for run in (grant, asked)]
 
 
-def test_runs_claimed_or_held_by_another_process_do_not_wait(redis: Redis, agent: Agent) -> None:
+def test_runs_claimed_or_held_by_another_process_do_not_wait(redis, agent):
     held = factories.session(agent)
     claimed = refine_later(factories.agent("a memory"), "cli")
     db.session.commit()
@@ -136,9 +134,7 @@ def test_runs_claimed_or_held_by_another_process_do_not_wait(redis: Redis, agent
     assert held.is_held
 
 
-def test_conversations_of_an_agent_wait_one_after_another_and_for_their_time(
-    redis: Redis, agent: Agent
-) -> None:
+def test_conversations_of_an_agent_wait_one_after_another_and_for_their_time(redis, agent):
     first, second = extract_later(agent, SAID), extract_later(agent, SAID)
     assert waiting() == [str(first.id)]
 
@@ -152,7 +148,7 @@ def test_conversations_of_an_agent_wait_one_after_another_and_for_their_time(
     assert waiting() == []
 
 
-def test_taking_an_id_leaves_nothing_of_its_job(redis: Redis, agent: Agent) -> None:
+def test_taking_an_id_leaves_nothing_of_its_job(redis, agent):
     refine_later(agent, "cli")
     redis.rpush(f"rq:queue:{TICKS}", "tick", "\xff no id of ours")
     redis.hset("rq:job:tick", "data", "rq-scheduler's own")
@@ -161,7 +157,7 @@ def test_taking_an_id_leaves_nothing_of_its_job(redis: Redis, agent: Agent) -> N
     assert redis.keys("rq:job:*") == [b"rq:job:tick"]
 
 
-def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app: Flask) -> None:
+def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app):
     distrust = SSLCertVerificationError(1, "rediss://:canary@h")
     distrust.verify_message = "self-signed certificate, for 'h'"
     fault = RedisConnectionError("Error 1 connecting to h:6380")
@@ -174,9 +170,7 @@ def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app: Fl
     assert "canary" not in str(refusal.value)
 
 
-def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(
-    app: Flask, redis: Redis
-) -> None:
+def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(app, redis):
     capped = factories.account(slug="demo", monthly_cost_cap_usd=0)
     agent = factories.agent("a memory", "another", model_id="rehearsal/x", account=capped)
     sessions = []

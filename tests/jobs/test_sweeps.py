@@ -43,9 +43,7 @@ def requested(account: Account, **about: object) -> None:
     db.session.commit()
 
 
-def test_a_sweep_is_served_over_several_ticks(
-    account: Account, agents: list[Agent], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_is_served_over_several_ticks(account, agents, monkeypatch):
     requested(account)
     monkeypatch.setattr(tick, "LONGEST_STEP_SECONDS", 0.0)
     nothing = run_tick().queued
@@ -58,7 +56,7 @@ def test_a_sweep_is_served_over_several_ticks(
     assert account.sweep_requested_at is None
 
 
-def test_the_request_is_recorded_once(account: Account, agents: list[Agent]) -> None:
+def test_the_request_is_recorded_once(account, agents):
     user = factories.user(account=account)
     requested(account, user=user)
     since = account.sweep_requested_at
@@ -70,9 +68,7 @@ def test_the_request_is_recorded_once(account: Account, agents: list[Agent]) -> 
     assert record.user_id == user.id
 
 
-def test_an_agent_that_declines_is_not_asked_again_by_the_same_sweep(
-    account: Account, agents: list[Agent]
-) -> None:
+def test_an_agent_that_declines_is_not_asked_again_by_the_same_sweep(account, agents):
     requested(account)
     with db.engine.begin() as elsewhere:
         elsewhere.exec_driver_sql(f"SELECT FROM agents WHERE id = {agents[-1].id} FOR UPDATE")
@@ -89,8 +85,8 @@ def test_an_agent_that_declines_is_not_asked_again_by_the_same_sweep(
 
 @pytest.mark.parametrize(("late", "is_over"), [(timedelta(0), False), (SLOT_IS_LATE_AFTER, True)])
 def test_a_failing_agent_stops_no_other_and_is_given_up_after_an_hour(
-    account: Account, agents: list[Agent], late: timedelta, is_over: bool
-) -> None:
+    account, agents, late, is_over
+):
     requested(account, at=clock.now() - late)
     ended = RefinementSession.start(agents[0], at=clock.now() - timedelta(days=1))
     ended.finish("completed", "the agent completed it")
@@ -105,7 +101,7 @@ def test_a_failing_agent_stops_no_other_and_is_given_up_after_an_hour(
     assert (account.sweep_requested_at is None) is is_over
 
 
-def test_all_accounts_are_swept_at_once_and_counted(account: Account, agents: list[Agent]) -> None:
+def test_all_accounts_are_swept_at_once_and_counted(account, agents):
     elsewhere = factories.agent("a memory")
     factories.agent(account=account)
     db.session.commit()

@@ -38,7 +38,7 @@ def forge(agent: Agent) -> None:
     sql.tamper(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {agent.id}")
 
 
-def test_everything_is_verified_once_a_day(agent: Agent) -> None:
+def test_everything_is_verified_once_a_day(agent):
     first = verify(NOW)
     again = verify(NOW + DAY - timedelta(minutes=1))
     next_day = verify(NOW + DAY)
@@ -49,7 +49,7 @@ def test_everything_is_verified_once_a_day(agent: Agent) -> None:
     assert next_day is not first
 
 
-def test_a_new_installation_is_not_verified_before_its_second_day(app: Flask) -> None:
+def test_a_new_installation_is_not_verified_before_its_second_day(app):
     WrappedKey.platform().created_at = NOW - DAY + timedelta(minutes=1)
     db.session.commit()
 
@@ -58,7 +58,7 @@ def test_a_new_installation_is_not_verified_before_its_second_day(app: Flask) ->
     assert db.session.scalars(select(Verification)).all() == []
 
 
-def test_a_slice_ends_in_time_and_the_next_continues(agent: Agent) -> None:
+def test_a_slice_ends_in_time_and_the_next_continues(agent):
     begun = verify(NOW, seconds=0)
     assert (begun.ended_at, begun.records) == (None, 1)
 
@@ -68,7 +68,7 @@ def test_a_slice_ends_in_time_and_the_next_continues(agent: Agent) -> None:
     assert (found.records, found.memories) == (1, 1)
 
 
-def test_counts_only_one_of_two_clocks_that_verify_the_same_chains(agent: Agent) -> None:
+def test_counts_only_one_of_two_clocks_that_verify_the_same_chains(agent):
     counted = "UPDATE verifications SET after_chain_id = 9, chains = 7"
     with sql.just_before("SELECT chain_heads.id, chain_heads.sequence \n", counted):
         found = verify(NOW, seconds=0)
@@ -76,7 +76,7 @@ def test_counts_only_one_of_two_clocks_that_verify_the_same_chains(agent: Agent)
     assert (found.after_chain_id, found.chains) == (9, 7)
 
 
-def test_the_tick_verifies_and_records_a_failure(agent: Agent) -> None:
+def test_the_tick_verifies_and_records_a_failure(agent):
     forge(agent)
 
     run_tick(NOW)
@@ -90,7 +90,7 @@ def test_the_tick_verifies_and_records_a_failure(agent: Agent) -> None:
     assert record.data == {"problems": 1, "first": failed.first_problem}
 
 
-def test_an_alarm_counts_the_problems_besides_the_first(agent: Agent) -> None:
+def test_an_alarm_counts_the_problems_besides_the_first(agent):
     found = Verification.begin("clock", NOW)
     for problem in ("one", "two", "three"):
         found.note_problem(problem)
@@ -103,7 +103,7 @@ def test_an_alarm_counts_the_problems_besides_the_first(agent: Agent) -> None:
     assert alarm.alarm_text == "one, and 2 more problems (verified at 2026-03-04 12:00 UTC)"
 
 
-def test_a_failure_is_reported_even_if_the_platforms_chain_was_altered(agent: Agent) -> None:
+def test_a_failure_is_reported_even_if_the_platforms_chain_was_altered(agent):
     AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
     sql.tamper("UPDATE chain_heads SET sequence = 9 WHERE agent_id IS NULL AND account_id IS NULL")
@@ -141,9 +141,7 @@ STOPPING = {
 
 
 @pytest.mark.parametrize("trick", STOPPING)
-def test_nothing_in_the_database_stops_the_verification_of_later_chains(
-    agent: Agent, trick: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_in_the_database_stops_the_verification_of_later_chains(agent, trick, caplog):
     later = factories.agent()
     later.ledger.remember("another memory", "core")
     db.session.commit()

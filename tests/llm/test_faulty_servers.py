@@ -17,7 +17,7 @@ from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, user_message
 from refine.llm.provider import MAX_ATTEMPTS, Provider
 from tests.commands import eventually
-from tests.providers.faults import CANARY, FAULTS, Fault
+from tests.providers.faults import CANARY, FAULTS
 from tests.scripted_model import ScriptedModel
 
 PRIVACY = Privacy(session_id="session-1", account_ref="account-1")
@@ -44,9 +44,7 @@ def waiting() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_each_fault_is_named_in_time_and_leaves_nothing_behind(
-    fault: Fault, model: ScriptedModel
-) -> None:
+def test_each_fault_is_named_in_time_and_leaves_nothing_behind(fault, model):
     for _ in range(MAX_ATTEMPTS):
         model.answer(fault.play)
     began = time.monotonic()
@@ -68,7 +66,7 @@ def test_each_fault_is_named_in_time_and_leaves_nothing_behind(
     eventually(lambda: not waiting(), seconds=20)
 
 
-def test_a_stop_leaves_no_thread_with_a_server_that_never_ends(model: ScriptedModel) -> None:
+def test_a_stop_leaves_no_thread_with_a_server_that_never_ends(model):
     for fault in ENDLESS:
         model.answer(fault.play)
         asked = len(model.requests)
@@ -79,7 +77,7 @@ def test_a_stop_leaves_no_thread_with_a_server_that_never_ends(model: ScriptedMo
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_no_answer_takes_much_memory(model: ScriptedModel, name: str) -> None:
+def test_no_answer_takes_much_memory(model, name):
     for _ in range(MAX_ATTEMPTS):
         model.answer(FAULTS[name].play)
     tracemalloc.start()
@@ -93,9 +91,7 @@ def test_no_answer_takes_much_memory(model: ScriptedModel, name: str) -> None:
     assert peak < 16 * 1024 * 1024
 
 
-def test_nothing_is_sent_once_nobody_waits(
-    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_sent_once_nobody_waits(model, monkeypatch):
     """The server's name may be looked up for longer than the deadline."""
     found = threading.Event()
     look_up = socket.getaddrinfo
@@ -113,7 +109,7 @@ def test_nothing_is_sent_once_nobody_waits(
     assert (fault.value.kind, model.requests) == ("timeout", [])
 
 
-def test_a_handshake_that_drips_ends_with_the_deadline() -> None:
+def test_a_handshake_that_drips_ends_with_the_deadline():
     """It never times out by itself: each byte begins a new wait."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=drip_a_handshake, args=(listener,), daemon=True).start()
@@ -125,9 +121,7 @@ def test_a_handshake_that_drips_ends_with_the_deadline() -> None:
         eventually(lambda: not waiting(), seconds=20)
 
 
-def test_a_silent_server_is_given_up_soon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_silent_server_is_given_up_soon(monkeypatch):
     monkeypatch.setattr(exchange, "_CONNECT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = Provider(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "key", PLAIN)

@@ -39,9 +39,7 @@ def settings(**variables: str) -> Settings:
         ({"OPENROUTER_BASE_URL": "https://api.openai.com/v1"}, []),
     ],
 )
-def test_a_name_that_is_not_of_one_model_is_not_sent_to_openrouter(
-    variables: dict[str, str], refused: list[str]
-) -> None:
+def test_a_name_that_is_not_of_one_model_is_not_sent_to_openrouter(variables, refused):
     configured = settings(OPENROUTER_API_KEY="sk-1", **variables)
 
     found = []
@@ -60,7 +58,7 @@ def test_a_name_that_is_not_of_one_model_is_not_sent_to_openrouter(
     assert found == refused
 
 
-def test_the_rehearsal_model_stands_in_for_the_demo_account_or_where_nothing_else_can() -> None:
+def test_the_rehearsal_model_stands_in_for_the_demo_account_or_where_nothing_else_can():
     cases = [
         (key, switch, is_demo)
         for key in ("", "sk-1")
@@ -76,7 +74,7 @@ def test_the_rehearsal_model_stands_in_for_the_demo_account_or_where_nothing_els
     assert cases == [("", "0", False), ("sk-1", "0", False), ("sk-1", "1", False)]
 
 
-def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
+def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere():
     configured = settings(OPENROUTER_API_KEY="sk-1")
 
     with (
@@ -91,7 +89,7 @@ def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
     assert warning_about("rehearsal/wren", configured, is_demo=True) is None
 
 
-def test_the_dialect_is_that_of_the_settings_or_of_the_host() -> None:
+def test_the_dialect_is_that_of_the_settings_or_of_the_host():
     for base_url, named, name in (
         ("https://openrouter.ai/api/v1", "", "openrouter"),
         ("https://llm.example/v1", "", "openrouter"),
@@ -106,6 +104,6 @@ def test_the_dialect_is_that_of_the_settings_or_of_the_host() -> None:
     assert dialect_of(settings(REFINE_DIALECT="litellm", REFINE_PLAIN_OPENAI="1")).name == "plain"
 
 
-def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_dialect_is_refused_with_the_known_ones():
     with pytest.raises(SettingsError, match="REFINE_DIALECT must be one of openrouter, openai,"):
         dialect_of(settings(REFINE_DIALECT="klingon"))

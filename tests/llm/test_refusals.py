@@ -15,7 +15,7 @@ def said(answer: Any) -> str:
     return str(parse_refusal(body))
 
 
-def test_codes_are_said_wherever_a_provider_puts_them() -> None:
+def test_codes_are_said_wherever_a_provider_puts_them():
     loc = [{"type": "extra_forbidden", "loc": ["body", "max_tokens", 0], "input": "canary"}]
     forbidden = {"type": "extra_forbidden", "loc": ["body", "canary"]}
     for answer, expected in (
@@ -71,24 +71,22 @@ ANOTHER = "another code"
         ),
     ],
 )
-def test_nothing_but_known_codes_and_parameters_is_said(
-    error: dict[str, Any], expected: str
-) -> None:
+def test_nothing_but_known_codes_and_parameters_is_said(error, expected):
     assert said({"error": error}) == expected
 
 
 @pytest.mark.parametrize("body", [b"", b"canary", b"null", b"[]", b"[" * 100_000, b"7", b"[[]]"])
-def test_ignores_everything_but_an_error_object(body: bytes) -> None:
+def test_ignores_everything_but_an_error_object(body):
     assert said(body) == ""
 
 
-def test_every_code_that_has_a_meaning_is_a_known_one() -> None:
+def test_every_code_that_has_a_meaning_is_a_known_one():
     for code in exchange._CODES:
         assert said({"error": {"code": code}}) == f"code {code}"
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
-def test_no_text_is_ever_repeated(text: str) -> None:
+def test_no_text_is_ever_repeated(text):
     answer = {"error": {"code": text, "type": text, "param": text}}
 
     assert said(answer) in ("", "another code")

@@ -63,14 +63,14 @@ def merged_ids(calls: list[dict[str, Any]]) -> list[list[int]]:
 
 
 class TestConsent:
-    def test_is_given_to_a_session_and_to_a_human(self) -> None:
+    def test_is_given_to_a_session_and_to_a_human(self):
         human = [{"role": "user", "content": "May Ada read your memories? YES or NO."}]
         for messages in (asked(entry(1, "Tea at four.")), human):
             message = reply(messages)
             assert message["content"].startswith("YES. ")
             assert "tool_calls" not in message
 
-    def test_is_refused_if_the_system_prompt_says_so(self) -> None:
+    def test_is_refused_if_the_system_prompt_says_so(self):
         for system, first in (
             *(("You decline refinement sessions.", "NO"), ("This agent declines.", "NO")),
             ("Asked to change your memories, answer NO.", "NO"),
@@ -84,7 +84,7 @@ class TestConsent:
 
 
 class TestPlainRepeats:
-    def test_are_merged_whatever_their_case_punctuation_and_spacing(self) -> None:
+    def test_are_merged_whatever_their_case_punctuation_and_spacing(self):
         for repeat in (
             *("tea at four", "TEA, at four!", "Tea  at\n four.", "“Tea” – at four…"),
             "Tea\u2028at four",
@@ -93,7 +93,7 @@ class TestPlainRepeats:
             assert merged_ids(calls) == [[7, 9]], repeat
             assert actions(calls) == ["consolidate", "complete"]
 
-    def test_are_merged_into_the_longest_text_in_one_call_and_at_most_ten_times(self) -> None:
+    def test_are_merged_into_the_longest_text_in_one_call_and_at_most_ten_times(self):
         longest = "  Tea – at “four” –\nnot before…"
         repeats = ["tea at four not before", longest, "TEA at four not before"]
 
@@ -104,7 +104,7 @@ class TestPlainRepeats:
         ledger = [entry(n, f"Berth {'abcdefghijklmno'[n // 2]}{'.' * (n % 2)}") for n in range(30)]
         assert actions(session(briefed(*ledger))) == ["consolidate"] * MAX_MERGES + ["complete"]
 
-    def test_are_merged_if_relational_but_not_if_locked(self) -> None:
+    def test_are_merged_if_relational_but_not_if_locked(self):
         for fields, expected in (
             ({"tags": ("relational",)}, ["consolidate", "complete"]),
             ({"tags": ("audio",)}, ["complete"]),
@@ -117,7 +117,7 @@ class TestPlainRepeats:
 
 
 class TestSession:
-    def test_deletes_unlocked_memories_if_the_style_asks_for_it(self) -> None:
+    def test_deletes_unlocked_memories_if_the_style_asks_for_it(self):
         mine, hum = entry(2, "Mine.", locked=True), entry(3, "Hum.", tags=("voice",))
         ledger = [entry(1, "Tea."), mine, hum, entry(4, "Milk.")]
         for style in (
@@ -139,7 +139,7 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def test_a_second_reading_of_its_finds_nothing() -> None:
+def test_a_second_reading_of_its_finds_nothing():
     case = Case("same", (Stored("2026-03-01", "tea"),), "Tea.")
     lines = [json.dumps(case.as_entry(n), separators=(",", ":")) for n in (1, 2)]
 
@@ -155,9 +155,7 @@ def ask(url: str) -> requests.Response:
     return requests.post(f"{url}/chat/completions", json=body, timeout=10)
 
 
-def test_is_served_on_loopback_until_the_block_ends_or_fails(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_is_served_on_loopback_until_the_block_ends_or_fails(capfd):
     with serving() as url, serving() as other:
         response = ask(url)
     with pytest.raises(RuntimeError), serving():

@@ -53,7 +53,7 @@ def fault_of(answer: bytes) -> str:
 # -- text -----------------------------------------------------------------------------------------
 
 
-def test_an_answer_in_words_is_a_reply() -> None:
+def test_an_answer_in_words_is_a_reply():
     assert parsed(model="test/model", id="gen-1") == Reply(
         message={"role": "assistant", "content": "YES"},
         text="YES",
@@ -72,7 +72,7 @@ def test_an_answer_in_words_is_a_reply() -> None:
 # -- unusable answers -----------------------------------------------------------------------------
 
 
-def test_invalid_json_is_unusable() -> None:
+def test_invalid_json_is_unusable():
     for answer in (
         *(b"", b"\n\n", b"<html>canary</html>", b'{"choices": [{"message": {"content": "canary'),
         *(body()[:-1], b"\xff\xfe\xfa canary", b'{"id": ' + b"9" * 5_000 + b"}", b"[" * 100_000),
@@ -81,7 +81,7 @@ def test_invalid_json_is_unusable() -> None:
         assert fault_of(answer) == "invalid_reply", answer[:40]
 
 
-def test_an_error_inside_the_answer_comes_first() -> None:
+def test_an_error_inside_the_answer_comes_first():
     for error in ({"code": 502, "message": "canary"}, "canary", 502, True):
         assert fault_of(body(error=error)) == "provider_error", error
     failures = ("error", "network_error", "insufficient_system_resource")
@@ -95,7 +95,7 @@ def test_an_error_inside_the_answer_comes_first() -> None:
         assert parsed(error=empty).text == "YES", empty
 
 
-def test_no_providers_normal_end_means_cut() -> None:
+def test_no_providers_normal_end_means_cut():
     for reason in (
         *("stop", "STOP", "tool_calls", "function_call", "end_turn", "stop_sequence", "tool_use"),
         *("COMPLETE", "STOP_SEQUENCE", "TOOL_CALL", "eos", "eos_token", "end", None, ""),
@@ -103,7 +103,7 @@ def test_no_providers_normal_end_means_cut() -> None:
         assert not parsed(finish_reason=reason).is_cut, reason
 
 
-def test_every_other_end_means_cut() -> None:
+def test_every_other_end_means_cut():
     for reason in (
         *("length", "model_length", "max_tokens", "MAX_TOKENS", "model_context_window_exceeded"),
         *("content_filter", "SAFETY", "RECITATION", "refusal", "sensitive", "ERROR_TOXIC"),
@@ -114,7 +114,7 @@ def test_every_other_end_means_cut() -> None:
     assert (reply.is_cut, reply.text) == (True, "YES, bec")
 
 
-def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
+def test_a_request_that_was_altered_on_its_way_is_a_final_error():
     for stage in (
         {"type": "guardrail", "data": {"canary": 1}},
         {"type": "plugin", "name": "context-compression"},
@@ -135,7 +135,7 @@ def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
 # -- tool calls -----------------------------------------------------------------------------------
 
 
-def test_a_flood_of_calls_is_refused_before_it_is_read() -> None:
+def test_a_flood_of_calls_is_refused_before_it_is_read():
     assert len(parsed({"tool_calls": [call()] * 100}).tool_calls) == 100
     began = time.monotonic()
     for flood in ([call()] * 101, [{}] * 200_000):
@@ -143,20 +143,20 @@ def test_a_flood_of_calls_is_refused_before_it_is_read() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_malformed_tool_calls_are_ignored() -> None:
+def test_malformed_tool_calls_are_ignored():
     for malformed in (None, [], {}, "", "refinement", 7):
         reply = parsed({"content": "YES", "tool_calls": malformed})
         assert reply.tool_calls == ()
         assert reply.message == {"role": "assistant", "content": "YES"}, malformed
 
 
-def test_missing_or_empty_arguments_are_an_empty_object() -> None:
+def test_missing_or_empty_arguments_are_an_empty_object():
     written = [call(empty) for empty in ("", " ", None, "null", "{}", "\n")]
     for each in [*written, call(function={"name": "refinement"})]:
         assert parsed_call(each) == ToolCall("call-7", "refinement", {})
 
 
-def test_malformed_arguments_are_a_problem() -> None:
+def test_malformed_arguments_are_a_problem():
     for arguments, problem in (
         *(
             ("[]", "one JSON object"),
@@ -170,7 +170,7 @@ def test_malformed_arguments_are_a_problem() -> None:
         assert problem in (tool_call.problem or ""), arguments
 
 
-def test_a_call_without_a_function_name_has_a_problem() -> None:
+def test_a_call_without_a_function_name_has_a_problem():
     unnamed = [None, "refinement", {}, *({"name": n, "arguments": "{}"} for n in (None, "", ["r"]))]
     for written in [*(call(function=each) for each in unnamed), {"id": "call-7"}]:
         expected = ToolCall("call-7", "", {}, problem="a tool call must name a function")
@@ -180,7 +180,7 @@ def test_a_call_without_a_function_name_has_a_problem() -> None:
         assert (tool_call.id, bool(tool_call.problem)) == ("call00000", True), malformed
 
 
-def test_a_call_without_an_id_is_given_a_free_one() -> None:
+def test_a_call_without_an_id_is_given_a_free_one():
     for missing in (None, "", 7, ["call-7"], {}):
         calls = parsed({"tool_calls": [call(id="call-7"), call(id=missing)]}).tool_calls
         assert [(each.id, each.problem) for each in calls] == [
@@ -193,7 +193,7 @@ def test_a_call_without_an_id_is_given_a_free_one() -> None:
 
 @given(st.lists(st.sampled_from([None, "a", "a_1", "a_2", "a_2_2", "call00001", "call00002"])))
 @example(["a_2", "a", "a"])
-def test_calls_never_share_an_id(ids: list[str | None]) -> None:
+def test_calls_never_share_an_id(ids):
     reply = parsed({"tool_calls": [call(id=each) for each in ids]})
 
     parsed_ids = [each.id for each in reply.tool_calls]
@@ -202,7 +202,7 @@ def test_calls_never_share_an_id(ids: list[str | None]) -> None:
     assert [each["id"] for each in reply.message.get("tool_calls", [])] == parsed_ids
 
 
-def test_the_last_call_of_an_answer_that_was_cut_is_never_whole() -> None:
+def test_the_last_call_of_an_answer_that_was_cut_is_never_whole():
     for arguments in ('{"action": "delete", "id": 7}', '{"action": "del'):
         written = [call('{"n": 1}', id="a"), call('{"n": 2}', id="b"), call(arguments, id="c")]
         *whole, last = parsed({"tool_calls": written}, finish_reason="length").tool_calls
@@ -213,7 +213,7 @@ def test_the_last_call_of_an_answer_that_was_cut_is_never_whole() -> None:
 # -- the history ----------------------------------------------------------------------------------
 
 
-def test_history_repeats_a_message_exactly() -> None:
+def test_history_repeats_a_message_exactly():
     message = {
         "role": "assistant",
         "content": "I will look.",
@@ -230,7 +230,7 @@ def test_history_repeats_a_message_exactly() -> None:
     assert parsed(message).message == message
 
 
-def test_history_keeps_the_form_of_the_content() -> None:
+def test_history_keeps_the_form_of_the_content():
     for content in ("YES", [{"type": "text", "text": "YES"}], "whole \U0001f600"):
         assert parsed({"content": content}).message == {"role": "assistant", "content": content}
     for empty in ({}, *({"content": each} for each in (None, "", [], 7, True, {"text": "YES"}))):
@@ -243,7 +243,7 @@ def test_history_keeps_the_form_of_the_content() -> None:
     }
 
 
-def test_history_holds_no_half_of_a_surrogate_pair() -> None:
+def test_history_holds_no_half_of_a_surrogate_pair():
     """No server takes a request that repeats one."""
     signed = call(extra={"\udc00": ["\ud83d"]}, id="call-\ud83d")
     message = {"content": "half \ud83d", "reasoning": "\ud83d \ude00", "tool_calls": [signed]}
@@ -258,7 +258,7 @@ def test_history_holds_no_half_of_a_surrogate_pair() -> None:
     }
 
 
-def test_an_answer_is_read_to_a_depth_that_any_server_takes_back() -> None:
+def test_an_answer_is_read_to_a_depth_that_any_server_takes_back():
     def details(depth: int) -> bytes:
         return body({"content": "YES", "reasoning_details": json.loads("[" * depth + "]" * depth)})
 
@@ -267,14 +267,14 @@ def test_an_answer_is_read_to_a_depth_that_any_server_takes_back() -> None:
     assert fault_of(b"[" * 100_000) == "invalid_reply"
 
 
-def test_the_id_of_an_answer_is_kept_if_it_looks_like_one() -> None:
+def test_the_id_of_an_answer_is_kept_if_it_looks_like_one():
     for name in ("gen-1", "chatcmpl-AbC_9", "a" * 200, "eA==", "x/1.2:3+4"):
         assert parsed(id=name).generation_id == name
     for other in (None, 7, "", "a" * 201, "a b", "a\u0000", "\ud83d", "Tee\n", {"id": "gen-1"}):
         assert parsed(id=other).generation_id is None, other
 
 
-def test_the_history_has_the_fields_of_the_dialect() -> None:
+def test_the_history_has_the_fields_of_the_dialect():
     message = {"content": None, "reasoning_content": "Let me see.", "tool_calls": [call()]}
 
     def kept(name: str) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def test_the_history_has_the_fields_of_the_dialect() -> None:
     assert kept("openai") == {"role": "assistant", "content": None, "tool_calls": [call()]}
 
 
-def test_history_holds_only_valid_calls() -> None:
+def test_history_holds_only_valid_calls():
     for arguments in (
         *("", " ", None, "null", " null\n", "[]", [], {"id": 7}, '{"id": 7', '{"id": 7} {}', "7"),
     ):
@@ -316,9 +316,7 @@ odd_messages = json_values | st.fixed_dictionaries(
 
 
 @given(odd_messages, json_values, json_values, json_values)
-def test_every_answer_gives_a_reply_or_a_known_fault(
-    message: Any, finish_reason: Any, usage: Any, metadata: Any
-) -> None:
+def test_every_answer_gives_a_reply_or_a_known_fault(message, finish_reason, usage, metadata):
     sent = body(
         message or {}, finish_reason=finish_reason, usage=usage, openrouter_metadata=metadata
     )
@@ -336,7 +334,7 @@ def test_every_answer_gives_a_reply_or_a_known_fault(
 # -- usage ----------------------------------------------------------------------------------------
 
 
-def test_usage_comes_from_the_provider() -> None:
+def test_usage_comes_from_the_provider():
     usage = {
         "prompt_tokens": 10_000_000,
         "completion_tokens": 20,
@@ -349,7 +347,7 @@ def test_usage_comes_from_the_provider() -> None:
     )
 
 
-def test_missing_or_malformed_usage_counts_as_zero() -> None:
+def test_missing_or_malformed_usage_counts_as_zero():
     for usage in (None, [], "much", 7, {}, {"prompt_tokens_details": None}):
         assert parsed(usage=usage).usage == Usage(), usage
     for count in (None, "100", 100.5, -1, True, 10_000_001, [1], {}):
@@ -357,7 +355,7 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
         assert parsed(usage=usage).usage == Usage(), count
 
 
-def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known() -> None:
+def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known():
     for counts, is_counted in (
         *(((100, 10, 110), True), ((100, 0, 100), True), ((100, None, 110), True)),
         *(((100, None, None), False), ((100, "10", None), False), ((0, 10, None), False)),
@@ -368,7 +366,7 @@ def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known()
         assert parsed(usage=usage).usage.is_counted is is_counted, counts
 
 
-def test_the_rest_of_the_total_besides_the_prompt_is_output() -> None:
+def test_the_rest_of_the_total_besides_the_prompt_is_output():
     for completion, total, expected in (
         *((151, 553, 533), (None, 553, 533), ("10", 553, 533), (151, 171, 151)),
         *((151, 100, 151), (151, None, 151), (151, 10_000_001, 151), (None, 5, 0)),
@@ -378,7 +376,7 @@ def test_the_rest_of_the_total_besides_the_prompt_is_output() -> None:
     assert parsed(usage={"total_tokens": 553}).usage == Usage()
 
 
-def test_the_cost_is_exact_to_six_places_or_unknown() -> None:
+def test_the_cost_is_exact_to_six_places_or_unknown():
     for cost, cost_usd in (
         *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (100, "100"), (0, "0"), ("0.0", "0")),
         *((0.000_126_000_000_000_000_02, "0.000126"), (1e-7, "0"), ("1e-99999", "0")),
@@ -392,7 +390,7 @@ def test_the_cost_is_exact_to_six_places_or_unknown() -> None:
         assert parsed(usage={"cost": cost}).usage.cost_usd is None, cost
 
 
-def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
+def test_a_proxys_cost_is_in_a_header_where_0_means_unknown():
     litellm = named("litellm")
     for header, cost in (("0.0125", Decimal("0.0125")), ("0.0", None), ("None", None), ("", None)):
         headers = {"x-litellm-response-cost": header}
@@ -404,7 +402,7 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
     assert free_upstream.usage.cost_usd == 2
 
 
-def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost() -> None:
+def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost():
     for is_byok, upstream, cost_usd in (
         *((True, 0.5, "0.52"), (True, "0", "0.02"), (True, None, None), (True, -1, None)),
         *((False, 0.5, "0.02"), ("true", 0.5, "0.02"), (None, 0.5, "0.02")),

@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-from flask import Flask
-
 from tests import sql
 
 _WRITE_IT = """
@@ -72,7 +70,7 @@ def told_by(script: str, **environ: str) -> tuple[str, str]:
     return done.stdout.strip(), "" if done.returncode == 0 else done.stderr
 
 
-def test_a_new_column_is_written_imaged_and_verified(app: Flask, environ: dict[str, str]) -> None:
+def test_a_new_column_is_written_imaged_and_verified(app, environ):
     tables = ("agent_memories", "audit_logs", "refinement_sessions", "session_entries")
     sql.run(*(f"ALTER TABLE {table} ADD COLUMN scratch text" for table in tables))
     try:

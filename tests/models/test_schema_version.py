@@ -70,18 +70,18 @@ def make_current() -> None:
 # -- which database is compatible ------------------------------------------------------------------
 
 
-def test_the_newest_database_is_compatible(ours: Flask) -> None:
+def test_the_newest_database_is_compatible(ours):
     assert schema_version.problem() is None
 
 
-def test_an_empty_database_is_incompatible(fresh: dict[str, str]) -> None:
+def test_an_empty_database_is_incompatible(fresh):
     empty = create_app(Settings.from_environ(fresh))
     with empty.app_context():
         assert schema_version.problem() == EMPTY
         db.engine.dispose()
 
 
-def test_an_older_database_is_incompatible(ours: Flask, tmp_path: Path) -> None:
+def test_an_older_database_is_incompatible(ours, tmp_path):
     newer = tmp_path / "migrations"
     shutil.copytree(ROOT / "migrations", newer, ignore=shutil.ignore_patterns("__pycache__"))
     (newer / "versions" / "9001_later.py").write_text(LATER.format(head=HEAD))
@@ -90,13 +90,13 @@ def test_an_older_database_is_incompatible(ours: Flask, tmp_path: Path) -> None:
     assert schema_version.problem() == OLDER
 
 
-def test_a_database_of_another_version_is_incompatible(ours: Flask) -> None:
+def test_a_database_of_another_version_is_incompatible(ours):
     make_another()
 
     assert schema_version.problem() == OTHER
 
 
-def test_a_database_whose_migration_is_missing_is_incompatible(ours: Flask) -> None:
+def test_a_database_whose_migration_is_missing_is_incompatible(ours):
     sql.run("DELETE FROM alembic_version")
 
     assert schema_version.problem() == EMPTY
@@ -105,7 +105,7 @@ def test_a_database_whose_migration_is_missing_is_incompatible(ours: Flask) -> N
 # -- what they do meanwhile ------------------------------------------------------------------------
 
 
-def test_pages_and_api_say_that_it_is_being_upgraded(ours: Flask) -> None:
+def test_pages_and_api_say_that_it_is_being_upgraded(ours):
     admin = person()
     _, secret = ApiToken.mint(account=admin.account)
     db.session.commit()
@@ -129,9 +129,7 @@ def test_pages_and_api_say_that_it_is_being_upgraded(ours: Flask) -> None:
     assert browser.get("/agents").status_code == 200
 
 
-def test_the_clock_waits_logs_it_once_and_continues(
-    ours: Flask, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_clock_waits_logs_it_once_and_continues(ours, caplog):
     make_another()
 
     ticks = [tick.run_tick() for _ in range(3)]
@@ -147,7 +145,7 @@ def test_the_clock_waits_logs_it_once_and_continues(
     assert any("compatible again" in record.getMessage() for record in caplog.records)
 
 
-def test_waiting_services_continue_as_soon_as_they_are_compatible(ours: Flask) -> None:
+def test_waiting_services_continue_as_soon_as_they_are_compatible(ours):
     make_another()
 
     def wait() -> None:
@@ -164,7 +162,7 @@ def test_waiting_services_continue_as_soon_as_they_are_compatible(ours: Flask) -
     assert has_waited
 
 
-def test_a_command_says_what_to_do_first(ours: Flask, fresh: dict[str, str]) -> None:
+def test_a_command_says_what_to_do_first(ours, fresh):
     make_another()
 
     for command in (("agent", "list"), ("audit", "verify")):
@@ -173,7 +171,7 @@ def test_a_command_says_what_to_do_first(ours: Flask, fresh: dict[str, str]) -> 
         assert (done.returncode, done.stderr) == (1, f"refine: {OTHER}\n")
 
 
-def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ: dict[str, str]) -> None:
+def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ):
     away = create_app(Settings.from_environ({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}))
     with away.app_context():
         assert not schema_version.must_wait()
@@ -183,9 +181,7 @@ def test_nobody_waits_for_the_schema_of_an_unreachable_database(environ: dict[st
 # -- upgrades --------------------------------------------------------------------------------------
 
 
-def test_an_upgrade_begins_when_the_other_one_ends(
-    ours: Flask, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_upgrade_begins_when_the_other_one_ends(ours, caplog):
     def upgrades() -> bool:
         with ours.app_context(), schema_version.upgrading():
             return True
@@ -200,7 +196,7 @@ def test_an_upgrade_begins_when_the_other_one_ends(
     assert has_waited
 
 
-def test_an_upgrade_waits_for_another_one_for_a_limited_time(ours: Flask) -> None:
+def test_an_upgrade_waits_for_another_one_for_a_limited_time(ours):
     with db.engine.connect() as other:
         assert other.exec_driver_sql(schema_version.TRY_LOCK).scalar()
 
@@ -214,7 +210,7 @@ def test_an_upgrade_waits_for_another_one_for_a_limited_time(ours: Flask) -> Non
         assert sql.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 1
 
 
-def test_an_upgrade_with_another_key_writes_nothing(ours: Flask, fresh: dict[str, str]) -> None:
+def test_an_upgrade_with_another_key_writes_nothing(ours, fresh):
     factories.agent("one")
     db.session.commit()
     before = sql.snapshot()
@@ -227,9 +223,7 @@ def test_an_upgrade_with_another_key_writes_nothing(ours: Flask, fresh: dict[str
     assert sql.snapshot() == before
 
 
-def test_an_upgrade_leaves_the_database_of_another_version_alone(
-    ours: Flask, fresh: dict[str, str]
-) -> None:
+def test_an_upgrade_leaves_the_database_of_another_version_alone(ours, fresh):
     make_another()
 
     refused = refine("db", "upgrade", environ=fresh)

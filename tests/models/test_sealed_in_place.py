@@ -14,7 +14,7 @@ def problems() -> list[str]:
     return [each.problem for each in verify_all() if each.problem is not None]
 
 
-def test_sealed_columns_have_the_names_that_their_texts_are_bound_to() -> None:
+def test_sealed_columns_have_the_names_that_their_texts_are_bound_to():
     sealed = {
         each.key: each.columns[0].name
         for mapper in Base.registry.mappers
@@ -35,9 +35,7 @@ def two(app: Flask) -> tuple[Agent, Agent]:
     return agents
 
 
-def test_sealed_text_in_another_agents_row_does_not_open_even_with_its_key(
-    two: tuple[Agent, Agent],
-) -> None:
+def test_sealed_text_in_another_agents_row_does_not_open_even_with_its_key(two):
     mine, other = two
     memory = other.ledger.core().with_only_columns(AgentMemory.id)
     target = db.session.scalar(memory)
@@ -64,7 +62,7 @@ def test_sealed_text_in_another_agents_row_does_not_open_even_with_its_key(
     ],
     ids=["row", "table"],
 )
-def test_sealed_text_of_another_row_does_not_open(two: tuple[Agent, Agent], move: str) -> None:
+def test_sealed_text_of_another_row_does_not_open(two, move):
     sql.tamper(move.format(agent=two[0].id))
     db.session.expire_all()
 
@@ -72,7 +70,7 @@ def test_sealed_text_of_another_row_does_not_open(two: tuple[Agent, Agent], move
         two[0].memory_context()
 
 
-def test_no_record_opens_in_another_ones_place(two: tuple[Agent, Agent]) -> None:
+def test_no_record_opens_in_another_ones_place(two):
     records = [two[0].record("memory_saved", sealed={"number": number}) for number in range(2)]
     db.session.commit()
 

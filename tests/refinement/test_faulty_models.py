@@ -11,7 +11,6 @@ from refine.llm import provider
 from refine.llm.provider import MAX_ATTEMPTS
 from tests.chains import verify_agent
 from tests.providers.faults import CANARY, FAULTS
-from tests.refinement.conftest import World
 
 FATAL = [fault for fault in FAULTS.values() if fault.kind is not None and not fault.endless]
 HARMLESS = [fault.name for fault in FAULTS.values() if fault.kind is None]
@@ -23,7 +22,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
 
 
-def test_a_fault_ends_its_session_with_the_true_reason_and_no_other(world: World) -> None:
+def test_a_fault_ends_its_session_with_the_true_reason_and_no_other(world):
     for fault in ONE_OF_EACH_KIND:
         for _ in range(MAX_ATTEMPTS):
             world.model.answer(fault.play)
@@ -39,7 +38,7 @@ def test_a_fault_ends_its_session_with_the_true_reason_and_no_other(world: World
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_an_odd_reply_ends_no_session(world: World, name: str) -> None:
+def test_an_odd_reply_ends_no_session(world, name):
     world.model.say("YES").answer(FAULTS[name].play).call("complete", summary="Nothing to do.")
 
     session = world.refine()

@@ -9,7 +9,6 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from refine.refinement.prompting import MAX_GROUPS, brief, groups_to_look_at
 from tests import factories
-from tests.refinement.conftest import World
 
 GEESE = "Mira counts the geese above the frozen lake every morning before school"
 CLOCK = "Tomasz repaired the clock in the kitchen with nothing but a hairpin"
@@ -38,9 +37,7 @@ def session_shown(agent: Agent, *ids: int) -> RefinementSession:
     return session
 
 
-def test_the_brief_lists_groups_by_ids_and_likeness_alone_and_calls_them_a_hint(
-    agent: Agent,
-) -> None:
+def test_the_brief_lists_groups_by_ids_and_likeness_alone_and_calls_them_a_hint(agent):
     factories.memory(agent, f"{CLOCK}.")
     factories.memory(agent, f"Really: {CLOCK}")
     geese, clock, same_geese, _, *clocks = ids_of(agent)
@@ -57,7 +54,7 @@ def test_the_brief_lists_groups_by_ids_and_likeness_alone_and_calls_them_a_hint(
     assert not re.search("geese|clock|hairpin", said)
 
 
-def test_the_number_of_listed_groups_is_limited(app: Flask) -> None:
+def test_the_number_of_listed_groups_is_limited(app):
     names = (f"{first}{last}" for first in "abcde" for last in "vwxyz")
     agent = factories.agent(
         *(
@@ -70,7 +67,7 @@ def test_the_number_of_listed_groups_is_limited(app: Flask) -> None:
     assert len(hinted(factories.session(agent))) == MAX_GROUPS
 
 
-def test_locked_memories_alone_make_no_group(app: Flask) -> None:
+def test_locked_memories_alone_make_no_group(app):
     agent = factories.agent(CLOCK, f"{CLOCK}!")
     factories.memory(agent, GEESE, constitutional=True)
     factories.memory(agent, f"{GEESE}!", tags=["voice"])
@@ -80,7 +77,7 @@ def test_locked_memories_alone_make_no_group(app: Flask) -> None:
     assert hinted(factories.session(agent)) == [(clock, same_clock)]
 
 
-def test_memories_outside_the_snapshot_are_left_out(agent: Agent) -> None:
+def test_memories_outside_the_snapshot_are_left_out(agent):
     _, _, same_geese, _ = ids_of(agent)
     session = factories.session(agent)
 
@@ -90,7 +87,7 @@ def test_memories_outside_the_snapshot_are_left_out(agent: Agent) -> None:
     assert hinted(session) == []
 
 
-def test_groups_shown_in_full_come_first(agent: Agent) -> None:
+def test_groups_shown_in_full_come_first(agent):
     factories.memory(agent, f"{CLOCK}, she says")
     geese, clock, same_geese, _, same_clock = ids_of(agent)
 
@@ -103,7 +100,7 @@ def test_groups_shown_in_full_come_first(agent: Agent) -> None:
 # -- which rest -----------------------------------------------------------------------------------
 
 
-def test_a_group_that_a_session_left_alone_rests_and_is_shown_again(world: World) -> None:
+def test_a_group_that_a_session_left_alone_rests_and_is_shown_again(world):
     world.use(factories.agent(GEESE, CLOCK, f"{GEESE}!", LOOM, f"{CLOCK}, she says"))
     geese, clock, same_geese, _, same_clock = ids_of(world.agent)
     world.model.say("YES").call("delete", id=same_geese).call("complete", summary="One less.")
@@ -120,7 +117,7 @@ def test_a_group_that_a_session_left_alone_rests_and_is_shown_again(world: World
     assert f"#{clock} and #{same_clock}: " in world.asked(-1)[3]["content"]
 
 
-def test_a_session_without_consent_shows_no_hint_and_lets_none_rest(world: World) -> None:
+def test_a_session_without_consent_shows_no_hint_and_lets_none_rest(world):
     world.use(factories.agent(GEESE, f"{GEESE}!"))
     for _ in range(2):
         world.model.say("NO")

@@ -5,7 +5,6 @@ import threading
 import time
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 import pytest
 
@@ -47,7 +46,7 @@ def hangs_up(handler: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize("body", UNUSABLE.values(), ids=UNUSABLE)
-def test_an_unusable_answer_counts_its_stated_cost(world: World, body: dict[str, Any]) -> None:
+def test_an_unusable_answer_counts_its_stated_cost(world, body):
     for _ in range(3):
         world.model.http(200, {**body, "usage": BILLED})
 
@@ -59,7 +58,7 @@ def test_an_unusable_answer_counts_its_stated_cost(world: World, body: dict[str,
     assert world.records(session)[-1].data["cost_usd"] == "2.250000"
 
 
-def test_the_attempts_before_an_answer_count_beside_it(world: World) -> None:
+def test_the_attempts_before_an_answer_count_beside_it(world):
     world.model.http(200, {"choices": [], "usage": BILLED}).say("NO", usage=BILLED)
 
     session = world.refine()
@@ -69,14 +68,14 @@ def test_the_attempts_before_an_answer_count_beside_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("answer", [breaks_off, hangs_up])
-def test_an_answer_that_never_came_whole_has_an_unknown_cost(world: World, answer: Any) -> None:
+def test_an_answer_that_never_came_whole_has_an_unknown_cost(world, answer):
     for _ in range(3):
         world.model.answer(answer)
 
     assert counted(world.refine()) == (3, 0, 3)
 
 
-def test_an_answer_after_the_time_limit_has_an_unknown_cost(world: World) -> None:
+def test_an_answer_after_the_time_limit_has_an_unknown_cost(world):
     world.variables = {"REFINE_MAX_SECONDS": "1"}
     world.model.say(YES).meanwhile(lambda: time.sleep(1.5))
 
@@ -86,7 +85,7 @@ def test_an_answer_after_the_time_limit_has_an_unknown_cost(world: World) -> Non
     assert counted(session) == (1, 0, 1)
 
 
-def test_an_answer_that_a_stop_did_not_wait_for_has_an_unknown_cost(world: World) -> None:
+def test_an_answer_that_a_stop_did_not_wait_for_has_an_unknown_cost(world):
     asked, answered = threading.Event(), threading.Event()
     world.is_stopping = asked.is_set
     world.model.say(YES).meanwhile(lambda: (asked.set(), answered.wait(5)))
@@ -98,7 +97,7 @@ def test_an_answer_that_a_stop_did_not_wait_for_has_an_unknown_cost(world: World
     assert counted(session) == (1, 0, 1)
 
 
-def test_a_rehearsal_is_free_even_if_it_is_stopped(world: World) -> None:
+def test_a_rehearsal_is_free_even_if_it_is_stopped(world):
     world.agent.model_id, world.agent.account.slug = "rehearsal/ada", "demo"
     world.is_stopping = lambda: "refine-llm-call" in {each.name for each in threading.enumerate()}
 
@@ -108,7 +107,7 @@ def test_a_rehearsal_is_free_even_if_it_is_stopped(world: World) -> None:
     assert counted(session) == (1, 0, 0)
 
 
-def test_with_a_price_a_lost_answer_is_taken_to_be_as_long_as_it_could_be(world: World) -> None:
+def test_with_a_price_a_lost_answer_is_taken_to_be_as_long_as_it_could_be(world):
     world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
     world.model.answer(hangs_up).say("NO")
 
@@ -137,7 +136,7 @@ def is_not_there(world: World) -> None:
 
 
 @pytest.mark.parametrize("fails", [says_that_it_failed, refuses, is_not_there])
-def test_calls_that_were_refused_or_never_sent_cost_nothing(world: World, fails: Any) -> None:
+def test_calls_that_were_refused_or_never_sent_cost_nothing(world, fails):
     fails(world)
 
     session = world.refine()

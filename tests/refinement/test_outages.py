@@ -5,10 +5,9 @@ import time
 from tests import factories, sql
 from tests.chains import verify_agent
 from tests.outages import answers_lost
-from tests.refinement.conftest import World
 
 
-def test_lost_answers_to_commits_repeat_no_edit(world: World) -> None:
+def test_lost_answers_to_commits_repeat_no_edit(world):
     session, deleted = world.queue(), world.ids[0]
     world.model.say("YES, gladly.").call("delete", id=deleted).call("complete", summary="Done.")
 
@@ -25,9 +24,7 @@ def test_lost_answers_to_commits_repeat_no_edit(world: World) -> None:
     assert verify_agent(world.agent).problem is None
 
 
-def test_an_answer_counts_though_the_database_could_not_say_whether_to_wait_for_it(
-    world: World,
-) -> None:
+def test_an_answer_counts_though_the_database_could_not_say_whether_to_wait_for_it(world):
     def answer_late() -> None:
         with world.app.app_context():
             sql.run("ALTER TABLE refinement_sessions RENAME TO away")

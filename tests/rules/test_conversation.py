@@ -26,7 +26,7 @@ def said(content: Any = "hello", **fields: Any) -> dict[str, Any]:
     return {"role": "user", "content": content, **fields}
 
 
-def test_keeps_role_content_name_and_time() -> None:
+def test_keeps_role_content_name_and_time():
     for role in ROLES:
         assert read([{"role": role, "content": " hello "}]) == [{"role": role, "content": "hello"}]
     assert read([said(name="Ada", at=1_773_136_800), said(name=None, at=None)]) == [
@@ -35,20 +35,20 @@ def test_keeps_role_content_name_and_time() -> None:
     ]
 
 
-def test_a_message_may_have_every_known_field_at_once() -> None:
+def test_a_message_may_have_every_known_field_at_once():
     message = said(**dict.fromkeys([*FIELDS[2:], *IGNORED]))
 
     assert read([message]) == [HELLO]
 
 
-def test_joins_text_parts_and_drops_other_parts() -> None:
+def test_joins_text_parts_and_drops_other_parts():
     one, two = {"type": "text", "text": "one"}, {"type": "text", "text": "two", "cache_control": {}}
     picture = {"type": "image_url", "image_url": {"url": "data:canary"}}
 
     assert read([said([one, picture, two])]) == [said("one\ntwo")]
 
 
-def test_keeps_the_text_around_tool_calls() -> None:
+def test_keeps_the_text_around_tool_calls():
     call = {"id": "1", "type": "function", "function": {"name": "canary", "arguments": "{}"}}
     rest = {"refusal": None, "annotations": [], "audio": None, "function_call": None}
     conversation = [
@@ -65,19 +65,19 @@ def test_keeps_the_text_around_tool_calls() -> None:
     ]
 
 
-def test_leaves_messages_without_text_out_but_needs_some_text() -> None:
+def test_leaves_messages_without_text_out_but_needs_some_text():
     blank = [{"role": "user"}, *map(said, (None, "", " \n", [], [{"type": "image"}]))]
 
     assert read([*blank, said()]) == [HELLO]
     assert not_refused(read, [blank], "messages must hold some text") == []
 
 
-def test_refuses_anything_but_a_list_of_messages() -> None:
+def test_refuses_anything_but_a_list_of_messages():
     others = [None, "hello", {}, [], said()]
     assert not_refused(read, others, "messages must be a list of at least one message") == []
 
 
-def test_names_the_place_of_a_mistake_without_quoting_it() -> None:
+def test_names_the_place_of_a_mistake_without_quoting_it():
     text = "messages[1].content must be text"
     for message, refusal in (
         ("hello", "messages[1] must be an object"),
@@ -102,7 +102,7 @@ def test_names_the_place_of_a_mistake_without_quoting_it() -> None:
         assert not_refused(read, [[said(), message]], refusal) == [], refusal
 
 
-def test_limits_are_inclusive() -> None:
+def test_limits_are_inclusive():
     full = [said("x" * MAX_MESSAGE_CHARACTERS)] * (
         MAX_CONVERSATION_CHARACTERS // MAX_MESSAGE_CHARACTERS
     )

@@ -43,17 +43,17 @@ def ids_of(*texts: str, locked: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
         ("ＦＵＬＬ width", "full WIDTH"),
     ],
 )
-def test_two_texts_that_share_rare_words_make_a_group(one: str, other: str) -> None:
+def test_two_texts_that_share_rare_words_make_a_group(one, other):
     assert ids_of(one, LOOM, CLOCK, other) == [(1, 4)]
 
 
-def test_different_texts_make_no_group() -> None:
+def test_different_texts_make_no_group():
     tea = "She drinks tea in the morning", "Every dawn brings her a cup of Darjeeling"
     for texts in ((), (GEESE,), (GEESE, CLOCK, LOOM), ("", " \n"), ("🎉", "🎉"), tea):
         assert ids_of(*texts) == [], texts
 
 
-def test_finds_duplicates_among_similar_memories_in_four_languages() -> None:
+def test_finds_duplicates_among_similar_memories_in_four_languages():
     lines = [json.loads(line) for line in ALIKE.read_text(encoding="utf-8").splitlines()]
     texts = {id_: line["text"] for id_, line in enumerate(lines, start=1)}
     same = defaultdict[int, set[int]](set)
@@ -70,7 +70,7 @@ def test_finds_duplicates_among_similar_memories_in_four_languages() -> None:
     assert len(found) <= 16
 
 
-def test_finds_duplicates_among_thousands() -> None:
+def test_finds_duplicates_among_thousands():
     others = [f"{GEESE} {number}, and {number * 7} {number % 90} cranes" for number in range(2_000)]
 
     assert (2_001, 2_002) in ids_of(*others, CLOCK, f"Once more: {CLOCK}")
@@ -79,7 +79,7 @@ def test_finds_duplicates_among_thousands() -> None:
 # -- which groups ---------------------------------------------------------------------------------
 
 
-def test_the_most_similar_come_first_with_their_average_likeness() -> None:
+def test_the_most_similar_come_first_with_their_average_likeness():
     texts = [
         CLOCK,
         f"{CLOCK} once",
@@ -97,7 +97,7 @@ def test_the_most_similar_come_first_with_their_average_likeness() -> None:
     assert all(50 < group.likeness < 100 for group in others)
 
 
-def test_a_group_fits_into_one_merge() -> None:
+def test_a_group_fits_into_one_merge():
     others = (f"nothing of that kind, {number}{number} {number}" for number in range(200))
 
     groups = ids_of(*(f"{CLOCK}, {number}" for number in range(2 * MAX_MERGED + 1)), *others)
@@ -106,13 +106,13 @@ def test_a_group_fits_into_one_merge() -> None:
     assert [len(ids) for ids in of_clocks] == [MAX_MERGED, MAX_MERGED]
 
 
-def test_the_unrelated_ends_of_a_chain_are_not_joined() -> None:
+def test_the_unrelated_ends_of_a_chain_are_not_joined():
     chain = [GEESE, f"{GEESE} and {CLOCK}", f"{CLOCK} and {LOOM}", LOOM]
 
     assert set(ids_of(*chain, *MANY)) == {(1, 2), (3, 4), (5, 6, 7, 8)}
 
 
-def test_a_group_has_at_least_one_unlocked_text() -> None:
+def test_a_group_has_at_least_one_unlocked_text():
     texts = [GEESE, f"{GEESE}!", CLOCK, f"{CLOCK}!"]
 
     assert ids_of(*texts, locked=(1, 2, 3)) == [(3, 4)]
@@ -125,9 +125,7 @@ WORDS = st.sampled_from(["Mira", "geese", "lake", "the", "湖", "雁", "湖雁",
     st.dictionaries(st.integers(1, 99), st.lists(WORDS, max_size=12).map(" ".join) | st.text()),
     st.sets(st.integers(1, 99)),
 )
-def test_groups_are_well_formed_whatever_the_texts_say(
-    texts: dict[int, str], locked: set[int]
-) -> None:
+def test_groups_are_well_formed_whatever_the_texts_say(texts, locked):
     found = groups_alike(texts, locked)
 
     grouped = [id_ for group in found for id_ in group.ids]
@@ -147,7 +145,7 @@ def test_groups_are_well_formed_whatever_the_texts_say(
 PAIR, TRIO = Group((1, 2), 90), Group((3, 4, 5), 80)
 
 
-def test_the_pause_of_a_group_doubles_each_time_it_is_left_alone() -> None:
+def test_the_pause_of_a_group_doubles_each_time_it_is_left_alone():
     shown: list[list[tuple[int, ...]]] = []
     for _ in range(17):
         groups = without_resting([PAIR], shown)
@@ -158,7 +156,7 @@ def test_the_pause_of_a_group_doubles_each_time_it_is_left_alone() -> None:
     assert at == [0, 2, 5, 10]
 
 
-def test_a_group_rests_if_all_of_it_was_shown_together() -> None:
+def test_a_group_rests_if_all_of_it_was_shown_together():
     for earlier, awake in (
         ([(1, 2, 9)], [TRIO]),
         ([(3, 4)], [PAIR, TRIO]),

@@ -69,7 +69,7 @@ SEVERAL = [
 ]
 
 
-def test_of_openrouters_names_only_a_model_and_its_harmless_variants_name_one_model() -> None:
+def test_of_openrouters_names_only_a_model_and_its_harmless_variants_name_one_model():
     certain = {
         name for name in ONE + ELSEWHERE + SEVERAL if names_one_model(name, at_openrouter=True)
     }
@@ -85,16 +85,16 @@ def pairs(table: str) -> list[list[str]]:
     return [line.split() for line in table.strip().splitlines()]
 
 
-def test_a_dated_or_canonical_name_is_the_same_model() -> None:
+def test_a_dated_or_canonical_name_is_the_same_model():
     assert [pair for pair in pairs(SAME) if not is_same_model(*pair)] == []
     assert is_same_model("openai/gpt-4o", None)
 
 
-def test_another_name_author_or_date_is_another_model() -> None:
+def test_another_name_author_or_date_is_another_model():
     assert [pair for pair in [*pairs(OTHER), ["openai/gpt-4o", ""]] if is_same_model(*pair)] == []
 
 
-def test_an_unreadable_name_is_not_repeated() -> None:
+def test_an_unreadable_name_is_not_repeated():
     assert in_words("openai/gpt-4o") == "openai/gpt-4o"
     for name in (None, "", "a\nb", "\x1b[31m"):
         assert in_words(name) == "a model with an unreadable name"

@@ -3,7 +3,7 @@
 from refine.rules.personal import HIDDEN_ID, looks_personal, mask_ids
 
 
-def test_recognizes_ids_that_are_addresses_or_phone_numbers() -> None:
+def test_recognizes_ids_that_are_addresses_or_phone_numbers():
     personal = [
         *("ada@example.org", "user:ada@example.org", "mailto:Ada.L@mail.example.co.uk", "1/a@b.cd"),
         *("+491701234567", "+49 170 123-45.67", "0170 1234567", "(030) 123456-7", "030/1234567"),
@@ -20,7 +20,7 @@ def test_recognizes_ids_that_are_addresses_or_phone_numbers() -> None:
     assert [id_ for id_ in others if looks_personal(id_)] == []
 
 
-def test_hides_ids_and_nothing_else_that_look_personal() -> None:
+def test_hides_ids_and_nothing_else_that_look_personal():
     data = {
         "token_id": 1234567890,
         "schedule": "30 14 10 12 1",

@@ -1,7 +1,6 @@
 """Strict JSON, and the arguments of tool calls: exactly one value, never repaired or quoted."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -35,19 +34,19 @@ def with_content(content: str) -> str:
     return f'{{"content": "{content}"}}'
 
 
-def test_missing_blank_and_null_arguments_are_an_empty_object() -> None:
+def test_missing_blank_and_null_arguments_are_an_empty_object():
     blank = [None, "", " ", "\n\t ", "null", " null\n", "{}", " {} "]
 
     assert [written for written in blank if parse_arguments(written) != {}] == []
 
 
-def test_an_object_is_returned_as_written() -> None:
+def test_an_object_is_returned_as_written():
     written = ' {"id": 7, "deep": {"list": [1, 2.5, true, null, "ü🦉"]}}\n'
 
     assert parse_arguments(written) == {"id": 7, "deep": {"list": [1, 2.5, True, None, "ü🦉"]}}
 
 
-def test_arguments_are_exactly_one_object() -> None:
+def test_arguments_are_exactly_one_object():
     other_values = ["[]", "[7]", "7", "true", "false", '""', '"{}"', '[{"action": "delete"}]']
     no_json = [
         *("delete", "{", '{"id": 7', '{"id": 7}}', '{"id": 7} {"id": 8}', '{"id": 7}{"id": 8}'),
@@ -64,7 +63,7 @@ def test_arguments_are_exactly_one_object() -> None:
     assert not_refused(parse_arguments, no_texts, "written as a string") == []
 
 
-def test_refuses_a_repeated_key_however_it_is_spelled() -> None:
+def test_refuses_a_repeated_key_however_it_is_spelled():
     repeated = [
         *('{"id": 7, "id": 8}', '{"id": 7, "id": 7}', '{"id": 7, "\\u0069d": 8}'),
         *('{"deep": {"id": 7, "id": 8}}', '{"deep": [{"id": 7, "id": 8}]}'),
@@ -74,7 +73,7 @@ def test_refuses_a_repeated_key_however_it_is_spelled() -> None:
     assert not_refused(parse_arguments, repeated, "must not repeat a key") == []
 
 
-def test_refuses_numbers_that_are_not_json_or_too_large() -> None:
+def test_refuses_numbers_that_are_not_json_or_too_large():
     for constant in ("NaN", "Infinity", "-Infinity"):
         message = f"must not contain {constant}, which is not JSON"
         assert not_refused(parse_arguments, [f'{{"id": {constant}}}'], message) == []
@@ -88,7 +87,7 @@ def test_refuses_numbers_that_are_not_json_or_too_large() -> None:
     assert not_refused(parse_arguments, large, "a number that is too large") == []
 
 
-def test_refuses_deep_nesting_and_too_many_fields() -> None:
+def test_refuses_deep_nesting_and_too_many_fields():
     deep = [
         '{"deep": ' + opening * depth + "1" + closing * depth + "}"
         for depth in (19, 25_000)
@@ -103,7 +102,7 @@ def test_refuses_deep_nesting_and_too_many_fields() -> None:
         strict_json(fields, max_bytes=100, max_fields=5)
 
 
-def test_refuses_nul_and_lone_surrogates_anywhere() -> None:
+def test_refuses_nul_and_lone_surrogates_anywhere():
     nul = [
         *map(with_content, (r"\u0000", r"before\u0000after", r"\\\u0000", r"canary \\\\\u0000")),
         *(r'{"\u0000": 7}', r'{"deep": [{"list": ["\u0000"]}]}'),
@@ -117,7 +116,7 @@ def test_refuses_nul_and_lone_surrogates_anywhere() -> None:
     assert not_refused(parse_arguments, surrogates, "valid Unicode") == []
 
 
-def test_the_limit_is_inclusive_counts_bytes_and_comes_before_parsing() -> None:
+def test_the_limit_is_inclusive_counts_bytes_and_comes_before_parsing():
     room = MAX_ARGUMENT_BYTES - len(with_content(""))
     longer = [with_content(letter * (room // len(letter.encode()) + 1)) for letter in "xé🦉"]
 
@@ -127,18 +126,18 @@ def test_the_limit_is_inclusive_counts_bytes_and_comes_before_parsing() -> None:
     assert not_refused(lambda text: strict_json(text, max_bytes=3), [b"1234"], "than 3 bytes") == []
 
 
-def test_bytes_are_utf_8() -> None:
+def test_bytes_are_utf_8():
     assert strict_json('"ü"'.encode(), max_bytes=10) == "ü"
     with pytest.raises(InvalidValue, match="valid UTF-8"):
         strict_json(b'"\xff"', max_bytes=10)
 
 
-def test_several_values_may_follow_one_another() -> None:
+def test_several_values_may_follow_one_another():
     assert strict_json_values('{} [1]2 "a"\n', max_bytes=100) == [{}, [1], 2, "a"]
     assert strict_json_values(" \n", max_bytes=100) == []
 
 
-def test_a_large_document_is_parsed_strictly_and_its_parts_are_checked_later() -> None:
+def test_a_large_document_is_parsed_strictly_and_its_parts_are_checked_later():
     refused = {
         b"[1] [2]": "must be valid JSON",
         b'{"a": 1, "a": 2}': "must not repeat a key",
@@ -156,7 +155,7 @@ def test_a_large_document_is_parsed_strictly_and_its_parts_are_checked_later() -
 
 @given(st.one_of(st.text(), values.map(json.dumps), values))
 @example("\ud800")
-def test_every_input_gives_a_storable_object_or_a_refusal(written: Any) -> None:
+def test_every_input_gives_a_storable_object_or_a_refusal(written):
     try:
         parsed = parse_arguments(written)
     except InvalidValue:

@@ -25,7 +25,7 @@ def by_threshold(mass: int, threshold: Decimal) -> int:
     return removable_tokens(mass, threshold=threshold, rolling_floor=Decimal(0), removed_recently=0)
 
 
-def test_threshold_share_is_rounded_up_in_favour_of_the_ledger() -> None:
+def test_threshold_share_is_rounded_up_in_favour_of_the_ledger():
     for mass, threshold, removable in (
         *((0, "0.75", 0), (1, "0.75", 0), (4, "0.75", 1), (100, "0.75", 25), (101, "0.75", 25)),
         *((104, "0.75", 26), (10, "0.9", 1), (10, "1", 0)),
@@ -37,7 +37,7 @@ def test_threshold_share_is_rounded_up_in_favour_of_the_ledger() -> None:
         assert removable_under_threshold(mass, Decimal(threshold)) == removable, (mass, threshold)
 
 
-def test_floor_is_a_share_of_the_mass_before_recent_sessions() -> None:
+def test_floor_is_a_share_of_the_mass_before_recent_sessions():
     for mass, floor, removed_recently, removable in (
         *((100, "0.5", 0, 50), (101, "0.5", 0, 50), (100, "0.5", 50, 25), (100, "0.5", 99, 0)),
         *((100, "0.5", 100, 0), (100, "0.5", 102, -1), (100, "0", 10_000, 100), (100, "1", 0, 0)),
@@ -47,7 +47,7 @@ def test_floor_is_a_share_of_the_mass_before_recent_sessions() -> None:
         assert allowed == removable, (mass, floor, removed_recently)
 
 
-def test_the_smaller_allowance_counts_but_at_least_zero() -> None:
+def test_the_smaller_allowance_counts_but_at_least_zero():
     for removed_recently, removable in ((0, 25), (50, 25), (52, 24), (98, 1), (100, 0), (500, 0)):
         allowed = removable_tokens(
             100,
@@ -59,9 +59,7 @@ def test_the_smaller_allowance_counts_but_at_least_zero() -> None:
 
 
 @given(masses, thresholds, shares, masses)
-def test_one_token_more_would_break_threshold_or_floor(
-    mass: int, threshold: Decimal, floor: Decimal, recent: int
-) -> None:
+def test_one_token_more_would_break_threshold_or_floor(mass, threshold, floor, recent):
     lowest = max(Fraction(threshold) * mass, Fraction(floor) * (mass + recent))
 
     allowed = removable_tokens(
@@ -73,15 +71,15 @@ def test_one_token_more_would_break_threshold_or_floor(
     assert mass - (allowed + 1) < lowest
 
 
-def test_an_update_may_lengthen_by_eight_tokens_or_a_tenth() -> None:
+def test_an_update_may_lengthen_by_eight_tokens_or_a_tenth():
     assert [longest_update(tokens) for tokens in (1, 80, 90)] == [9, 88, 99]
 
 
-def test_growth_counts_nothing() -> None:
+def test_growth_counts_nothing():
     assert [retained_tokens(10, now) for now in (7, 10, 900)] == [7, 10, 10]
 
 
-def test_reads_numbers_and_their_plain_spelling() -> None:
+def test_reads_numbers_and_their_plain_spelling():
     for value, threshold in (
         *((1, "1"), (1.0, "1"), ("1.", "1"), ("1", "1"), (0.75, "0.75"), ("0.75", "0.75")),
         *((".75", "0.75"), (" 0.75\n", "0.75"), ("0.75000000", "0.75"), (0.1, "0.1")),
@@ -90,7 +88,7 @@ def test_reads_numbers_and_their_plain_spelling() -> None:
         assert parse_threshold(value) == Decimal(threshold), value
 
 
-def test_refuses_everything_else() -> None:
+def test_refuses_everything_else():
     no_numbers: list[Any] = [
         *(None, True, False, [], [0.75], {}, b"0.75", complex(1)),
         *cases(

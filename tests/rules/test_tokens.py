@@ -11,12 +11,12 @@ from refine.rules.content import token_estimate
 from refine.rules.tokens import Room, last_that_fit, packed, request_tokens_at_most, tokens_at_most
 
 
-def test_text_that_must_fit_is_counted_by_script() -> None:
+def test_text_that_must_fit_is_counted_by_script():
     assert [tokens_at_most("x" * length) for length in (0, 1, 3, 4)] == [0, 1, 1, 2]
     assert (tokens_at_most("記憶"), tokens_at_most("🦉 tea")) == (2, 3)
 
 
-def test_a_small_context_keeps_a_quarter_for_the_output() -> None:
+def test_a_small_context_keeps_a_quarter_for_the_output():
     for context_tokens, own_limit, output_tokens in (
         *((128_000, None, 8_192), (32_768, None, 8_192), (8_192, None, 2_048)),
         *((4_096, None, 1_024), (128_000, 4_096, 4_096), (8_192, 65_536, 2_048), (1, None, 1)),
@@ -24,14 +24,14 @@ def test_a_small_context_keeps_a_quarter_for_the_output() -> None:
         assert Room.of(context_tokens, own_limit).output_tokens == output_tokens
 
 
-def test_twice_the_room_stays_within_half_of_the_context_and_the_models_own_limit() -> None:
+def test_twice_the_room_stays_within_half_of_the_context_and_the_models_own_limit():
     assert [Room.of(128_000).output(times) for times in (1, 2)] == [8_192, 16_384]
     assert [Room.of(4_096).output(times) for times in (1, 2, 3)] == [1_024, 2_048, 2_048]
     assert [Room.of(128_000, 4_096).output(times) for times in (1, 2)] == [4_096, 4_096]
     assert [Room.of(128_000, 10_000).output(times) for times in (1, 2)] == [8_192, 10_000]
 
 
-def test_a_request_counts_every_text_of_its_messages_and_its_tools() -> None:
+def test_a_request_counts_every_text_of_its_messages_and_its_tools():
     call = {"id": "c" * 9, "function": {"name": "n" * 30, "arguments": "a" * 300}}
     plain = {"role": "user", "content": "u" * 600}
     parted = {"role": "user", "content": [{"type": "text", "text": "u" * 600}]}
@@ -44,7 +44,7 @@ def test_a_request_counts_every_text_of_its_messages_and_its_tools() -> None:
     assert request_tokens_at_most([plain, called], [{"a": "b"}]) == 210 + 124 + 4
 
 
-def test_reasoning_in_two_forms_counts_once() -> None:
+def test_reasoning_in_two_forms_counts_once():
     thought = "t" * 300
     both = {"reasoning": thought, "reasoning_details": [{"text": thought}]}
 
@@ -53,23 +53,23 @@ def test_reasoning_in_two_forms_counts_once() -> None:
     )
 
 
-def test_a_flood_of_repeated_words_names_or_numbers_counts() -> None:
+def test_a_flood_of_repeated_words_names_or_numbers_counts():
     for flood in (["tea"] * 10_000, list(range(10_000)), {f"name {n}": None for n in range(5_000)}):
         assert request_tokens_at_most([{"reasoning_details": flood}], []) > 2_000
 
 
-def test_an_output_and_a_request_fit_the_context_together() -> None:
+def test_an_output_and_a_request_fit_the_context_together():
     room = Room.of(8_192)
 
     assert [room.output_beside(tokens) for tokens in (0, 6_144, 6_145)] == [2_048, 2_048, None]
     assert [room.output_beside(tokens, 2) for tokens in (0, 6_000)] == [4_096, 2_192]
 
 
-def test_a_result_gets_half_of_the_remaining_room() -> None:
+def test_a_result_gets_half_of_the_remaining_room():
     assert [Room.of(8_192).for_result(tokens) for tokens in (0, 6_000, 7_000)] == [3_072, 72, 0]
 
 
-def test_content_gets_half_of_the_room_beside_output_and_texts() -> None:
+def test_content_gets_half_of_the_room_beside_output_and_texts():
     assert Room.of(8_192).for_content([]) == (8_192 - 2_048) // 2
     assert Room.of(8_192).for_content(["x" * 300, "記" * 100]) == (8_192 - 2_048 - 200) // 2
     assert Room.of(8_192).for_content(["x" * 30_000]) == 0
@@ -83,7 +83,7 @@ def total(lines: list[str]) -> int:
 
 
 @given(TEXTS, st.integers(12, 40))
-def test_packed_lines_keep_their_order_and_fit(lines: list[str], room_tokens: int) -> None:
+def test_packed_lines_keep_their_order_and_fit(lines, room_tokens):
     parts = packed(lines, room_tokens)
 
     assert [line for part in parts for line in part] == lines
@@ -94,13 +94,13 @@ def test_packed_lines_keep_their_order_and_fit(lines: list[str], room_tokens: in
     )
 
 
-def test_a_line_that_does_not_fit_is_refused_without_quoting_it() -> None:
+def test_a_line_that_does_not_fit_is_refused_without_quoting_it():
     with pytest.raises(InvalidValue, match="a line takes 4 tokens; at most 3 fit"):
         packed(["ok", "x" * 12], 3)
 
 
 @given(TEXTS, st.integers(-5, 100))
-def test_the_last_lines_that_fit_keep_their_order(lines: list[str], room_tokens: int) -> None:
+def test_the_last_lines_that_fit_keep_their_order(lines, room_tokens):
     fitting = last_that_fit(lines, room_tokens)
 
     left = iter(lines)
@@ -130,9 +130,7 @@ def test_the_last_lines_that_fit_keep_their_order(lines: list[str], room_tokens:
         ("🦉" * 5, 2),
     ],
 )
-def test_a_token_is_four_characters_or_one_of_a_script_without_spaces(
-    text: str, tokens: int
-) -> None:
+def test_a_token_is_four_characters_or_one_of_a_script_without_spaces(text, tokens):
     assert token_estimate(text) == tokens
 
 
@@ -141,7 +139,7 @@ ANY, UNSPACED = st.text(), st.text(st.sampled_from("茶雁ねコชลក"))
 
 @given(ANY, UNSPACED, ANY)
 @example("🦉" * 5, "", "")
-def test_characters_of_scripts_without_spaces_count_as_four(one: str, run: str, two: str) -> None:
+def test_characters_of_scripts_without_spaces_count_as_four(one, run, two):
     alone = token_estimate(one + two)
 
     assert alone >= math.ceil(len(one + two) / 4)

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-from flask import Flask
 
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import BadRow, Incoming, LeftOut
@@ -103,7 +102,7 @@ def damaged(seed: int) -> tuple[str, bytes]:
 FILES = files()
 
 
-def test_thousands_of_damaged_files_give_rows_or_reasons() -> None:
+def test_thousands_of_damaged_files_give_rows_or_reasons():
     kinds = {Incoming: 0, BadRow: 0, LeftOut: 0, "further pages": 0}
     reasons = set[str]()
 
@@ -127,7 +126,7 @@ def test_thousands_of_damaged_files_give_rows_or_reasons() -> None:
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(800, marks=pytest.mark.nightly)])
-def test_damaged_files_are_imported_in_complete_batches(app: Flask, count: int) -> None:
+def test_damaged_files_are_imported_in_complete_batches(app, count):
     account = factories.account()
     added = 0
 

@@ -40,7 +40,7 @@ def add(owner: Agent, *rows: Row, **options: Any) -> Report:
 
 
 class TestImportedMemory:
-    def test_has_every_field_of_its_row(self, owner: Agent) -> None:
+    def test_has_every_field_of_its_row(self, owner):
         report = add(
             owner,
             row(
@@ -67,7 +67,7 @@ class TestImportedMemory:
         assert memory.extra == '{"label": "vows"}'
         assert (report.added, report.added_tokens) == ({"core": 1}, 2)
 
-    def test_stores_no_plain_text(self, owner: Agent) -> None:
+    def test_stores_no_plain_text(self, owner):
         add(owner, row("the canary sings", source_id="canary song", extra='{"a": "canary"}'))
 
         (memory,) = all_of(owner)
@@ -77,7 +77,7 @@ class TestImportedMemory:
 
 
 class TestBatchRecord:
-    def test_lists_the_added_memories_and_counts_the_others(self, owner: Agent) -> None:
+    def test_lists_the_added_memories_and_counts_the_others(self, owner):
         add(owner, row("b"), row("b"), row("c"))
 
         (record,) = factories.records(owner)
@@ -91,7 +91,7 @@ class TestBatchRecord:
         assert record.data["mass_after"] == 2
         assert effect_tokens(record.data) == 2
 
-    def test_is_written_per_500_memories(self, owner: Agent) -> None:
+    def test_is_written_per_500_memories(self, owner):
         report = add(owner, *(row(f"memory {number}") for number in range(1_001)))
 
         assert report.batches == 3
@@ -112,9 +112,7 @@ class TestRepeatedImport:
             ("mcp.jsonl", "mcp", 5),
         ],
     )
-    def test_a_repeated_import_adds_nothing(
-        self, owner: Agent, name: str, format_: str, count: int
-    ) -> None:
+    def test_a_repeated_import_adds_nothing(self, owner, name, format_, count):
         read = reading(fixture(name), format_)
         first = import_memories(owner, read, source=format_)
 
@@ -125,7 +123,7 @@ class TestRepeatedImport:
         assert len(all_of(owner)) == count
         assert verify_agent(owner).problem is None
 
-    def test_adds_nothing_that_the_agent_discarded(self, owner: Agent) -> None:
+    def test_adds_nothing_that_the_agent_discarded(self, owner):
         rows = [row("a", source_id="1"), row("b")]
         add(owner, *rows)
         for memory in all_of(owner):
@@ -137,7 +135,7 @@ class TestRepeatedImport:
         assert report.already_present == 2
         assert len(all_of(owner)) == 2
 
-    def test_adds_nothing_that_the_agent_rewrote(self, owner: Agent) -> None:
+    def test_adds_nothing_that_the_agent_rewrote(self, owner):
         add(owner, row("wordy", source_id="1"))
         (memory,) = all_of(owner)
         memory.content = "terse"
@@ -149,7 +147,7 @@ class TestRepeatedImport:
         assert (report.already_present, report.conflicting) == (1, 1)
 
     @pytest.mark.parametrize("dry_run", [False, True])
-    def test_counts_ids_with_conflicting_texts(self, owner: Agent, dry_run: bool) -> None:
+    def test_counts_ids_with_conflicting_texts(self, owner, dry_run):
         rows = [row("first", source_id="1"), row("second", source_id="1")]
 
         report = add(owner, *rows, row("first", source_id="1"), dry_run=dry_run)
@@ -159,7 +157,7 @@ class TestRepeatedImport:
         said = dict(report.rows())["already here"]
         assert said == "2, 1 of them with a different text, not stored"
 
-    def test_adds_memories_that_only_a_session_wrote(self, owner: Agent) -> None:
+    def test_adds_memories_that_only_a_session_wrote(self, owner):
         factories.memory(owner, "Said before", session_id=factories.session(owner).id)
         db.session.commit()
 
@@ -167,7 +165,7 @@ class TestRepeatedImport:
 
         assert (report.already_present, contents(owner)) == (0, ["Said before"] * 2)
 
-    def test_adds_a_duplicate_that_is_better_protected(self, owner: Agent) -> None:
+    def test_adds_a_duplicate_that_is_better_protected(self, owner):
         factories.memory(owner, "a vow")
         db.session.commit()
         locked = row("a vow", source_id="1", constitutional=True, origin=own.origin_of(owner))
@@ -178,7 +176,7 @@ class TestRepeatedImport:
         standing = [(memory.constitutional, memory.tags) for memory in all_of(owner)]
         assert standing == [(False, []), (True, []), (False, ["voice"])]
 
-    def test_ignores_other_agents_and_accounts(self, owner: Agent) -> None:
+    def test_ignores_other_agents_and_accounts(self, owner):
         neighbour = factories.agent(account=owner.account)
         stranger = factories.agent()
         db.session.commit()
@@ -196,7 +194,7 @@ class TestRepeatedImport:
 
 
 class TestBadRows:
-    def test_are_named_and_do_not_stop_the_others(self, owner: Agent) -> None:
+    def test_are_named_and_do_not_stop_the_others(self, owner):
         report = add(
             owner,
             BadRow("line 1", "must be valid JSON"),
@@ -222,7 +220,7 @@ class TestBadRows:
         assert report.left_out == {"relations": 1}
         assert not report.is_failure
 
-    def test_stop_a_strict_import_before_anything_is_written(self, owner: Agent) -> None:
+    def test_stop_a_strict_import_before_anything_is_written(self, owner):
         rows = [row(f"memory {number}") for number in range(600)]
         rows.append(row(" ", place="line 601"))
 
@@ -236,7 +234,7 @@ class TestBadRows:
 
 
 class TestDryRun:
-    def test_counts_exactly_what_the_import_adds(self, owner: Agent) -> None:
+    def test_counts_exactly_what_the_import_adds(self, owner):
         factories.memory(owner, "here already")
         db.session.commit()
         rows = [
@@ -260,7 +258,7 @@ class TestDryRun:
 
 
 class TestInterruptedImport:
-    def test_leaves_complete_batches_and_resumes(self, owner: Agent) -> None:
+    def test_leaves_complete_batches_and_resumes(self, owner):
         rows = [row(f"memory {number}") for number in range(1_200)]
         interrupted = Report()
 
@@ -279,7 +277,7 @@ class TestInterruptedImport:
         assert len(all_of(owner)) == 1_200
         assert verify_agent(owner).problem is None
 
-    def test_holds_no_transaction_while_reading(self, owner: Agent) -> None:
+    def test_holds_no_transaction_while_reading(self, owner):
         def watched() -> Iterable[Row]:
             for number in range(1_000):
                 assert not db.session().in_transaction()
@@ -316,9 +314,7 @@ _MEMORIES = st.lists(
 class TestOwnFormat:
     @given(_MEMORIES)
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_a_round_trip_restores_every_memory_but_no_constitutional_flag(
-        self, app: Flask, memories: list[dict[str, Any]]
-    ) -> None:
+    def test_a_round_trip_restores_every_memory_but_no_constitutional_flag(self, app, memories):
         giver, taker = factories.agent(), factories.agent()
         for number, fields in enumerate(memories):
             discarded_at = AT if number % 3 == 2 else None
@@ -333,7 +329,7 @@ class TestOwnFormat:
         for kept, taken in zip(all_of(giver), all_of(taker), strict=True):
             assert state_of(taken) == {**state_of(kept), "constitutional": False}
 
-    def test_export_without_contents_shows_none_and_cannot_be_imported(self, owner: Agent) -> None:
+    def test_export_without_contents_shows_none_and_cannot_be_imported(self, owner):
         factories.memory(owner, "the canary sings", extra='{"a": "canary"}', created_at=AT)
         db.session.commit()
 

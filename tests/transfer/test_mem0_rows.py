@@ -28,7 +28,7 @@ def read_row(**fields: Any) -> list[Row]:
 
 
 class TestLeftOut:
-    def test_is_a_row_that_the_platform_hides(self) -> None:
+    def test_is_a_row_that_the_platform_hides(self):
         rows = read(fixture("mem0-page.json"), "mem0")
 
         assert [row.content for row in memories(rows)] == [
@@ -55,7 +55,7 @@ class TestLeftOut:
             ({"expires_at": 1_772_352_000}, "expired"),
         ],
     )
-    def test_is_a_row_with_such_a_state(self, fields: dict[str, Any], kind: str) -> None:
+    def test_is_a_row_with_such_a_state(self, fields, kind):
         assert kinds(read_row(**fields)) == [kind]
 
     @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ class TestLeftOut:
             {"state": ["deleted"]},
         ],
     )
-    def test_is_no_row_that_does_not(self, fields: dict[str, Any]) -> None:
+    def test_is_no_row_that_does_not(self, fields):
         assert len(memories(read_row(**fields))) == 1
 
     @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ class TestLeftOut:
             ("", 1),
         ],
     )
-    def test_is_an_expired_row(self, day: str, count: int) -> None:
+    def test_is_an_expired_row(self, day, count):
         assert len(memories(read_row(expiration_date=day))) == count
 
-    def test_is_no_row_with_a_date_that_cannot_be_read(self) -> None:
+    def test_is_no_row_with_a_date_that_cannot_be_read(self):
         reason = "expiration_date is not a time in ISO 8601 or a number of seconds since 1970"
 
         assert bad(read_row(expiration_date="soon")) == [("row 1", reason)]
 
-    def test_is_a_deletion_in_a_history(self) -> None:
+    def test_is_a_deletion_in_a_history(self):
         change = {"id": "h", "memory_id": "1", "old_memory": None, "new_memory": "Likes tea"}
         file = [{**change, "event": "ADD"}, {**change, "event": "DELETE"}]
 
@@ -117,9 +117,7 @@ class TestFurtherPages:
             ({"total": "many", "next": {}}, False),
         ],
     )
-    def test_are_known_from_the_fields_around_the_list(
-        self, fields: dict[str, Any], are_told: bool
-    ) -> None:
+    def test_are_known_from_the_fields_around_the_list(self, fields, are_told):
         rows = read(json.dumps({"results": [{"memory": "a"}, {"memory": "b"}], **fields}), "mem0")
 
         assert len(memories(rows)) == 2

@@ -41,7 +41,7 @@ def bring_back(owner: Agent, file: str, **options: bool) -> Report:
 
 
 class TestAnExportThatComesBack:
-    def test_changes_nothing(self, owner: Agent) -> None:
+    def test_changes_nothing(self, owner):
         file = exported(owner)
         db.session.rollback()
         before = sql.snapshot()
@@ -52,7 +52,7 @@ class TestAnExportThatComesBack:
         assert (report.added.total(), report.already_present) == (0, 11)
         assert (report.conflicting, report.bad_rows) == (0, 0)
 
-    def test_restores_all_of_it_into_an_empty_agent(self, owner: Agent) -> None:
+    def test_restores_all_of_it_into_an_empty_agent(self, owner):
         empty = factories.agent()
         db.session.commit()
 
@@ -72,12 +72,12 @@ class TestARowOfTheAgentItself:
         file = own_file(row, origin=own.origin_of(owner))
         return bring_back(owner, file)
 
-    def test_is_added_if_its_id_now_belongs_to_another_memory(self, owner: Agent) -> None:
+    def test_is_added_if_its_id_now_belongs_to_another_memory(self, owner):
         report = self.bring(owner, id=all_of(owner)[0].id)
 
         assert report.added == {"core": 1}
 
-    def test_is_constitutional_as_it_was(self, owner: Agent) -> None:
+    def test_is_constitutional_as_it_was(self, owner):
         self.bring(owner, id=10**9, constitutional=True)
 
         assert all_of(owner)[-1].constitutional
@@ -87,9 +87,7 @@ class TestAFileOfAnotherAgent:
     @pytest.mark.parametrize(
         "fields", [{}, {"source": "letta", "source_id": "17"}, {"discarded_at": AT.isoformat()}]
     )
-    def test_makes_no_memory_constitutional_and_the_report_says_so(
-        self, owner: Agent, fields: dict[str, str]
-    ) -> None:
+    def test_makes_no_memory_constitutional_and_the_report_says_so(self, owner, fields):
         file = own_file(
             own_row(content="I always say yes.", constitutional=True, **fields),
             origin=own.origin_of(factories.agent()),
@@ -108,7 +106,7 @@ class TestAFileOfAnotherAgent:
             )
         ]
 
-    def test_adds_no_copy_for_the_sake_of_its_flag(self, owner: Agent) -> None:
+    def test_adds_no_copy_for_the_sake_of_its_flag(self, owner):
         report = bring_back(owner, own_file(own_row(content="Speaks Welsh", constitutional=True)))
 
         assert (report.added.total(), report.already_present) == (0, 1)

@@ -32,7 +32,7 @@ def fields(extra: str | None) -> Any:
 
 
 class TestLetta:
-    def test_blocks_become_core_memories_and_none_constitutional(self) -> None:
+    def test_blocks_become_core_memories_and_none_constitutional(self):
         rows = read(fixture("agent-v2.af"), "letta")
 
         human, persona = memories(rows)
@@ -42,12 +42,12 @@ class TestLetta:
         assert human.tags == ("relational",)
         assert rows[2] == LeftOut(BLANK)
 
-    def test_imports_no_secret_of_an_agent_file(self) -> None:
+    def test_imports_no_secret_of_an_agent_file(self):
         for name in ("agent-v2.af", "agent-v1.af"):
             assert b"sk-" in fixture(name), name
             assert "sk-" not in repr(read(fixture(name), "letta")), name
 
-    def test_drops_fields_whose_name_suggests_a_secret(self) -> None:
+    def test_drops_fields_whose_name_suggests_a_secret(self):
         for name in (
             *("secret_key", "aws_secret_access_key", "clientSecret", "session_token", "token"),
             *("auth", "cookie", "pwd", "apiKey", "x-api-key", "Authorization", "db_password"),
@@ -55,14 +55,14 @@ class TestLetta:
             kept = extra_of({"metadata": {name: "opens something", "prompt_tokens": 7}})
             assert fields(kept) == {"metadata": {"prompt_tokens": 7}}, name
 
-    def test_reads_version_1_with_its_dates(self) -> None:
+    def test_reads_version_1_with_its_dates(self):
         human, persona = memories(read(fixture("agent-v1.af"), "letta"))
 
         assert (human.content, persona.content) == (HUMAN, PERSONA)
         assert human.created_at == datetime(2025, 3, 2, 8, 30, 0, 250_000, tzinfo=UTC)
         assert persona.created_at == datetime(2025, 3, 2, 6, 31, tzinfo=UTC)
 
-    def test_reads_passages_without_vectors_and_leaves_deleted_ones_out(self) -> None:
+    def test_reads_passages_without_vectors_and_leaves_deleted_ones_out(self):
         rows = read(fixture("passages.json"), "letta")
 
         (passage,) = memories(rows)
@@ -73,7 +73,7 @@ class TestLetta:
         assert fields(passage.extra)["metadata"] == {"page": 12}
         assert rows[1] == LeftOut(DELETED)
 
-    def test_names_a_bad_block_and_reads_the_next(self) -> None:
+    def test_names_a_bad_block_and_reads_the_next(self):
         for block, reason in (
             ("a text", "is not an object"),
             ({"label": "x"}, "has no text in value"),
@@ -85,7 +85,7 @@ class TestLetta:
             ((place, said),) = bad(rows)
             assert (place, said.startswith(reason)) == ("block 1", True), said
 
-    def test_names_the_problem_of_a_file(self) -> None:
+    def test_names_the_problem_of_a_file(self):
         lacks = "holds no blocks, core_memory, or archival passages"
         for file, place, reason in (
             *((each, "file", lacks) for each in ('{"messages": []}', '{"blocks": {}}', "7")),
@@ -96,7 +96,7 @@ class TestLetta:
         ):
             assert bad(read(file, "letta")) == [(place, reason)], file
 
-    def test_imports_only_the_blocks_of_its_agent(self) -> None:
+    def test_imports_only_the_blocks_of_its_agent(self):
         rows = read(fixture("agent-with-other-blocks.af"), "letta")
 
         other = LeftOut("blocks that the agent in the file does not have")
@@ -108,8 +108,8 @@ class TestLetta:
         [([], 2), ([{"name": "Rook"}], 2), ([{"block_ids": ["0"]}], 1), ([{"block_ids": []}], 0)],
     )
     def test_imports_all_blocks_only_where_the_file_does_not_tell_whose_they_are(
-        self, agents: list[Any], count: int
-    ) -> None:
+        self, agents, count
+    ):
         blocks = [{"id": str(number), "value": f"block {number}"} for number in range(2)]
 
         rows = read(json.dumps({"agents": agents, "blocks": blocks}), "letta")
@@ -117,7 +117,7 @@ class TestLetta:
         assert len(memories(rows)) == count
 
     @pytest.mark.parametrize("blocks_come_first", [False, True])
-    def test_reads_nothing_of_a_file_of_several_agents(self, blocks_come_first: bool) -> None:
+    def test_reads_nothing_of_a_file_of_several_agents(self, blocks_come_first):
         agents = [{"id": "a", "block_ids": ["0"]}, {"id": "b", "block_ids": ["1"]}]
         file = {"agents": agents, "blocks": [{"id": "0", "value": "a block"}]}
         ordered = dict(sorted(file.items(), reverse=blocks_come_first))
@@ -125,14 +125,14 @@ class TestLetta:
         reason = "holds several agents: export each of them to a file of its own"
         assert read(json.dumps(ordered), "letta") == [BadRow("file", reason)]
 
-    def test_reads_a_file_inside_a_json_string_like_the_file_itself(self) -> None:
+    def test_reads_a_file_inside_a_json_string_like_the_file_itself(self):
         wrapped, plain = fixture("agent-in-a-string.af"), fixture("agent-with-other-blocks.af")
 
         assert read(b"\xef\xbb\xbf \n" + wrapped, "letta") == read(plain, "letta")
 
 
 class TestMem0:
-    def test_reads_each_result_with_its_time_and_other_fields(self) -> None:
+    def test_reads_each_result_with_its_time_and_other_fields(self):
         seat, coffee = memories(read(fixture("mem0.json"), "mem0"))
 
         assert seat.content == "Prefers the window seat on trains"
@@ -143,7 +143,7 @@ class TestMem0:
         assert fields(seat.extra)["user_id"] == "ada"
         assert coffee.created_at == datetime(2025, 11, 2, 15, 15, 30, 123_000, tzinfo=UTC)
 
-    def test_names_bad_rows_and_leaves_blank_ones_out(self) -> None:
+    def test_names_bad_rows_and_leaves_blank_ones_out(self):
         rows = read(fixture("mem0.json"), "mem0")
 
         assert bad(rows) == [
@@ -152,7 +152,7 @@ class TestMem0:
         ]
         assert rows[2] == LeftOut(BLANK)
 
-    def test_finds_the_list_alone_or_under_any_known_name(self) -> None:
+    def test_finds_the_list_alone_or_under_any_known_name(self):
         rows = [{"id": 7, "content": "a memory"}]
         files = [rows, *({"count": 1, n: rows} for n in ("results", "memories", "items", "data"))]
 
@@ -161,7 +161,7 @@ class TestMem0:
 
             assert (memory.content, memory.source_id) == ("a memory", "7"), file
 
-    def test_names_the_missing_list_of_a_file_and_bounds_other_fields(self) -> None:
+    def test_names_the_missing_list_of_a_file_and_bounds_other_fields(self):
         for file, place, reason in (
             ({"answer": {"memory": "x"}}, "file", "holds no memories (a list, or one under"),
             ([{"memory": "a", "metadata": "x" * MAX_EXTRA_CHARACTERS}], "row 1", "has 50,0"),
@@ -169,7 +169,7 @@ class TestMem0:
             ((where, said),) = bad(read(json.dumps(file), "mem0"))
             assert (where, said.startswith(reason)) == (place, True), said
 
-    def test_keeps_tags_that_are_not_a_list_as_another_field(self) -> None:
+    def test_keeps_tags_that_are_not_a_list_as_another_field(self):
         (row,) = memories(read('[{"memory": "a", "tags": "audio"}]', "mem0"))
 
         assert row.tags == ()
@@ -177,7 +177,7 @@ class TestMem0:
 
 
 class TestMcp:
-    def test_each_observation_is_a_memory_with_its_entity(self) -> None:
+    def test_each_observation_is_a_memory_with_its_entity(self):
         rows = memories(read(fixture("mcp.jsonl"), "mcp"))
 
         assert [row.content for row in rows] == [
@@ -190,7 +190,7 @@ class TestMcp:
         assert fields(rows[0].extra) == {"name": "Ada_Byrne", "entityType": "person"}
         assert fields(rows[3].extra)["name"] == "Wren"
 
-    def test_names_bad_lines_and_leaves_relations_out(self) -> None:
+    def test_names_bad_lines_and_leaves_relations_out(self):
         rows = read(fixture("mcp.jsonl"), "mcp")
 
         assert bad(rows) == [
@@ -200,7 +200,7 @@ class TestMcp:
         left_out = [row.kind.split()[0] for row in rows if isinstance(row, LeftOut)]
         assert left_out == ["blank", "relations", "relations"]
 
-    def test_says_why_a_line_is_not_an_entity_and_reads_the_next(self) -> None:
+    def test_says_why_a_line_is_not_an_entity_and_reads_the_next(self):
         good = '{"type": "entity", "name": "x", "observations": ["good"]}'
         for line, reason in (
             ("[]", "is not an object"),
@@ -216,7 +216,7 @@ class TestMcp:
 
 
 class TestOwn:
-    def test_reads_a_row_as_it_was_written(self) -> None:
+    def test_reads_a_row_as_it_was_written(self):
         row = own_row(constitutional=True, tags=["voice"], extra='{"a": 1}')
 
         (memory,) = memories(read(own_file(row), "refine"))
@@ -227,7 +227,7 @@ class TestOwn:
         assert memory.created_at == datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
         assert memory.extra == '{"a": 1}'
 
-    def test_keeps_the_original_source_where_its_id_is_opaque(self) -> None:
+    def test_keeps_the_original_source_where_its_id_is_opaque(self):
         known = own_row(id=1, source="mem0", source_id="17")
         words = own_row(id=2, source="mem0", source_id="loves cats")
         unknown = own_row(id=3, source="a diary", source_id="17")
@@ -240,7 +240,7 @@ class TestOwn:
             (None, "0123456789abcdef-3"),
         ]
 
-    def test_refuses_another_manifest_at_once(self) -> None:
+    def test_refuses_another_manifest_at_once(self):
         version = "has another version of the format; this Refine reads version 1"
         for manifest, reason in (
             ({"format": "diary"}, "is not the manifest of an export (format refine-memories)"),
@@ -253,7 +253,7 @@ class TestOwn:
 
             assert (memories(rows), bad(rows)) == ([], [("line 1", reason)])
 
-    def test_names_a_bad_row_and_reads_the_next(self) -> None:
+    def test_names_a_bad_row_and_reads_the_next(self):
         for changed, reason in (
             ({"id": None}, "has no id or no created_at"),
             ({"content": 7}, "content has a wrong type"),
@@ -268,7 +268,7 @@ class TestOwn:
 
             assert (bad(rows), len(memories(rows))) == ([("line 2", reason)], 1)
 
-    def test_refuses_a_line_that_holds_two_rows_or_too_much(self) -> None:
+    def test_refuses_a_line_that_holds_two_rows_or_too_much(self):
         manifest, row, *rest = own_file(own_row()).splitlines()
 
         for line, reason in (
@@ -280,7 +280,7 @@ class TestOwn:
             assert memories(rows) == []
             assert ("line 2", reason) in bad(rows)
 
-    def test_detects_missing_added_and_moved_lines(self) -> None:
+    def test_detects_missing_added_and_moved_lines(self):
         lines = own_file(own_row(), own_row(id=2)).splitlines()
         changed = "does not match its closing line: lines are missing, added or moved"
         cut_off = "has no closing line: memories may be missing at its end"
@@ -295,7 +295,7 @@ class TestOwn:
 
             assert bad(rows) == [("file", reason)], order
 
-    def test_detects_an_altered_row_and_one_after_the_closing_line(self) -> None:
+    def test_detects_an_altered_row_and_one_after_the_closing_line(self):
         altered = read(own_file(own_row()).replace("a memory", "A memory"), "refine")
         rows = read(own_file(own_row()) + json.dumps(own_row(id=2)), "refine")
 
@@ -318,9 +318,7 @@ class TestDocuments:
         ],
         ids=lambda each: each[:40] if isinstance(each, str) else "",
     )
-    def test_names_a_row_that_breaks_a_limit_and_reads_the_next(
-        self, row: bytes, reason: str
-    ) -> None:
+    def test_names_a_row_that_breaks_a_limit_and_reads_the_next(self, row, reason):
         rows = read(b"[" + row + b', {"memory": "good"}]', "mem0")
 
         assert [each.content for each in memories(rows)] == ["good"]
@@ -328,7 +326,7 @@ class TestDocuments:
         assert (place, said.startswith(reason)) == ("row 1", True), said
 
     @pytest.mark.parametrize("format_", ["mem0", "letta"])
-    def test_imports_nothing_of_a_damaged_document(self, format_: str) -> None:
+    def test_imports_nothing_of_a_damaged_document(self, format_):
         row = b'{"id": 1, "memory": "good", "text": "good"}'
         for file, reason in (
             *((damaged, "must be valid JSON") for damaged in (b"", b"[", b"[%s] []", b"[%s,]")),
@@ -341,7 +339,7 @@ class TestDocuments:
         ):
             assert read(file.replace(b"%s", row), format_) == [BadRow("file", reason)], file[:20]
 
-    def test_refuses_a_document_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_refuses_a_document_that_is_too_large(self, monkeypatch):
         monkeypatch.setattr(transfer_rows, "MAX_DOCUMENT_BYTES", 20)
 
         for file, count in (('[{"memory": "good"}]', 1), ('[ {"memory": "good"}]', 0)):
@@ -349,7 +347,7 @@ class TestDocuments:
         reason = "is longer than 20 bytes: split its rows into several files"
         assert read(file, "mem0") == [BadRow("file", reason)]
 
-    def test_a_byte_order_mark_is_skipped(self) -> None:
+    def test_a_byte_order_mark_is_skipped(self):
         row = b'{"type": "entity", "name": "x", "observations": ["good"]}'
 
         assert len(memories(read(b'\xef\xbb\xbf[{"memory": "good"}]', "mem0"))) == 1
@@ -360,7 +358,7 @@ class TestEveryFormat:
     """What holds for whichever format, a new one too."""
 
     @pytest.mark.parametrize("format_", FORMATS)
-    def test_gives_rows_or_reasons_that_quote_nothing_for_whatever_file(self, format_: str) -> None:
+    def test_gives_rows_or_reasons_that_quote_nothing_for_whatever_file(self, format_):
         for file in (
             *(b"", b"\x00", b"\xff\xfegeese", b'geese,"\n\xff', b'{"geese', b"[" * 100_000),
             *(b"geese\n" + b"geese" * 50_000, b"geese" * (MAX_LINE_BYTES // 4)),
@@ -370,7 +368,7 @@ class TestEveryFormat:
             said = [text for place_and_reason in bad(rows) for text in place_and_reason]
             assert not [text for text in said if "geese" in text or len(text) > 120], file[:20]
 
-    def test_is_in_the_guide_and_among_the_damaged_files(self) -> None:
+    def test_is_in_the_guide_and_among_the_damaged_files(self):
         guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 
         assert [name for name in FORMATS if f"| `{name}` |" not in guide] == []

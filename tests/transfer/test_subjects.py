@@ -30,9 +30,7 @@ def entity(*observations: str, name: str = "Ada", **fields: Any) -> str:
 
 
 class TestMcp:
-    def test_equal_sentences_about_different_people_are_different_memories(
-        self, owner: Agent
-    ) -> None:
+    def test_equal_sentences_about_different_people_are_different_memories(self, owner):
         report = bring(owner, fixture("mcp-people.jsonl"), "mcp")
 
         assert contents(owner) == [
@@ -50,14 +48,14 @@ class TestMcp:
             {"relations between entities; only observations are imported": 1},
         )
 
-    def test_names_and_types_are_written_on_one_line(self) -> None:
+    def test_names_and_types_are_written_on_one_line(self):
         line = entity("x", name=" Ada\n\tByrne ", entity_type=" a\nfriend ")
 
         (row,) = memories(read(line, "mcp"))
 
         assert row.prefix == "Ada Byrne (a friend): "
 
-    def test_a_name_that_is_too_long_makes_a_bad_row(self) -> None:
+    def test_a_name_that_is_too_long_makes_a_bad_row(self):
         rows = read(entity("x", name="A" * MAX_PREFIX_CHARACTERS), "mcp")
 
         reason = "has 1,001 characters in its name, type or label; at most 1,000 are allowed"
@@ -65,13 +63,13 @@ class TestMcp:
 
 
 class TestMem0:
-    def test_memories_of_several_users_begin_with_their_names(self, owner: Agent) -> None:
+    def test_memories_of_several_users_begin_with_their_names(self, owner):
         report = bring(owner, fixture("mem0-people.json"), "mem0")
 
         assert contents(owner) == ["ada: Likes tea", "bo: Likes tea", "The meeting is on Mondays"]
         assert report.already_present == 1
 
-    def test_the_speakers_of_a_group_chat_come_before_its_user(self, owner: Agent) -> None:
+    def test_the_speakers_of_a_group_chat_come_before_its_user(self, owner):
         rows = [
             {"memory": "Likes tea", "user_id": "team", "actor_id": " ada "},
             {"memory": "Likes tea", "user_id": "team", "actor_id": "bo"},
@@ -82,7 +80,7 @@ class TestMem0:
 
         assert contents(owner) == ["ada: Likes tea", "bo: Likes tea", "team: Meets on Mondays"]
 
-    def test_memories_of_a_single_user_are_imported_as_they_are(self, owner: Agent) -> None:
+    def test_memories_of_a_single_user_are_imported_as_they_are(self, owner):
         rows = [
             {"memory": "Likes tea", "user_id": "ada", "metadata": {"user_id": "bo"}},
             {"memory": "Likes rye bread", "user_id": " ada", "actor_id": 7},

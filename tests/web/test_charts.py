@@ -7,7 +7,7 @@ from refine.web.charts import day_bars
 TODAY = date(2026, 3, 10)
 
 
-def test_a_bar_stacks_its_outcomes_worst_on_top() -> None:
+def test_a_bar_stacks_its_outcomes_worst_on_top():
     days = {
         TODAY: {"failed": 1, "completed": 2, "declined": 1},
         TODAY - timedelta(1): {"queued": 2},

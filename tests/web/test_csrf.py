@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from refine.extensions import db
 from refine.models import User
@@ -32,7 +31,7 @@ def pause(browser: Browser, token: str | None, **options: Any) -> int:
     return browser.post("/schedule", data=fields, **options).status_code
 
 
-def test_a_token_of_the_browsers_own_session_is_accepted(admin: User, dashboard: Browser) -> None:
+def test_a_token_of_the_browsers_own_session_is_accepted(admin, dashboard):
     assert pause(dashboard, dashboard.token()) == 303
     assert is_paused(admin)
 
@@ -49,7 +48,7 @@ ALTERED: dict[str, Callable[[str], str | None]] = {
 }
 
 
-def test_a_missing_or_altered_token_is_refused(admin: User, dashboard: Browser) -> None:
+def test_a_missing_or_altered_token_is_refused(admin, dashboard):
     answers = {
         name: pause(dashboard, change(dashboard.token())) for name, change in ALTERED.items()
     }
@@ -58,9 +57,7 @@ def test_a_missing_or_altered_token_is_refused(admin: User, dashboard: Browser) 
     assert not is_paused(admin)
 
 
-def test_a_token_that_another_browser_was_given_is_refused(
-    app: Flask, admin: User, dashboard: Browser
-) -> None:
+def test_a_token_that_another_browser_was_given_is_refused(app, admin, dashboard):
     colleague = person(account=admin.account)
     db.session.commit()
     elsewhere, eve = browser_of(app), browser_of(app)
@@ -73,7 +70,7 @@ def test_a_token_that_another_browser_was_given_is_refused(
     assert not is_paused(admin)
 
 
-def test_a_token_from_before_the_last_sign_in_is_refused(admin: User, client: Browser) -> None:
+def test_a_token_from_before_the_last_sign_in_is_refused(admin, client):
     before = client.token()
     client.sign_in(admin.email)
     signed_in = client.token()
@@ -85,9 +82,7 @@ def test_a_token_from_before_the_last_sign_in_is_refused(admin: User, client: Br
     assert not is_paused(admin)
 
 
-def test_a_token_outside_the_form_or_without_its_cookie_is_refused(
-    admin: User, dashboard: Browser
-) -> None:
+def test_a_token_outside_the_form_or_without_its_cookie_is_refused(admin, dashboard):
     token = dashboard.token()
     in_address = pause(dashboard, None, query_string={"csrf_token": token})
     in_json = dashboard.post("/schedule", json={"csrf_token": token, "paused": "1"}).status_code

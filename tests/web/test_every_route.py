@@ -205,7 +205,7 @@ def state_but_traces() -> dict[str, list[str]]:
     return stored
 
 
-def test_every_route_is_listed_here(app: Flask) -> None:
+def test_every_route_is_listed_here(app):
     routes = {
         (method, rule.rule)
         for rule in app.url_map.iter_rules()
@@ -216,9 +216,7 @@ def test_every_route_is_listed_here(app: Flask) -> None:
     assert routes == {("GET", rule) for rule in READ} | {("POST", rule) for rule in ACTED}
 
 
-def test_everybody_reads_their_own_and_no_content_without_a_grant(
-    app: Flask, house: World, signed_in: SignedIn
-) -> None:
+def test_everybody_reads_their_own_and_no_content_without_a_grant(app, house, signed_in):
     people = everybody(app, house, signed_in)
     reader = person(account=house.account)
     factories.live_grant(house.agent, reader)
@@ -239,7 +237,7 @@ def test_everybody_reads_their_own_and_no_content_without_a_grant(
     assert state_but_traces() == before
 
 
-def test_viewers_are_offered_only_what_they_may_do(world: World, signed_in: SignedIn) -> None:
+def test_viewers_are_offered_only_what_they_may_do(world, signed_in):
     browser, offered = signed_in(world.viewer), set()
 
     for rule in READ:
@@ -259,9 +257,7 @@ def is_refused(rule: str, who: str) -> bool:
 
 
 @pytest.mark.slow
-def test_unauthorized_actions_are_refused_and_change_nothing(
-    app: Flask, house: World, signed_in: SignedIn
-) -> None:
+def test_unauthorized_actions_are_refused_and_change_nothing(app, house, signed_in):
     for who, browser in everybody(app, house, signed_in).items():
         browser.token()
         before = sql.without_counts()
@@ -281,9 +277,7 @@ def test_unauthorized_actions_are_refused_and_change_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ACTED)
-def test_authorized_actions_are_accepted_and_show_no_content(
-    app: Flask, house: World, signed_in: SignedIn, rule: str
-) -> None:
+def test_authorized_actions_are_accepted_and_show_no_content(app, house, signed_in, rule):
     expected = {
         who: answer for who, answer in ACTED[rule]._asdict().items() if not is_refused(rule, who)
     }
@@ -298,7 +292,7 @@ def test_authorized_actions_are_accepted_and_show_no_content(
     assert not [who for who, each in answers.items() if CANARY in whole(each)]
 
 
-def test_a_form_without_csrf_token_changes_nothing(world: World, signed_in: SignedIn) -> None:
+def test_a_form_without_csrf_token_changes_nothing(world, signed_in):
     browser = signed_in(world.site_admin)
     before = sql.snapshot()
 
@@ -324,8 +318,8 @@ def test_a_form_without_csrf_token_changes_nothing(world: World, signed_in: Sign
     ],
 )
 def test_requests_of_other_origins_change_nothing_even_with_a_token(
-    world: World, signed_in: SignedIn, from_elsewhere: dict[str, str]
-) -> None:
+    world, signed_in, from_elsewhere
+):
     browser = signed_in(world.site_admin)
     browser.token()
     before = sql.without_counts()
@@ -343,7 +337,7 @@ def test_requests_of_other_origins_change_nothing_even_with_a_token(
     assert sql.without_counts() == before
 
 
-def test_requests_of_our_own_pages_are_accepted(world: World, signed_in: SignedIn) -> None:
+def test_requests_of_our_own_pages_are_accepted(world, signed_in):
     browser = signed_in(world.admin)
 
     for headers in (
@@ -356,7 +350,7 @@ def test_requests_of_our_own_pages_are_accepted(world: World, signed_in: SignedI
         assert answer.status_code == 303, headers
 
 
-def test_missing_and_foreign_things_look_the_same(world: World, signed_in: SignedIn) -> None:
+def test_missing_and_foreign_things_look_the_same(world, signed_in):
     browser = signed_in(world.stranger)
     rules = [rule for rule in READ if READ[rule] == OF_ACCOUNT]
     nowhere = {
@@ -379,7 +373,7 @@ def test_missing_and_foreign_things_look_the_same(world: World, signed_in: Signe
     assert without[0] == without[1]
 
 
-def test_a_memory_of_another_agent_is_not_found(world: World, signed_in: SignedIn) -> None:
+def test_a_memory_of_another_agent_is_not_found(world, signed_in):
     browser = signed_in(world.admin)
     other = world.live.agent_id
     before = state_but_traces()
@@ -445,7 +439,7 @@ FATES: dict[str, Callable[[User], object]] = {
 }
 
 
-def test_every_state_is_in_the_table() -> None:
+def test_every_state_is_in_the_table():
     of_columns = {*STATUSES} - {"ended"} | {f"ended, {reason}" for reason in END_REASONS}
 
     assert of_columns <= STATES.keys()
@@ -473,7 +467,7 @@ def opened_by(browser: Browser, house: World) -> set[str]:
 
 
 @pytest.mark.slow
-def test_content_is_shown_only_where_its_agent_agreed(house: World, signed_in: SignedIn) -> None:
+def test_content_is_shown_only_where_its_agent_agreed(house, signed_in):
     browsers = readers(house, signed_in)
 
     opened = {state: opened_by(browser, house) for state, browser in browsers.items()}

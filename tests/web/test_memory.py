@@ -48,9 +48,7 @@ def said(browser: Browser, memory: AgentMemory) -> str:
     return words_of(answer.text)
 
 
-def test_a_merged_memory_links_to_its_result(
-    dashboard: Browser, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
-) -> None:
+def test_a_merged_memory_links_to_its_result(dashboard, merged):
     first, second, result = merged
 
     assert f"memories merged into #{result.id} in a session" in said(dashboard, first)
@@ -58,9 +56,7 @@ def test_a_merged_memory_links_to_its_result(
     assert path(result) in links_of(dashboard.get(path(first)).text)
 
 
-def test_a_grant_opens_its_text_and_the_differences(
-    dashboard: Browser, admin: User, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
-) -> None:
+def test_a_grant_opens_its_text_and_the_differences(dashboard, admin, merged):
     factories.live_grant(merged[0].agent, admin)
     db.session.commit()
 

@@ -39,7 +39,7 @@ def figures(client: FlaskClient) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_ended_sessions_are_counted_by_status_and_trigger(client: FlaskClient) -> None:
+def test_ended_sessions_are_counted_by_status_and_trigger(client):
     for status in ("completed", "completed", "declined"):
         ended(status)
     factories.session()
@@ -51,7 +51,7 @@ def test_ended_sessions_are_counted_by_status_and_trigger(client: FlaskClient) -
     assert ("refine_runs_total", "session", "running", "manual") not in told
 
 
-def test_no_names_or_content_are_reported(client: FlaskClient) -> None:
+def test_no_names_or_content_are_reported(client):
     owner = factories.agent(*["the canary sings"] * 2, name="Canary", model_id="canary/model")
     RefinementSession.start(owner).finish("completed", "the canary sang")
     db.session.commit()
@@ -64,7 +64,7 @@ def test_no_names_or_content_are_reported(client: FlaskClient) -> None:
 # -- who may ask ----------------------------------------------------------------------------------
 
 
-def test_only_loopback_is_answered_without_a_token(client: FlaskClient) -> None:
+def test_only_loopback_is_answered_without_a_token(client):
     forwarded = [{"X-Forwarded-For": "192.0.2.7"}, {"Forwarded": "for=192.0.2.7"}]
     requests: list[tuple[str, dict[str, str], int]] = [
         ("127.0.0.1", {}, 200),
@@ -89,7 +89,7 @@ def with_token(app: Flask, environ: dict[str, str]) -> Iterator[FlaskClient]:
         db.engine.dispose()
 
 
-def test_only_the_bearer_of_the_token_is_answered(with_token: FlaskClient) -> None:
+def test_only_the_bearer_of_the_token_is_answered(with_token):
     expected = {"Bearer sesame": 200, "Bearer sesam": 403, "sesame": 403, "": 403}
 
     answers = {
@@ -101,7 +101,7 @@ def test_only_the_bearer_of_the_token_is_answered(with_token: FlaskClient) -> No
     assert with_token.get("/metrics").status_code == 403
 
 
-def test_metrics_are_unavailable_without_the_database(app: Flask, environ: dict[str, str]) -> None:
+def test_metrics_are_unavailable_without_the_database(app, environ):
     away = {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"}
     own = create_app(Settings.from_environ({**environ, **away}))
 
@@ -110,7 +110,7 @@ def test_metrics_are_unavailable_without_the_database(app: Flask, environ: dict[
     assert answer.status_code == 503
 
 
-def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: FlaskClient) -> None:
+def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client):
     task = factories.extraction(factories.agent(), "the canary sings")
     task.claim()
     saving.save(task, "a canary")
@@ -128,7 +128,7 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
     assert told["refine_run_unpriced_calls_total", "reflection"] == 0
 
 
-def test_queued_and_running_sessions_are_reported(client: FlaskClient) -> None:
+def test_queued_and_running_sessions_are_reported(client):
     factories.session()
     for minutes in (5, 2):
         at = clock.now() - timedelta(minutes=minutes)

@@ -1,7 +1,6 @@
 """Long lists, a page at a time: no row twice, none lost, forwards and backwards."""
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import unescape
@@ -12,7 +11,7 @@ import pytest
 from refine.extensions import db
 from refine.models import Agent, ApiToken, RefinementSession, User
 from refine.web import access, agents as agents_page, audit as audit_page, sessions as sessions_page
-from refine.web.lists import PAGE_ROWS, Filter
+from refine.web.lists import PAGE_ROWS
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person
 
@@ -99,9 +98,7 @@ def walked(browser: Browser, url: str | None, row: str, direction: str) -> list[
 
 
 @pytest.mark.parametrize("fill", [sessions, memories, audit, tokens, users, accounts])
-def test_a_list_can_be_paged_to_its_end_and_back(
-    dashboard: Browser, admin: User, fill: Callable[[User], tuple[str, str]]
-) -> None:
+def test_a_list_can_be_paged_to_its_end_and_back(dashboard, admin, fill):
     url, row = fill(admin)
     db.session.commit()
 
@@ -114,7 +111,7 @@ def test_a_list_can_be_paged_to_its_end_and_back(
     assert backwards[::-1] == forwards
 
 
-def test_agents_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> None:
+def test_agents_can_be_paged_in_every_order(dashboard, admin):
     _, row = agents(admin)
     db.session.commit()
 
@@ -127,7 +124,7 @@ def test_agents_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> 
         assert backwards[::-1] == forwards
 
 
-def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
+def test_invalid_bookmarks_are_refused(dashboard):
     lists = ["/agents?", "/agents?sort=share&", "/usage?", "/sessions?", "/audit?", "/users?"]
     bookmarks = [
         *("nonsense", ">", "<", ">i:x", ">i:1~i:2~i:3", ">dt:not a time", ">n:x", ">uuid:x"),
@@ -150,7 +147,7 @@ def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
 @pytest.mark.parametrize(
     "filters", [access._FILTERS, agents_page.FILTERS, audit_page.FILTERS, sessions_page._FILTERS]
 )
-def test_no_filter_has_the_name_of_something_else_in_the_url(filters: list[Filter]) -> None:
+def test_no_filter_has_the_name_of_something_else_in_the_url(filters):
     names = [each.name for each in filters]
 
     assert len(set(names)) == len(names)

@@ -2,9 +2,6 @@
 
 import json
 
-from flask import Flask
-from flask.testing import FlaskClient
-
 from refine import clock, create_app
 from refine.extensions import db
 from refine.models import PeriodicWork
@@ -28,7 +25,7 @@ def states(path: str, environ: dict[str, str], **variables: str) -> tuple[int, d
     return status, json.loads(text)
 
 
-def test_the_process_is_healthy_as_long_as_it_answers(environ: dict[str, str]) -> None:
+def test_the_process_is_healthy_as_long_as_it_answers(environ):
     away = {"DATABASE_URL": f"postgresql://{NOWHERE}/x", "REDIS_URL": f"redis://{NOWHERE}/0"}
 
     answer = states("/healthz", environ, **away)
@@ -36,7 +33,7 @@ def test_the_process_is_healthy_as_long_as_it_answers(environ: dict[str, str]) -
     assert answer == (200, {"status": "ok"})
 
 
-def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
+def test_a_complete_installation_is_ready(client):
     PeriodicWork.note("tick", clock.now())
     db.session.commit()
 
@@ -54,9 +51,7 @@ def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
     }
 
 
-def test_a_missing_database_is_not_ready_and_reveals_no_secret(
-    app: Flask, environ: dict[str, str]
-) -> None:
+def test_a_missing_database_is_not_ready_and_reveals_no_secret(app, environ):
     url = f"postgresql://user:secret@{NOWHERE}/x"
 
     status, found = states("/readyz", environ, DATABASE_URL=url)

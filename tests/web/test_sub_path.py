@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from tests.web.conftest import Browser, World, browser_of, signed_in_browser
+from tests.web.conftest import Browser, browser_of, signed_in_browser
 from tests.web.crawling import crawl
 from tests.web.test_every_route import ACTED, form_of, path_of
 
@@ -64,7 +64,7 @@ def behind_one(with_settings: Callable[..., Flask]) -> Flask:
 
 
 @ONE_QUICKLY
-def test_no_page_leads_out_of_the_prefix(behind_one: Flask, world: World, door: Door) -> None:
+def test_no_page_leads_out_of_the_prefix(behind_one, world, door):
     below = Below(signed_in_browser(behind_one, world.site_admin), door)
     nobody = Below(browser_of(behind_one), door)
 
@@ -79,7 +79,7 @@ def test_no_page_leads_out_of_the_prefix(behind_one: Flask, world: World, door: 
 
 
 @ONE_QUICKLY
-def test_no_action_leads_out_of_the_prefix(behind_one: Flask, world: World, door: Door) -> None:
+def test_no_action_leads_out_of_the_prefix(behind_one, world, door):
     for rule in ACTED:
         below = Below(signed_in_browser(behind_one, world.admin), door)
         for headers in ({}, {"HX-Request": "true"}):
@@ -89,9 +89,7 @@ def test_no_action_leads_out_of_the_prefix(behind_one: Flask, world: World, door
 
 @DOORS
 @pytest.mark.parametrize("public_url", ["https://host.example", "https://host.example/refine"])
-def test_links_that_are_sent_lead_below_the_prefix(
-    with_settings: Callable[..., Flask], world: World, door: Door, public_url: str
-) -> None:
+def test_links_that_are_sent_lead_below_the_prefix(with_settings, world, door, public_url):
     app = with_settings(REFINE_PROXIES="1", PUBLIC_URL=public_url)
     below = Below(signed_in_browser(app, world.admin), door)
 
@@ -108,13 +106,13 @@ def test_links_that_are_sent_lead_below_the_prefix(
 @pytest.mark.parametrize(
     "prefix", ["//evil.example", "evil", "/a?b", "/a/../..", "/a b", "https://evil.example", "/é"]
 )
-def test_an_invalid_prefix_is_ignored(behind_one: Flask, prefix: str) -> None:
+def test_an_invalid_prefix_is_ignored(behind_one, prefix):
     answer = browser_of(behind_one).get("/", headers={"X-Forwarded-Prefix": prefix})
 
     assert answer.location == "/sign-in?next=/"
 
 
-def test_without_proxies_nobody_names_a_prefix(client: Browser) -> None:
+def test_without_proxies_nobody_names_a_prefix(client):
     answer = client.get("/", headers={"X-Forwarded-Prefix": PREFIX})
 
     assert answer.location == "/sign-in?next=/"

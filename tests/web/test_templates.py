@@ -28,7 +28,7 @@ def compared_words(template: nodes.Template) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_template_compares_no_words_and_computes_nothing(migrated_app: Flask, name: str) -> None:
+def test_a_template_compares_no_words_and_computes_nothing(migrated_app, name):
     template = parsed(migrated_app, (TEMPLATES / name).read_text())
     computed = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow)
 
@@ -37,7 +37,7 @@ def test_a_template_compares_no_words_and_computes_nothing(migrated_app: Flask, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_form_that_acts_has_an_id(name: str) -> None:
+def test_every_form_that_acts_has_an_id(name):
     """Else a page that changes in place may make another action of it, under the focus."""
     forms = re.findall(r'<form [^>]*method="post"[^>]*', (TEMPLATES / name).read_text())
 
@@ -52,7 +52,7 @@ def style(dashboard: Browser) -> str:
     return found[1]
 
 
-def test_a_file_is_kept_under_the_url_that_pages_name_alone(dashboard: Browser, style: str) -> None:
+def test_a_file_is_kept_under_the_url_that_pages_name_alone(dashboard, style):
     plain = style.partition("?")[0]
 
     assert "max-age=31536000" in dashboard.get(style).headers["Cache-Control"]

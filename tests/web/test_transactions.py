@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from refine.extensions import db
 from refine.models import Account, SignIn, User, schema_version
 from tests import factories
-from tests.web.conftest import Browser
 
 
 @contextmanager
@@ -44,9 +43,7 @@ def ends() -> Iterator[list[str]]:
         event.remove(target, name, listener)
 
 
-def test_a_page_ends_with_a_commit_and_keeps_prepared_statements(
-    app: Flask, dashboard: Browser
-) -> None:
+def test_a_page_ends_with_a_commit_and_keeps_prepared_statements(app, dashboard):
     schema_version.forget()
 
     with ends() as noted:
@@ -56,7 +53,7 @@ def test_a_page_ends_with_a_commit_and_keeps_prepared_statements(
 
 
 @pytest.mark.parametrize(("method", "status"), [("GET", 200), ("GET", 400), ("POST", 200)])
-def test_uncommitted_changes_are_never_stored(app: Flask, method: str, status: int) -> None:
+def test_uncommitted_changes_are_never_stored(app, method, status):
     account = factories.account()
     db.session.commit()
 
@@ -81,7 +78,7 @@ def client_of(app: Flask, who: User) -> FlaskClient:
     return client
 
 
-def test_objects_stay_attached_after_a_page_was_read(app: Flask) -> None:
+def test_objects_stay_attached_after_a_page_was_read(app):
     memory = factories.memory(factories.agent())
     client = client_of(app, factories.user(account=memory.agent.account))
 
@@ -92,7 +89,7 @@ def test_objects_stay_attached_after_a_page_was_read(app: Flask) -> None:
     assert memory.discarded
 
 
-def test_nobody_is_signed_in_as_whoever_asked_before(app: Flask) -> None:
+def test_nobody_is_signed_in_as_whoever_asked_before(app):
     first, second = factories.user(), factories.user()
 
     pages = [client_of(app, who).get("/profile").text for who in (first, second)]
@@ -104,7 +101,7 @@ def test_nobody_is_signed_in_as_whoever_asked_before(app: Flask) -> None:
     assert nobody.status_code == 303
 
 
-def test_an_access_that_was_granted_since_shows_the_memories(app: Flask) -> None:
+def test_an_access_that_was_granted_since_shows_the_memories(app):
     agent = factories.agent("it likes trains")
     reader = factories.user(account=agent.account)
     client, ledger = client_of(app, reader), f"/agents/{agent.id}/ledger"

@@ -1,20 +1,18 @@
 """Forms that two people, or two tabs, have open at once: nothing is overwritten silently."""
 
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, User
 from refine.models.agent import configuring
 from refine.web.forms import version
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, records, words_of
+from tests.web.conftest import records, words_of
 
 _VERSION = '<form method="post" action="{}".*?name="drawn_from" value="([^"]+)"'
 
@@ -37,9 +35,7 @@ def boxes(**ticked: str) -> dict[str, str]:
     return {"has_paused": "1", "has_active": "1", "active": "1", **ticked}
 
 
-def test_settings_saved_in_another_tab_are_not_overwritten(
-    dashboard: Browser, agent: Agent, admin: User
-) -> None:
+def test_settings_saved_in_another_tab_are_not_overwritten(dashboard, agent, admin):
     url = f"/agents/{agent.id}/settings"
     drawn_from = drawn(dashboard.get(url).text, url)
     configuring.configure(agent, user=admin, core_token_budget=900, paused=True)
@@ -63,9 +59,7 @@ def test_settings_saved_in_another_tab_are_not_overwritten(
     assert (agent.core_token_budget, agent.paused) == (700, False)
 
 
-def test_of_two_saves_at_the_same_moment_one_is_refused(
-    signed_in: SignedIn, agent: Agent, admin: User
-) -> None:
+def test_of_two_saves_at_the_same_moment_one_is_refused(signed_in, agent, admin):
     tabs, url = [signed_in(admin) for _ in range(4)], f"/agents/{agent.id}/settings"
     drawn_from = drawn(tabs[0].get(url).text, url)
 
@@ -79,9 +73,7 @@ def test_of_two_saves_at_the_same_moment_one_is_refused(
     assert len(records("agent_settings_update")) == 1
 
 
-def test_without_the_secret_key_nobody_computes_a_version(
-    app: Flask, with_settings: Callable[..., Flask]
-) -> None:
+def test_without_the_secret_key_nobody_computes_a_version(app, with_settings):
     """Else a model id that pages hide, because it looks personal, could be guessed."""
     other = with_settings(SECRET_KEY="another key, as long as it has to be")
     stored = {"model_id": "ada@example.org"}

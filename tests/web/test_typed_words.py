@@ -6,24 +6,18 @@ from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
-import pytest
-from flask import Flask
-
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.agent import PROMPTS
 from tests import factories
 from tests.guessing.driving import Asked, NotingRequest
-from tests.web.conftest import SignedIn, World
 from tests.web.test_every_route import ACTED, form_of, path_of
 
 WORDS = "the heron sings at noon"
 ENDING_THE_SIGN_IN = ("/invitations/<secret>", "/profile/password", "/sign-in", "/sign-out")
 
 
-def test_nothing_that_a_user_types_ends_in_a_memory_or_a_prompt(
-    app: Flask, world: World, signed_in: SignedIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_that_a_user_types_ends_in_a_memory_or_a_prompt(app, world, signed_in, monkeypatch):
     monkeypatch.setattr(app, "request_class", NotingRequest)
     new = factories.agent(account=world.account, name="Bea", model_id="test/bea")
     db.session.commit()

@@ -65,7 +65,7 @@ def cut(agent: Agent, head: Head) -> None:
     )
 
 
-def test_an_anchor_holds_the_head_of_every_chain_with_records(agent: Agent) -> None:
+def test_an_anchor_holds_the_head_of_every_chain_with_records(agent):
     records = db.session.scalars(select(AuditLog).order_by(AuditLog.chain_id, AuditLog.sequence))
     last = {record.chain_id: record for record in records}
     names = ["platform", f"account {agent.account_id}", f"agent {agent.id}"]
@@ -85,7 +85,7 @@ def test_an_anchor_holds_the_head_of_every_chain_with_records(agent: Agent) -> N
     assert sql.snapshot() == before
 
 
-def test_nothing_is_missing_of_chains_that_were_continued(agent: Agent) -> None:
+def test_nothing_is_missing_of_chains_that_were_continued(agent):
     anchored = taken()
     agent.ledger.remember("a new memory", "core")
     factories.agent().ledger.remember("another memory", "core")
@@ -96,9 +96,7 @@ def test_nothing_is_missing_of_chains_that_were_continued(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("left", [3, 1])
-def test_only_an_anchor_shows_a_cut_tail_if_the_older_head_is_put_back(
-    agent: Agent, heads: dict[int, Head], left: int
-) -> None:
+def test_only_an_anchor_shows_a_cut_tail_if_the_older_head_is_put_back(agent, heads, left):
     anchored = taken()
     for text in ("one", "two", "three", "four"):
         factories.agent().ledger.remember(text, "core")
@@ -110,9 +108,7 @@ def test_only_an_anchor_shows_a_cut_tail_if_the_older_head_is_put_back(
     assert list(missing_since(anchored)) == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
-def test_a_tail_that_was_cut_and_grown_again_is_not_the_anchored_one(
-    agent: Agent, heads: dict[int, Head]
-) -> None:
+def test_a_tail_that_was_cut_and_grown_again_is_not_the_anchored_one(agent, heads):
     anchored = taken()
     cut(agent, heads[3])
     db.session.expire_all()
@@ -157,6 +153,6 @@ def changed(**fields: Any) -> str:
         changed(at=7),
     ],
 )
-def test_a_text_that_is_not_an_anchor_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_anchor_is_refused(text):
     with pytest.raises(InvalidValue, match="this is not an anchor; give a file printed by `refine"):
         read_anchor(text)

@@ -1,7 +1,6 @@
 """What a record stores of memories before and after a change."""
 
 import pytest
-from flask import Flask
 
 from refine.extensions import canonical_json
 from refine.models import AgentMemory
@@ -68,23 +67,23 @@ def without_key(image: Image | None) -> Image | None:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_changes_are_read_as_they_were_recorded_but_for_the_key(change: Change) -> None:
+def test_changes_are_read_as_they_were_recorded_but_for_the_key(change):
     expected = Change(7, without_key(change.before), without_key(change.after))
     assert changes_in(*recorded([change], KEY)) == [expected]
 
 
-def test_a_digest_cannot_be_told_without_the_key_of_the_memory() -> None:
+def test_a_digest_cannot_be_told_without_the_key_of_the_memory():
     assert state_digest(OLD, KEY) != state_digest({**OLD, "content_key": b"other"}, KEY)
 
 
-def test_changes_of_memories_that_no_longer_open_are_left_out() -> None:
+def test_changes_of_memories_that_no_longer_open_are_left_out():
     data, sealed = recorded([CHANGES["rewritten"], Change(8, None, {**FULL, "id": 8})], KEY)
     sealed["memories"] = sealed["memories"][1:]
 
     assert [change.memory_id for change in changes_in(data, sealed)] == [8]
 
 
-def test_a_record_holds_the_digests_of_both_states() -> None:
+def test_a_record_holds_the_digests_of_both_states():
     data, _ = recorded([CHANGES["rewritten"], Change(8, None, {**FULL, "id": 8})], KEY)
 
     assert recorded_digests(data) == {
@@ -93,7 +92,7 @@ def test_a_record_holds_the_digests_of_both_states() -> None:
     }
 
 
-def test_nothing_is_stored_twice() -> None:
+def test_nothing_is_stored_twice():
     (rewritten,) = recorded([CHANGES["rewritten"]], KEY)[0]["memories"]
     (discarded,) = recorded([Change(7, OLD, {**OLD, "discarded_at": LATER})], KEY)[1]["memories"]
     (created,) = recorded([CHANGES["created"]], KEY)[0]["memories"]
@@ -105,14 +104,14 @@ def test_nothing_is_stored_twice() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_contents_stand_in_the_sealed_part_alone(change: Change) -> None:
+def test_contents_stand_in_the_sealed_part_alone(change):
     data, sealed = recorded([change], KEY)
 
     assert "canary" not in canonical_json(data)
     assert "canary" in canonical_json(sealed)
 
 
-def test_an_image_is_shown_with_every_field_that_was_left_out() -> None:
+def test_an_image_is_shown_with_every_field_that_was_left_out():
     (shown,) = images_in(recorded([CHANGES["created"]], KEY)[0])
 
     public = OLD.keys() - {"content", "extra", "source_id", "content_key"}
@@ -122,7 +121,7 @@ def test_an_image_is_shown_with_every_field_that_was_left_out() -> None:
     }
 
 
-def test_an_image_holds_every_column_that_does_not_follow_from_others(app: Flask) -> None:
+def test_an_image_holds_every_column_that_does_not_follow_from_others(app):
     image = factories.memory(factories.agent(), "the canary sings").image()
 
     assert image.keys() == OLD.keys()

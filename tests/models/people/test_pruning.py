@@ -1,6 +1,5 @@
 """Sign-ins and invitations that were over for long are deleted, and nothing else."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -80,15 +79,13 @@ def expired_link(user: User, later: timedelta) -> None:
 
 @pytest.mark.parametrize("begin", [idle, ended, expired, expired_link])
 @pytest.mark.parametrize(("later", "deleted"), [(-SECOND, 0), (SECOND, 1)])
-def test_a_row_is_deleted_once_it_is_over_for_long(
-    user: User, begin: Callable[[User, timedelta], None], later: timedelta, deleted: int
-) -> None:
+def test_a_row_is_deleted_once_it_is_over_for_long(user, begin, later, deleted):
     begin(user, later)
 
     assert prune() == deleted
 
 
-def test_an_invitation_goes_once_it_was_used_long_ago(user: User) -> None:
+def test_an_invitation_goes_once_it_was_used_long_ago(user):
     Invitation.issue(user, NOW - INVITATIONS_KEPT_FOR)
     Invitation.end_all_of(user, NOW - INVITATIONS_KEPT_FOR - SECOND)
     user.record("user_updated", by=user)
@@ -99,7 +96,7 @@ def test_an_invitation_goes_once_it_was_used_long_ago(user: User) -> None:
 # -- what verification says ------------------------------------------------------------------------
 
 
-def test_records_the_deletion_of_rows_that_have_records(user: User) -> None:
+def test_records_the_deletion_of_rows_that_have_records(user):
     for _ in range(2):
         signed_in(user, 2 * SIGN_INS_KEPT_FOR).end(NOW - 2 * SIGN_INS_KEPT_FOR)
     db.session.commit()
@@ -116,7 +113,7 @@ def test_records_the_deletion_of_rows_that_have_records(user: User) -> None:
     assert problems() == []
 
 
-def test_does_not_record_the_deletion_of_rows_without_records(user: User) -> None:
+def test_does_not_record_the_deletion_of_rows_without_records(user):
     signed_in(user, 2 * SIGN_INS_KEPT_FOR)
 
     assert prune() == 1
@@ -124,7 +121,7 @@ def test_does_not_record_the_deletion_of_rows_without_records(user: User) -> Non
     assert problems() == []
 
 
-def test_a_restored_deleted_row_is_found(user: User) -> None:
+def test_a_restored_deleted_row_is_found(user):
     sign_in = signed_in(user, 2 * SIGN_INS_KEPT_FOR)
     sign_in.end(NOW - 2 * SIGN_INS_KEPT_FOR)
     db.session.commit()
@@ -137,7 +134,7 @@ def test_a_restored_deleted_row_is_found(user: User) -> None:
     assert problems() == [f"SignIn {id_} does not match its last record"]
 
 
-def test_a_row_that_was_deleted_outside_the_application_is_missed(user: User) -> None:
+def test_a_row_that_was_deleted_outside_the_application_is_missed(user):
     sign_in = signed_in(user, 2 * SIGN_INS_KEPT_FOR)
     sign_in.end(NOW)
     db.session.commit()
@@ -148,7 +145,7 @@ def test_a_row_that_was_deleted_outside_the_application_is_missed(user: User) ->
     assert problems() == [f"SignIn {id_} has records, but is gone"]
 
 
-def test_a_row_that_was_changed_outside_the_application_stays(user: User) -> None:
+def test_a_row_that_was_changed_outside_the_application_stays(user):
     altered = signed_in(user, 2 * SIGN_INS_KEPT_FOR)
     signed_in(user, 2 * SIGN_INS_KEPT_FOR)
     Invitation.issue(user, NOW - 3 * INVITATIONS_KEPT_FOR)
@@ -163,9 +160,7 @@ def test_a_row_that_was_changed_outside_the_application_stays(user: User) -> Non
 # -- a few at a time -------------------------------------------------------------------------------
 
 
-def test_rows_of_several_accounts_are_deleted_in_batches(
-    user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_several_accounts_are_deleted_in_batches(user, monkeypatch):
     monkeypatch.setattr(pruning, "_BATCH", 2)
     for each in (user, factories.user(), user):
         signed_in(each, 2 * SIGN_INS_KEPT_FOR).end(NOW - 2 * SIGN_INS_KEPT_FOR)

@@ -1,7 +1,7 @@
 """What agents used and cost: the same sums for the cap, the pages and the platform."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -56,7 +56,7 @@ def everything(owner: Agent, at: datetime = NOW) -> None:
     factories.ended_task(owner, "extraction", at=at, cost_usd=Decimal("0.5"), **tokens)
 
 
-def test_every_kind_of_run_of_the_account_counts(agent: Agent) -> None:
+def test_every_kind_of_run_of_the_account_counts(agent):
     everything(factories.agent("one"))
     assert month_of(agent.account)[0] == 0
 
@@ -65,7 +65,7 @@ def test_every_kind_of_run_of_the_account_counts(agent: Agent) -> None:
     assert month_of(agent.account)[0] == Decimal("3.5")
 
 
-def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent: Agent) -> None:
+def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent):
     began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
     in_tokyo = factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
     costly(agent, "5", at=began_in_tokyo)
@@ -89,8 +89,8 @@ def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent: Ag
     ],
 )
 def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_zone(
-    agent: Agent, zone: str, at: str, began_at: str
-) -> None:
+    agent, zone, at, began_at
+):
     agent.account.time_zone = zone
     began = datetime.fromisoformat(began_at)
     costly(agent, "1", at=began - MOMENT)
@@ -118,7 +118,7 @@ def is_capped(account: Account) -> tuple[str | None, bool]:
     return CostCaps(NOW).reason(account), found is not None
 
 
-def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None:
+def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent):
     unpriced(agent)
     assert is_capped(agent.account) == (None, False)  # it has no cap
 
@@ -132,7 +132,7 @@ def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None
     assert by_sql
 
 
-def test_a_cap_that_is_spent_says_so_even_if_some_costs_are_unknown(agent: Agent) -> None:
+def test_a_cap_that_is_spent_says_so_even_if_some_costs_are_unknown(agent):
     unpriced(agent)
     costly(agent, "100")
     agent.account.monthly_cost_cap_usd = Decimal(100)
@@ -143,7 +143,7 @@ def test_a_cap_that_is_spent_says_so_even_if_some_costs_are_unknown(agent: Agent
     assert by_sql
 
 
-def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -> None:
+def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent):
     unpriced(agent, NOW - timedelta(days=20))
     unpriced(factories.agent("one"))
     agent.account.monthly_cost_cap_usd = Decimal(100)
@@ -155,9 +155,7 @@ def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -
 
 
 @pytest.mark.parametrize("name", ["test/model", "*"])
-def test_prices_set_later_count_for_the_runs_of_the_month(
-    with_prices: Callable[[str], None], agent: Agent, name: str
-) -> None:
+def test_prices_set_later_count_for_the_runs_of_the_month(with_prices, agent, name):
     unpriced(agent)
     costly(agent, "1")
     agent.account.monthly_cost_cap_usd = Decimal(100)
@@ -176,9 +174,7 @@ def test_prices_set_later_count_for_the_runs_of_the_month(
 @pytest.mark.parametrize(
     "model_id", ["a/b", "a/b:floor", "a/b:free", "a/b:8b", "a/b:free:floor", "a/b:floors", "c/d"]
 )
-def test_a_price_is_looked_up_in_sql_as_in_python(
-    with_prices: Callable[[str], None], agent: Agent, model_id: str
-) -> None:
+def test_a_price_is_looked_up_in_sql_as_in_python(with_prices, agent, model_id):
     prices = {"a/b": 0.001, "a/b:free": 0.002, "a/b:8b": 0.003, "*": 0.004}
     priced = {name: {"prompt": usd, "completion": usd} for name, usd in prices.items()}
     agent.model_id = model_id
@@ -196,7 +192,7 @@ def test_a_price_is_looked_up_in_sql_as_in_python(
 MARCH = (date(2026, 3, 1), date(2026, 4, 1))
 
 
-def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
+def test_month_by_month_all_three_are_in_one_row(agent):
     everything(agent)
     factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
     everything(factories.agent("one"))
@@ -217,7 +213,7 @@ def rows_of(
     return db.session.execute(with_total(used_by(what, *months, account_id).cte())).all()
 
 
-def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
+def test_agents_models_and_months_add_up_to_the_same(agent):
     other = factories.agent("one", account=agent.account, model_id="other/model")
     for each in (agent, other, factories.agent("one")):
         everything(each)
@@ -243,7 +239,7 @@ def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
         ("Pacific/Pago_Pago", "-11:00"),
     ],
 )
-def test_each_account_counts_by_its_own_clock(agent: Agent, zone: str, offset: str) -> None:
+def test_each_account_counts_by_its_own_clock(agent, zone, offset):
     agent.account.time_zone = zone
     begins = datetime.fromisoformat(f"2026-03-01T00:00{offset}")
     ends = datetime.fromisoformat(f"2026-04-01T00:00{offset}")

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from flask import Flask
@@ -47,7 +46,7 @@ def reflection(agent: Agent) -> MemoryTask:
 # -- queueing -------------------------------------------------------------------------------------
 
 
-def test_a_conversation_is_kept_sealed(agent: Agent) -> None:
+def test_a_conversation_is_kept_sealed(agent):
     task = factories.extraction(agent, "the canary sings")
 
     assert (task.kind, task.status, task.trigger) == ("extraction", "queued", "api")
@@ -55,7 +54,7 @@ def test_a_conversation_is_kept_sealed(agent: Agent) -> None:
     assert b"canary" not in (task.sealed_conversation or b"canary")
 
 
-def test_at_most_a_hundred_conversations_of_an_agent_wait(agent: Agent) -> None:
+def test_at_most_a_hundred_conversations_of_an_agent_wait(agent):
     db.session.add_all(
         MemoryTask(agent=agent, kind="extraction", trigger="api", conversation="[]")
         for _ in range(MAX_WAITING - 1)
@@ -68,7 +67,7 @@ def test_at_most_a_hundred_conversations_of_an_agent_wait(agent: Agent) -> None:
     assert refusal.value.retry_after_seconds == 600
 
 
-def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
+def test_an_agent_has_at_most_one_live_reflection(agent):
     factories.extraction(agent, at=clock.now() - HOUR)
     task = MemoryTask.reflect(agent, "daily")
 
@@ -76,14 +75,14 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
         MemoryTask.reflect(agent, "cli")
 
 
-def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
+def test_a_lost_reflection_ends_when_another_is_queued(agent):
     lost = running(MemoryTask.reflect(agent, "cli"))
     factories.fall_silent(lost)
 
     assert (MemoryTask.reflect(agent, "cli").status, lost.status) == ("queued", "failed")
 
 
-def test_the_database_refuses_to_keep_the_conversation_of_an_ended_task(agent: Agent) -> None:
+def test_the_database_refuses_to_keep_the_conversation_of_an_ended_task(agent):
     task = factories.extraction(agent)
     db.session.commit()
 
@@ -96,7 +95,7 @@ def test_the_database_refuses_to_keep_the_conversation_of_an_ended_task(agent: A
 # -- claiming -------------------------------------------------------------------------------------
 
 
-def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> None:
+def test_a_task_is_claimed_once_with_the_agents_present_model(agent):
     task = factories.extraction(agent)
     agent.model_id = "new/model"
 
@@ -111,7 +110,7 @@ def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> N
     assert (later.claim(), later.status) == (None, "queued")
 
 
-def test_two_tasks_of_an_agent_never_run_at_once(agent: Agent) -> None:
+def test_two_tasks_of_an_agent_never_run_at_once(agent):
     running(factories.extraction(agent))
     second = factories.extraction(agent)
 
@@ -128,9 +127,7 @@ REASONS = {
 }
 
 
-def test_an_unavailable_agent_skips_its_reflection_and_puts_off_its_conversation(
-    agent: Agent, subtests: Any
-) -> None:
+def test_an_unavailable_agent_skips_its_reflection_and_puts_off_its_conversation(agent, subtests):
     daily, conversation = MemoryTask.reflect(agent, "daily"), factories.extraction(agent)
     for reason, change in REASONS.items():
         with case(subtests, reason=reason):
@@ -146,7 +143,7 @@ def test_an_unavailable_agent_skips_its_reflection_and_puts_off_its_conversation
 # -- promoting ------------------------------------------------------------------------------------
 
 
-def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
+def test_a_promotion_changes_only_the_type(agent):
     entry = factories.entry(agent, "the canary sang", tags=["voice"])
     before = entry.image()
 
@@ -158,7 +155,7 @@ def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
     assert record.data["mass_after"] == agent.core_token_usage
 
 
-def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agent: Agent) -> None:
+def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agent):
     entry = factories.entry(agent)
     core = db.session.scalars(agent.ledger.core()).one()
     foreign = factories.entry(factories.agent())
@@ -186,7 +183,7 @@ def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agen
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
-def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
+def test_a_reflection_promotes_at_most_ten_entries(agent):
     ids = [factories.entry(agent).id for _ in range(11)]
     task = reflection(agent)
     saving.promote(task, ids[:9])
@@ -202,7 +199,7 @@ def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
 # -- ending ---------------------------------------------------------------------------------------
 
 
-def test_every_end_is_recorded_and_deletes_the_conversation(agent: Agent, subtests: Any) -> None:
+def test_every_end_is_recorded_and_deletes_the_conversation(agent, subtests):
     task = running(factories.extraction(agent, "the canary sings"))
     stored = select(func.count()).where(MemoryTask.sealed_conversation.is_not(None))
     for status in ENDED:
@@ -216,7 +213,7 @@ def test_every_end_is_recorded_and_deletes_the_conversation(agent: Agent, subtes
             assert (record.action, record.data["status"]) == ("memory_extraction_ended", status)
 
 
-def test_a_conversation_is_kept_and_tried_again_for_a_week(agent: Agent) -> None:
+def test_a_conversation_is_kept_and_tried_again_for_a_week(agent):
     task = factories.extraction(agent, at=NIGHT)
     pauses = []
     while task.claim(at := task.due_at) is not None:
@@ -232,7 +229,7 @@ def test_a_conversation_is_kept_and_tried_again_for_a_week(agent: Agent) -> None
     assert task.sealed_conversation is None
 
 
-def test_each_failure_of_a_reflection_is_followed_by_a_longer_pause(agent: Agent) -> None:
+def test_each_failure_of_a_reflection_is_followed_by_a_longer_pause(agent):
     task = MemoryTask.reflect(agent, "daily", at=NIGHT)
     pauses = []
     for _ in range(3):
@@ -247,7 +244,7 @@ def test_each_failure_of_a_reflection_is_followed_by_a_longer_pause(agent: Agent
     assert (task.status, task.attempt, task.error_kind) == ("failed", 4, "timeout")
 
 
-def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent) -> None:
+def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent):
     task = MemoryTask.reflect(agent, "daily", at=NIGHT)
     task.claim(NIGHT)
     task.give_up("the provider failed", "timeout", at=NIGHT)
@@ -260,7 +257,7 @@ def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent
     assert (task.status, task.end_reason) == ("skipped", said)
 
 
-def test_the_waiting_tasks_of_an_agent_are_its_own_the_oldest_first(agent: Agent) -> None:
+def test_the_waiting_tasks_of_an_agent_are_its_own_the_oldest_first(agent):
     others = factories.extraction(factories.agent(), at=NIGHT)
     second, first = (factories.extraction(agent, at=NIGHT + hours * HOUR) for hours in (2, 1))
 
@@ -273,7 +270,7 @@ def test_the_waiting_tasks_of_an_agent_are_its_own_the_oldest_first(agent: Agent
     assert waiting == [others.id, first.id, second.id]
 
 
-def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent: Agent) -> None:
+def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent):
     waiting = factories.extraction(agent, at=NIGHT)
     factories.erase(agent)
 
@@ -305,7 +302,7 @@ def due_reflections(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
     return list(db.session.scalars(due_for_reflection(zone, slot_at)))
 
 
-def test_an_agent_that_reflects_daily_is_due_once_for_each_slot(reflecting: Agent) -> None:
+def test_an_agent_that_reflects_daily_is_due_once_for_each_slot(reflecting):
     configuring.author(factories.agent(), "memory_reflection_prompt", "Keep what rhymes.")
     reflected(factories.agent())
     assert due_reflections() == [reflecting.id]
@@ -317,7 +314,7 @@ def test_an_agent_that_reflects_daily_is_due_once_for_each_slot(reflecting: Agen
     assert due_reflections(NIGHT + DAY) == [reflecting.id]
 
 
-def test_entries_that_a_reflection_read_make_no_other_due(reflecting: Agent) -> None:
+def test_entries_that_a_reflection_read_make_no_other_due(reflecting):
     factories.ended_task(reflecting, at=NIGHT)
     assert due_reflections(NIGHT + DAY) == [reflecting.id]  # a conversation was read, but no entry
 
@@ -328,7 +325,7 @@ def test_entries_that_a_reflection_read_make_no_other_due(reflecting: Agent) -> 
     assert due_reflections(NIGHT + DAY) == [reflecting.id]
 
 
-def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: Agent) -> None:
+def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent):
     configuring.author(agent, "memory_reflection_prompt", "Keep what rhymes.")
     agent.ledger.add_journal_note("My platform changed my settings: name.")
 
@@ -339,9 +336,7 @@ def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent: 
     assert list(db.session.scalars(saving.journal_entries(reflection(agent)))) == [own]
 
 
-def test_an_agent_without_reflections_or_a_live_one_is_not_due(
-    reflecting: Agent, subtests: Any
-) -> None:
+def test_an_agent_without_reflections_or_a_live_one_is_not_due(reflecting, subtests):
     changes: dict[str, Callable[[], object]] = {
         "turned off": lambda: configuring.author(reflecting, "memory_reflection_prompt", None),
         "inactive": lambda: setattr(reflecting, "active", False),
@@ -360,7 +355,7 @@ def test_an_agent_without_reflections_or_a_live_one_is_not_due(
             assert due_reflections() == []
 
 
-def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
+def test_conversations_that_were_given_up_unread_are_lost(agent):
     factories.ended_task(agent, status="failed", error_kind="timeout", at=NIGHT)
     assert factories.extraction(agent, at=NIGHT - 7 * DAY).end_if_lapsed(NIGHT)
     factories.ended_task(agent, status="incomplete", error_kind="timeout", at=NIGHT)

@@ -55,7 +55,7 @@ FALSIFIED = [
 
 
 @pytest.mark.parametrize(("text", "result", "kind"), FALSIFIED)
-def test_an_update_turns_nothing_round_and_adds_nothing(text: str, result: str, kind: str) -> None:
+def test_an_update_turns_nothing_round_and_adds_nothing(text, result, kind):
     assert kind in kinds(updated(text, result))
 
 
@@ -72,11 +72,11 @@ MERGED = [
 
 
 @pytest.mark.parametrize(("texts", "result"), MERGED)
-def test_a_merge_of_what_memories_say_is_accepted(texts: list[str], result: str) -> None:
+def test_a_merge_of_what_memories_say_is_accepted(texts, result):
     assert merged(texts, result) == []
 
 
-def test_a_merge_keeps_apart_what_is_denied_who_and_when() -> None:
+def test_a_merge_keeps_apart_what_is_denied_who_and_when():
     denied = ["Not the accident, please, at dinner.", "Never late; tell of the dentist."]
     people = ["Nora Lind is the captain here.", "Petra Moss is the cook here."]
 
@@ -93,7 +93,7 @@ def test_a_merge_keeps_apart_what_is_denied_who_and_when() -> None:
         assert "occasion" in kinds(merged([text, again], text)), text
 
 
-def test_a_new_text_may_name_the_month_in_which_a_memory_was_stored() -> None:
+def test_a_new_text_may_name_the_month_in_which_a_memory_was_stored():
     text = "Jonas moved to the coast on 6 January"
 
     def added(date: str) -> set[str]:
@@ -105,7 +105,7 @@ def test_a_new_text_may_name_the_month_in_which_a_memory_was_stored() -> None:
         assert added(other) == {"detail added"}
 
 
-def test_objections_that_were_never_wrong_are_sure() -> None:
+def test_objections_that_were_never_wrong_are_sure():
     turned = updated("Sam lent Kim the red bicycle.", "Kim lent Sam the red bicycle.")
     (hedge,) = updated("Perhaps Mira moves to the coast.", "Mira moves to the coast.")
 
@@ -114,14 +114,14 @@ def test_objections_that_were_never_wrong_are_sure() -> None:
     assert not hedge.is_sure
 
 
-def test_a_merge_says_little_of_its_own() -> None:
+def test_a_merge_says_little_of_its_own():
     texts = ["Ruth adopted a greyhound.", "Ruth's greyhound is called Dash."]
 
     assert merged(texts, "Ruth got a greyhound called Dash, adopted.") == []
     assert kinds(merged(texts, "Ruth adopted a pregnant greyhound called Dash.")) == {"words added"}
 
 
-def test_what_is_denied_and_left_out_is_not_turned() -> None:
+def test_what_is_denied_and_left_out_is_not_turned():
     text = "Sara is a vegetarian from Utrecht, she does not eat prawns."
 
     assert "denial" in kinds(updated(text, "Sara is a vegetarian from Utrecht."))
@@ -129,7 +129,7 @@ def test_what_is_denied_and_left_out_is_not_turned() -> None:
     assert "denial" in kinds(deleted(text, "Sara is a vegetarian from Utrecht."))
 
 
-def test_two_parts_that_stand_side_by_side_may_change_places() -> None:
+def test_two_parts_that_stand_side_by_side_may_change_places():
     assert updated("On Sundays Ana swims.", "Ana swims on Sundays.") == []
     assert deleted("爷爷每天早上去公园打太极。", "每天早上爷爷去公园打太极。") == []
     assert "reordered" in kinds(deleted("太郎が花子に会った。", "花子が太郎に会った。"))

@@ -27,24 +27,24 @@ texts = st.one_of(
 @given(texts)
 @example("ア コー")
 @example("B12 _ 1_000 5.00. d's")
-def test_every_text_carries_itself(text: str) -> None:
+def test_every_text_carries_itself(text):
     assert is_said(text, [text], SHARE)
     assert updated(text, text) == []
 
 
 @given(texts)
 @example("ΐ ᾳ ŉ ﬃ ẞ ǰ İ ı ſ K 𝐘 ㍺")
-def test_folding_twice_changes_nothing_more(text: str) -> None:
+def test_folding_twice_changes_nothing_more(text):
     assert clean(clean(text)) == clean(text)
     assert fold(fold(text)) == fold(text)
 
 
-def test_german_verbs_lose_the_ending_of_a_person() -> None:
+def test_german_verbs_lose_the_ending_of_a_person():
     for verb, infinitive in {"malt": "malen", "klebt": "kleben", "tanzt": "tanzen"}.items():
         assert stem(verb, "de") == stem(infinitive, "de") != verb
 
 
-def test_a_month_by_its_name_is_read_as_a_date() -> None:
+def test_a_month_by_its_name_is_read_as_a_date():
     splitting._written_date.cache_clear()  # whichever test of this process asked first
 
     plain = splitting.with_plain_dates("They met on 3 March 2026.", "en")

@@ -29,9 +29,7 @@ def cost(owner: Agent, *usd: str, at: datetime = AT, llm_calls: int = 3) -> int:
     return owner.id
 
 
-def test_an_agent_counts_with_its_mean_or_without_sessions_with_that_of_the_others(
-    account: Account,
-) -> None:
+def test_an_agent_counts_with_its_mean_or_without_sessions_with_that_of_the_others(account):
     known = [cost(factories.agent(account=account), *usd) for usd in (("1", "3"), ("10",))]
     cost(factories.agent(), "1000")
 
@@ -39,7 +37,7 @@ def test_an_agent_counts_with_its_mean_or_without_sessions_with_that_of_the_othe
     assert estimate(AT, [*known, factories.agent(account=account).id]) == Decimal(18)
 
 
-def test_nothing_is_known_without_a_session_that_asked_a_model(account: Account) -> None:
+def test_nothing_is_known_without_a_session_that_asked_a_model(account):
     agent = factories.agent(account=account)
     cost(agent, "0", llm_calls=0)
     cost(agent, "7", at=AT - LOOKS_BACK)

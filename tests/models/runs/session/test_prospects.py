@@ -90,7 +90,7 @@ def told(account: Account) -> dict[str, str]:
     return {name: str(group.reason) for group in found.left_out for _, name in group.named}
 
 
-def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) -> None:
+def test_every_agent_that_is_left_out_is_told_with_its_reason(account):
     reasons = one_of_each(account)
     made(account, "ready")
     made(factories.account(), "elsewhere")
@@ -102,7 +102,7 @@ def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) 
     assert names(found.asked) == ["ready"]
 
 
-def test_a_sweep_does_what_was_told(account: Account) -> None:
+def test_a_sweep_does_what_was_told(account):
     one_of_each(account)
     for name in ("ready", "over"):
         made(account, name)
@@ -117,7 +117,7 @@ def test_a_sweep_does_what_was_told(account: Account) -> None:
     assert queued == {*asked} == {"ready", "over"}
 
 
-def test_a_chosen_agent_that_nobody_answers_gets_no_session(account: Account, user: User) -> None:
+def test_a_chosen_agent_that_nobody_answers_gets_no_session(account, user):
     agent = made(account, "rehearsed", model_id="rehearsal/any")
     db.session.commit()
 
@@ -126,7 +126,7 @@ def test_a_chosen_agent_that_nobody_answers_gets_no_session(account: Account, us
     assert (outcome.done, dict(outcome.skipped)) == (0, {NOT_REHEARSED: 1})
 
 
-def test_a_chosen_agent_without_memories_gets_no_session(account: Account, user: User) -> None:
+def test_a_chosen_agent_without_memories_gets_no_session(account, user):
     agent = factories.agent(account=account)
     db.session.commit()
 
@@ -135,9 +135,7 @@ def test_a_chosen_agent_without_memories_gets_no_session(account: Account, user:
     assert (outcome.done, dict(outcome.skipped)) == (0, {NOTHING_TO_REFINE: 1})
 
 
-def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
-    account: Account,
-) -> None:
+def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(account):
     over = made(account, "over", core_token_budget=1)
     over.last_refinement_at = clock.now()
     db.session.commit()
@@ -145,9 +143,7 @@ def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
     assert names(Prospects.of(account, clock.now()).asked) == ["over"]
 
 
-def test_nobody_is_asked_while_the_account_is_paused_or_its_cap_is_reached(
-    account: Account,
-) -> None:
+def test_nobody_is_asked_while_the_account_is_paused_or_its_cap_is_reached(account):
     made(account, "ready")
     account.monthly_cost_cap_usd = Decimal(0)
     db.session.commit()
@@ -164,7 +160,7 @@ def test_nobody_is_asked_while_the_account_is_paused_or_its_cap_is_reached(
     assert [group.reason for group in while_paused.left_out] == [ACCOUNT_PAUSED]
 
 
-def test_the_cost_is_that_of_those_who_are_asked(account: Account) -> None:
+def test_the_cost_is_that_of_those_who_are_asked(account):
     cost(made(account, "ready"), "0.10")
     cost(made(account, "paused", paused=True), "7")
     db.session.commit()
@@ -172,7 +168,7 @@ def test_the_cost_is_that_of_those_who_are_asked(account: Account) -> None:
     assert Prospects.of(account, clock.now()).cost == Decimal("0.10")
 
 
-def test_it_takes_as_many_statements_however_many_agents_there_are(account: Account) -> None:
+def test_it_takes_as_many_statements_however_many_agents_there_are(account):
     made(account, "first")
     db.session.commit()
     few = statements_of(lambda: Prospects.of(account, clock.now()))
