@@ -43,7 +43,11 @@
     refresh();
   });
   document.addEventListener("visibilitychange", refresh);
-  addEventListener("pageshow", (event) => event.persisted && refresh());
+  addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    byId("main").removeAttribute("aria-busy");
+    refresh();
+  });
   addEventListener("online", refresh);
 
   document.addEventListener("htmx:config:request", (event) => {

@@ -1,6 +1,7 @@
 """Pages stay true by themselves, and nothing moves under the reader's hand meanwhile."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
@@ -166,16 +167,18 @@ def test_an_expired_sign_in_leaves_nothing_of_the_page(
     expect(page).to_have_url(re.compile(r"/sign-in"))
 
 
-def test_a_server_that_does_not_answer_is_told_and_forgotten_once_it_does(
-    desk: Page, agents: list[Agent]
+@pytest.mark.parametrize("answer", [None, {"status": 503, "headers": {"Refine-Page": "1"}}])
+def test_a_page_that_cannot_refresh_says_since_when_until_it_can(
+    desk: Page, agents: list[Agent], answer: dict[str, Any] | None
 ) -> None:
     page = opened(desk, "/audit")
-    page.route("**/audit", lambda route: route.abort())
+    page.route("**/audit", lambda route: route.fulfill(**answer) if answer else route.abort())
 
     page.clock.run_for(IDLE_MS)
 
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text(re.compile(r"Not refreshed since \d+:\d\d:\d\d"))
+    expect(heading(page, "Audit")).to_be_visible()
     page.unroute("**/audit")
     page.clock.run_for(IDLE_MS)
     expect(alert).to_be_hidden()
