@@ -97,6 +97,24 @@ def session(owner: Agent | None = None, **fields: Any) -> RefinementSession:
     return started
 
 
+def ended(
+    owner: Agent,
+    status: str = "completed",
+    reason: str = "so it ended",
+    *,
+    at: datetime | None = None,
+    error_kind: str | None = None,
+    **fields: Any,
+) -> RefinementSession:
+    """A weekly session of this agent that ended so, without having begun."""
+    at = at or clock.now()
+    made = RefinementSession.queue(owner, "weekly", at=at)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    made.finish(status, reason, error_kind=error_kind, at=at)  # type: ignore[arg-type]
+    return made
+
+
 def fall_silent(
     run: RefinementSession | MemoryTask | AccessGrant,
     span: timedelta = LOST_AFTER + timedelta(seconds=1),

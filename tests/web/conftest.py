@@ -13,9 +13,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from itsdangerous import URLSafeTimedSerializer
+from redis import Redis
 from werkzeug.test import TestResponse
 
-from refine import create_app
+from refine import clock, create_app
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
@@ -25,6 +26,7 @@ from refine.models import (
     ApiToken,
     AuditLog,
     Invitation,
+    PeriodicWork,
     RefinementSession,
     SignIn,
     User,
@@ -33,6 +35,7 @@ from refine.models.people import user
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from tests import factories
+from tests.commands import UNUSED_PORT
 from tests.factories import PASSWORD
 
 _TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
@@ -79,6 +82,7 @@ class Browser(FlaskClient):
 HERE = {"from": {"address": "127.0.0.1", "browser": f"Werkzeug/{version('werkzeug')}"}}
 
 SignedIn = Callable[[User], Browser]
+WithSettings = Callable[..., Flask]
 
 person = factories.user
 
@@ -108,13 +112,41 @@ def admin(app: Flask) -> User:
 
 
 @pytest.fixture
+def account(admin: User) -> Account:
+    return admin.account
+
+
+@pytest.fixture
 def dashboard(admin: User, signed_in: SignedIn) -> Browser:
     """A browser in which the admin of an account is signed in."""
     return signed_in(admin)
 
 
 @pytest.fixture
-def with_settings(app: Flask, environ: dict[str, str]) -> Iterator[Callable[..., Flask]]:
+def site_admins(signed_in: SignedIn) -> Browser:
+    """A browser in which a site admin of another account is signed in."""
+    return signed_in(person(site_admin=True))
+
+
+@pytest.fixture
+def ticking(app: Flask, redis: Redis) -> None:
+    """A clock that has just ticked, and a queue without anything in it."""
+    PeriodicWork.note("tick", clock.now())
+    db.session.commit()
+
+
+@pytest.fixture
+def cut_off(dashboard: Browser, with_settings: WithSettings) -> Browser:
+    """The admin's browser, where no database can be reached."""
+    away = with_settings(DATABASE_URL=f"postgresql://canary:x@127.0.0.1:{UNUSED_PORT}/x")
+    browser, cookie = browser_of(away), dashboard.get_cookie("session")
+    assert cookie is not None
+    browser.set_cookie("session", cookie.value)
+    return browser
+
+
+@pytest.fixture
+def with_settings(app: Flask, environ: dict[str, str]) -> Iterator[WithSettings]:
     """Make the same application with other settings."""
     made: list[Flask] = []
 
@@ -228,6 +260,13 @@ def records(action: str) -> list[AuditLog]:
     db.session.rollback()
     wanted = db.select(AuditLog).where(AuditLog.action == action).order_by(AuditLog.id)
     return list(db.session.scalars(wanted))
+
+
+def said(browser: Browser, path: str) -> str:
+    """The text of the page at this path."""
+    answer = browser.get(path)
+    assert answer.status_code == 200
+    return words_of(answer.text)
 
 
 def links_of(page: str) -> list[str]:

@@ -7,14 +7,9 @@ import pytest
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, RefinementSession, User
+from refine.models import Account, Agent
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
-
-
-@pytest.fixture
-def account(admin: User) -> Account:
-    return admin.account
+from tests.web.conftest import Browser, links_of, words_of
 
 
 @pytest.fixture
@@ -28,9 +23,8 @@ def agents(account: Account) -> dict[str, Agent]:
 
     def with_session(name: str, status: str, tokens: int, hours: int) -> Agent:
         agent, at = made(name, tokens), clock.now() - timedelta(hours=hours)
-        session = RefinementSession.queue(agent, "weekly", at=at)
         kind = "worker_lost" if name == "Lost" else None
-        session.finish(status, "so it ended", error_kind=kind, at=at)  # type: ignore[arg-type]
+        factories.ended(agent, status, error_kind=kind, at=at)
         return agent
 
     listed = [
@@ -52,7 +46,7 @@ def names(browser: Browser, query: str = "") -> list[str]:
     return re.findall(r'scope="row"><a href="/agents/\d+">([^<]+)</a>', page)
 
 
-def test_agents_are_found_filtered_and_sorted(dashboard: Browser, agents: dict[str, Agent]) -> None:
+def test_agents_are_found_filtered_and_sorted(dashboard, agents):
     by_tokens = ["Inactive", "Over", "Running", "Paused", "declined", "Lost", "Failed"]
     by_name = ["declined", "Failed", "Inactive", "Lost", "Over", "Paused", "Running"]
     expected = {
@@ -80,20 +74,18 @@ def test_agents_are_found_filtered_and_sorted(dashboard: Browser, agents: dict[s
     assert {query: names(dashboard, query) for query in expected} == expected
 
 
-def test_agents_sort_by_their_latest_session(dashboard: Browser, agents: dict[str, Agent]) -> None:
+def test_agents_sort_by_their_latest_session(dashboard, agents):
     assert names(dashboard, "?sort=last")[:4] == ["Running", "Failed", "Lost", "declined"]
 
 
-def test_a_site_admin_sees_all_accounts_or_one(
-    agents: dict[str, Agent], signed_in: SignedIn
-) -> None:
+def test_a_site_admin_sees_all_accounts_or_one(agents, site_admins):
     factories.agent(name="Eve", account=factories.account(name="Elsewhere"))
-    browser = signed_in(person(site_admin=True))
+    db.session.commit()
 
-    page = browser.get("/agents").text
+    page = site_admins.get("/agents").text
 
     assert "Eve Elsewhere test/model" in words_of(page)
     assert "/agents?account=own" in links_of(page)
-    assert "Eve" in names(browser)
-    assert "Eve" not in names(browser, "?account=own")
-    assert browser.get("/agents?account=nowhere").status_code == 404
+    assert "Eve" in names(site_admins)
+    assert "Eve" not in names(site_admins, "?account=own")
+    assert site_admins.get("/agents?account=nowhere").status_code == 404

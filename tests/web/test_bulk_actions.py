@@ -9,14 +9,9 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.jobs import batches
 from refine.jobs.batches import Work
-from refine.models import Account, Agent, RefinementSession, User
+from refine.models import Account, Agent, RefinementSession
 from tests import factories
 from tests.web.conftest import Browser, records, words_of
-
-
-@pytest.fixture
-def account(admin: User) -> Account:
-    return admin.account
 
 
 @pytest.fixture

@@ -1,16 +1,12 @@
 """The session's cookie, the only one: its attributes, and what it is worth."""
 
-from collections.abc import Callable
-
 import pytest
 from flask import Flask
 
 from refine.extensions import db
 from refine.models import User
 from tests.factories import PASSWORD
-from tests.web.conftest import Browser, browser_of, person
-
-WithSettings = Callable[..., Flask]
+from tests.web.conftest import Browser, WithSettings, browser_of, person
 
 # a browser keeps it until it closes, and holds __Host- to this host, https and every path
 PLAIN = ("session", {"HttpOnly", "SameSite=Lax", "Path=/"})
@@ -44,9 +40,7 @@ def is_signed_in(browser: Browser) -> bool:
     return browser.get("/profile").status_code == 200
 
 
-def test_the_cookie_has_its_attributes_and_no_others(
-    app: Flask, over_https: Flask, ada: User
-) -> None:
+def test_the_cookie_has_its_attributes_and_no_others(app, over_https, ada):
     for reached, expected in ((app, PLAIN), (over_https, SECURE)):
         name, _, attributes = cookie_of(reached, ada.email)
 
@@ -56,7 +50,7 @@ def test_the_cookie_has_its_attributes_and_no_others(
 # -- what a cookie is worth ------------------------------------------------------------------------
 
 
-def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https: Flask, ada: User) -> None:
+def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https, ada):
     name, value, _ = cookie_of(over_https, ada.email)
     browser, planted = browser_of(over_https), browser_of(over_https)
     browser.set_cookie(name, value, secure=True)
@@ -77,9 +71,7 @@ def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https: Flask, 
         lambda value: f"{value}.{value}",
     ],
 )
-def test_an_altered_session_cookie_signs_nobody_in(
-    app: Flask, ada: User, change: Callable[[str], str]
-) -> None:
+def test_an_altered_session_cookie_signs_nobody_in(app, ada, change):
     _, value, _ = cookie_of(app, ada.email)
     browser = browser_of(app)
     browser.set_cookie("session", change(value))
@@ -87,9 +79,7 @@ def test_an_altered_session_cookie_signs_nobody_in(
     assert not is_signed_in(browser)
 
 
-def test_a_session_planted_before_the_sign_in_is_worth_nothing_after_it(
-    app: Flask, ada: User, client: Browser
-) -> None:
+def test_a_session_planted_before_the_sign_in_is_worth_nothing_after_it(app, ada, client):
     client.token()
     planted = client.get_cookie("session")
     assert planted is not None
@@ -102,7 +92,7 @@ def test_a_session_planted_before_the_sign_in_is_worth_nothing_after_it(
     assert not is_signed_in(eve)
 
 
-def test_a_session_cookie_holds_no_name_and_no_password(app: Flask, ada: User) -> None:
+def test_a_session_cookie_holds_no_name_and_no_password(app, ada):
     browser = browser_of(app)
     browser.sign_in(ada.email)
 

@@ -5,19 +5,14 @@ Which page of content sends which headers when access ends is in ``test_access.p
 
 import gzip
 import re
-from collections.abc import Callable
 
 import pytest
-from flask import Flask
 from werkzeug.test import TestResponse
 
 from refine.extensions import db
-from refine.models import Invitation, User
+from refine.models import Invitation
 from tests import factories
-from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, browser_of
-
-WithSettings = Callable[..., Flask]
 
 HTTPS = "https://refine.example.org"
 
@@ -77,16 +72,6 @@ def policy_of(answer: TestResponse) -> dict[str, str]:
     return dict(directive.split(" ", 1) for directive in directives)
 
 
-@pytest.fixture
-def cut_off(dashboard: Browser, with_settings: WithSettings) -> Browser:
-    """The admin's browser, where no database can be reached."""
-    browser = browser_of(with_settings(DATABASE_URL=f"postgresql://127.0.0.1:{UNUSED_PORT}/x"))
-    cookie = dashboard.get_cookie("session")
-    assert cookie is not None
-    browser.set_cookie("session", cookie.value)
-    return browser
-
-
 # -- on every answer -------------------------------------------------------------------------------
 
 
@@ -100,7 +85,7 @@ def held(answer: TestResponse) -> bool:
     )
 
 
-def test_every_answer_carries_every_header(dashboard: Browser, cut_off: Browser) -> None:
+def test_every_answer_carries_every_header(dashboard, cut_off):
     answers = answers_to(dashboard) | {"without a database": cut_off.get("/agents")}
 
     assert [path for path, answer in answers.items() if not held(answer)] == []
@@ -112,15 +97,13 @@ def test_every_answer_carries_every_header(dashboard: Browser, cut_off: Browser)
 
 
 @pytest.mark.parametrize("url", [HTTPS, "HTTPS://Refine.Example.org", f"{HTTPS}:8443"])
-def test_sites_with_https_are_only_asked_by_https_from_then_on(
-    with_settings: WithSettings, url: str
-) -> None:
+def test_sites_with_https_are_only_asked_by_https_from_then_on(with_settings, url):
     answer = browser_of(with_settings(PUBLIC_URL=url)).get("/healthz", base_url=HTTPS)
 
     assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
 
 
-def test_sites_without_https_do_not_ask_for_it(dashboard: Browser) -> None:
+def test_sites_without_https_do_not_ask_for_it(dashboard):
     asked = [each for each in answers_to(dashboard).values() if "Strict-" in str(each.headers)]
 
     assert asked == []
@@ -129,7 +112,7 @@ def test_sites_without_https_do_not_ask_for_it(dashboard: Browser) -> None:
 # -- what is kept, and by whom ---------------------------------------------------------------------
 
 
-def test_nothing_but_files_is_kept_by_a_browser_or_a_proxy(dashboard: Browser) -> None:
+def test_nothing_but_files_is_kept_by_a_browser_or_a_proxy(dashboard):
     sent = {path: each.headers["Cache-Control"] for path, each in answers_to(dashboard).items()}
 
     assert sent == dict.fromkeys(ANSWERS, "no-store") | {"/static/refine.css": "no-cache"}
@@ -149,7 +132,7 @@ def is_compressed(answer: TestResponse) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/", "/static/refine.css"])
-def test_pages_and_files_are_compressed(dashboard: Browser, path: str) -> None:
+def test_pages_and_files_are_compressed(dashboard, path):
     plain = dashboard.get(path)
     answer = dashboard.get(path, headers=zipped("none"))
 
@@ -161,9 +144,7 @@ def test_pages_and_files_are_compressed(dashboard: Browser, path: str) -> None:
     assert dashboard.get(path, headers=again).status_code == 304
 
 
-def test_no_page_is_compressed_in_which_lengths_could_tell_a_secret(
-    dashboard: Browser, client: Browser, admin: User
-) -> None:
+def test_no_page_is_compressed_in_which_lengths_could_tell_a_secret(dashboard, client, admin):
     agent = factories.agent("one", account=admin.account)
     factories.live_grant(agent, admin)
     link = Invitation.issue(factories.user())
@@ -184,7 +165,7 @@ def test_no_page_is_compressed_in_which_lengths_could_tell_a_secret(
 # -- other sites -----------------------------------------------------------------------------------
 
 
-def test_no_other_site_may_read_an_answer(dashboard: Browser) -> None:
+def test_no_other_site_may_read_an_answer(dashboard):
     origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
 
     answers = [
@@ -197,7 +178,7 @@ def test_no_other_site_may_read_an_answer(dashboard: Browser) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/audit", "/ops", "/schedule", "/users"])
-def test_pages_have_no_inline_scripts_or_styles(dashboard: Browser, path: str) -> None:
+def test_pages_have_no_inline_scripts_or_styles(dashboard, path):
     page = dashboard.get(path).text
 
     assert re.findall(r"<[^>]*\s(?:style|on\w+)=", page) == []

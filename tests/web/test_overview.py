@@ -1,51 +1,18 @@
 """The front page: what needs attention first, then how things go."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
-from flask import Flask
-from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, PeriodicWork, RefinementSession, User
+from refine.models import Account, RefinementSession, User
 from tests import factories
-from tests.web.conftest import Browser, browser_of, links_of, person, words_of
+from tests.web.conftest import Browser, WithSettings, browser_of, links_of, said, words_of
 
-
-@pytest.fixture(autouse=True)
-def ticking(app: Flask, redis: Redis) -> None:
-    """A clock that has just ticked, and a queue without anything in it."""
-    PeriodicWork.note("tick", clock.now())
-    db.session.commit()
-
-
-@pytest.fixture
-def account(admin: User) -> Account:
-    return admin.account
-
-
-def ended(
-    agent: Agent,
-    status: str,
-    at: datetime | None = None,
-    error_kind: str | None = None,
-    **fields: Any,
-) -> None:
-    at = at or clock.now()
-    session = RefinementSession.queue(agent, "weekly", at=at)
-    for name, value in fields.items():
-        setattr(session, name, value)
-    session.finish(status, "so it ended", error_kind=error_kind, at=at)  # type: ignore[arg-type]
-
-
-def said(browser: Browser, path: str = "/") -> str:
-    answer = browser.get(path)
-    assert answer.status_code == 200
-    return words_of(answer.text)
+pytestmark = pytest.mark.usefixtures("ticking")
 
 
 def attention(browser: Browser, path: str = "/") -> str:
@@ -58,7 +25,9 @@ def attention(browser: Browser, path: str = "/") -> str:
 def test_each_count_matches_the_list_it_links_to(dashboard, account):
     for status in ("failed", "rolled_back", "declined"):
         for _ in range(6):
-            ended(factories.agent("one two three", account=account, core_token_budget=1), status)
+            factories.ended(
+                factories.agent("one two three", account=account, core_token_budget=1), status
+            )
     db.session.commit()
     page = dashboard.get("/").text
 
@@ -71,14 +40,14 @@ def test_each_count_matches_the_list_it_links_to(dashboard, account):
 def test_an_agent_that_stays_above_its_budget_is_called_stuck(dashboard, account):
     agent = factories.agent("one two three", account=account, core_token_budget=1)
     for refused in (1, 2):
-        ended(agent, "completed", stats={"refused_doubtful": refused})
+        factories.ended(agent, "completed", stats={"refused_doubtful": refused})
     db.session.commit()
 
     assert "stuck above its budget since 2 sessions, 3 edits refused" in attention(dashboard)
 
 
 def test_an_acknowledged_session_needs_no_attention(dashboard, account, admin):
-    ended(factories.agent("one", account=account, name="Ada"), "failed")
+    factories.ended(factories.agent("one", account=account, name="Ada"), "failed")
     db.session.commit()
     session_id = db.session.scalar(db.select(RefinementSession.id))
 
@@ -95,7 +64,7 @@ def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(dashboard, accou
     erased = factories.agent("one", account=account, name="Loam")
     inactive = factories.agent("one", account=account, name="Fathom")
     for agent in (erased, inactive):
-        ended(agent, "failed")
+        factories.ended(agent, "failed")
     inactive.active = False
     factories.erase(erased)
     db.session.commit()
@@ -119,7 +88,7 @@ def test_a_missed_slot_needs_attention_unless_paused(dashboard, account):
 
 
 @pytest.fixture
-def without_key(admin: User, with_settings: Callable[..., Flask]) -> Callable[..., Browser]:
+def without_key(admin: User, with_settings: WithSettings) -> Callable[..., Browser]:
     """Have somebody sign in while no API key is set."""
 
     def sign_in(who: User = admin, **variables: str) -> Browser:
@@ -151,12 +120,14 @@ def quarter(account: Account) -> None:
     """Sessions of the last 90 days, one before it, one of another account."""
     agent = factories.agent("one", account=account)
     now = clock.now()
-    ended(agent, "completed", now, mass_before=100, memories_before=4, cost_usd=Decimal("0.5"))
-    ended(agent, "declined", now - timedelta(days=1))
-    ended(agent, "failed", now - timedelta(days=2), error_kind="worker_lost")
-    ended(agent, "failed", now - timedelta(days=28), error_kind="timeout")
-    ended(agent, "failed", now - timedelta(days=91), cost_usd=Decimal(7))
-    ended(factories.agent("one"), "failed", now)
+    factories.ended(
+        agent, "completed", at=now, mass_before=100, memories_before=4, cost_usd=Decimal("0.5")
+    )
+    factories.ended(agent, "declined", at=now - timedelta(days=1))
+    factories.ended(agent, "failed", at=now - timedelta(days=2), error_kind="worker_lost")
+    factories.ended(agent, "failed", at=now - timedelta(days=28), error_kind="timeout")
+    factories.ended(agent, "failed", at=now - timedelta(days=91), cost_usd=Decimal(7))
+    factories.ended(factories.agent("one"), "failed", at=now)
     db.session.commit()
 
 
@@ -184,10 +155,8 @@ def test_each_figure_matches_the_list_it_links_to(dashboard, quarter):
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_a_site_admin_sees_all_accounts_or_one(account, quarter, signed_in):
-    browser = signed_in(person(site_admin=True))
-
-    everything, one = said(browser), said(browser, "/?account=own")
+def test_a_site_admin_sees_all_accounts_or_one(account, quarter, site_admins):
+    everything, one = said(site_admins, "/"), said(site_admins, "/?account=own")
 
     assert "2 agents in all accounts" in everything
     assert "Sessions 5" in everything

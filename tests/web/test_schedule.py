@@ -13,12 +13,7 @@ from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
 from tests import factories, sql
-from tests.web.conftest import Browser, actions_of, person, records, words_of
-
-
-@pytest.fixture
-def account(admin: User) -> Account:
-    return admin.account
+from tests.web.conftest import SignedIn, actions_of, person, records, said, words_of
 
 
 @pytest.fixture
@@ -28,11 +23,9 @@ def in_march(app: Flask) -> Iterator[None]:
         yield
 
 
-def said(browser: Browser, query: str = "") -> str:
-    return words_of(browser.get(f"/schedule{query}").text)
-
-
-def test_the_schedule_is_shown_in_words_with_five_slots(in_march, account, admin, signed_in):
+def test_the_schedule_is_shown_in_words_with_five_slots(
+    in_march: None, account: Account, admin: User, signed_in: SignedIn
+) -> None:
     account.schedule, account.time_zone = "30 4 * * 1", "Europe/Berlin"
     browser = signed_in(admin)
 
@@ -133,7 +126,7 @@ def test_run_now_leaves_the_sessions_to_the_clock_and_says_so(redis, dashboard, 
     assert answer.request.path == "/schedule"
     assert "Within a minute, a session is queued for every agent that" in words_of(answer.text)
     assert "the clock is queuing the sessions" in words_of(answer.text)
-    assert "the clock is queuing the sessions" not in said(dashboard)
+    assert "the clock is queuing the sessions" not in said(dashboard, "/schedule")
 
 
 def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(dashboard, admin, account):

@@ -9,9 +9,9 @@ import pytest
 import time_machine
 
 from refine.extensions import db
-from refine.models import Account, Agent, RefinementSession, User
+from refine.models import Account, Agent
 from tests import factories
-from tests.web.conftest import Browser, links_of, person, words_of
+from tests.web.conftest import Browser, links_of, said, words_of
 
 NOW = datetime(2026, 3, 17, 12, tzinfo=UTC)  # fourteen days and a half before the month ends
 LAST_MONTH = NOW - timedelta(days=20)
@@ -23,25 +23,11 @@ def in_march() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def account(admin: User) -> Account:
-    return admin.account
-
-
 def spent(agent: Agent, usd: str, at: datetime | None = None, **fields: object) -> None:
     """A session that cost so much."""
-    session = RefinementSession.queue(agent, "weekly", at=at or NOW - timedelta(minutes=1))
-    session.cost_usd = Decimal(usd)
-    for name, value in fields.items():
-        setattr(session, name, value)
-    session.finish("completed", "so it ended", at=at)
+    at = at or NOW - timedelta(minutes=1)
+    factories.ended(agent, at=at, cost_usd=Decimal(usd), **fields)
     db.session.commit()
-
-
-def said(browser: Browser, path: str = "/usage") -> str:
-    answer = browser.get(path)
-    assert answer.status_code == 200
-    return words_of(answer.text)
 
 
 def rows(browser: Browser, path: str = "/usage") -> list[str]:
@@ -74,7 +60,7 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(dashboard, busy)
         "bo 1 0 0 1,000 0 0 $3.00 12 75%",
         "Ada 1 1 1 2,007 500 30 $1.00 0 25%",
     ]
-    words = said(dashboard)
+    words = said(dashboard, "/usage")
     assert "What the agents of Own account used in March 2026" in words
     assert "Cost $4.00 Tokens saved in every prompt 12 Sessions 2 Reflections 1" in words
     assert "Conversations 1 Prompt tokens 3,007 17%" in words
@@ -84,17 +70,17 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(dashboard, busy)
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_a_site_admin_sees_all_accounts_or_one(signed_in, account, busy):
-    browser = signed_in(person(site_admin=True))
-
-    assert [row.split(" 1 ")[0] for row in rows(browser)] == [
+def test_a_site_admin_sees_all_accounts_or_one(
+    site_admins: Browser, busy: dict[str, Agent]
+) -> None:
+    assert [row.split(" 1 ")[0] for row in rows(site_admins)] == [
         "Nightjar Elsewhere",
         "bo Own account",
         "Ada Own account",
     ]
-    assert "What all agents used" in said(browser)
-    assert "in the time zone of its account" in said(browser)
-    assert [row.split()[0] for row in rows(browser, "/usage?account=own")] == ["bo", "Ada"]
+    assert "What all agents used" in said(site_admins, "/usage")
+    assert "in the time zone of its account" in said(site_admins, "/usage")
+    assert [row.split()[0] for row in rows(site_admins, "/usage?account=own")] == ["bo", "Ada"]
 
 
 def test_a_model_that_is_named_like_an_address_is_hidden(dashboard, account):
@@ -124,4 +110,4 @@ def test_the_month_so_far_is_compared_with_the_cap(dashboard, account, cap, usd,
     account.monthly_cost_cap_usd = None if cap is None else Decimal(cap)
     spent(factories.agent("one", account=account), usd)
 
-    assert said(dashboard).partition("March 2026 so far ")[2].startswith(words)
+    assert said(dashboard, "/usage").partition("March 2026 so far ")[2].startswith(words)

@@ -28,12 +28,6 @@ def agent(app: Flask, dashboard: Browser) -> Agent:
     return agent
 
 
-@pytest.fixture
-def site_admins(signed_in: SignedIn) -> Browser:
-    """The browser of a site admin."""
-    return signed_in(factories.user(site_admin=True))
-
-
 def verify(at: datetime) -> None:
     verify_slice(at, time.monotonic() + 60)
 

@@ -6,7 +6,7 @@ import time_machine
 
 from refine import clock
 from refine.extensions import db
-from refine.models import RefinementSession, User
+from refine.models import User
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import ENDED, TRIGGERS
 from refine.web import words
@@ -37,8 +37,8 @@ def test_times_are_shown_in_the_accounts_zone_with_utc(admin: User, signed_in: S
 
 def test_nothing_is_to_happen_at_a_time_that_has_passed(admin: User, signed_in: SignedIn) -> None:
     now, browser = clock.now(), signed_in(admin)
-    failed = RefinementSession.queue(factories.agent(account=admin.account), "weekly")
-    failed.finish("failed", "so it ended", error_kind="timeout")
+    agent = factories.agent(account=admin.account)
+    failed = factories.ended(agent, "failed", error_kind="timeout")
     admin.account.next_due_at = now + timedelta(minutes=1)
     db.session.commit()
     pages = [f"/sessions/{failed.id}", "/"]
