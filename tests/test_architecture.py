@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent / "refine"
 
 # How many files of Refine a thing is done in, at most. Of the second, 5 read what memories say; for
 # the third, 55 are aimed at.
-MOST_FILES_TO_SAVE, MOST_FILES_TO_DELETE, MOST_FILES_TO_REFINE = 20, 22, 62
+MOST_FILES_TO_SAVE, MOST_FILES_TO_DELETE, MOST_FILES_TO_REFINE = 20, 22, 63
 
 
 def test_no_module_imports_itself_through_others():

@@ -53,9 +53,7 @@ def test_the_canary_is_really_stored(agent):
         "memory_discarded",
         "memory_refinement_complete",
         "memory_refinement_consolidate",
-        "memory_refinement_declined",
         "memory_refinement_delete",
-        "memory_refinement_failed",
         "memory_refinement_update",
         "memory_saved",
     }
