@@ -43,7 +43,7 @@ class Session(Resource):
     mutation_count: int
     stats: dict[str, int]
     """How many memories each operation changed: `consolidated`, `updated` and so on; and, where it
-    happened, `retired`, `overruled`, `unread` and refusals by cause."""
+    happened, `retired`, `overruled`, `worn`, `unread`, refusals by cause."""
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int

@@ -140,6 +140,7 @@ def taken_back(session: RefinementSession) -> str | None:
 _JUDGED = {
     "retired": "Retired as outdated or wrong",
     "overruled": "Objections overruled",
+    "worn": "Memories that lost words",
     "unread": "Edits without a second reading",
 }
 

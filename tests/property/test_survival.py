@@ -1,5 +1,9 @@
-"""Whatever a session is allowed to do, one memory goes on saying what each of its snapshot said."""
+"""Whatever sessions are allowed to do, one memory goes on saying what each said, and all but one
+keep their words.
+"""
 
+import re
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
@@ -9,6 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
+from refine.refinement.time_machine import undo
 from refine.rules.meaning import is_said
 from refine.tools import RefinementTool
 from tests import factories
@@ -21,6 +26,8 @@ FACTS = (
     "in {} {} boats were counted, says {}",
     "{} promised {} letters to the people of {}",
 )
+# the words of FACTS that say nothing by themselves
+SMALL = {"has", "near", "in", "were", "says", "to", "the", "of"}
 FILLER = ("nothing", "of", "it", "was", "ever", "said", "twice")
 
 numbers = st.integers(2, 40)
@@ -31,8 +38,10 @@ facts = st.builds(
 ledgers = st.lists(facts, min_size=3, max_size=7, unique=True)
 picks = st.lists(st.integers(0, 6), min_size=1, max_size=3)
 # how a model writes: all of it, some words of it, filler, or a list of its words
-ways = st.sampled_from(["join", "longest", "some", "filler", "reversed"])
+ways = st.sampled_from(["join", "longest", "some", "most", "filler", "reversed"])
 edits = st.lists(st.tuples(st.sampled_from(["delete", "update", "merge", "protect"]), picks, ways))
+# the edits of a session, and whether it is undone
+sessions = st.lists(st.tuples(edits, st.booleans()), min_size=1, max_size=3)
 
 
 def written(texts: list[str], way: str) -> str:
@@ -41,6 +50,7 @@ def written(texts: list[str], way: str) -> str:
         "join": " and ".join(texts),
         "longest": max(texts, key=len),
         "some": " ".join(words[::2]) or words[0],
+        "most": " ".join(words[:2] + words[3:]),
         "filler": " ".join((FILLER * len(words))[: len(words)]),
         "reversed": " ".join(reversed(words)),
     }[way]
@@ -61,22 +71,36 @@ def call(agent: Agent, verb: str, chosen: list[int], way: str) -> dict[str, Any]
     return {"action": verb, "id": ids[0]}
 
 
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[\w@:/.]+", text)) - SMALL
+
+
+def lost(contents: list[str], said: Collection[str]) -> list[str]:
+    """Return what no memory says that has all of its words."""
+    return [text for text in contents if not any(words(text) <= words(each) for each in said)]
+
+
 @pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.nightly)])
 def test_no_sequence_of_accepted_edits_leaves_out_what_a_memory_said(
     app: Flask, examples: int
 ) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(contents=ledgers, sessions=st.lists(edits, min_size=1, max_size=3))
-    def holds(contents: list[str], sessions: list[list[tuple[str, list[int], str]]]) -> None:
+    @given(contents=ledgers, lived=sessions)
+    def holds(contents: list[str], lived: list[tuple[list[tuple[str, list[int], str]], bool]]):
         agent = factories.agent(*contents, refinement_threshold=0.05)
-        for edits_of_session in sessions:
-            tool = RefinementTool(RefinementSession.start(agent))
+        for edits_of_session, is_undone in lived:
+            session = RefinementSession.start(agent)
+            tool = RefinementTool(session)
             db.session.commit()
             for verb, chosen, way in edits_of_session:
                 tool.execute(**call(agent, verb, chosen, way))
                 said = kept(agent).values()
                 assert [text for text in contents if not is_said(text, said, SHARE)] == []
+                # one of a few memories may lose words in sixty days
+                assert len(lost(contents, said)) <= 1
             tool.execute(action="complete", summary="Done.")
+            if is_undone and session.has_changes:
+                undo(session, through="agent")
         db.session.rollback()
 
     holds()

@@ -96,7 +96,7 @@ def test_refusals_and_retirements_are_shown_by_cause(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     counted = dict.fromkeys(
-        ("retired", "overruled", "unread", *map("refused_{}".format, CAUSES)), 1
+        ("retired", "overruled", "worn", "unread", *map("refused_{}".format, CAUSES)), 1
     )
     ended.stats = {**ended.stats, **counted, "refused_sure": 1_200}
     db.session.commit()
@@ -106,7 +106,8 @@ def test_refusals_and_retirements_are_shown_by_cause(
     assert (
         "Edits refused 1,203 1,200 for a changed meaning, 1 for lost words, "
         "1 by the second reading, 1 for retiring wrongly "
-        "Retired as outdated or wrong 1 Objections overruled 1 Edits without a second reading 1 "
+        "Retired as outdated or wrong 1 Objections overruled 1 Memories that lost words 1 "
+        "Edits without a second reading 1 "
     ) in said
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from heapq import nlargest
-from itertools import groupby
+from itertools import chain
 
 from rapidfuzz.distance import OSA
 
@@ -13,20 +13,19 @@ from refine.rules.meaning.differences import (
     changed,
     details_lost as details_lost,
     is_reordered,
+    memories_worn as memories_worn,
     refusal as refusal,
     says,
     turned,
     unsaid,
 )
 from refine.rules.meaning.reading import LedgerTexts as LedgerTexts, Reading
-from refine.rules.meaning.words import is_unspaced, language_of
+from refine.rules.meaning.words import is_light, is_unspaced, language_of
 
 # One other memory must carry this share of a deleted one.
 DELETION_SHARE = Decimal("0.8")
 # One word may be missing, or this share of those that weigh anything.
 _MISSING_SHARE, _WEIGHS = 0.15, 0.2
-# No words that stand side by side may be missing that weigh more than this together.
-_PASSAGE, _EACH_WORD = 0.9, 0.15
 # A text that shares less is about something else, and does not replace another.
 _RELATED = 0.15
 _LOOKED_AT = 4
@@ -54,28 +53,22 @@ def objections(
     language = language_of("\n".join((*sources.values(), content or "")))
     readings = {id_: ledger.read(text, language) for id_, text in sources.items()}
     result = ledger.read(content, language) if content is not None else None
-    untouched = [(id_, reading) for id_, reading in readings.items() if id_ not in own]
+    untouched = [(id_, None, reading) for id_, reading in readings.items() if id_ not in own]
     still_said = said_earlier(ledger, sources, originals, share)
-    earlier = [(id_, ledger.read(text, language)) for id_, text in still_said]
-
-    def left_out_of(texts: Iterable[tuple[int, Reading]]) -> Iterator[Objection]:
-        for id_, original in texts:
-            keeping = Keeping(original, ledger, share, is_deletion=result is None)
-            for each in keeping.left_out(result, readings):
-                yield each._replace(memory_id=id_)
-
-    found = list(left_out_of(untouched))
-    owed = (each for each in left_out_of(earlier) if each not in found)
-    found += [each._replace(is_owed=True) for each in owed]
+    earlier = [(id_, text, ledger.read(text, language)) for id_, text in still_said]
+    found: list[Objection] = []
+    for id_, text, original in (*untouched, *earlier):
+        lacking = Keeping(original, ledger, share).left_out(result, readings)
+        found += [each._replace(memory_id=id_, earlier=text) for each in lacking]
     if result is not None:
         dates = {f"#{key}" for each in months for key in (each, each[:4], f"-{each[4:]}")}
-        found += changed([*readings.values()], result, ledger, dates, [each for _, each in earlier])
+        found += changed([*readings.values()], result, ledger, dates, [r for *_, r in earlier])
     return list(dict.fromkeys(found))
 
 
 def is_said(original: str, texts: Iterable[str], share: Decimal) -> bool:
     ledger = LedgerTexts()
-    keeping = Keeping(ledger.read(original), ledger, share, is_deletion=False)
+    keeping = Keeping(ledger.read(original), ledger, share)
     return any(keeping.is_carried_by(ledger.read(text)) for text in texts)
 
 
@@ -85,7 +78,7 @@ def said_earlier(
     """Yield the originals that memories still say, each with the id of one that does."""
     readings = {id_: ledger.read(text) for id_, text in sources.items()}
     for text in dict.fromkeys(originals):
-        keeping = Keeping(ledger.read(text), ledger, share, is_deletion=False)
+        keeping = Keeping(ledger.read(text), ledger, share)
         carriers = (id_ for id_, each in readings.items() if keeping.is_carried_by(each))
         if (id_ := next(carriers, None)) is not None:
             yield id_, text
@@ -96,7 +89,7 @@ def likely_carriers(ledger: LedgerTexts, text: str, without: Collection[int]) ->
 
     Where none has its words, the newest: they may say it in another language.
     """
-    keeping = Keeping(ledger.read(text), ledger, Decimal(1), is_deletion=True)
+    keeping = Keeping(ledger.read(text), ledger, Decimal(1))
     shares = {id_: keeping.rough_share(each) for id_, each in keeping.nearest(without)}
     likely = [id_ for id_, share in shares.items() if share >= max(shares.values()) / 2]
     return likely or nlargest(_NEWEST, ledger.texts.keys() - set(without))
@@ -123,13 +116,10 @@ def speak_of_the_same(ledger: LedgerTexts, one: str, other: str) -> bool:
 class Keeping:
     """How much of one original a ledger keeps."""
 
-    def __init__(
-        self, original: Reading, ledger: LedgerTexts, share: Decimal, *, is_deletion: bool
-    ):
+    def __init__(self, original: Reading, ledger: LedgerTexts, share: Decimal):
         self.original = original
         self.ledger = ledger
-        self.share = float(max(share, DELETION_SHARE) if is_deletion else share)
-        self.is_deletion = is_deletion
+        self.share = share
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -140,16 +130,30 @@ class Keeping:
         original = self.original
         if not (original.words or original.codes or original.quotations):
             return []
-        best = list(self.lacking(result)) if result is not None else []
-        if result is not None and not best:
-            return []
-        for _, carrier in self.nearest(without):
-            lacking = list(self.lacking(carrier))
+        carriers: Iterator[Reading] = (each for _, each in self.nearest(without))
+        if result is not None:
+            carriers = chain([result], carriers)
+        found = []
+        for carrier in carriers:
+            lacking = [*self.lacking(carrier, is_new=carrier is result)] or [*self._worn(carrier)]
             if not lacking:
                 return []
-            best = best or lacking
+            found.append(lacking)
+        if found:
+            # the first one, unless another lacks but a few words
+            return next((each for each in found if each[0].is_slight), found[0])
         told = dict.fromkeys((*original.details, *sorted(self.ledger.names(original))))
-        return best or [Objection("nothing", original.as_written(told))]
+        return [Objection("nothing", original.as_written(told))]
+
+    def _worn(self, carrier: Reading) -> Iterator[Objection]:
+        """Yield the words (of a script without spaces, the telling characters) that are missing."""
+        original = self.original
+        signs = {sign for key in original.words if is_unspaced(key) for sign in key}
+        missing = {sign for sign in signs - carrier.forms if not is_light(sign)}
+        words = (key for key in original.words if not is_unspaced(key))
+        missing.update(key for key in words if not says(carrier, key, original))
+        if missing:
+            yield Objection("worn", original.as_written(sorted(missing)))
 
     def nearest(self, without: Iterable[int]) -> Iterator[tuple[int, Reading]]:
         """Yield the memories that say most of the original, with their ids."""
@@ -171,13 +175,13 @@ class Keeping:
         common, words = self.original.words.keys() & carrier.forms, len(self.original.words)
         return len(common) >= words // 2 and not any(self.lacking(carrier))
 
-    def lacking(self, carrier: Reading) -> Iterator[Objection]:
-        """Yield what a text would need to carry the original."""
+    def lacking(self, carrier: Reading, *, is_new: bool = True) -> Iterator[Objection]:
+        """Yield what a new text, or else a kept memory, would need to carry the original."""
         original = self.original
         missing = [key for key in self.weights if not says(carrier, key, original)]
         found = unsaid(original, [carrier], missing, self.ledger)
         yield from (Objection(kind, words) for kind, words in found.items())
-        if self.is_deletion:
+        if not is_new:
             yield from turned([carrier], original, self.ledger)
             yield from self._turned(carrier)
         told = {word for words in found.values() for word in words}
@@ -186,11 +190,10 @@ class Keeping:
             yield Objection("list", original.as_written(items))
         rest = [key for key in unnamed if key not in items]
         rest.sort(key=lambda key: -self.weights[key])
-        if needed := self._needed(rest):
+        share = self.share if is_new else max(self.share, DELETION_SHARE)
+        if needed := self._needed(rest, float(share)):
             words = original.as_written(rest[: max(needed, _SHOWN_WORDS)])
             yield Objection("words", words, needed=min(needed, len(words)))
-        elif len(rest) == len(missing):
-            yield from self._missing_passages(missing)
 
     def _turned(self, carrier: Reading) -> Iterator[Objection]:
         original = self.original
@@ -200,12 +203,12 @@ class Keeping:
         if is_denied and not now:
             is_untold = denied and denied.isdisjoint(carrier.words)
             yield Objection("denial" if is_untold else "negation", tuple(is_denied))
-        elif now and not is_denied and (newly or original.script):
+        elif now and not is_denied and (newly or original.script or carrier.told["closing"]):
             yield Objection("negation", tuple(now))
         if original.script and is_reordered(original, carrier):
             yield Objection("reordered")
 
-    def _needed(self, missing: list[str]) -> int:
+    def _needed(self, missing: list[str], share: float) -> int:
         """Return how many of these words, the first ones first, would be enough."""
         total = sum(self.weights.values())
         heavy = {key for key, weight in self.original.words.items() if weight > _WEIGHS}
@@ -213,15 +216,7 @@ class Keeping:
         for needed in range(len(missing)):
             left = set(missing[needed:])
             lost = sum(self.weights[key] for key in left)
-            is_enough = lost <= (1 - self.share) * total + 1e-9 and (total or not left)
+            is_enough = lost <= (1 - share) * total + 1e-9 and (total or not left)
             if is_enough and len(left & heavy) <= allowed:
                 return needed
         return len(missing)
-
-    def _missing_passages(self, missing: list[str]) -> Iterator[Objection]:
-        words, keys = self.original.words, (key for key, _ in self.original.order)
-        for is_missing, run in groupby(keys, missing.__contains__):
-            passage = list(run)
-            each_word = 0 if is_unspaced(passage[0]) else _EACH_WORD
-            if is_missing and sum(each_word + words[key] for key in passage) > _PASSAGE:
-                yield Objection("run", self.original.as_written(passage))

@@ -29,20 +29,24 @@ _STEM_LENGTH = 4
 class Objection(NamedTuple):
     """One fault of an edit: its memory, the words, and how many of them are ``needed``.
 
-    ``kind`` is a table of ``objections.toml``. ``is_owed``: it is about what the memory said before
-    earlier edits.
+    ``kind`` is a table of ``objections.toml``, ``earlier`` what the memory said before edits.
     """
 
     kind: str
     words: tuple[str, ...] = ()
     memory_id: int | None = None
     needed: int = 0
-    is_owed: bool = False
+    earlier: str | None = None
 
     @property
     def is_sure(self) -> bool:
         """Tell whether it is final; a doubtful one may be overruled by a second reading."""
         return bool(_KINDS[self.kind].get("is_sure"))
+
+    @property
+    def is_slight(self) -> bool:
+        """Tell whether the edit may stand all the same, if few memories lose words."""
+        return bool(_KINDS[self.kind].get("is_slight"))
 
     def __str__(self) -> str:
         return f"{self._told('text')}: {self._told('remedy')}"
@@ -54,17 +58,19 @@ class Objection(NamedTuple):
     def _told(self, part: str) -> str:
         words = abbreviated([f'"{_shown(word)}"' for word in self.words], ", ")
         memory, it = f"#{self.memory_id}", "it" if len(self.words) == 1 else "them"
-        if self.is_owed:
+        if self.earlier is not None:
             memory += " as it was before edits of the last 30 days"
         text: str = _KINDS[self.kind][part]
         return text.format(memory=memory, words=words, needed=self.needed, it=it)
 
 
-def refusal(objections: Iterable[Objection], *, is_deletion: bool = False) -> str:
+def refusal(objections: Sequence[Objection], *, is_deletion: bool = False) -> str:
     """Return all that is wrong with an edit, and what to do about each in a new text."""
     told: dict[tuple[object, ...], Objection] = {}
     for each in objections:
-        alike = *_KINDS[each.kind].items(), each.memory_id, each.is_owed
+        if each.earlier is not None and each._replace(earlier=None) in objections:
+            continue  # the memory would lose the same as it is
+        alike = *_KINDS[each.kind].items(), each.memory_id, each.earlier is not None
         before = told[alike].words if alike in told else ()
         told[alike] = each._replace(words=(*before, *each.words))
     faults = [each.of_removal if is_deletion else str(each) for each in told.values()]
@@ -75,6 +81,13 @@ def details_lost(objections: Iterable[Objection]) -> int:
     """Return how many details, names and list items an edit leaves out."""
     kinds = {"nothing", "detail", "name", "list", "code"}
     return len({word for each in objections if each.kind in kinds for word in each.words})
+
+
+def memories_worn(objections: Sequence[Objection]) -> int:
+    """Return how many memories lose words: of one, each that was merged into it; at least one."""
+    earlier = {(each.memory_id, each.earlier) for each in objections if each.earlier is not None}
+    present = {each.memory_id for each in objections} - {id_ for id_, _ in earlier} - {None}
+    return len(earlier) + len(present) or 1
 
 
 def _shown(word: str) -> str:

@@ -50,6 +50,8 @@ _ITEM_WORDS = 5
 # The weights of two neighbours in a script without spaces: none, one or both of them light.
 _WEIGHTS_OF_PAIRS = 0.5, 0.25, 0.1
 _DENIED_WORDS = 4
+# At the end of a clause they deny what stands before them.
+_CLOSING = frozenset({"nicht", "niet"})
 
 # From this many memories on, the number of memories with a word counts for its weight.
 _MANY_MEMORIES = 20
@@ -166,6 +168,8 @@ def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
                 reading.told[role].append(token.written)
             if "negations" in found:
                 denied = _DENIED_WORDS + 1
+                if word in _CLOSING and _CLAUSE_END.match(f"{reading.text}.", token.end):
+                    reading.told["closing"].append(token.written)
             elif denied:
                 reading.denied.add(stem(word, reading.language))
         end, before = token.end, token.keys[0]

@@ -21,7 +21,8 @@ def merged(
     """The objections to a text that takes the place of others, where these are kept besides."""
     ledger = ledger_of(*sources, *kept)
     fields.setdefault("share", SHARE)
-    return objections(ledger, dict(enumerate(sources)), result, **fields)
+    found = objections(ledger, dict(enumerate(sources)), result, **fields)
+    return [each for each in found if not each.is_slight]
 
 
 def updated(text: str, result: str, *kept: str, **fields: Any) -> list[Objection]:

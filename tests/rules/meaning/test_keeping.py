@@ -9,6 +9,8 @@ from refine.rules.meaning import (
     details_lost,
     is_said,
     likely_carriers,
+    memories_worn,
+    objections,
     refusal,
     speak_of_the_same,
 )
@@ -142,23 +144,13 @@ def test_a_deletion_needs_more_of_the_words_than_an_update() -> None:
     assert updated(text, left, share=Decimal(1))
 
 
-def test_words_that_stand_side_by_side_do_not_go_together() -> None:
-    text = (
-        "Lars lent me a watch from his house, said that he would come home in the spring, wanted "
-        "to see the children play, spoke of trebuchets; asked me to keep it safe forever"
-    )
-
-    (found,) = updated(text, text.replace("spoke of trebuchets", "spoke"))
-
-    assert (found.kind, found.words, found.is_sure) == ("run", ("trebuchets",), True)
-
-
 def test_a_memory_that_denies_does_not_carry_one_that_does_not() -> None:
     assert "negation" in kinds(
         deleted("Dana eats nuts in spring", "Dana never eats nuts in spring")
     )
     assert "negation" in kinds(deleted("Dana never eats nuts", "Dana eats nuts in spring"))
     assert "negation" in kinds(deleted("仓库是允许的，请继续", "仓库是不允许的，请继续"))
+    assert "negation" in kinds(deleted("Emil bereut den Verkauf", "Emil bereut den Verkauf nicht"))
     assert deleted("Dana eats nuts", "Dana eats nuts, and Tom does not come") == []
 
 
@@ -204,7 +196,7 @@ def test_earlier_texts_count_if_a_memory_still_carries_them() -> None:
 
     (found,) = updated(text, "The tower at Kastell has steps", own=[0], originals=[TOWER, text])
 
-    assert (found.kind, found.words, found.memory_id) == ("detail", ("17",), 0)
+    assert found == Objection("detail", ("17",), 0, earlier=text)
     assert updated(text, f"{text}!", originals=["Mira drinks green tea", TOWER]) == []
 
 
@@ -292,3 +284,37 @@ def test_the_newest_memories_may_say_a_text_in_another_language() -> None:
     ledger = ledger_of("Sie wohnt in München.", "Mira drinks tea", "She lives in Munich.")
 
     assert likely_carriers(ledger, ledger.texts[0], [0]) == [2, 1]
+
+
+ROSES = "Felix waters the old roses of his stubborn neighbour Marit at dawn before breakfast"
+MOTHER = "高橋さんは物忘れする母を案じて、毎週の日曜に電話をかける。"
+
+
+def worn(text: str, result: str | None, *kept: str) -> list[Objection]:
+    return objections(ledger_of(text, *kept), {0: text}, result, share=SHARE)
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "kept", "words"),
+    [
+        ("Felix really always trusts his neighbour", "Felix trusts his neighbour", (), ()),
+        ("Felix trusts an old neighbour", "Felix trusts a neighbour", (), ("old",)),
+        (MOTHER, MOTHER.replace("母", ""), (), ("母",)),
+        (ROSES, "Felix sleeps", (ROSES.replace("old ", ""),), ("old",)),
+        (ROSES, None, (f"{ROSES} and at dusk",), ()),
+    ],
+)
+def test_an_edit_that_may_pass_wears_what_loses_a_word(
+    text: str, result: str | None, kept: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    found = worn(text, result, *kept)
+
+    assert [each.words for each in found if each.is_slight] == ([words] if words else [])
+
+
+def test_of_a_memory_each_that_was_merged_into_it_counts_as_worn() -> None:
+    losses = [Objection("worn", ("dawn",), 1, earlier=text) for text in (None, "one", "other")]
+
+    assert [memories_worn(losses[:count]) for count in (1, 2, 3)] == [1, 1, 2]
+    assert memories_worn([*losses, Objection("worn", ("roses",), 2), Objection("hedge")]) == 3
+    assert memories_worn([Objection("hedge")]) == 1

@@ -98,8 +98,8 @@ OPERATIONS = {
     "delete": Operation("deleted"),
     "protect": Operation("protected", is_mutation=False),
 }
-# Stats also count, once they occur, ``retired``, ``overruled``, ``unread``, ``refused_…``
-# and, once it is undone, ``tokens_gone``: what it removed and the undo did not bring back.
+# Stats also count, once they occur, ``retired``, ``overruled``, ``worn``, ``unread``,
+# ``refused_…`` and, once it is undone, ``tokens_gone``: what it removed and is not back.
 _NOTHING_DONE = dict.fromkeys((each.stat for each in OPERATIONS.values()), 0)
 # The actions of all edits of the loop, and of mutations. Duplicates are removed before the loop,
 # and stay removed after a rollback.
@@ -394,15 +394,12 @@ class RefinementSession(RetriableRun, Attested, Base):
             removed += session.counted("tokens_gone") if is_undone else session.removed_tokens
         return removed
 
-    @classmethod
-    def overruled_recently(cls, agent: Agent) -> int:
-        """Return how many doubts of the code were overruled and the edits stand; RowAltered."""
-        overruled = 0
-        for session in cls.ended_since(clock.now() - ROLLING_WINDOW, [agent.id])[agent.id]:
+    def standing_since(self, since: datetime) -> list["RefinementSession"]:
+        """Return the agent's sessions that ended since then and whose edits stand; RowAltered."""
+        found = self.ended_since(since, [self.agent_id])[self.agent_id]
+        for session in found:
             session.require_genuine()
-            if session.undone_at is None and session.status != "rolled_back":
-                overruled += session.counted("overruled")
-        return overruled
+        return [each for each in found if each.undone_at is None and each.status != "rolled_back"]
 
     @classmethod
     def removable_of(cls, mass: int, agent: Agent, removed_recently: int) -> int:

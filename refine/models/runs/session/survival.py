@@ -4,7 +4,7 @@ only lose what the ledger still says, as ``rules.meaning`` and a second reading 
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
 from typing import Literal, NamedTuple
@@ -28,6 +28,7 @@ from refine.rules.meaning import (
     details_lost,
     is_said,
     likely_carriers,
+    memories_worn,
     objections,
     refusal,
     speak_of_the_same,
@@ -40,9 +41,13 @@ SecondReading = Callable[[Case], Verdict | None]
 # How many memories a session may retire.
 MAX_RETIRED = 3
 # How often second readings may overrule the code: in a session, and for a share of the ledger in
-# 30 days.
+# 30 days. As many memories may lose words in a session.
 MAX_OVERRULED = 3
 _OVERRULED_SHARE = Decimal("0.05")
+# In so many days this share of the ledger may lose words, or at least so many memories: where a
+# second reading found nothing missing, and by the code alone.
+_WORN_WITHIN = timedelta(days=60)
+_READ, _CODE_ALONE = (3, Decimal("0.1")), (1, Decimal("0.04"))
 
 _UNREAD = "what is {} goes only after a second reading, which gave no usable answer"
 _MEND = "Mend all of it, or leave the memory as it is"
@@ -283,7 +288,7 @@ def _decide(
     if any(each.is_sure for each in found):
         raise _refused(edit, faults, "sure")
     verdict = None
-    if reading.second is not None and (not found or _may_overrule(session)):
+    if reading.second is not None and _has_room(session, found, is_read=True):
         verdict = reading.second(reading.case(session, edit))
         if verdict is None:
             session.count("unread")
@@ -291,24 +296,38 @@ def _decide(
                 raise _refused(edit, [_UNREAD.format(edit.reason)], "retiring")
     if verdict is not None and not verdict.is_clean:
         raise _refused(edit, [*faults, f"a second reading found that {verdict}"], "second_reading")
-    if found and verdict is None:
+    is_doubted = any(not each.is_slight for each in found)
+    if verdict is None and (is_doubted or not _has_room(session, found, is_read=False)):
         raise _refused(edit, faults, "doubtful")
-    if found:
+    if is_doubted:
         session.count("overruled")
+    if found:
+        session.count("worn", memories_worn(found))
 
 
 def _refused(edit: Replacement, faults: Sequence[str], cause: Cause) -> EditRefused:
-    is_duplicate = edit.content is None and edit.reason == "same"
-    advice = _MERGE if is_duplicate else _MEND
+    advice = _MERGE if edit.content is None and edit.reason == "same" else _MEND
     return EditRefused(f"Nothing was changed: {'; '.join(faults)}", cause=cause, advice=advice)
 
 
-def _may_overrule(session: RefinementSession) -> bool:
-    overruled = session.counted("overruled")
-    if overruled >= MAX_OVERRULED:
+def _has_room(session: RefinementSession, found: Sequence[Objection], *, is_read: bool) -> bool:
+    """Tell whether few enough doubts were overruled, and few enough memories lost words."""
+    if not found:
+        return True
+    now = clock.now()
+    standing = [session, *session.standing_since(now - _WORN_WITHIN)]
+    lately = [each for each in standing if (each.ended_at or now) > now - ROLLING_WINDOW]
+    overruled = sum(each.counted("overruled") for each in lately)
+    most = ceil(_OVERRULED_SHARE * (session.memories_before or 0))
+    if overruled >= most and not all(each.is_slight for each in found):
         return False
-    recently = session.overruled_recently(session.agent)
-    return overruled + recently < ceil(_OVERRULED_SHARE * (session.memories_before or 0))
+    worn = memories_worn(found)
+    before = sum(each.counted("worn") for each in standing)
+    least, share = _READ if is_read else _CODE_ALONE
+    # of the smallest ledger: nobody gains room by saving more
+    memories = min(each.memories_before for each in standing if each.memories_before)
+    is_room = before + worn <= max(least, int(share * memories))
+    return is_room and session.counted("worn") + worn <= MAX_OVERRULED
 
 
 def _refuse_retiring(session: RefinementSession, edit: Replacement, reading: LedgerReading) -> None:

@@ -174,6 +174,99 @@ def test_what_is_past_or_did_not_stay_counts_no_more(app, change):
     assert later.counted("overruled") == 1
 
 
+# -- how many memories may lose words --------------------------------------------------------------
+
+
+def less(walk):
+    """A walk without one word, which the code does not object to."""
+    return walk.replace(" evening light", " light")
+
+
+def wear(session, id_, text, verdict=None):
+    reading = LedgerReading() if verdict is None else read(verdict)[1]
+    return editing.update(session, id_, text, reading=reading)
+
+
+def test_by_the_code_alone_one_memory_of_a_few_may_lose_words_in_sixty_days(app):
+    texts = walks(2)
+    session, (first, second) = begin(*texts)
+    wear(session, first, less(texts[0]))
+    refusal = refused(lambda: wear(session, second, less(texts[1])))
+    later = next_session(session, clock.now() - timedelta(days=59))
+
+    refused(lambda: wear(later, second, less(texts[1])))
+    editing.update(later, second, f"{texts[1]}!")
+
+    assert refusal.cause == "doubtful"
+    assert (
+        f'#{second} would lose "evening", and no more memories may lose words now: add it'
+        in str(refusal)
+    )
+    assert [each.counted("worn") for each in (session, later)] == [1, 0]
+
+
+def test_after_sixty_days_another_memory_may_lose_words(app):
+    texts = walks(2)
+    session, (first, second) = begin(*texts)
+    wear(session, first, less(texts[0]))
+    later = next_session(session, clock.now() - timedelta(days=61))
+
+    wear(later, second, less(texts[1]))
+
+    assert later.counted("worn") == 1
+
+
+def test_three_memories_may_lose_words_where_a_reader_finds_nothing_missing(app):
+    texts = walks(4)
+    session, ids = begin(*texts)
+    for id_, text in zip(ids[:3], texts, strict=False):
+        wear(session, id_, less(text), Verdict())
+    reader, reading = read(Verdict())
+
+    refusal = refused(lambda: editing.update(session, ids[3], less(texts[3]), reading=reading))
+
+    assert (session.counted("worn"), session.counted("overruled")) == (3, 0)
+    assert refusal.cause == "doubtful"
+    assert reader.cases == []
+
+
+def test_a_share_of_the_ledger_as_it_was_smallest_may_lose_words(app):
+    texts = walks(3)
+    session, (first, second, third) = begin(*texts, others=46)
+    wear(session, first, less(texts[0]))
+    wear(session, second, less(texts[1]))
+    factories.ledger(session.agent, *[1] * 100)
+
+    refused(lambda: wear(next_session(session), third, less(texts[2])))
+
+
+def test_each_memory_counts_that_a_merge_wears_or_that_was_merged_before(app):
+    texts = walks(2)
+    session, ids = begin(*texts)
+    worn = ". ".join(map(less, texts))
+    refused(lambda: editing.consolidate(session, ids, worn))
+    merged = editing.consolidate(session, ids, ". ".join(texts))
+    later = next_session(session)
+
+    refused(lambda: wear(later, merged.id, worn))
+    wear(later, merged.id, worn, Verdict())
+
+    assert (session.counted("worn"), later.counted("worn")) == (0, 2)
+
+
+def test_what_was_undone_or_put_back_leaves_room(app):
+    texts = walks(2)
+    session, (first, second) = begin(*texts)
+    wear(session, first, less(texts[0]))
+    editing.update(session, first, texts[0])
+    later = next_session(session)
+    refused(lambda: wear(later, second, less(texts[1])))
+    session.undone_at = clock.now()
+    db.session.flush()
+
+    wear(later, second, less(texts[1]))
+
+
 # -- what is read ----------------------------------------------------------------------------------
 
 

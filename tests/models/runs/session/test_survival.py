@@ -20,11 +20,13 @@ LEAST = "I like to walk along the river when the light turns the water into gold
 OWED = " as it was before edits of the last 30 days"
 
 
-def begin(*contents, padding=400):
-    """A session over these memories, and one that leaves room to remove them; and their ids."""
+def begin(*contents, padding=400, others=0):
+    """A session over these memories, one that leaves room to remove them, and others of one token;
+    and their ids.
+    """
     agent = factories.agent(*contents)
     ids = [each.id for each in db.session.scalars(agent.ledger.core())]
-    factories.ledger(agent, padding)
+    factories.ledger(agent, padding, *[1] * others)
     return factories.session(agent), ids
 
 
@@ -184,7 +186,7 @@ def test_a_memory_is_not_worn_away_by_sessions_of_thirty_days(app):
 
 
 def test_what_a_memory_said_more_than_thirty_days_ago_holds_nothing_up(app):
-    session, (walk,) = begin(LONG)
+    session, (walk,) = begin(LONG, others=50)
     editing.update(session, walk, LESS, clock.now() - timedelta(days=31))
     later = next_session(session)
 
@@ -204,6 +206,12 @@ def test_the_carrier_of_a_deleted_memory_must_keep_what_that_memory_said(app):
         ),
         owed(carrier),
     )
+
+
+def test_a_memory_that_denies_what_another_says_does_not_carry_what_that_loses(app):
+    session, (walk, _) = begin(LONG, LONG.replace("I like", "I do not like"))
+
+    refused(lambda: editing.update(session, walk, LEAST), f"too little of #{walk} would remain")
 
 
 def test_a_session_may_take_back_what_it_wrote_itself(app):
