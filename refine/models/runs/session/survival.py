@@ -47,7 +47,7 @@ _OVERRULED_SHARE = Decimal("0.05")
 # In so many days this share of the ledger may lose words, or at least so many memories: where a
 # second reading found nothing missing, and by the code alone.
 _WORN_WITHIN = timedelta(days=60)
-_READ, _CODE_ALONE = (3, Decimal("0.1")), (1, Decimal("0.04"))
+_READ, _CODE_ALONE = (3, Decimal("0.07")), (1, Decimal("0.04"))
 
 _UNREAD = "what is {} goes only after a second reading, which gave no usable answer"
 _MEND = "Mend all of it, or leave the memory as it is"
