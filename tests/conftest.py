@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from coverage import Coverage
@@ -18,7 +19,7 @@ from flask.testing import FlaskClient, FlaskCliRunner
 from flask_migrate import upgrade
 from hypothesis import settings
 from redis import Redis
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from refine import create_app
@@ -201,6 +202,26 @@ def app(migrated_app: Flask) -> Iterator[Flask]:
     """The application, with its context pushed and an empty database."""
     with emptied(migrated_app):
         yield migrated_app
+
+
+@pytest.fixture
+def fresh(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of an installation with an empty database."""
+    url = make_url(environ["DATABASE_URL"]).set(database=f"fresh_{uuid4().hex}")
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {url.database} TEMPLATE template0")
+        yield {**environ, "DATABASE_URL": url.render_as_string(hide_password=False)}
+        connection.exec_driver_sql(f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
+@contextmanager
+def app_of(environ: dict[str, str]) -> Iterator[Flask]:
+    """The application in this environment, its context pushed."""
+    made = create_app(Settings.from_environ(environ))
+    with made.app_context():
+        yield made
+        db.session.remove()
+        db.engine.dispose()
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from flask import Flask
 from flask_migrate import upgrade
 from sqlalchemy import text
 
-from refine import create_app
 from refine.embedded.postgres import postgres_binaries
 from refine.extensions import db
-from refine.settings import Settings
+from tests.conftest import app_of
 
 # What only the migrations make; and what a dump says about itself.
 _BEYOND_MODELS = re.compile(r"^(CREATE FUNCTION|CREATE TRIGGER)|alembic_version")
@@ -22,20 +21,10 @@ _NOISE = re.compile(r"^(--.*|\\(un)?restrict .*|)$")
 
 
 @pytest.fixture
-def empty_app(app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
+def empty_app(fresh: dict[str, str]) -> Iterator[Flask]:
     """An application on a new, empty database; its context is pushed."""
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("DROP DATABASE IF EXISTS fresh"))
-        connection.execute(text("CREATE DATABASE fresh"))
-    url = environ["DATABASE_URL"].replace("/refine?", "/fresh?")
-    assert url != environ["DATABASE_URL"]
-    fresh = create_app(Settings.from_environ({**environ, "DATABASE_URL": url}))
-    with fresh.app_context():
-        yield fresh
-        db.session.remove()
-        db.engine.dispose()
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("DROP DATABASE fresh"))
+    with app_of(fresh) as empty:
+        yield empty
 
 
 def dump() -> list[str]:

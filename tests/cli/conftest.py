@@ -1,13 +1,11 @@
 """What the commands' tests share."""
 
 import subprocess
-import uuid
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
 from flask import Flask
-from sqlalchemy import func, literal, make_url, select, union_all
+from sqlalchemy import func, literal, select, union_all
 
 from refine import create_app, logs
 from refine.cli import context
@@ -83,15 +81,9 @@ def run(
 
 
 @pytest.fixture
-def no_tables(app: Flask, environ: dict[str, str]) -> Iterator[str]:
+def no_tables(fresh: dict[str, str]) -> str:
     """The URL of an empty database."""
-    name = f"empty_{uuid.uuid4().hex}"
-    url = make_url(environ["DATABASE_URL"])
-    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield url.set(database=name).render_as_string(hide_password=False)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    return fresh["DATABASE_URL"]
 
 
 def problem(done: "subprocess.CompletedProcess[str]", code: int = 1) -> str:

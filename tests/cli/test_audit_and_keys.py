@@ -1,7 +1,6 @@
 """`refine audit` and `refine keys`, also on a restored dump."""
 
 import json
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -9,15 +8,14 @@ from cryptography.fernet import Fernet
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from refine import create_app
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
 from refine.models.audit import PLATFORM
 from refine.refinement import time_machine
 from refine.sealing import Keyring
-from refine.settings import Settings
 from tests import editing, factories, sql
 from tests.cli.conftest import problem
+from tests.conftest import app_of
 
 NEW = Fernet.generate_key().decode()
 
@@ -158,27 +156,18 @@ def test_rotation_leaves_a_locked_key_for_the_next_run(recorded, run, both):
 
 
 @pytest.fixture
-def restored(recorded: Agent, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+def restored(recorded: Agent, fresh: dict[str, str]) -> dict[str, str]:
     """The environment of another database, into which a dump of this one was restored."""
-    name = f"restored_{uuid.uuid4().hex}"
-    here = make_url(environ["DATABASE_URL"])
-    there = here.set(database=name)
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
-        dump = sql.tool("pg_dump", here)
-        sql.tool("psql", there, "--quiet", "--set=ON_ERROR_STOP=1", given=dump)
-        yield {**environ, "DATABASE_URL": there.render_as_string(hide_password=False)}
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    dump, there = sql.tool("pg_dump", db.engine.url), make_url(fresh["DATABASE_URL"])
+    sql.tool("psql", there, "--quiet", "--set=ON_ERROR_STOP=1", given=dump)
+    return fresh
 
 
 @pytest.fixture
 def restored_app(restored: dict[str, str]) -> Iterator[None]:
     """The application on the restored database, its context pushed."""
-    with create_app(Settings.from_environ(restored)).app_context():
+    with app_of(restored):
         yield
-        db.session.rollback()
-        db.session.remove()
-        db.engine.dispose()
 
 
 def test_a_restored_dump_verifies_is_guarded_and_usable(run, restored, restored_app, tmp_path):

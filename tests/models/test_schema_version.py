@@ -9,7 +9,6 @@ import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
 from flask_migrate import upgrade
-from sqlalchemy import text
 
 from refine import create_app
 from refine.errors import Refused
@@ -19,6 +18,7 @@ from refine.models import ApiToken, PeriodicWork, schema_version
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import eventually, refine
+from tests.conftest import app_of
 from tests.web.conftest import browser_of, person, signed_in_browser, words_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,26 +35,11 @@ OTHER = "the database is at 9001, for another version of Refine than this; start
 
 
 @pytest.fixture
-def fresh(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment of an installation with an empty database."""
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("DROP DATABASE IF EXISTS versions WITH (FORCE)"))
-        connection.execute(text("CREATE DATABASE versions"))
-        url = environ["DATABASE_URL"].replace("/refine?", "/versions?")
-        assert url != environ["DATABASE_URL"]
-        yield {**environ, "DATABASE_URL": url}
-        connection.execute(text("DROP DATABASE versions WITH (FORCE)"))
-
-
-@pytest.fixture
 def ours(fresh: dict[str, str]) -> Iterator[Flask]:
     """This version on an upgraded database, its context pushed."""
-    ours = create_app(Settings.from_environ(fresh))
-    with ours.app_context():
+    with app_of(fresh) as ours:
         upgrade()
         yield ours
-        db.session.remove()
-        db.engine.dispose()
 
 
 def make_another() -> None:
@@ -75,10 +60,8 @@ def test_the_newest_database_is_compatible(ours):
 
 
 def test_an_empty_database_is_incompatible(fresh):
-    empty = create_app(Settings.from_environ(fresh))
-    with empty.app_context():
+    with app_of(fresh):
         assert schema_version.problem() == EMPTY
-        db.engine.dispose()
 
 
 def test_an_older_database_is_incompatible(ours, tmp_path):
