@@ -36,11 +36,11 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def refine_here(
-    *arguments: str | bytes,
-    environ: Mapping[str, str],
-    stdin: str | bytes,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    environ: Mapping[str, str],
+    *arguments: str | bytes,
+    stdin: str | bytes = "",
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command in this process, as its entry point does."""
     with monkeypatch.context() as patch:

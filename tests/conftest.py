@@ -8,7 +8,9 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -30,7 +32,7 @@ from refine.models.audit.chain import PLATFORM_OWNER, ChainHead
 from refine.models.keys import WrappedKey
 from refine.rules.prices import parse_price_file
 from refine.settings import Settings
-from tests.commands import UNUSED_PORT
+from tests.commands import UNUSED_PORT, refine_here
 from tests.costly import Meter, costly_tests, function_of
 from tests.scripted_model import ScriptedModel
 
@@ -232,6 +234,12 @@ def client(app: Flask) -> FlaskClient:
 @pytest.fixture
 def cli(app: Flask) -> FlaskCliRunner:
     return app.test_cli_runner()
+
+
+@pytest.fixture
+def run_under(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command in this process, under the environment that is given first."""
+    return partial(refine_here, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from refine.refinement import time_machine
 from refine.settings import Settings
 from tests import factories
 from tests.cli.conftest import problem
-from tests.commands import refine_here
 from tests.refinement.conftest import World
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -90,22 +89,11 @@ def installation(
 
 
 @pytest.fixture
-def run(
-    installation: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def run(installation: dict[str, str], run_under: Run) -> Run:
     """Run a command of this installation; variables override its environment."""
-
-    def run(
-        *arguments: str, stdin: str = "", **variables: str
-    ) -> "subprocess.CompletedProcess[str]":
-        environ = {**installation, **variables}
-        return refine_here(
-            *arguments, environ=environ, stdin=stdin, monkeypatch=monkeypatch, capsys=capsys
-        )
-
-    return run
+    return lambda *arguments, stdin="", **variables: run_under(
+        {**installation, **variables}, *arguments, stdin=stdin
+    )
 
 
 @pytest.fixture

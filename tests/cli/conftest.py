@@ -13,7 +13,6 @@ from refine.extensions import db
 from refine.models import Account, Agent
 from refine.settings import Settings
 from tests import factories
-from tests.commands import refine_here
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -58,24 +57,15 @@ def demo(app: Flask) -> Account:
 
 
 @pytest.fixture
-def run(
-    environ: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def run(environ: dict[str, str], run_under: Run) -> Run:
     """Run a command in this process on what is committed; variables override the environment."""
 
     def run(
         *arguments: object, stdin: str | bytes = "", **variables: str
     ) -> "subprocess.CompletedProcess[str]":
         db.session.commit()
-        return refine_here(
-            *(each if isinstance(each, bytes) else str(each) for each in arguments),
-            environ={**environ, **variables},
-            stdin=stdin,
-            monkeypatch=monkeypatch,
-            capsys=capsys,
-        )
+        words = [each if isinstance(each, bytes) else str(each) for each in arguments]
+        return run_under({**environ, **variables}, *words, stdin=stdin)
 
     return run
 

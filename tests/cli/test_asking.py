@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.commands import refine_here
 from tests.scripted_model import ScriptedModel, send
 
 MODEL = "test/model"
@@ -36,23 +35,14 @@ Found = dict[str, tuple[str, str]]
 
 @pytest.fixture
 def ask(
-    model: ScriptedModel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    model: ScriptedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_under: Ask
 ) -> Ask:
     """Run the command in an empty folder, where nothing is installed."""
     monkeypatch.chdir(tmp_path)
 
     def ask(model_id: str = MODEL, **variables: str) -> "subprocess.CompletedProcess[str]":
         own = {"OPENROUTER_API_KEY": "secret-key", "OPENROUTER_BASE_URL": model.base_url}
-        return refine_here(
-            *("doctor", "--ask", model_id),
-            environ={**own, **variables},
-            stdin="",
-            monkeypatch=monkeypatch,
-            capsys=capsys,
-        )
+        return run_under({**own, **variables}, "doctor", "--ask", model_id)
 
     return ask
 

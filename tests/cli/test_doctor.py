@@ -15,7 +15,7 @@ from refine.extensions import db
 from refine.models import Account, Agent, PeriodicWork, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run
-from tests.commands import UNUSED_PORT, refine_here
+from tests.commands import UNUSED_PORT
 from tests.scripted_model import ScriptedModel
 
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
@@ -78,13 +78,11 @@ def test_tick_without_redis_queues_sessions_but_fails(agent, run):
     assert session.status == "queued"
 
 
-def test_services_need_an_installation(tmp_path, monkeypatch, capsys):
+def test_services_need_an_installation(tmp_path, monkeypatch, run_under):
     monkeypatch.chdir(tmp_path)
 
     for command in ("worker", "clock", "tick", "doctor", "agent list"):
-        done = refine_here(
-            *command.split(), environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys
-        )
+        done = run_under({}, *command.split())
 
         assert (done.returncode, done.stdout) == (1, ""), command
         assert done.stderr.startswith(f"refine: no installation found in {tmp_path}/.refine;")

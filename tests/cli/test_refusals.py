@@ -15,7 +15,7 @@ from refine.extensions import db
 from refine.models import RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import problem, row_counts
-from tests.commands import UNUSED_PORT, refine, refine_here
+from tests.commands import UNUSED_PORT, refine
 from tests.transfer.files import FIXTURES
 
 OTHER = "A" * 43 + "="
@@ -137,35 +137,33 @@ def raise_while_tidying_up() -> None:
         raise psycopg.ProgrammingError("the connection is in use")
 
 
-def test_ctrl_c_behind_a_drivers_error_is_an_interruption(monkeypatch, capsys):
+def test_ctrl_c_behind_a_drivers_error_is_an_interruption(monkeypatch, run_under):
     monkeypatch.setattr(Fernet, "generate_key", raise_while_tidying_up)
 
-    done = refine_here("keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+    done = run_under({}, "keys", "new")
 
     assert (done.returncode, done.stderr) == (1, "refine: interrupted\n")
 
 
-def test_an_unexpected_error_is_named_by_its_class(monkeypatch, capsys):
+def test_an_unexpected_error_is_named_by_its_class(monkeypatch, run_under):
     def fail() -> bytes:
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(Fernet, "generate_key", fail)
 
-    done = refine_here("keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+    done = run_under({}, "keys", "new")
 
     assert done.returncode == 1
     said = "refine: internal error (ZeroDivisionError); set REFINE_LOG_LEVEL=DEBUG for details\n"
     assert done.stderr == said
 
 
-def test_an_error_of_the_system_says_what_is_wrong(tmp_path, monkeypatch, capsys):
+def test_an_error_of_the_system_says_what_is_wrong(tmp_path, monkeypatch, run_under):
     file = tmp_path / "file"
     file.touch()
     with suppress(OSError), Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
-        disk_is_full = refine_here(
-            "keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys
-        )
+        disk_is_full = run_under({}, "keys", "new")
 
     no_folder = refine("up", environ={"REFINE_DATA_DIR": str(file / "sub")})
 
