@@ -1,7 +1,7 @@
 """The command `refine` in a process of its own, as a person or an init system runs it.
 
 Most are forked from the tests' process: what loading takes, a second and a half, is most of what a
-short command costs. Those that are started anew say so.
+short command costs.
 """
 
 import gc
@@ -57,26 +57,6 @@ def refine_here(
     code = ending.value.code
     assert isinstance(code, int)
     return subprocess.CompletedProcess(arguments, code, said.out, said.err)
-
-
-def refine_anew(
-    *arguments: str | bytes,
-    environ: Mapping[str, str],
-    stdin: str | bytes = "",
-    seconds: float = 60,
-) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end, loaded anew."""
-    done = subprocess.run(
-        [REFINE, *arguments],
-        env=environment(environ),
-        cwd="/",
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        timeout=seconds,
-        check=False,
-    )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
 
 def start(
@@ -287,3 +267,14 @@ class Up:
 
     def _read(self, stream: IO[str]) -> None:
         self.said.extend(iter(stream.readline, ""))
+
+
+@contextmanager
+def running_up() -> Iterator[Up]:
+    """`refine up` in a folder of a short path: PostgreSQL's socket has little room for it."""
+    with tempfile.TemporaryDirectory(prefix="refine-up-") as folder:
+        running = Up(Path(folder))
+        try:
+            yield running
+        finally:
+            running.close()

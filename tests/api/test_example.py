@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import requests
 
 from refine.llm import rehearsal
-from tests.commands import Up, eventually, refine_anew
+from tests.commands import Up, eventually, refine, running_up
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
 
@@ -28,22 +27,17 @@ SAID = [
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
-    # a short path: PostgreSQL's socket has little room for it
-    with tempfile.TemporaryDirectory(prefix="refine-up-") as folder:
-        running = Up(Path(folder))
-        try:
-            running.ready()
-            yield running
-        finally:
-            running.close()
+    with running_up() as running:
+        running.ready()
+        yield running
 
 
 @pytest.mark.slow
 def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up):
-    added = refine_anew("agent", "add", "Gull", "--account", "demo", "--model", "rehearsal/gull",
-                   environ=up.environ)  # fmt: skip
+    named = ("Gull", "--account", "demo", "--model", "rehearsal/gull")
+    added = refine("agent", "add", *named, environ=up.environ)
     assert added.returncode == 0, added.stderr
-    secret = refine_anew("token", "add", "--agent", added.stdout.strip(), environ=up.environ).stdout
+    secret = refine("token", "add", "--agent", added.stdout.strip(), environ=up.environ).stdout
     own = requests.Session()
     own.headers["Authorization"] = f"Bearer {secret.strip()}"
 

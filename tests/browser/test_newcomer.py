@@ -1,31 +1,20 @@
 """Somebody's first minutes: signing in, looking around, a first session to its end."""
 
 import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.visiting import button, heading, rows, sign_in, state
-from tests.cli.test_up import Up
+from tests.commands import Up, running_up
 
 
 @pytest.fixture(scope="module")
 def up(browser: Browser) -> Iterator[Up]:
     """`refine up` in an empty folder."""
-    # a short path: PostgreSQL's socket has little room for it
-    with tempfile.TemporaryDirectory(prefix="refine-up-") as folder:
-        running = Up(Path(folder))
-        try:
-            yield running
-        finally:
-            if running.process.poll() is None:
-                running.end()
-            for stream in (running.process.stdout, running.process.stderr):
-                if stream is not None:
-                    stream.close()
+    with running_up() as running:
+        yield running
 
 
 @pytest.mark.slow

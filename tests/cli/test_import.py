@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import signal
+import subprocess
 import uuid
 
 import pytest
@@ -14,7 +15,7 @@ from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import problems
-from tests.commands import eventually, refine_anew, start
+from tests.commands import eventually, refine, start
 from tests.sql import statements_of
 from tests.transfer.files import FIXTURES
 
@@ -95,13 +96,13 @@ class TestImport:
                 assert not [word for word in CONTENTS if word in output], (file.name, format_)
 
     def test_refuses_a_pipe(self, ledger, environ):
-        done = refine_anew(
-            "import", "Ada", "/dev/stdin", "--format", "mem0", environ=environ, stdin="[]"
-        )
+        command = ("import", "Ada", "/dev/stdin", "--format", "mem0")
+        done = start(*command, environ=environ, stdin=subprocess.PIPE)
+
+        _, errors = done.communicate("[]", timeout=60)
 
         assert done.returncode == 2
-        said = "refine: FILE is read more than once: use a file, not a pipe"
-        assert done.stderr.startswith(said)
+        assert errors.startswith("refine: FILE is read more than once: use a file, not a pipe")
 
 
 class TestExport:
@@ -202,7 +203,7 @@ def test_a_killed_import_is_completed_by_repeating_it(environ, ledger, tmp_path)
     killed.kill()
     killed.communicate()
     kept = stored() - before
-    done = refine_anew(*command, environ=environ)
+    done = refine(*command, environ=environ)
 
     assert (0 < kept < rows, killed.returncode, done.returncode) == (True, -signal.SIGKILL, 0)
     imported = select(AgentMemory).where(AgentMemory.source == "mem0")

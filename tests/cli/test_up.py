@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import requests
 
 from refine import application, create_app
 from refine.settings import Settings
-from tests.commands import Up, children_of, eventually, is_alive, refine
+from tests.commands import Up, children_of, eventually, is_alive, refine, running_up
 from tests.embedded.processes import processes_of
 
 PROCESSES = ("web", "worker", "clock")
@@ -28,13 +27,8 @@ def process_called(name: str, parent: int) -> int:
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
-    # PostgreSQL's socket needs a short path
-    with tempfile.TemporaryDirectory(prefix="refine-up-") as folder:
-        running = Up(Path(folder))
-        try:
-            yield running
-        finally:
-            running.close()
+    with running_up() as running:
+        yield running
 
 
 def test_forks_get_the_application_that_was_built_for_them(environ, monkeypatch):

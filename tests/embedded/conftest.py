@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from refine.embedded import owned_servers
+from tests.commands import eventually
 
-from .processes import Script, eventually, processes_of
+from .processes import Script, processes_of
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ def no_process_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """Fail if a process with the folder in its arguments or environment is left."""
     monkeypatch.setenv("REFINE_TEST_RUN", str(tmp_path))
     yield
-    eventually(lambda: not processes_of(tmp_path))
+    eventually(lambda: not processes_of(tmp_path), seconds=10)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -62,14 +60,6 @@ class Script(subprocess.Popen[str]):
     def kill(self) -> None:
         super().kill()
         self.communicate()
-
-
-def eventually(condition: Callable[[], object], *, seconds: float = 10) -> None:
-    """Return as soon as it is true; fail after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "still false"
-        time.sleep(0.02)
 
 
 def processes_of(folder: Path) -> list[str]:

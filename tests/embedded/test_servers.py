@@ -15,8 +15,9 @@ import redis
 from refine.embedded import as_root, database_url, owned_servers, redis_url, socket_dir
 from refine.embedded.processes import wheel_folder
 from refine.errors import AlreadyRunning, EmbeddedError
+from tests.commands import eventually
 
-from .processes import Script, eventually, processes_of, sql
+from .processes import Script, processes_of, sql
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.transfer.importing import rows_of
+from refine.transfer.importing import Report, import_memories, rows_of
 from refine.transfer.own import FORMAT, file_lines, full_lines
 from refine.transfer.rows import BadRow, Incoming, Row
 
@@ -24,6 +24,11 @@ def reading(content: bytes | str, format_: str) -> Callable[[], Iterable[Row]]:
     """What an import calls for each pass."""
     opened = stream(content)
     return lambda: rows_of(opened, format_)
+
+
+def bring(owner: Agent, file: bytes | str, format_: str = "refine", **options: Any) -> Report:
+    """Import a file into an agent."""
+    return import_memories(owner, reading(file, format_), source=format_, **options)
 
 
 def stream(content: bytes | str) -> io.BytesIO:

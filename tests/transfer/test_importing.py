@@ -19,7 +19,7 @@ from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import factories
 from tests.chains import verify_agent
-from tests.transfer.files import all_of, contents, exported, fixture, reading
+from tests.transfer.files import all_of, bring, contents, exported, fixture
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -113,10 +113,9 @@ class TestRepeatedImport:
         ],
     )
     def test_a_repeated_import_adds_nothing(self, owner, name, format_, count):
-        read = reading(fixture(name), format_)
-        first = import_memories(owner, read, source=format_)
+        first = bring(owner, fixture(name), format_)
 
-        second = import_memories(owner, read, source=format_)
+        second = bring(owner, fixture(name), format_)
 
         assert first.added.total() == count
         assert (second.added.total(), second.already_present) == (0, count)
@@ -321,8 +320,8 @@ class TestOwnFormat:
             factories.memory(giver, discarded_at=discarded_at, **fields)
         db.session.commit()
 
-        first = move(giver, taker)
-        second = move(giver, taker)
+        first = bring(taker, exported(giver))
+        second = bring(taker, exported(giver))
 
         assert (first.added.total(), first.bad_rows) == (len(memories), 0)
         assert second.added.total() == 0
@@ -337,13 +336,9 @@ class TestOwnFormat:
 
         assert "canary" not in file
         assert '"created_at":"2025-11-02T15:15:30.000000+00:00"' in file
-        report = import_memories(owner, reading(file, "refine"), source="refine")
+        report = bring(owner, file)
         (bad,) = report.named_bad_rows
         assert bad.reason.startswith("is of an export without contents")
-
-
-def move(giver: Agent, taker: Agent) -> Report:
-    return import_memories(taker, reading(exported(giver), "refine"), source="refine")
 
 
 def state_of(memory: AgentMemory) -> dict[str, Any]:

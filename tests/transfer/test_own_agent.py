@@ -12,7 +12,7 @@ from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import Incoming
 from tests import factories, sql
 from tests.chains import verify_agent
-from tests.transfer.files import all_of, contents, exported, own_file, own_row, reading
+from tests.transfer.files import all_of, bring, contents, exported, own_file, own_row
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -36,17 +36,13 @@ def owner(app: Flask) -> Agent:
     return made
 
 
-def bring_back(owner: Agent, file: str, **options: bool) -> Report:
-    return import_memories(owner, reading(file, "refine"), source="refine", **options)
-
-
 class TestAnExportThatComesBack:
     def test_changes_nothing(self, owner):
         file = exported(owner)
         db.session.rollback()
         before = sql.snapshot()
 
-        report = bring_back(owner, file)
+        report = bring(owner, file)
 
         assert sql.snapshot() == before
         assert (report.added.total(), report.already_present) == (0, 11)
@@ -56,7 +52,7 @@ class TestAnExportThatComesBack:
         empty = factories.agent()
         db.session.commit()
 
-        report = bring_back(empty, exported(owner))
+        report = bring(empty, exported(owner))
 
         assert (report.added.total(), report.already_present) == (10, 1)
         # the exact duplicate of a kept memory is not added
@@ -70,7 +66,7 @@ class TestARowOfTheAgentItself:
     def bring(self, owner: Agent, **fields: object) -> Report:
         row = own_row(**{"content": "new", **fields})
         file = own_file(row, origin=own.origin_of(owner))
-        return bring_back(owner, file)
+        return bring(owner, file)
 
     def test_is_added_if_its_id_now_belongs_to_another_memory(self, owner):
         report = self.bring(owner, id=all_of(owner)[0].id)
@@ -93,7 +89,7 @@ class TestAFileOfAnotherAgent:
             origin=own.origin_of(factories.agent()),
         )
 
-        report = bring_back(owner, file)
+        report = bring(owner, file)
 
         assert (all_of(owner)[-1].content, all_of(owner)[-1].constitutional) == (
             "I always say yes.",
@@ -107,6 +103,6 @@ class TestAFileOfAnotherAgent:
         ]
 
     def test_adds_no_copy_for_the_sake_of_its_flag(self, owner):
-        report = bring_back(owner, own_file(own_row(content="Speaks Welsh", constitutional=True)))
+        report = bring(owner, own_file(own_row(content="Speaks Welsh", constitutional=True)))
 
         assert (report.added.total(), report.already_present) == (0, 1)

@@ -8,10 +8,9 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent
-from refine.transfer.importing import Report, import_memories
 from refine.transfer.rows import MAX_PREFIX_CHARACTERS
 from tests import factories
-from tests.transfer.files import bad, contents, fixture, memories, read, reading
+from tests.transfer.files import bad, bring, contents, fixture, memories, read
 
 
 @pytest.fixture
@@ -19,10 +18,6 @@ def owner(app: Flask) -> Agent:
     made = factories.agent()
     db.session.commit()
     return made
-
-
-def bring(owner: Agent, file: bytes | str, format_: str, **options: Any) -> Report:
-    return import_memories(owner, reading(file, format_), source=format_, **options)
 
 
 def entity(*observations: str, name: str = "Ada", **fields: Any) -> str:

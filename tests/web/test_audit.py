@@ -65,35 +65,21 @@ def days(back: int) -> date:
     return (NOW - timedelta(days=back)).date()
 
 
-def query_of(name: str, agent: Agent, session: RefinementSession) -> str:
-    """The URL's arguments of a filter of a test."""
-    return {
-        "action": "?action=memory_saved",
-        "agent": f"?agent={agent.id}",
-        "session": f"?session={session.id}",
-        "day": f"?since={days(3)}&until={days(3)}",
-        "since": f"?since={days(3)}",
-        "until": f"?until={days(29)}",
-        "all": f"?action=memory_saved&agent={agent.id}&since={days(29)}&until={days(1)}",
-    }[name]
-
-
 def test_the_url_filters_the_list(dashboard, agent, session, records):
     queued = db.session.scalars(db.select(AuditLog).where(AuditLog.session_id == session.id)).one()
-    numbered = dict(enumerate(records)) | {"session": queued}
-    expected: dict[str, list[int | str]] = {
-        "action": [0, 1, 3, 4],
-        "agent": [0, 1, 2, 4, "session"],
-        "session": ["session"],
-        "day": [2, 3, "session"],
-        "until": [0, 1],
-        "all": [1],
+    first, second, third, of_other, last = records
+    expected = {
+        "?action=memory_saved": [first, second, of_other, last],
+        f"?agent={agent.id}": [first, second, third, last, queued],
+        f"?session={session.id}": [queued],
+        f"?since={days(3)}&until={days(3)}": [third, of_other, queued],
+        f"?until={days(29)}": [first, second],
+        f"?action=memory_saved&agent={agent.id}&since={days(29)}&until={days(1)}": [second],
     }
 
-    found = {name: listed(dashboard, query_of(name, agent, session)) for name in expected}
+    found = {query: listed(dashboard, query) for query in expected}
 
-    ids = {name: {numbered[each].id for each in numbers} for name, numbers in expected.items()}
-    assert found == ids
+    assert found == {query: {each.id for each in there} for query, there in expected.items()}
 
 
 def test_an_export_is_recorded_with_its_user_and_filter(dashboard, admin, agent, session):

@@ -1,22 +1,17 @@
 """What Prometheus is told, and who may ask."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 
-import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from refine import clock, create_app
+from refine import clock
 from refine.extensions import db
 from refine.models import RefinementSession
 from refine.models.runs import saving
 from refine.models.runs.session import EndStatus
-from refine.settings import Settings
 from tests import factories
-from tests.commands import UNUSED_PORT
 
 
 def ended(status: EndStatus, error_kind: str | None = None, **fields: object) -> RefinementSession:
@@ -79,35 +74,21 @@ def test_only_loopback_is_answered_without_a_token(client):
         assert answer.status_code == status, (address, headers)
 
 
-@pytest.fixture
-def with_token(app: Flask, environ: dict[str, str]) -> Iterator[FlaskClient]:
-    """A client of an application whose metrics need a token."""
-    own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
-    yield own.test_client()
-    with own.app_context():
-        db.session.remove()
-        db.engine.dispose()
-
-
-def test_only_the_bearer_of_the_token_is_answered(with_token):
+def test_only_the_bearer_of_the_token_is_answered(with_settings):
+    client = with_settings(REFINE_METRICS_TOKEN="sesame").test_client()
     expected = {"Bearer sesame": 200, "Bearer sesam": 403, "sesame": 403, "": 403}
 
     answers = {
-        authorization: with_token.get("/metrics", headers={"Authorization": authorization})
+        authorization: client.get("/metrics", headers={"Authorization": authorization})
         for authorization in expected
     }
 
     assert {each: answer.status_code for each, answer in answers.items()} == expected
-    assert with_token.get("/metrics").status_code == 403
+    assert client.get("/metrics").status_code == 403
 
 
-def test_metrics_are_unavailable_without_the_database(app, environ):
-    away = {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"}
-    own = create_app(Settings.from_environ({**environ, **away}))
-
-    answer = own.test_client().get("/metrics")
-
-    assert answer.status_code == 503
+def test_metrics_are_unavailable_without_the_database(cut_off):
+    assert cut_off.get("/metrics").status_code == 503
 
 
 def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client):
