@@ -213,6 +213,7 @@ def opening(provider: Provider, model_id: str) -> list[Message]:
         max_mutations=MAX_MUTATIONS,
         removable_tokens=_REMOVABLE_TOKENS,
         keeps_details=True,
+        has_second_reading=True,
         memories=len(entries),
         mass_tokens=sum(entry["tokens"] for entry in entries),
         budget_tokens=DEFAULT_CORE_TOKEN_BUDGET,
