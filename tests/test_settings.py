@@ -168,16 +168,12 @@ BAD_VALUES = {
 }
 
 
-def test_a_database_url_names_the_driver():
-    for given, used in (
-        ("postgres://u:p@h:5/db?a=b", "postgresql+psycopg://u:p@h:5/db?a=b"),
-        ("POSTGRES://h/db", "postgresql+psycopg://h/db"),
-        ("postgresql://h/db", "postgresql+psycopg://h/db"),
-        ("postgresql+psycopg://h/db", "postgresql+psycopg://h/db"),
-        ("postgresql:///db", "postgresql+psycopg:///db"),
-        ("postgresql://?host=/run&dbname=d", "postgresql+psycopg://?host=/run&dbname=d"),
-    ):
-        assert settings(DATABASE_URL=given).database_url == used
+@pytest.mark.parametrize("scheme", ["postgres", "POSTGRES", "postgresql", "postgresql+psycopg"])
+@pytest.mark.parametrize("rest", ["u:p@h:5/db?a=b", "h/db", "/db", "?host=/run&dbname=d"])
+def test_a_database_url_names_the_driver(scheme, rest):
+    made = settings(DATABASE_URL=f"{scheme}://{rest}")
+
+    assert made.database_url == f"postgresql+psycopg://{rest}"
 
 
 def test_secrets_are_required_with_a_database_url():

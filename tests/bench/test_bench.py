@@ -21,9 +21,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> tuple[list[list[str]], str]:
     return [_CELLS.split(line.strip()) for line in lines], last
 
 
-def test_every_benchmark_gives_figures_and_the_last_line_counts_them(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_benchmark_gives_figures_and_the_last_line_counts_them(capsys):
     main.main(["--size", "tiny"], standalone_mode=False)
 
     (head, *lines), last = printed(capsys)
@@ -52,7 +50,7 @@ NOT_MEASURED = {
 }
 
 
-def test_every_page_is_measured() -> None:
+def test_every_page_is_measured():
     with seeded(TINY) as world:
         routes = current_app.url_map.bind("localhost")
         paths = [urlsplit(page.path).path for page in pages(world)]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from flask import Flask
 
 from bench.bill import Bill, Exchange, broken_promises, record
 from refine import settings
@@ -18,7 +17,7 @@ def results_in(last: Exchange) -> list[Message]:
     return [each for each in last.request["messages"] if each["role"] == "tool"]
 
 
-def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
+def test_a_session_makes_ten_changes_and_keeps_the_promises(app):
     changes, ours = record(100, replace(settings.current(), second_reading="on"))
 
     assert changes == 10
@@ -45,9 +44,7 @@ def test_a_session_makes_ten_changes_and_keeps_the_promises(app: Flask) -> None:
         (10, 3, {"prompt_tokens": 1_249}, "50.0% of the naive prompt tokens"),
     ],
 )
-def test_one_broken_promise_is_named(
-    changes: int, place: int, figures: dict[str, int], words: str
-) -> None:
+def test_one_broken_promise_is_named(changes, place, figures, words):
     bills = [GOOD, READ, NAIVE, NAIVELY_READ]
     assert list(broken_promises(100, 10, *bills)) == []
 

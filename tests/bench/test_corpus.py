@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.corpus import Corpus, Planted
-from bench.language import Language, languages, plain_speech
+from bench.language import languages, plain_speech
 from bench.saying import saying_of
 from bench.simulated_models.understanding import meaning
 from refine.rules.content import comparable, memory_content
@@ -21,13 +21,13 @@ def grown(agent: int, seed: int = 1) -> list[Planted]:
     return corpus.memories
 
 
-def test_the_same_seed_gives_the_same_memories_and_another_seed_others() -> None:
+def test_the_same_seed_gives_the_same_memories_and_another_seed_others():
     assert grown(3) == grown(3)
     assert grown(3) != grown(3, seed=2)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_only_exact_duplicates_count_as_the_same_memory(agent: int) -> None:
+def test_only_exact_duplicates_count_as_the_same_memory(agent):
     memories = grown(agent)
 
     for memory in memories:
@@ -59,16 +59,12 @@ FEARLESS = Planted("Tom never hides under the heavy blanket.", "original", (("To
         (FEARLESS, "Under the heavy blanket Tom never hides.", True),
     ],
 )
-def test_a_memory_stands_where_one_text_has_its_facts_words_and_denial(
-    memory: Planted, text: str, stands: bool
-) -> None:
+def test_a_memory_stands_where_one_text_has_its_facts_words_and_denial(memory, text, stands):
     assert saying_of(memory).stands_in(text) is stands
 
 
 @pytest.mark.parametrize("language", plain_speech(), ids=lambda language: language.code)
-def test_plain_speech_is_repeated_in_other_words_order_and_denied_plainly(
-    language: Language,
-) -> None:
+def test_plain_speech_is_repeated_in_other_words_order_and_denied_plainly(language):
     for template in language.templates:
         said, again, denied = (
             meaning(text.replace("{", "").replace("}", ""))

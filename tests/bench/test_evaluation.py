@@ -14,7 +14,7 @@ def score(model_id: str, settings: Settings) -> Score:
     return only
 
 
-def test_the_careful_model_unites_all_duplicates_and_nothing_else(played: Settings) -> None:
+def test_the_careful_model_unites_all_duplicates_and_nothing_else(played):
     found = score("trial/careful", played)
 
     assert found.status == "completed"
@@ -24,7 +24,7 @@ def test_the_careful_model_unites_all_duplicates_and_nothing_else(played: Settin
     assert found.prompt_tokens > 100
 
 
-def test_malformed_calls_are_counted(played: Settings, model: ScriptedModel) -> None:
+def test_malformed_calls_are_counted(played, model):
     model.say("YES")
     model.calls(
         {"action": "forget"}, {"action": "delete"}, "no JSON", {"action": "delete", "id": 1}
@@ -40,9 +40,7 @@ def test_malformed_calls_are_counted(played: Settings, model: ScriptedModel) -> 
 @pytest.mark.parametrize(
     ("said", "status"), [(["NO"], "declined"), (["Ja, gerne.", "Ja."], "failed")]
 )
-def test_a_model_that_declines_or_gives_no_answer_is_a_result(
-    played: Settings, model: ScriptedModel, said: list[str], status: str
-) -> None:
+def test_a_model_that_declines_or_gives_no_answer_is_a_result(played, model, said, status):
     for words in said:
         model.say(words)
 

@@ -4,9 +4,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-from flask import Flask
-
 from bench.meaning import ALONE, BUILT_IN, WITH_READER, Counts, Outcome, Pair, judged, pairs_in
 from bench.meaning_command import print_counts
 from refine.rules.meaning import Objection, speak_of_the_same
@@ -33,7 +30,7 @@ def pair(row: dict[str, object], should: str = "accept", kind: str = "") -> Pair
     return Pair.of({"class": kind, "should": should, **row})
 
 
-def test_the_real_tool_judges_each_edit(app: Flask) -> None:
+def test_the_real_tool_judges_each_edit(app):
     pairs = [pair(row, should) for row, should in zip(ROWS, SHOULD, strict=True)]
 
     outcomes = list(judged(pairs))
@@ -46,7 +43,7 @@ def answer(**found: list[str]) -> str:
     return json.dumps({"case": 1, "leaves_out": [], "adds": [], "changes": [], **found})
 
 
-def test_a_second_reader_hears_all_that_is_not_surely_wrong(app: Flask) -> None:
+def test_a_second_reader_hears_all_that_is_not_surely_wrong(app):
     told = {"update": {**ROWS[2], "after": "Leila has bees."}, "merge": ROWS[1], "sure": ROWS[6]}
     told["unread"] = {**ROWS[2], "before": ["Leila keeps hens."], "after": "Leila has hens."}
     pairs = [pair(row, kind=kind) for kind, row in told.items()]
@@ -67,7 +64,7 @@ def test_a_second_reader_hears_all_that_is_not_surely_wrong(app: Flask) -> None:
     assert "2026-03-02" in prompts[0]
 
 
-def test_an_edit_is_of_the_memories_that_its_line_names() -> None:
+def test_an_edit_is_of_the_memories_that_its_line_names():
     assert [pair(row).ids for row in ROWS] == [(0,), (0, 1), (0,), (1,), (1,), (0, 1), (0,)]
     assert [pair(row).successor for row in ROWS] == [1, None, None, 0, 0, None, None]
     assert pair(ROWS[0], kind="superseded").reason == "outdated"
@@ -76,7 +73,7 @@ def test_an_edit_is_of_the_memories_that_its_line_names() -> None:
     assert pair({**ROWS[0], "before": [BEES]}, "refuse").is_shown
 
 
-def test_too_many_edits_judged_wrongly_break_a_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_edits_judged_wrongly_break_a_promise(capsys):
     good, wrong = pair(ROWS[0], kind="merge"), pair(ROWS[3], "refuse", "lossy")
     outcomes = [Outcome(good, True, None)] * 6 + [Outcome(good, False, "no")] * 4
     outcomes += [Outcome(wrong, False, "no")] * 20
@@ -95,7 +92,7 @@ def judge(each: Pair) -> list[Objection]:
     return objections(ledger_of(*each.before), removed, each.after, share=SHARE)
 
 
-def test_the_rule_keeps_its_promises_on_the_built_in_edits() -> None:
+def test_the_rule_keeps_its_promises_on_the_built_in_edits():
     pairs = [each for each in pairs_in(BUILT_IN) if each.reason == "same"]
 
     found = [(each, judge(each)) for each in pairs]
@@ -109,7 +106,7 @@ def test_the_rule_keeps_its_promises_on_the_built_in_edits() -> None:
     assert [each for each in mistaken if each.is_legitimate] == []
 
 
-def test_what_replaces_an_outdated_memory_in_the_built_in_edits_speaks_of_the_same() -> None:
+def test_what_replaces_an_outdated_memory_in_the_built_in_edits_speaks_of_the_same():
     for each in pairs_in(BUILT_IN):
         if each.reason != "same":
             new = each.after or each.before[each.successor or 0]
@@ -117,7 +114,7 @@ def test_what_replaces_an_outdated_memory_in_the_built_in_edits_speaks_of_the_sa
                 assert speak_of_the_same(ledger_of(), each.before[number], new), each
 
 
-def test_with_a_thoughtful_reader_the_built_in_edits_are_judged_rightly(app: Flask) -> None:
+def test_with_a_thoughtful_reader_the_built_in_edits_are_judged_rightly(app):
     lines = ANSWERS.read_text(encoding="utf-8").splitlines()
     known = {row["prompt"]: row["answer"] for row in map(json.loads, lines)}
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ def lived(model: str, worlds: list[World], settings: Settings, weeks: int = 2) -
     return simulate(model, worlds, Scale(weeks=weeks, memories=16), settings)
 
 
-def test_the_careful_model_unites_duplicates_and_loses_nothing(played: Settings) -> None:
+def test_the_careful_model_unites_duplicates_and_loses_nothing(played):
     outcome = lived("careful", [Corpus.of_plain_speech(1, 0)], played)
 
     last = outcome.weeks[-1]
@@ -33,7 +32,7 @@ def test_the_careful_model_unites_duplicates_and_loses_nothing(played: Settings)
     assert share_of(outcome.at_random) < share_of(outcome.stored) == 1.0
 
 
-def test_what_a_model_loses_is_told_with_the_edit_that_lost_it(unguard: Unguard) -> None:
+def test_what_a_model_loses_is_told_with_the_edit_that_lost_it(unguard):
     world = Corpus.of_plain_speech(1, 0)
 
     outcome = lived("deleting", [world], unguard(), weeks=1)
@@ -45,7 +44,7 @@ def test_what_a_model_loses_is_told_with_the_edit_that_lost_it(unguard: Unguard)
     assert all(loss.action == "delete" and loss.said in said for loss in outcome.losses)
 
 
-def test_what_is_retired_counts_apart_from_what_is_lost(played: Settings) -> None:
+def test_what_is_retired_counts_apart_from_what_is_lost(played):
     outcome = lived("retiring", [Corpus.of_plain_speech(1, 0)], played)
 
     last = outcome.weeks[-1]
@@ -55,7 +54,7 @@ def test_what_is_retired_counts_apart_from_what_is_lost(played: Settings) -> Non
 
 
 @pytest.mark.nightly
-def test_the_careful_model_meets_its_goals_in_nine_languages(played: Settings) -> None:
+def test_the_careful_model_meets_its_goals_in_nine_languages(played):
     worlds = [Corpus(1, agent) for agent in range(9)]
 
     assert missed_goals(lived("careful", worlds, played, weeks=4), is_hostile=False) == []
@@ -64,9 +63,7 @@ def test_the_careful_model_meets_its_goals_in_nine_languages(played: Settings) -
 @pytest.mark.nightly
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("model", HOSTILE)
-def test_no_model_loses_more_than_without_the_rules(
-    played: Settings, unguard: Unguard, model: str, world: str
-) -> None:
+def test_no_model_loses_more_than_without_the_rules(played, unguard, model, world):
     guarded = lived(model, [WORLDS[world](1, agent) for agent in range(2)], played, weeks=4)
     other = lived(model, [WORLDS[world](1, agent) for agent in range(2)], unguard(), weeks=4)
 
@@ -115,15 +112,13 @@ GOOD = Week(week=2, lowest_month=0.5, **COUNTED)
         ("careful", "none", {"duplicates_gone": 18}, ["18 of 20 duplicates removed"]),
     ],
 )
-def test_each_missed_goal_is_named(
-    model: str, reader: str, figures: dict[str, Any], missed: list[str]
-) -> None:
+def test_each_missed_goal_is_named(model, reader, figures, missed):
     outcome = Outcome([replace(GOOD, **figures)], (), (), (), (), ())
 
     assert missed_goals(outcome, is_hostile=model == "hostile", reader=reader) == missed
 
 
-def test_a_share_has_a_half_life_and_an_interval_over_agents() -> None:
+def test_a_share_has_a_half_life_and_an_interval_over_agents():
     stored = [(10, 10), (5, 10), (10, 10), (5, 10)]
     loss = Loss(1, "delete", "Ruth keeps 3 hens.", "Ruth keeps 3 hens.", None)
 

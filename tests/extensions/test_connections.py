@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from flask import Flask
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
@@ -95,9 +94,7 @@ def test_the_error_of_a_broken_connection_is_kept(app):
     assert error.connection_invalidated
 
 
-def test_a_connection_that_breaks_after_the_work_takes_nothing_from_the_answer(
-    app: Flask, environ: dict[str, str]
-) -> None:
+def test_a_connection_that_breaks_after_the_work_takes_nothing_from_the_answer(app, environ):
     own = create_app(Settings.from_environ(environ))
 
     @own.post("/work")
@@ -143,7 +140,7 @@ def backend() -> int:
     return int(pid or 0)
 
 
-def test_a_connection_that_the_server_has_ended_is_replaced(asked: list[object]) -> None:
+def test_a_connection_that_the_server_has_ended_is_replaced(asked):
     with db.engine.connect() as other:
         first = backend()
         other.execute(select(func.pg_terminate_backend(first, 10_000)))
@@ -157,8 +154,8 @@ LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_tim
 
 @pytest.mark.parametrize(("is_pooled", "remaining"), [(False, "20s"), (True, "0")])
 def test_waiting_is_bounded_and_a_pooler_gets_its_connection_back_as_it_was(
-    environ: dict[str, str], is_pooled: bool, remaining: str
-) -> None:
+    environ, is_pooled, remaining
+):
     other = create_app(Settings.from_environ({**environ, "REFINE_POOLED": str(int(is_pooled))}))
 
     with other.app_context():

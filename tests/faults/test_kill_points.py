@@ -31,9 +31,7 @@ PARTS = 8
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
-def test_a_session_cut_anywhere_leaves_edits_and_records_in_step(
-    app: Flask, environ: dict[str, str], model: ScriptedModel, part: int
-) -> None:
+def test_a_session_cut_anywhere_leaves_edits_and_records_in_step(app, environ, model, part):
     settings = Settings.from_environ({**environ, "OPENROUTER_BASE_URL": model.base_url})
     whole = run_in_child(app, settings, model, cut_at=None)
     assert whole.session().status == "completed"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 from flask import Flask
-from redis import Redis
 
 from refine import outages
 from refine.extensions import db
@@ -136,9 +135,7 @@ def benched(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Bench]:
     ],
 )
 @pytest.mark.parametrize("made", OPERATIONS, ids=lambda made: made.__name__)
-def test_no_failing_call_loses_anything(
-    benched: Bench, redis: Redis, made: type[Operation], samples: Samples
-) -> None:
+def test_no_failing_call_loses_anything(benched, redis, made, samples):
     passed = benched.untouched(made)
 
     failures = [

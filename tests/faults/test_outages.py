@@ -66,9 +66,7 @@ def scripted(world: World) -> RefinementSession:
 
 
 @pytest.mark.parametrize("asked", [1, 3], ids=["consent", "turn"])
-def test_a_session_outlives_a_restart_of_postgresql_while_its_model_is_asked(
-    world: World, asked: int
-) -> None:
+def test_a_session_outlives_a_restart_of_postgresql_while_its_model_is_asked(world, asked):
     session = scripted(world)
     answers = world.model._script
     answer = answers[asked - 1]
@@ -95,9 +93,7 @@ def test_a_session_outlives_a_restart_of_postgresql_while_its_model_is_asked(
     assert len(world.model.requests) == 4
 
 
-def test_a_tick_without_postgresql_fails_and_the_next_one_ends_lost_runs(
-    world: World,
-) -> None:
+def test_a_tick_without_postgresql_fails_and_the_next_one_ends_lost_runs(world):
     lost = factories.session()
     factories.fall_silent(lost)
     db.session.commit()
@@ -112,9 +108,7 @@ def test_a_tick_without_postgresql_fails_and_the_next_one_ends_lost_runs(
     assert lost.error_kind == "worker_lost"
 
 
-def test_a_process_that_is_asked_to_stop_does_not_wait_for_the_database(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_is_asked_to_stop_does_not_wait_for_the_database(world, monkeypatch):
     monkeypatch.setattr("refine.outages.STOPPING_SECONDS", 0.0)
     id_, is_down = scripted(world).id, threading.Event()
 

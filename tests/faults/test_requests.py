@@ -39,9 +39,7 @@ def statuses(app: Flask, kind: Kind, password: str) -> Iterator[int]:
     ("password", "usual"),
     [(factories.PASSWORD, 303), pytest.param("wrong", 422, marks=pytest.mark.nightly)],
 )
-def test_no_failed_call_of_a_sign_in_leads_to_an_internal_error(
-    opened: Flask, kind: Kind, password: str, usual: int
-) -> None:
+def test_no_failed_call_of_a_sign_in_leads_to_an_internal_error(opened, kind, password, usual):
     found = list(statuses(opened, kind, password))
 
     assert found
@@ -53,9 +51,7 @@ def test_no_failed_call_of_a_sign_in_leads_to_an_internal_error(
     [kind for kind in DATABASE if kind.door in (COMMIT, ANSWER)],
     ids=lambda kind: kind.name,
 )
-def test_a_page_is_shown_though_the_database_goes_away_at_its_end(
-    opened: Flask, kind: Kind
-) -> None:
+def test_a_page_is_shown_though_the_database_goes_away_at_its_end(opened, kind):
     with emptied(opened):
         browser = signed_in_browser(opened, person())
         with planned(kind, 0) as plan:

@@ -60,9 +60,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, worlds: Worlds, endpoint: str, leak: 
         (ask_once_more, {"statements"}),
     ],
 )
-def test_finds_leaks_of_pages(
-    worlds: Worlds, monkeypatch: pytest.MonkeyPatch, leak: Leak, found: set[str]
-) -> None:
+def test_finds_leaks_of_pages(worlds, monkeypatch, leak, found):
     plant(monkeypatch, worlds, "agent.page", leak)
     pair = Pair.of_browsers(worlds, "admin")
 
@@ -71,7 +69,7 @@ def test_finds_leaks_of_pages(
     assert {each.what for each in pair.differences} >= found
 
 
-def test_finds_leaks_stored_by_actions(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_leaks_stored_by_actions(worlds, monkeypatch):
     plant(monkeypatch, worlds, "agent.refine_now", note_duplicate)
     pair = Pair.of_browsers(worlds, "admin")
 

@@ -62,9 +62,7 @@ def ask(model: ScriptedModel, entry: dict[str, Any]) -> Reply:
 
 
 @pytest.mark.parametrize("entry", REPLIES, ids=ids)
-def test_a_reply_is_read_and_the_history_keeps_the_fields_that_the_provider_needs(
-    model: ScriptedModel, entry: dict[str, Any]
-) -> None:
+def test_a_reply_is_read_and_the_history_keeps_the_fields_that_the_provider_needs(model, entry):
     expected = entry["reply"]
 
     reply = ask(model, entry)
@@ -102,9 +100,7 @@ def as_repeated(name: str, value: Any, reply: Reply) -> Any:
 
 
 @pytest.mark.parametrize("entry", FAULTS, ids=ids)
-def test_a_fault_names_the_providers_codes_and_never_quotes_it(
-    model: ScriptedModel, entry: dict[str, Any]
-) -> None:
+def test_a_fault_names_the_providers_codes_and_never_quotes_it(model, entry):
     with pytest.raises(ProviderError) as raised:
         ask(model, entry)
 
@@ -115,7 +111,7 @@ def test_a_fault_names_the_providers_codes_and_never_quotes_it(
     assert [words for words in expected["says"] if words not in message] == []
 
 
-def test_every_entry_of_every_provider_has_a_source_and_a_name_of_its_own() -> None:
+def test_every_entry_of_every_provider_has_a_source_and_a_name_of_its_own():
     assert len(CORPUS) == len(REPLIES) + len(FAULTS) >= 60
     assert {entry["provider"] for entry in CORPUS} == set(PROVIDERS) == set(dialects.NAMES)
     assert max(Counter(map(ids, CORPUS)).values()) == 1

@@ -1,6 +1,6 @@
 """Schedules: slots in local time across every kind of clock change, and their words."""
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, strategies as st
@@ -51,7 +51,7 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def test_a_slot_is_in_the_local_time_of_its_zone() -> None:
+def test_a_slot_is_in_the_local_time_of_its_zone():
     for zone, at, following in (
         ("UTC", "2026-05-04T03:59:59+00:00", "2026-05-04T04:00+00:00"),
         ("Europe/Berlin", "2026-07-01T00:00+00:00", "2026-07-06T04:00+02:00"),
@@ -75,8 +75,8 @@ def test_a_slot_is_in_the_local_time_of_its_zone() -> None:
     ],
 )
 def test_a_local_time_that_is_skipped_runs_at_the_next_valid_minute(
-    zone: str, schedule: str, before: str, runs_at: str
-) -> None:
+    zone, schedule, before, runs_at
+):
     expected = utc(runs_at)
 
     slots = (
@@ -99,9 +99,7 @@ def test_a_local_time_that_is_skipped_runs_at_the_next_valid_minute(
         ("America/Havana", "30 0 * * *", "2026-11-01T00:30-04:00", "2026-11-02T00:30-05:00"),
     ],
 )
-def test_a_local_time_that_is_repeated_runs_once_the_first_time(
-    zone: str, schedule: str, first: str, following: str
-) -> None:
+def test_a_local_time_that_is_repeated_runs_once_the_first_time(zone, schedule, first, following):
     ran_at = utc(first)
     soon_after = ran_at + timedelta(minutes=31)
     second_time = ran_at + timedelta(hours=1, seconds=1)
@@ -119,9 +117,7 @@ def test_a_local_time_that_is_repeated_runs_once_the_first_time(
 
 @pytest.mark.parametrize("zone", ZONES)
 @given(schedule=schedules, at=instants | changes)
-def test_every_instant_lies_between_two_consecutive_slots(
-    zone: str, schedule: str, at: datetime
-) -> None:
+def test_every_instant_lies_between_two_consecutive_slots(zone, schedule, at):
     last = last_slot(schedule, zone, at)
 
     following = next_slot(schedule, zone, at)
@@ -132,13 +128,13 @@ def test_every_instant_lies_between_two_consecutive_slots(
     assert last_slot(schedule, zone, following) == following
 
 
-def test_a_cron_expression_of_five_fields_is_a_schedule_with_single_spaces() -> None:
+def test_a_cron_expression_of_five_fields_is_a_schedule_with_single_spaces():
     for schedule in (MONDAYS_AT_FOUR, "*/5 * * * *", "0 4 * * mon-fri", "0 4 29 2 *", "0 4 l * *"):
         assert valid_schedule(schedule) == schedule
     assert valid_schedule(" 0  4 *\t*\n1 ") == MONDAYS_AT_FOUR
 
 
-def test_refuses_anything_but_a_cron_expression_of_five_fields_that_comes_due() -> None:
+def test_refuses_anything_but_a_cron_expression_of_five_fields_that_comes_due():
     others = [
         *(None, 7, True, [MONDAYS_AT_FOUR], "", " ", "daily", "@weekly", "0 4 * *"),
         *("0 4 * * 1 0", "0 4 * * 1 0 2026", "60 4 * * 1", "0 24 * * 1", "0 4 0 * 1"),
@@ -156,7 +152,7 @@ def test_refuses_anything_but_a_cron_expression_of_five_fields_that_comes_due() 
         valid_schedule("daily", field="REFINE_SCHEDULE")
 
 
-def test_only_iana_names_are_time_zones() -> None:
+def test_only_iana_names_are_time_zones():
     others = [
         *(None, 7, "", " ", "Berlin", "europe/berlin", "UTC+1", "+01:00", "../UTC"),
         *("/etc/passwd", "Europe/Berlin ", "Europe", "UTC\x00", ["UTC"]),
@@ -170,9 +166,7 @@ def test_only_iana_names_are_time_zones() -> None:
     days=st.sets(st.integers(0, 6), min_size=1),
     at=st.times().map(lambda time: time.replace(second=0, microsecond=0)),
 )
-def test_picked_days_and_time_are_found_again_in_their_cron_expression(
-    days: set[int], at: time
-) -> None:
+def test_picked_days_and_time_are_found_again_in_their_cron_expression(days, at):
     picked = WeeklyTime.picked(list(map(str, days)), f"{at:%H:%M}")
 
     schedule = valid_schedule(picked.schedule)
@@ -180,7 +174,7 @@ def test_picked_days_and_time_are_found_again_in_their_cron_expression(
     assert WeeklyTime.of(schedule) == picked == (tuple(sorted(days)), at)
 
 
-def test_days_and_times_that_do_not_exist_are_refused() -> None:
+def test_days_and_times_that_do_not_exist_are_refused():
     for days, at, problem in (
         ([], "04:00", "days must include at least one day of the week"),
         (["7", "Monday", "-1"], "04:00", "days must include"),
@@ -192,7 +186,7 @@ def test_days_and_times_that_do_not_exist_are_refused() -> None:
     assert WeeklyTime.picked("0123456", "04:00").schedule == "0 4 * * *"
 
 
-def test_describes_simple_schedules_and_quotes_the_others() -> None:
+def test_describes_simple_schedules_and_quotes_the_others():
     for schedule, words in (
         (MONDAYS_AT_FOUR, "on Mondays at 04:00"),
         ("5 16 * * 7", "on Sundays at 16:05"),

@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -43,10 +42,6 @@ def grants() -> list[AccessGrant]:
 
 
 PAST_ITS_END = "UPDATE access_grants SET expires_at = clock_timestamp()"
-
-
-def past_its_end() -> None:
-    sql.rewrite(PAST_ITS_END)
 
 
 # -- asking ---------------------------------------------------------------------------------------
@@ -103,7 +98,7 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(redis, dashboard, 
 
 
 def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(dashboard, grant):
-    past_its_end()
+    sql.rewrite(PAST_ITS_END)
 
     for path in ("/access", "/access?status=ended", f"/access/{grant.id}"):
         said = words_of(dashboard.get(path).text)
@@ -226,18 +221,13 @@ def test_search_results_are_paged(dashboard, grant, agent):
     assert 'name="after"' not in second
 
 
-@pytest.fixture
-def no_records(grant: AccessGrant) -> Iterator[None]:
+def test_nothing_is_shown_if_reading_cannot_be_recorded(dashboard, agent, grant):
     with sql.refused_views():
-        yield
-
-
-def test_nothing_is_shown_if_reading_cannot_be_recorded(dashboard, agent, no_records):
-    answers = [
-        dashboard.get(f"/agents/{agent.id}/ledger"),
-        dashboard.get(f"/agents/{agent.id}/settings"),
-        dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "roses"}),
-    ]
+        answers = [
+            dashboard.get(f"/agents/{agent.id}/ledger"),
+            dashboard.get(f"/agents/{agent.id}/settings"),
+            dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "roses"}),
+        ]
 
     assert {answer.status_code for answer in answers} == {503}
     assert not [a for a in answers if "by the wall" in a.text or "gardener" in a.text]

@@ -11,7 +11,7 @@ from refine.extensions import db
 from refine.jobs.verifying import verify_slice
 from refine.models import Agent, AuditLog, WrappedKey
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn
+from tests.web.conftest import Browser
 
 DAY = timedelta(days=1)
 SAYS = "Audit verification failed."
@@ -37,8 +37,8 @@ def forge(agent: Agent) -> None:
 
 
 def test_a_failure_is_on_every_page_until_it_was_seen_and_all_is_well_again(
-    agent: Agent, site_admins: Browser, dashboard: Browser
-) -> None:
+    agent, site_admins, dashboard
+):
     original = agent.model_id
     assert SAYS not in dashboard.get("/").text
     forge(agent)
@@ -62,9 +62,7 @@ def test_a_failure_is_on_every_page_until_it_was_seen_and_all_is_well_again(
     assert "refine_verification_failed 0.0" in dashboard.get("/metrics").text
 
 
-def test_seeing_it_does_not_end_the_alarm_while_the_last_one_failed(
-    agent: Agent, site_admins: Browser
-) -> None:
+def test_seeing_it_does_not_end_the_alarm_while_the_last_one_failed(agent, site_admins):
     forge(agent)
     verify(datetime.now(UTC))
 
@@ -75,9 +73,7 @@ def test_seeing_it_does_not_end_the_alarm_while_the_last_one_failed(
     assert record.user is not None
 
 
-def test_a_viewer_of_every_account_sees_the_alarm_and_cannot_acknowledge_it(
-    agent: Agent, signed_in: SignedIn
-) -> None:
+def test_a_viewer_of_every_account_sees_the_alarm_and_cannot_acknowledge_it(agent, signed_in):
     viewer = signed_in(factories.user(role="viewer", site_admin=True))
     forge(agent)
     verify(datetime.now(UTC))
@@ -89,7 +85,7 @@ def test_a_viewer_of_every_account_sees_the_alarm_and_cannot_acknowledge_it(
     assert db.session.scalar(select(AuditLog).filter_by(action="verification_seen")) is None
 
 
-def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) -> None:
+def test_a_verification_that_is_late_alarms(agent, site_admins):
     WrappedKey.platform().created_at = datetime.now(UTC) - 4 * DAY
     db.session.commit()
 
