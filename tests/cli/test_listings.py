@@ -62,7 +62,7 @@ def test_sessions_are_listed_newest_first(agents, environ):
     assert waiting["ended_at"] is None
     assert table[0].split() == [
         *("id", "agent", "account", "status", "trigger", "requested"),
-        *("removed", "changes", "cost", "reason"),
+        *("saved", "changes", "cost", "reason"),
     ]
     assert [line.split()[:4] for line in table[1:]] == [
         [waiting["id"], "Eve", "other", "queued"],

@@ -33,7 +33,7 @@ def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
     visitor.arrives_at("Session of Halyard")
     visitor.waits_for(state(visitor.page, "completed"))
 
-    visitor.sees("tokens in every prompt")
+    visitor.sees("tokens fewer in every prompt")
     visitor.press("Sign out")
     visitor.arrives_at("Sign in to Refine")
     visitor.sign_in("first@example.org", "a long enough password")
