@@ -486,7 +486,7 @@ REMOVED = (
 @pytest.mark.parametrize(
     ("play", "told"),
     [
-        (completes_without_change, "Refinement session: 20 → 20 memories, 0 tokens saved "),
+        (completes_without_change, "Refinement session: 21 → 20 memories, 25 tokens saved "),
         (trips_the_breaker, "My refinement session was rolled back entirely: "),
         (says_no, "I declined a refinement session."),
         (

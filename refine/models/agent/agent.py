@@ -329,8 +329,8 @@ class Agent(Attested, Base):
     @property
     def effective_refinement_prompt(self) -> str:
         """The agent's own style for sessions, or the conservative default."""
-        prompt: str = self.effective("refinement_prompt")[0]
-        return prompt
+        own = self.refinement_prompt
+        return default_prompt("refinement_prompt") if own is None else own
 
     def effective(self, field: str) -> tuple[Any, bool]:
         """Return the effective value of an authored field, and whether it is the default."""
