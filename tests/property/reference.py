@@ -27,7 +27,7 @@ def _is_kept(memory: State) -> bool:
 
 
 def _says(original: str) -> Callable[[str], bool]:
-    return lambda text: WORD not in original or WORD in text
+    return lambda text: WORD not in original.casefold() or WORD in text.casefold()
 
 
 @dataclass
