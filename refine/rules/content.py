@@ -152,7 +152,8 @@ def comparable(content: str) -> str:
 
 
 def _in_one_case(word: str) -> str:
-    return word if _keeps_case(word) else word.lower()
+    lower = word.lower()  # most words are in it, and looking at each letter takes long
+    return word if word == lower or _keeps_case(word) else lower
 
 
 def _keeps_case(word: str) -> bool:
