@@ -216,6 +216,7 @@ class TestFailures:
             assert sql(data_dir, "SELECT 1") == [(1,)]
 
 
+# The gate runs as root, and skips none of these; an ordinary user has no root's way to show.
 NOT_ROOT = "not root: what root gives up for PostgreSQL, an ordinary user never had"
 
 
