@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from refine import clock
+from refine.jobs.batches import Work
 from refine.models.audit.kinds import ACTIONS
 from refine.models.audit.verification import AlarmKind
 from refine.models.runs.access import MAX_MINUTES, MIN_MINUTES
@@ -91,6 +92,32 @@ RECORD_KINDS = {
     "memories": "Memories",
     "users": "Users and tokens",
     "maintenance": "Maintenance",
+}
+
+
+class BulkAction(NamedTuple):
+    name: str
+    done: str
+    effect: str
+
+
+BULK_ACTIONS: dict[Work, BulkAction] = {
+    "refine": BulkAction(
+        "Refine",
+        "asked for a session",
+        "Each agent is asked for its consent first. Paused agents are asked too; cool-downs and "
+        "the monthly cost cap do not apply.",
+    ),
+    "pause": BulkAction(
+        "Pause",
+        "paused",
+        "No automatic sessions start until the agents are resumed. Running sessions continue.",
+    ),
+    "resume": BulkAction(
+        "Resume",
+        "resumed",
+        "Automatic sessions start again, at the account's slots and after budget checks.",
+    ),
 }
 
 

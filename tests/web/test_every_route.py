@@ -17,7 +17,7 @@ from werkzeug.test import TestResponse
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.models.runs.access import END_REASONS, STATUSES
-from refine.web.agents import digest_of
+from refine.web.bulk import digest_of
 from tests import factories, sql
 from tests.factories import PASSWORD
 from tests.web.conftest import Browser, SignedIn, World, browser_of, person

@@ -1,0 +1,140 @@
+"""One action on many agents of a list: a page that asks, and the action."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from flask import Blueprint, abort, flash, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+from sqlalchemy import ColumnElement, case, literal
+
+from refine import clock
+from refine.jobs.batches import BulkOutcome, Work, act_on
+from refine.models import Agent
+from refine.models.agent.eligibility import Group, grouped_by
+from refine.models.columns import id_in
+from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
+from refine.rules.quantities import plural
+from refine.web import scope
+from refine.web.agents import FILTERS, conditions_of
+from refine.web.links import url_in_account
+from refine.web.lists import PAGE_ROWS, Chosen
+from refine.web.words import BULK_ACTIONS
+
+pages = Blueprint("bulk", __name__)
+
+_CONFLICT = 409
+_CHANGED = "The agents have changed in the meantime; check them and confirm again"
+
+
+@dataclass(frozen=True)
+class Agents:
+    work: Work
+    ids: Sequence[int] | None
+    wanted: Chosen
+
+    @classmethod
+    def of_request(cls) -> "Agents":
+        wanted = Chosen(FILTERS, request.values)
+        work, who = request.values.get("work", ""), request.values.get("who", "ticked")
+        if work not in BULK_ACTIONS:
+            abort(400, "Choose on the list of agents what to do, and for whom.")
+        if who == "all":
+            if scope.sees_all_accounts():
+                abort(400, "Choose an account first: this is done for one account at a time.")
+            return cls(work, None, wanted)
+        given = request.values.getlist("agent")
+        if who == "page":
+            given = request.values.get("on_page", "").split(",")
+        ids = sorted({id_ for each in given[:PAGE_ROWS] if (id_ := id_in(each)) is not None})
+        return cls(work, ids, wanted)
+
+    @property
+    def conditions(self) -> list[ColumnElement[bool]]:
+        if self.ids is None:
+            return conditions_of(self.wanted)
+        return [scope.in_scope(Agent.account_id), Agent.id.in_(self.ids)]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        same = {"work": self.work, **self.wanted.texts}
+        if self.ids is None:
+            return {**same, "who": "all"}
+        return {**same, "who": "page", "on_page": ",".join(map(str, self.ids))}
+
+    @cached_property
+    def groups(self) -> Mapping[str | None, Group]:
+        """The agents by the reason that leaves them out, or None; 404 if one is unknown."""
+        found = grouped_by(why_left_out(self.work), *self.conditions)
+        if self.ids is not None and sum(group.number for group in found.values()) < len(self.ids):
+            abort(404)
+        return found
+
+    @property
+    def touched(self) -> Sequence[int]:
+        return self.groups[None].ids if None in self.groups else []
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.touched)
+
+
+def digest_of(ids: Iterable[int]) -> str:
+    """Return the digest with which a form shows that its agents are still the same."""
+    return sha256(str(sorted(ids)).encode()).hexdigest()
+
+
+def why_left_out(work: Work) -> ColumnElement[str | None]:
+    match work:
+        case "refine":
+            return why_not_on_request()
+        case "pause":
+            return case((Agent.paused, literal("already paused")))
+    return case((~Agent.paused, literal("not paused")))
+
+
+@pages.get("/agents/many")
+@scope.admins_only
+def ask() -> str:
+    return _page(Agents.of_request())
+
+
+@pages.post("/agents/many")
+@scope.admins_only
+def act() -> ResponseReturnValue:
+    chosen = Agents.of_request()
+    if request.form.get("digest") != chosen.digest:
+        return _page(chosen, _CHANGED), _CONFLICT
+    outcome = act_on(chosen.touched, chosen.work, scope.user())
+    flash(_in_words(chosen.work, outcome))
+    return redirect(_list_of(chosen), 303)
+
+
+def _in_words(work: Work, outcome: BulkOutcome) -> str:
+    done = f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work].done}"
+    skipped = outcome.skipped.most_common()
+    return (
+        "; ".join([done, *(f"{plural(count, 'agent')} skipped: {why}" for why, count in skipped)])
+        + "."
+    )
+
+
+def _page(chosen: Agents, error: str | None = None) -> str:
+    groups = chosen.groups
+    return render_template(
+        "agents/bulk_action.html",
+        chosen=chosen,
+        bulk_action=BULK_ACTIONS[chosen.work],
+        touched=groups.get(None),
+        left_out=[group for reason, group in groups.items() if reason is not None],
+        is_free=chosen.work == "pause",
+        cost=estimate(clock.now(), chosen.touched),
+        looks_back=LOOKS_BACK.days,
+        error=error,
+        back=_list_of(chosen),
+    )
+
+
+def _list_of(chosen: Agents) -> str:
+    return url_in_account("agents.listing", **chosen.wanted.texts)
