@@ -229,14 +229,17 @@
     showPause();
     showIcon(byId("notices").dataset.icon);
     const isFresh = Boolean(byId("fresh"));
-    if (wasFresh && !isFresh) sayItEnded(ctx.title);
+    const state = byId("state");
+    if (wasFresh && !isFresh && state) sayItEnded(ctx.title, state.getBoundingClientRect());
     wasFresh = isFresh;
     if (!isRefresh(ctx)) document.querySelector("main [role=alert][tabindex]")?.focus();
   });
-  const sayItEnded = (title) => {
+  const sayItEnded = (title, { top, bottom }) => {
     const message = document.createElement("p");
     message.className = "message over";
     message.textContent = title.replace(/ · Refine$/, "");
+    // who sees the state itself needs nothing laid over the page
+    message.classList.toggle("hidden", bottom > 0 && top < innerHeight);
     byId("messages").append(message);
     showIcon(byId("icon").dataset.ended);
   };

@@ -111,6 +111,7 @@ CREATE TABLE users (
   active boolean DEFAULT true NOT NULL,
   created_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
+  steps_dismissed_at timestamptz,
   row_digest text,
   CONSTRAINT ck_users_role CHECK (role IN ('admin', 'viewer'))
 );
@@ -299,6 +300,7 @@ CREATE TABLE refinement_sessions (
   undone_through text,
   seen_at timestamptz,
   seen_by_id bigint CONSTRAINT fk_refinement_sessions_seen_by_id_users REFERENCES users,
+  watched_at timestamptz,
   trigger text NOT NULL,
   slot_at timestamptz,
   attempt integer DEFAULT 1 NOT NULL,

@@ -11,6 +11,8 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, PeriodicWork
 
+# The agent that the first steps begin with.
+FIRST_AGENT = "Wren"
 _FILE = Path(__file__).parent / "agents.json"
 
 

@@ -1,5 +1,6 @@
 """A session from its id to its end: duplicates, snapshot, consent, turns."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import structlog
 
 from refine import clock, prompts
 from refine.extensions import safe_rollback
-from refine.llm.messages import ToolCall, user_message
+from refine.llm.messages import Reply, ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.agent import eligibility
 from refine.models.runs.session import CONSENTED_ENDS, EndStatus
@@ -26,6 +27,7 @@ from refine.refinement.prompting import (
     room_for_ledger,
 )
 from refine.refinement.second_reading import DEFINITION as READING, reading_of, verdicts_of
+from refine.rules.model_names import is_rehearsal_model
 from refine.rules.second_reading import Case, Verdict
 from refine.rules.tokens import MIN_CONTENT_TOKENS
 from refine.running import ModelWorker, RunEnded
@@ -43,6 +45,9 @@ _NO_ROOM = "the context of the agent's model is too small for its prompts, journ
 
 # The results after which the tool refuses everything, and the model is not asked again.
 ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
+
+# How long the rehearsal model waits before each answer where somebody watches.
+BREATH_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -194,6 +199,12 @@ class SessionWorker(ModelWorker[RefinementSession]):
             over = over or result["type"] in ENDING_RESULTS
             self._report("tool_call", action=_shown_action(call), result=result["type"])
         return over
+
+    def _ask_model(self, times: int = 1, only_words: bool = False) -> Reply:
+        is_rehearsal = is_rehearsal_model(self._model_id)
+        if is_rehearsal and self._committed(lambda: self._run.is_watched):
+            time.sleep(BREATH_SECONDS)
+        return super()._ask_model(times, only_words)
 
     # -- second readings --------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from flask import Blueprint, render_template, url_for
+from flask import Blueprint, redirect, render_template, url_for
+from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 
 from refine import clock, settings
@@ -19,7 +20,7 @@ from refine.models.runs.session import totals
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
 from refine.models.runs.task import conversations_given_up
 from refine.rules.quantities import plural
-from refine.web import in_place, scope
+from refine.web import first_steps, in_place, scope
 from refine.web.charts import day_bars
 from refine.web.forms import midnight
 from refine.web.links import url_in_account
@@ -38,21 +39,27 @@ def page() -> str:
     trend = _trend()
     counts = select(func.count(), func.count().filter(is_in("running")))
     agents, running = db.session.execute(counts.where(scope.in_scope(Agent.account_id))).one()
-    has_sessions = bool(trend["outcomes"])
     return render_template(
         "overview/page.html",
         attention=in_general(),
         cases=in_cases(),
         trend=trend,
-        cost=month_of_account(account) if account is not None and has_sessions else None,
-        has_sessions=has_sessions,
-        slug=scope.account_to_change().slug,
+        cost=month_of_account(account) if account is not None and trend["outcomes"] else None,
+        steps=first_steps.shown(),
         running=_running() if running else [],
         accounts=_next_accounts(),
         account=account,
         agents=agents,
         refresh_seconds=in_place.seconds_while(running),
     )
+
+
+@pages.post("/first-steps/dismissed")
+@scope.admins_only
+def dismiss_steps() -> ResponseReturnValue:
+    scope.user().steps_dismissed_at = clock.now()
+    db.session.commit()
+    return redirect(url_in_account("overview.page"), 303)
 
 
 def _running() -> Sequence[Any]:

@@ -25,6 +25,7 @@ from refine.web.forms import attempt
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, since
 from refine.web.picture import picture_of, sizes
+from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
 from refine.web.words import STATUSES, TRIGGERS, spaced
 
@@ -117,6 +118,9 @@ def listing() -> str:
 def page(session_id: uuid.UUID) -> str:
     session = scope.session_or_404(session_id)
     agent_id, opened = session.agent_id, None
+    if session.is_live and is_rehearsed(session.agent):
+        session.note_watched()
+        db.session.commit()
     # opened first, as reading commits; a live session has nothing to open yet
     if not session.is_live:
         opened = granted.session(agent_id, session_id)

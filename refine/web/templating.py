@@ -19,7 +19,7 @@ from refine.models.runs.access import REASONS
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
-from refine.web import links, presenting, scope, words
+from refine.web import first_steps, links, presenting, scope, words
 from refine.web.charts import DAYS_SHOWN
 from refine.web.links import here, url_in_account
 from refine.web.lists import as_cards
@@ -68,5 +68,6 @@ _NAMES: dict[str, Any] = {
     "here": here,
     "is_refresh": scope.is_refresh,
     "number_of_cases": lambda: number_of_cases(scope.account_id()),
+    "next_step_with": first_steps.next_with,
     "url_in_account": url_in_account,
 }

@@ -229,6 +229,10 @@ def first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def first_lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
 def spaced(name: str) -> str:
     return name.replace("_", " ")
 

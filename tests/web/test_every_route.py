@@ -101,6 +101,7 @@ ACTED = {
     "/agents/<int:agent_id>/sessions": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/settings": ACT_IN_ACCOUNT,
     "/agents/many": ACT_IN_ACCOUNT,
+    "/first-steps/dismissed": ACT,
     "/invitations/<secret>": Answers(303, 404, 404, 404, 404),
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),

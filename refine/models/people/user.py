@@ -71,6 +71,8 @@ class User(Attested, Base):
     active: Mapped[BoolTrue]
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
+    # when they put the first steps away
+    steps_dismissed_at: Mapped[datetime | None]
 
     account: Mapped[Account] = relationship()
 
@@ -79,6 +81,7 @@ class User(Attested, Base):
 
     unsigned: ClassVar[Mapping[str, str]] = {
         "updated_at": "set by every update, also of unsigned columns",
+        "steps_dismissed_at": "decides what the overview shows, and nothing else",
     }
 
     @property

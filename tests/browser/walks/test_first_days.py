@@ -26,18 +26,17 @@ def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
     visitor.press("Join")
     visitor.arrives_at("Overview")
     visitor.sees("First steps")
-    visitor.menu("Agents")
-    visitor.follow("Halyard")
-    visitor.arrives_at("Halyard")
-    visitor.press("Refine now")
-    visitor.arrives_at("Session of Halyard")
+    visitor.press("Begin with Wren")
+    visitor.arrives_at("Session of Wren")
+    visitor.waits_for(visitor.page.get_by_text("Wren consented and is working."))
     visitor.waits_for(state(visitor.page, "completed"))
+    visitor.sees("233 tokens fewer in every prompt (15%)")
 
-    visitor.sees("tokens fewer in every prompt")
     visitor.press("Sign out")
     visitor.arrives_at("Sign in to Refine")
     visitor.sign_in("first@example.org", "a long enough password")
-    visitor.sees("completed")
+    visitor.follow("Ask Wren…")
+    visitor.arrives_at("Ask Wren for access")
 
 
 @pytest.mark.slow

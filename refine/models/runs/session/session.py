@@ -23,6 +23,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
@@ -80,6 +81,9 @@ Channel = Literal["dashboard", "command line", "agent"]
 
 # How many mutations a session may make.
 MAX_MUTATIONS = 10
+
+# How long after its page was asked for somebody counts as watching.
+_WATCHED_FOR = timedelta(seconds=6)
 
 
 class Operation(NamedTuple):
@@ -243,6 +247,8 @@ class RefinementSession(RetriableRun, Attested, Base):
     # who acknowledged how it ended
     seen_at: Mapped[datetime | None]
     seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    # when its page was last asked for, of a rehearsal
+    watched_at: Mapped[datetime | None]
 
     user: Mapped[User | None] = relationship(foreign_keys=user_id)
     stop_requested_by: Mapped[User | None] = relationship(foreign_keys=stop_requested_by_id)
@@ -256,7 +262,7 @@ class RefinementSession(RetriableRun, Attested, Base):
     unsigned: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("sealed_summary", "sealed_consent_reply"),
         "sealed: nobody can write it without the agent's key",
-    )
+    ) | {"watched_at": "sets the pace of a rehearsal, and nothing else"}
     # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
 
@@ -343,6 +349,16 @@ class RefinementSession(RetriableRun, Attested, Base):
         if (reason := self.skip_reason(at)) is not None:
             self.finish("skipped", reason, at=at)
         return reason is None
+
+    def note_watched(self) -> None:
+        """Note that somebody watches, whatever its worker changes at the same moment."""
+        mine = update(RefinementSession).where(RefinementSession.id == self.id)
+        noted = mine.values(watched_at=clock.now())
+        db.session.execute(noted, execution_options={"synchronize_session": False})
+
+    @property
+    def is_watched(self) -> bool:
+        return self.watched_at is not None and self.watched_at > clock.now() - _WATCHED_FOR
 
     # -- what it is measured against -------------------------------------------------------------
 
