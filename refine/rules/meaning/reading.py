@@ -306,9 +306,13 @@ class LedgerTexts:
         for key in reading.details:
             weights |= dict.fromkeys(_WORD.findall(key), 1.0)
         known = sorted((len(self._holders[key]), key) for key in weights if key in self._holders)
+        holders = {key: self._holders[key] for _, key in known[:_LOOKED_UP]}
+        with_all = set.intersection(*holders.values()).difference(without) if holders else set()
+        if len(with_all) >= limit:
+            return sorted(with_all, reverse=True)[:limit]
         shared: defaultdict[int, float] = defaultdict(float)
-        for _, key in known[:_LOOKED_UP]:
-            for id_ in self._holders[key]:
+        for key, ids in holders.items():
+            for id_ in ids:
                 shared[id_] += weights[key] + _LEAST_WEIGHT
         others = ((weight, id_) for id_, weight in shared.items() if id_ not in without)
         nearest = nlargest(limit, others)

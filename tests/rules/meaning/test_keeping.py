@@ -218,6 +218,13 @@ def test_a_ledger_follows_its_memories() -> None:
     assert ledger.read(TOWER) is ledger.read(TOWER)
 
 
+def test_of_memories_with_all_of_its_words_the_newest_are_nearest() -> None:
+    alike = ledger_of(TOWER, f"{TOWER}!", f"{TOWER}?", "The tower", f"{TOWER}…")
+
+    for limit, nearest in ((2, [4, 1]), (3, [4, 1, 0]), (4, [4, 1, 0])):
+        assert alike.nearest_ids(alike.read(TOWER), {2}, limit)[:3] == nearest
+
+
 def test_one_text_or_none_says_what_another_said() -> None:
     assert is_said(TOWER, ["Mira drinks tea", f"{TOWER}!"], SHARE)
     assert not is_said(TOWER, ["Mira drinks tea", "The tower has a green door"], SHARE)
