@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Select, all_, and_, any_, bindparam, select
+from sqlalchemy import BigInteger, Select, and_, any_, bindparam, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
@@ -61,9 +61,10 @@ def consolidate(
     _refuse_number(ids)
     _refuse_over_cap(session)
     content = memory_content(content)
-    found = _editable(session, ids, "consolidate")
+    locked = _locked(session, ids, content)
+    found = _editable(session, ids, "consolidate", locked)
     sources = [memory for memory, _ in found]
-    _refuse_copy(session, content, ids)
+    _refuse_copy(locked, ids)
     tokens = sum(source.token_estimate for source in sources)
     _refuse_longer(content, tokens, "A merge of these memories")
     edit = Replacement(sources, content, reason)
@@ -83,10 +84,11 @@ def update(
     at = at or clock.now()
     _refuse_over_cap(session)
     content = memory_content(content)
-    ((memory, entry),) = _editable(session, [memory_id], "update")
+    found = _locked(session, [memory_id], content)
+    ((memory, entry),) = _editable(session, [memory_id], "update", found)
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
-    _refuse_copy(session, content, [memory_id])
+    _refuse_copy(found, [memory_id])
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     _refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
@@ -155,16 +157,12 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
 
 # -- what an edit works on ------------------------------------------------------------------------
 
-# The ids of the memories, for statements that are built once.
-_IDS = bindparam("ids", type_=ARRAY(BigInteger))
-
 Found = dict[int, tuple[AgentMemory, SessionEntry | None]]
 
 
 def _editable(
-    session: RefinementSession, ids: Sequence[int], verb: str, found: Found | None = None
+    session: RefinementSession, ids: Sequence[int], verb: str, found: Found
 ) -> list[tuple[AgentMemory, SessionEntry]]:
-    found = found or _locked(session, ids)
     _refuse_missing(found, ids)
     wanted = [found[id_] for id_ in dict.fromkeys(ids)]
     _refuse_locked([memory for memory, _ in wanted], verb)
@@ -180,12 +178,16 @@ def _successor(found: Found, memory_id: int, by_id: int | None) -> AgentMemory |
     return found[by_id][0]
 
 
-def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
-    """Lock memories in order of id, with their entries; RowAltered for an altered one."""
+def _locked(session: RefinementSession, ids: Sequence[int], content: str | None = None) -> Found:
+    """Lock memories in order of id, with their entries, and those that already have a new content;
+    RowAltered for an altered one.
+    """
+    hashed = content_hash(content, session.data_key()) if content is not None else None
     mine = {"session_id": session.id, "agent_id": session.agent_id, "ids": list(ids)}
-    rows = db.session.execute(_select_locked(), mine)
+    rows = db.session.execute(_select_locked(), {**mine, "content_hash": hashed})
     found: Found = {memory.id: (memory, entry) for memory, entry in rows}
-    for memory, entry in found.values():
+    for id_ in found.keys() & set(ids):
+        memory, entry = found[id_]
         memory.require_genuine()
         if entry is not None:
             entry.require_genuine()
@@ -195,16 +197,20 @@ def _locked(session: RefinementSession, ids: Sequence[int]) -> Found:
 @cache
 def _select_locked() -> Select[AgentMemory, SessionEntry]:
     """Return a statement that is built once: it precedes every edit."""
-    is_wanted = any_(_IDS)
+    is_wanted = any_(bindparam("ids", type_=ARRAY(BigInteger)))
     is_its_entry = and_(
         SessionEntry.session_id == bindparam("session_id"),
         SessionEntry.memory_id == AgentMemory.id,
         SessionEntry.memory_id == is_wanted,  # otherwise all entries are read
     )
+    is_copy = and_(AgentMemory.is_kept_core, AgentMemory.content_hash == bindparam("content_hash"))
     return (
         select(AgentMemory, SessionEntry)
         .outerjoin(SessionEntry, is_its_entry)
-        .where(AgentMemory.agent_id == bindparam("agent_id"), AgentMemory.id == is_wanted)
+        .where(
+            AgentMemory.agent_id == bindparam("agent_id"),
+            or_(AgentMemory.id == is_wanted, is_copy),
+        )
         .order_by(AgentMemory.id)
         .with_for_update(of=AgentMemory)
         .execution_options(populate_existing=True)
@@ -257,29 +263,13 @@ def _refuse_locked(memories: Collection[AgentMemory], verb: str) -> None:
             raise EditRefused(f"Cannot {verb} {lock} {named}")
 
 
-def _refuse_copy(session: RefinementSession, content: str, ids: Sequence[int]) -> None:
+def _refuse_copy(found: Found, ids: Sequence[int]) -> None:
     """Refuse an exact copy: it would be removed as a duplicate before the next session."""
-    hashed = content_hash(content, session.data_key())
-    mine = {"agent_id": session.agent_id, "content_hash": hashed, "ids": list(ids)}
-    if (copy_id := db.session.scalar(_select_copy(), mine)) is not None:
+    if copies := found.keys() - set(ids):
         raise EditRefused(
-            f"Memory #{copy_id} already has exactly this content; delete the "
+            f"Memory #{min(copies)} already has exactly this content; delete the "
             "redundant memory instead"
         )
-
-
-@cache
-def _select_copy() -> Select[int]:
-    return (
-        select(AgentMemory.id)
-        .where(
-            AgentMemory.agent_id == bindparam("agent_id"),
-            AgentMemory.is_kept_core,
-            AgentMemory.content_hash == bindparam("content_hash"),
-            AgentMemory.id != all_(_IDS),
-        )
-        .limit(1)
-    )
 
 
 def _refuse_unseen(
