@@ -38,6 +38,29 @@ from sqlalchemy.types import TypeDecorator
 
 from refine.errors import ChangedMeanwhile, ClocksDiffer, InvalidValue
 
+
+class _Columns(Sequence[psycopg.Column]):
+    """The columns of a result, each looked up when it is asked for."""
+
+    def __init__(self, cursor: "psycopg.Cursor[Any]", number: int) -> None:
+        self._cursor, self._number = cursor, number
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __getitem__(self, index: Any) -> Any:
+        return psycopg.Column(self._cursor, range(self._number)[index])
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """SQLAlchemy looks at the columns only of the first result of a statement."""
+
+    @property
+    def description(self) -> Any:
+        number = self.pgresult.nfields if self.pgresult is not None else 0
+        return _Columns(self, number) if number else super().description
+
+
 # A server that vanished without a word is given up in time for a run to outlive it: libpq would
 # wait for a quarter of an hour.
 CONNECT_ARGS = {
@@ -45,6 +68,7 @@ CONNECT_ARGS = {
     "tcp_user_timeout": 15_000,
     "keepalives_idle": 5,
     "keepalives_interval": 5,
+    "cursor_factory": _Cursor,
 }
 # A pooler in transaction mode gives each transaction another connection to the server.
 POOLED_CONNECT_ARGS = {**CONNECT_ARGS, "prepare_threshold": None}
