@@ -23,7 +23,8 @@ def honest(worlds: Sequence[World]) -> Read:
     """Return a reader that names what was said before, and nowhere afterwards."""
 
     def read(case: Case) -> list[str]:
-        before, after = _texts(case, "before"), _texts(case, "after", "kept")
+        before = _told(case["before"])
+        after = _told(case["after"] if "after" in case else case["kept"])
         return [
             saying.text
             for world in worlds
@@ -45,7 +46,6 @@ def read_all(messages: list[dict[str, Any]], read: Read) -> dict[str, Any]:
     return {"cases": verdicts}
 
 
-def _texts(case: Case, *names: str) -> list[str]:
-    found = [case[name] for name in names if name in case]
-    memories = (each if isinstance(each, list) else [each] for each in found)
-    return [each["text"] if isinstance(each, dict) else each for part in memories for each in part]
+def _told(said: Any) -> list[str]:
+    """Return the new text, or those of memories, each under its date."""
+    return [said] if isinstance(said, str) else [text for each in said for text in each.values()]

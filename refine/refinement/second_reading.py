@@ -14,12 +14,11 @@ _ANSWER = {
     "type": "object",
     "properties": {"case": {"type": "integer"}, **dict.fromkeys(Verdict._fields, _WORDS)},
     "required": ["case", *Verdict._fields],
-    "additionalProperties": False,
 }
 
 DEFINITION = function_definition(
     "second_reading",
-    "Say of each case what the edit leaves out, adds and changes; empty lists: it may stand.",
+    "Your reading of each case.",
     {"cases": {"type": "array", "items": _ANSWER}},
 )
 

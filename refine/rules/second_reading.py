@@ -30,11 +30,11 @@ class Case(NamedTuple):
     kept: tuple[Stored, ...] = ()
 
     def as_entry(self, number: int) -> dict[str, Any]:
-        edit, outcome = "rewrite", dict[str, Any](after=self.after)
+        outcome = dict[str, Any](after=self.after)
         if self.after is None:
-            edit, outcome = "removal", {"kept": [_entry(each) for each in self.kept]}
-        before = [_entry(each) for each in self.before]
-        return {"case": number, "edit": edit, "claim": self.claim, "before": before, **outcome}
+            outcome = {"kept": [{each.date: each.text} for each in self.kept]}
+        before = [{each.date: each.text} for each in self.before]
+        return {"case": number, "claim": self.claim, "before": before, **outcome}
 
 
 class Verdict(NamedTuple):
@@ -85,10 +85,6 @@ def answers_in(text: str) -> Iterator[Any]:
                 cases = value.get("cases") if value.keys() == {"cases"} else None
                 yield from cases if isinstance(cases, list) else [value]
         start = text.find("{", end)
-
-
-def _entry(memory: Stored) -> dict[str, str]:
-    return {"stored": memory.date, "text": memory.text}
 
 
 def _verdict(answer: dict[str, Any]) -> Verdict | None:

@@ -8,8 +8,8 @@ from bench.bill import Bill, Exchange, broken_promises, record
 from refine import settings
 from refine.llm.messages import Message
 
-GOOD, NAIVE = Bill(5, 500, 50, 360, 400), Bill(12, 1_000, 60, 800, 900)
-READ, NAIVELY_READ = Bill(8, 625, 70, 400, 525), Bill(22, 1_300, 90, 900, 1_150)
+GOOD, READ = Bill(5, 400, 50, 270, 300), Bill(8, 500, 70, 300, 400)
+NAIVE = Bill(12, 1_000, 60, 800, 900)
 
 
 def results_in(last: Exchange) -> list[Message]:
@@ -24,28 +24,27 @@ def test_a_session_makes_ten_changes_and_keeps_the_promises(app):
     made = [len(each.reply.get("tool_calls", ())) for each in ours.exchanges]
     assert made == [0, 4, 4, 2, 1]
     naive = ours.naively()
-    assert len(naive.exchanges) == 12
-    assert all(len(each.reply["tool_calls"]) == 1 for each in naive.exchanges[1:])
-    assert "tools" not in naive.exchanges[0].request
-    results, naive_results = (results_in(each.exchanges[-1]) for each in (ours, naive))
+    assert len(naive) == 12
+    assert all(len(each.reply["tool_calls"]) == 1 for each in naive[1:])
+    assert "tools" not in naive[0].request
+    results, naive_results = (results_in(each[-1]) for each in (ours.exchanges, naive))
     assert len(results) == 10
     assert results == naive_results
-    assert (len(ours.readings), len(naive.readings)) == (3, 10)
-    assert list(broken_promises(100, 10, *ours.bills(), *naive.bills())) == []
+    assert len(ours.readings) == 3
+    assert list(broken_promises(100, 10, *ours.bills(), Bill.of(naive))) == []
 
 
 @pytest.mark.parametrize(
     ("changes", "place", "figures", "words"),
     [
         (9, 0, {}, "9 of 10 changes made"),
-        (10, 0, {"prompt_tokens": 501}, "50.1% of the naive prompt tokens"),
-        (10, 0, {"unchanged_tokens": 359}, "89.8% unchanged after consent"),
-        (10, 1, {"prompt_tokens": 626}, "25.2% more for second readings"),
-        (10, 3, {"prompt_tokens": 1_249}, "50.0% of the naive prompt tokens"),
+        (10, 0, {"unchanged_tokens": 269}, "89.7% unchanged after consent"),
+        (10, 0, {"prompt_tokens": 399}, "25.3% more for second readings"),
+        (10, 2, {"prompt_tokens": 998}, "50.1% of the naive prompt tokens"),
     ],
 )
 def test_one_broken_promise_is_named(changes, place, figures, words):
-    bills = [GOOD, READ, NAIVE, NAIVELY_READ]
+    bills = [GOOD, READ, NAIVE]
     assert list(broken_promises(100, 10, *bills)) == []
 
     bills[place] = replace(bills[place], **figures)

@@ -107,8 +107,10 @@ class Companion:
 
 def verdict(case):
     """What an edit leaves out or adds, as anybody sees who knows what holds."""
-    before = said_by(each["text"] for each in case["before"])
-    after = said_by([case["after"]] if "after" in case else [e["text"] for e in case["kept"]])
+    before = said_by(text for each in case["before"] for text in each.values())
+    after = said_by(
+        [case["after"]] if "after" in case else [t for e in case["kept"] for t in e.values()]
+    )
     gone, new = before - after, after - before
     if case["claim"] != "same":
         gone -= NO_LONGER

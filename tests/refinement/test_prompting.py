@@ -180,7 +180,7 @@ def test_both_prompts_promise_of_details_what_the_settings_do(agent, set_setting
 
 def test_the_question_tells_why_the_agent_is_asked_now(agent):
     for trigger, reason in (
-        ("weekly", "Weekly: you have had no session since your account's last regular time"),
+        ("weekly", "Weekly: no session since your account's last regular time"),
         ("over_budget", "Over budget: your core memories came to more tokens than your budget."),
         ("manual", "By hand: an admin asked for this session on the dashboard."),
         ("api", "By hand: you asked for this session yourself, through the API."),
@@ -209,10 +209,12 @@ def test_the_question_names_the_role_of_the_user_and_no_word_of_theirs(agent):
 
 
 def test_both_prompts_state_the_figures(read):
-    for said in read[:2]:
+    removed = ["- Exact duplicates removed before this question: none."]
+    for said, more in zip(read[:2], (removed, []), strict=True):
         (section,) = re.findall(r"## The figures\n\n((?:- .+\n)+)\n##", said)
 
         assert section.splitlines() == [
+            *more,
             f"- Today: {clock.now():%Y-%m-%d}",
             "- Core memories: 20",
             "- Token usage: 500",

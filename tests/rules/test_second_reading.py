@@ -19,9 +19,8 @@ def test_a_rewrite_shows_what_was_and_what_is_to_be():
 
     assert case.as_entry(2) == {
         "case": 2,
-        "edit": "rewrite",
         "claim": "same",
-        "before": [{"stored": "2026-03-01", "text": "The shop opens at nine."}],
+        "before": [{"2026-03-01": "The shop opens at nine."}],
         "after": "Opens at nine.",
     }
 
@@ -29,8 +28,7 @@ def test_a_rewrite_shows_what_was_and_what_is_to_be():
 def test_a_removal_shows_what_is_to_carry_it():
     entry = Case("wrong", (NOTED,), None, (Stored("2026-03-02", "It opens at ten."),)).as_entry(1)
 
-    assert entry["edit"] == "removal"
-    assert entry["kept"] == [{"stored": "2026-03-02", "text": "It opens at ten."}]
+    assert entry["kept"] == [{"2026-03-02": "It opens at ten."}]
     assert "after" not in entry
 
 

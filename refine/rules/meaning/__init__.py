@@ -91,7 +91,9 @@ def likely_carriers(ledger: LedgerTexts, text: str, without: Collection[int]) ->
     """
     keeping = Keeping(ledger.read(text), ledger, Decimal(1))
     shares = {id_: keeping.rough_share(each) for id_, each in keeping.nearest(without)}
-    likely = [id_ for id_, share in shares.items() if share >= max(shares.values()) / 2]
+    most = max(shares.values(), default=0)
+    least = DELETION_SHARE if most >= DELETION_SHARE else most / 2
+    likely = [id_ for id_, share in shares.items() if share >= least]
     return likely or nlargest(_NEWEST, ledger.texts.keys() - set(without))
 
 

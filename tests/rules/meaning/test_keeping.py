@@ -282,9 +282,13 @@ def test_what_replaces_a_memory_speaks_of_the_same(text: str, other: str, is_sam
 
 
 def test_likely_carriers_are_the_memories_that_say_most_of_a_text() -> None:
-    ledger = ledger_of(TOWER, "The tower has steps", "Mira drinks tea", f"{TOWER}!")
+    part, other = "The tower at Kastell has a green door", "The tower has steps"
+    ledger = ledger_of(TOWER, other, "Mira drinks tea", part, f"{TOWER}!")
 
-    assert likely_carriers(ledger, TOWER, [0]) == [3]
+    assert likely_carriers(ledger, TOWER, [0]) == [4]
+    # those that say half as much as the likeliest, where none says enough
+    assert likely_carriers(ledger, TOWER, [0, 4]) == [3]
+    assert likely_carriers(ledger_of(TOWER, other), TOWER, [0]) == [1]
 
 
 def test_the_newest_memories_may_say_a_text_in_another_language() -> None:
