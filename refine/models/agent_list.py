@@ -34,7 +34,7 @@ STATES: dict[State, str] = {
     "paused": "paused",
     "inactive": "not active",
 }
-Order = Literal["name", "share", "tokens", "last"]
+Order = Literal["worst", "name", "share", "tokens", "last"]
 
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -44,6 +44,7 @@ def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         Agent.name,
         Agent.model_id,
         Agent.core_tokens,
+        Agent.core_count,
         Agent.core_token_budget,
         Agent.over_budget,
         Agent.active,
@@ -52,6 +53,7 @@ def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         Agent.last_session_at,
         Agent.last_session_status,
         Agent.last_session_undone_at,
+        Agent.last_refinement_at,
         sql_case((eligibility.is_available(automatic=True), Account.next_due_at)).label(
             "next_session_at"
         ),
@@ -65,14 +67,17 @@ class Totals(NamedTuple):
     agents: int
     tokens: int
     over_budget: int
+    of: int
 
 
-def totals(*conditions: ColumnElement[bool]) -> Totals:
+def totals(of: ColumnElement[bool], *conditions: ColumnElement[bool]) -> Totals:
+    """Sum up the agents that meet the conditions, among all ``of`` these."""
     summed = select(
         func.count(),
         func.coalesce(func.sum(Agent.core_tokens), 0),
         func.count().filter(is_in("over_budget")),
-    ).where(*conditions)
+        select(func.count(Agent.id)).where(of).scalar_subquery(),
+    ).where(of, *conditions)
     return Totals(*db.session.execute(summed).one())
 
 
@@ -95,18 +100,21 @@ def is_in(state: State) -> ColumnElement[bool]:
 
 def in_order(order: Order) -> list[Any]:
     long_ago = func.coalesce(Agent.last_session_at, func.to_timestamp(0))
-    by: dict[Order, Any] = {
-        "name": func.lower(Agent.name).asc(),
-        "share": Agent.budget_share.desc(),
-        "tokens": Agent.core_tokens.desc(),
-        "last": long_ago.desc(),
+    by_name = func.lower(Agent.name).asc()
+    by: dict[Order, list[Any]] = {
+        "worst": [_urgency().asc(), by_name],
+        "name": [by_name],
+        "share": [Agent.budget_share.desc()],
+        "tokens": [Agent.core_tokens.desc()],
+        "last": [long_ago.desc()],
     }
-    return [by[order], Agent.id.asc()]
+    return [*by[order], Agent.id.asc()]
 
 
 # -- agents that need a person -------------------------------------------------------------------
 
 Kind = Literal[AttentionStatus, "over_budget"]
+WORST_FIRST: tuple[Kind, ...] = ("failed", "rolled_back", "over_budget", "declined")
 _SHOWN = 5
 
 
@@ -148,6 +156,12 @@ def number_of_cases(account_id: int | None) -> int:
     if account_id is not None:
         counts = counts.where(Agent.account_id == account_id)
     return sum(db.session.execute(counts).one())
+
+
+def _urgency() -> ColumnElement[int]:
+    """Return the place of an agent's worst reason to need attention; the others are last."""
+    places = enumerate(WORST_FIRST)
+    return sql_case(*((_needs_it(kind), place) for place, kind in places), else_=len(WORST_FIRST))
 
 
 def _needs_it(kind: Kind) -> ColumnElement[bool]:

@@ -1,6 +1,6 @@
 """The list of agents: searched, filtered and sorted by the URL."""
 
-from typing import cast, get_args
+from typing import cast
 
 from flask import Blueprint, render_template, request
 from sqlalchemy import ColumnElement
@@ -20,9 +20,15 @@ pages = Blueprint("agents", __name__)
 # The columns by which the list can be sorted, and in which direction.
 _SORTS: dict[str, tuple[Order, str]] = {
     "Agent": ("name", "ascending"),
-    "Tokens": ("tokens", "descending"),
-    "Of budget": ("share", "descending"),
+    "Core memory": ("share", "descending"),
     "Last session": ("last", "descending"),
+}
+_ORDERS: dict[Order, str] = {
+    "worst": "worst first, then by name",
+    "name": "by name",
+    "share": "by share of the budget",
+    "tokens": "by tokens",
+    "last": "by last session",
 }
 
 FILTERS = [
@@ -37,10 +43,10 @@ def conditions_of(chosen: Chosen) -> list[ColumnElement[bool]]:
 
 @pages.get("/agents")
 def listing() -> str:
-    chosen, order = Chosen(FILTERS), request.args.get("sort", "name")
+    chosen, order = Chosen(FILTERS), request.args.get("sort")
     conditions = conditions_of(chosen)
-    if order not in get_args(Order):
-        order = "name"
+    if order not in _ORDERS:
+        order = "worst"
     query = listed_agents(*conditions).order_by(*in_order(cast(Order, order)))
     page, at = page_of(query), clock.now()
     summed = totals(*conditions)
@@ -58,6 +64,7 @@ def listing() -> str:
             any(agent.last_session_status in LIVE for agent in page.rows)
         ),
         SORTS=_SORTS,
+        ORDERS=_ORDERS,
         account=scope.chosen_account() if scope.user().site_admin else None,
     )
 

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Agent, AuditLog, ChainHead, User
+from refine.models import Account, Agent, AuditLog, ChainHead, User
 from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS, ACTIONS_OF_KIND
 from refine.models.audit.record import CLIENT_KEY
@@ -40,7 +40,6 @@ _JUST_NOW = timedelta(minutes=1)
 # What the list shows, without ``data``: that of an import's record is hundreds of memories.
 _LISTED: tuple[Any, ...] = (
     AuditLog.id,
-    AuditLog.sequence,
     AuditLog.action,
     case(
         (
@@ -56,6 +55,7 @@ _LISTED: tuple[Any, ...] = (
     User.email,
     AuditLog.by,
     AuditLog.client_address,
+    Account.name.label("account_name"),
 )
 
 
@@ -182,9 +182,12 @@ def views(chosen: Chosen) -> list[tuple[str, str, bool]]:
 def page() -> str:
     chosen = Chosen(FILTERS)
     agent, one_of = chosen["agent"], actions_of_kind(chosen)
-    listed = select(*_LISTED).outerjoin(User).outerjoin(Agent)
+    listed = select(*_LISTED).select_from(AuditLog).outerjoin(User).outerjoin(Agent)
+    listed = listed.outerjoin(Account, Account.id == AuditLog.account_id)
     without = ("kind",) if one_of is not None else ()
-    page = page_of(visible_records(chosen, listed, without=without), one_of=one_of)
+    has_few = any(chosen[name] for name in ("agent", "session", "memory"))
+    query = visible_records(chosen, listed, without=without)
+    page = page_of(query, one_of=one_of, is_counted=has_few)
     return render_template(
         "audit/page.html",
         page=page,

@@ -4,22 +4,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import cycle
 from typing import Any, Literal
 
 from flask import abort, request
 from markupsafe import Markup, escape
-from sqlalchemy import ColumnElement, Select, SQLColumnExpression
+from sqlalchemy import ColumnElement, Label, Select, SQLColumnExpression, false, func, select
 
 from refine.errors import InvalidValue
 from refine.models.paging import OneOf, Page, select_page
+from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.forms import day_of, midnight
-from refine.web.words import day
+from refine.web.words import day, first_upper
 
 PAGE_ROWS = 50
+MOST_COUNTED = 1_000
 _MAX_SEARCHED_CHARACTERS = 100
 
 _START = re.compile("<(tr|th|td)(?= |>)")
+_ROW = re.compile("<tr>.*?</tr>", re.DOTALL)
+_CELL = re.compile("<(th|td)[ >].*?</\\1>", re.DOTALL)
+_TAG = re.compile("^<[^>]*>|<[^>]*>$")
 
 
 @dataclass(frozen=True)
@@ -89,19 +95,31 @@ class Chosen:
         active = (each for each in self.filters if each.name in self.values)
         return {each.name: each.shown(self[each.name]) for each in active}
 
+    def title(self, noun: str, first: str = "") -> str:
+        """Say what is listed, the filter ``first`` before the noun: "Failed sessions · Wren"."""
+        told = self.chips
+        if first in told:
+            noun = first_upper(f"{told.pop(first)} {noun.lower()}")
+        account = scope.chosen_account() if scope.user().site_admin else None
+        return " · ".join([noun, *told.values(), *([account.name] if account else [])])
 
-def searched(*columns: SQLColumnExpression[str], label: str) -> Filter:
+
+def searched(
+    *columns: SQLColumnExpression[Any],
+    label: str,
+    also: Callable[[str], ColumnElement[bool]] = lambda text: false(),
+) -> Filter:
     return Filter(
         "q",
         label,
         read=lambda text: text[:_MAX_SEARCHED_CHARACTERS] or None,
-        condition=lambda text: contains(text, *columns),
+        condition=lambda text: contains(text, *columns) | also(text),
         input="search",
         shown=lambda text: f"“{text}”",
     )
 
 
-def contains(text: str, *columns: SQLColumnExpression[str]) -> ColumnElement[bool]:
+def contains(text: str, *columns: SQLColumnExpression[Any]) -> ColumnElement[bool]:
     first, *others = (column.icontains(text, autoescape=True) for column in columns)
     for other in others:
         first |= other
@@ -142,18 +160,58 @@ def since(column: SQLColumnExpression[datetime], label: str) -> Filter:
     )
 
 
-def page_of(query: Select[Any], *, one_of: OneOf | None = None) -> Page:
-    """Return the page that the URL asks for, or 400; the query needs a unique order."""
+def page_of(query: Select[Any], *, one_of: OneOf | None = None, is_counted: bool = False) -> Page:
+    """Return the page that the URL asks for, or 400; the query needs a unique order. Its rows say
+    how many are ``matching``, up to one more than ``MOST_COUNTED``.
+    """
     bookmark = request.args.get("page") or None
+    if is_counted:
+        query = query.add_columns(_count(query))
     try:
         return select_page(query, PAGE_ROWS, bookmark, one_of=one_of)
     except InvalidValue:
         abort(400, "This page of the list does not exist; start from the first page.")
 
 
-def as_cards(rows: Markup, columns: Sequence[str]) -> Markup:
-    """Return rows whose cells have roles, which a table laid out otherwise loses."""
-    names = [f'<td role="cell" data-label="{escape(column)}"' for column in columns]
+def matching(page: Page, noun: str) -> str:
+    """Say how many there are on all pages together, if they were counted."""
+    number = getattr(page.rows[0], "matching", None)
+    if number is None:
+        return first_upper(f"{noun}s")
+    return f"{MOST_COUNTED:,}+ {noun}s" if number > MOST_COUNTED else plural(number, noun)
+
+
+def _count(query: Select[Any]) -> Label[int]:
+    found = query.order_by(None).limit(MOST_COUNTED + 1).subquery()
+    return select(func.count()).select_from(found).scalar_subquery().label("matching")
+
+
+def said_once(
+    rows: Markup, columns: Sequence[str], candidates: Sequence[str]
+) -> tuple[Markup, dict[str, Markup]]:
+    """Take out the columns whose cells are all alike, and return what these say."""
+    found = _ROW.findall(rows) if candidates else []
+    if len(found) < 2:  # noqa: PLR2004 - one row is like itself
+        return rows, {}
+    cells = [[_TAG.sub("", cell[0]) for cell in _CELL.finditer(row)] for row in found]
+    alike = {
+        name: Markup(column[0].strip())  # noqa: S704 - markup already
+        for name, column in zip(columns, zip(*cells, strict=True), strict=True)
+        if name in candidates and len(set(column)) == 1
+    }
+    column = cycle(columns)
+    kept = _CELL.sub(lambda cell: "" if next(column) in alike else cell[0], rows)
+    return Markup(kept), alike  # noqa: S704 - markup already
+
+
+def as_cards(rows: Markup, columns: Sequence[str], wide: Sequence[str] = ()) -> Markup:
+    """Return rows whose cells have roles, which a table laid out otherwise loses; cells of ``wide``
+    columns are marked, for screens that have room.
+    """
+    names = [
+        f'<td role="cell" data-label="{escape(column)}"' + (" data-wide" if column in wide else "")
+        for column in columns
+    ]
     column = 0
 
     def start(tag: re.Match[str]) -> str:

@@ -6,13 +6,21 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnExpressionArgument, Select, and_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, Select, Text, and_, cast, select
 from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.models import MAX_MUTATIONS, Agent, AuditLog, MemoryTask, RefinementSession
+from refine.models import (
+    MAX_MUTATIONS,
+    Account,
+    Agent,
+    AuditLog,
+    MemoryTask,
+    RefinementSession,
+    User,
+)
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED
@@ -23,7 +31,15 @@ from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
 from refine.web.forms import attempt
 from refine.web.links import url_in_account
-from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, since
+from refine.web.lists import (
+    Chosen,
+    Filter,
+    of_agent,
+    one_of,
+    page_of,
+    searched,
+    since,
+)
 from refine.web.picture import picture_of, sizes
 from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
@@ -45,6 +61,13 @@ _LISTED: tuple[Any, ...] = (
     RefinementSession.created_at,
     RefinementSession.started_at,
     RefinementSession.undone_at,
+    RefinementSession.model_id,
+    (RefinementSession.ended_at - RefinementSession.started_at).label("took"),
+    (RefinementSession.prompt_tokens + RefinementSession.completion_tokens).label("tokens_used"),
+    RefinementSession.cost_usd,
+    RefinementSession.unpriced_calls,
+    Account.name.label("account_name"),
+    User.email.label("asked_by"),
 )
 _LISTED_TASKS: tuple[Any, ...] = (
     MemoryTask.agent_id,
@@ -60,11 +83,19 @@ _LISTED_TASKS: tuple[Any, ...] = (
     (MemoryTask.prompt_tokens + MemoryTask.completion_tokens).label("tokens_used"),
     MemoryTask.cost_usd,
     MemoryTask.unpriced_calls,
+    Account.name.label("account_name"),
 )
+
+
+def _is_called(text: str) -> ColumnElement[bool]:
+    triggers = [trigger for trigger, word in TRIGGERS.items() if text.lower() in word.lower()]
+    begins_so = cast(RefinementSession.id, Text).istartswith(text, autoescape=True)
+    return RefinementSession.trigger.in_(triggers) | begins_so
 
 
 _FILTERS = [
     of_agent(RefinementSession.agent_id),
+    searched(Agent.name, User.email, label="Agent, trigger, who asked or id", also=_is_called),
     one_of(
         "status",
         "Outcome",
@@ -92,18 +123,18 @@ def listed(
     kind: type[RefinementSession] | type[MemoryTask], *conditions: ColumnExpressionArgument[bool]
 ) -> Select[*tuple[Any, ...]]:
     columns = _LISTED if kind is RefinementSession else _LISTED_TASKS
-    return (
-        select(*columns)
-        .join(kind.agent)
-        .where(scope.in_scope(Agent.account_id), *conditions)
-        .order_by(kind.created_at.desc(), kind.id)
+    found = select(*columns).join(kind.agent).join(Agent.account)
+    if kind is RefinementSession:
+        found = found.outerjoin(User, User.id == RefinementSession.user_id)
+    return found.where(scope.in_scope(Agent.account_id), *conditions).order_by(
+        kind.created_at.desc(), kind.id
     )
 
 
 @pages.get("/sessions")
 def listing() -> str:
     chosen = Chosen(_FILTERS)
-    page = page_of(listed(RefinementSession, *chosen.conditions()))
+    page = page_of(listed(RefinementSession, *chosen.conditions()), is_counted=True)
     return render_template(
         "sessions/listing.html",
         page=page,

@@ -22,13 +22,13 @@ from refine.rules.schedules import describe_schedule
 from refine.web import first_steps, links, presenting, scope, words
 from refine.web.charts import DAYS_SHOWN
 from refine.web.links import here, url_in_account
-from refine.web.lists import as_cards
+from refine.web.lists import as_cards, matching, said_once
 
 
 def register(app: Flask) -> None:
     for module in (quantities, links, words):
         app.jinja_env.filters.update(_functions(module))
-    for other in (as_cards, describe_schedule, masked_id):
+    for other in (as_cards, said_once, matching, describe_schedule, masked_id):
         app.add_template_filter(other)
     app.jinja_env.globals.update({name: of for name, of in getmembers(words) if name.isupper()})
     app.jinja_env.globals.update(_NAMES)

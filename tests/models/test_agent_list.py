@@ -97,9 +97,30 @@ def test_totals_are_of_the_matching_agents(account):
         factories.ledger(agent, tokens)
     factories.agent("another account's")
 
-    assert totals(Agent.account_id == account.id) == Totals(3, 120, 1)
-    assert totals(Agent.account_id == account.id, ~Agent.active) == Totals(1, 60, 0)
-    assert totals(Agent.id == 0) == Totals(0, 0, 0)
+    assert totals(Agent.account_id == account.id) == Totals(3, 120, 1, of=3)
+    assert totals(Agent.account_id == account.id, ~Agent.active) == Totals(1, 60, 0, of=3)
+    assert totals(Agent.id == 0) == Totals(0, 0, 0, of=0)
+
+
+def test_the_worst_are_listed_first_and_then_by_name(account):
+    def made(name, status=None, **fields):
+        agent = factories.agent("one two three", account=account, name=name, **fields)
+        return ended(agent, status) if status is not None else None
+
+    made("fine", "completed")
+    made("also fine")
+    made("declined", "declined")
+    made("over", core_token_budget=1)
+    made("inactive", core_token_budget=1, active=False)
+    made("rolled back", "rolled_back", core_token_budget=1)
+    made("seen", "failed").acknowledge(factories.user(account=account))
+    made("failed", "failed")
+    made("A failed one", "failed")
+
+    assert [row.name for row in listed(account, order="worst")] == [
+        *("A failed one", "failed", "rolled back", "over", "declined"),
+        *("also fine", "fine", "inactive", "seen"),
+    ]
 
 
 # -- stuck above the budget ------------------------------------------------------------------------

@@ -50,13 +50,14 @@ def test_agents_are_found_filtered_and_sorted(dashboard, agents):
     by_tokens = ["Inactive", "Over", "Running", "Paused", "declined", "Lost", "Failed"]
     latest_first, never = ["Running", "Failed", "Lost", "declined"], ["Over", "Paused", "Inactive"]
     by_name = ["declined", "Failed", "Inactive", "Lost", "Over", "Paused", "Running"]
+    worst_first = ["Failed", "Over", "declined", "Inactive", "Lost", "Paused", "Running"]
     expected = {
         "?state=over_budget": ["Over"],
         "?state=running": ["Running"],
         "?state=failed": ["Failed"],
         "?state=lost": ["Lost"],
         "?state=declined": ["declined"],
-        "?state=never": ["Inactive", "Over", "Paused"],
+        "?state=never": ["Over", "Inactive", "Paused"],
         "?state=paused": ["Paused"],
         "?state=inactive": ["Inactive"],
         "?q=OVER": ["Over"],
@@ -69,8 +70,9 @@ def test_agents_are_found_filtered_and_sorted(dashboard, agents):
         "?sort=tokens": by_tokens,
         "?sort=last": [*latest_first, *never],
         "?sort=last&state=never": never,
-        "": by_name,
-        "?sort=nonsense&state=nonsense": by_name,
+        "?sort=name": by_name,
+        "": worst_first,
+        "?sort=nonsense&state=nonsense": worst_first,
     }
 
     assert {query: names(dashboard, query) for query in expected} == expected
@@ -80,10 +82,42 @@ def test_a_site_admin_sees_all_accounts_or_one(agents, site_admins):
     factories.agent(name="Eve", account=factories.account(name="Elsewhere"))
     db.session.commit()
 
-    page = site_admins.get("/agents").text
+    page, theirs = site_admins.get("/agents").text, site_admins.get("/agents?account=own").text
 
-    assert "Eve Elsewhere test/model" in words_of(page)
+    assert "Eve Elsewhere" in words_of(page)
+    assert "In every row: account Own account" in words_of(theirs)
+    assert "Agents · Own account · Refine</title>" in theirs
     assert "/agents?account=own" in links_of(page)
     assert "Eve" in names(site_admins)
     assert "Eve" not in names(site_admins, "?account=own")
     assert site_admins.get("/agents?account=nowhere").status_code == 404
+
+
+def test_the_list_tells_its_filter_its_order_and_how_many_match(dashboard, agents):
+    page = dashboard.get("/agents?state=never&q=ov").text
+
+    assert "Agents · “ov” · never refined · Refine</title>" in page
+    assert "1 of 7 agents" in words_of(page)
+    assert '<option value="worst" selected>worst first, then by name</option>' in page
+    assert dashboard.get("/agents?sort=share").text.count('aria-sort="descending"') == 1
+
+
+def test_a_row_states_the_budget_once(dashboard, agents):
+    row = words_of(dashboard.get("/agents?q=over").text).partition(" Next session ")[2]
+
+    assert "150 of 100 ! 50% over budget" in row
+    assert re.findall(r"\b150\b|%", row) == ["150", "%"]
+
+
+def test_what_all_rows_say_is_said_once_above_them(dashboard, agents):
+    of_one_model = words_of(dashboard.get("/agents?state=never&q=test/").text)
+    of_two_models = words_of(dashboard.get("/agents?state=never").text)
+
+    assert "In every row: model test/model." in of_one_model
+    assert of_one_model.count("test/model") == 1
+    assert "In every row" not in of_two_models
+    assert "other/model" in of_two_models
+
+
+def test_one_row_keeps_its_columns(dashboard, agents):
+    assert words_of(dashboard.get("/agents?q=other/").text).count("other/model") == 1

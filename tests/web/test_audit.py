@@ -82,6 +82,16 @@ def test_the_url_filters_the_list(dashboard, agent, session, records):
     assert found == {query: {each.id for each in there} for query, there in expected.items()}
 
 
+def test_records_are_counted_where_that_is_cheap(dashboard, agent, records):
+    of_agent = dashboard.get(f"/audit?action=memory_saved&agent={agent.id}").text
+
+    assert "3 records, newest first" in words_of(of_agent)
+    assert f" agent {agent.name} , by " in words_of(of_agent)
+    assert f"Audit · memory saved · {agent.name} · Refine</title>" in of_agent
+    assert f">#{records[0].id}</a>" in of_agent
+    assert "Records, newest first" in words_of(dashboard.get("/audit").text)
+
+
 def test_an_export_is_recorded_with_its_user_and_filter(dashboard, admin, agent, session):
     db.session.commit()
     of_session = f"session={session.id}&since=2026-03-01"
@@ -264,7 +274,7 @@ def test_a_record_page_shows_the_open_data(dashboard, admin, agent):
     said = words_of(dashboard.get(f"/audit/{record.id}").text)
 
     assert "Constitutional flag changed" in said
-    assert f"Record #{record.sequence} in chain {record.chain_id}" in said
+    assert f"Record #{record.id} (number {record.sequence} of chain {record.chain_id})" in said
     assert f"By {admin.email}" in said
     assert f"About memory #{memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said
@@ -291,8 +301,8 @@ def test_an_agents_chain_shows_how_far_it_was_verified(dashboard, agent):
 
     later = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
 
-    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ." in whole
-    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record added since." in later
+    assert "✓ Its first 5 records verified , 20 Mar 2026, 12:00 ." in whole
+    assert "✓ Its first 5 records verified , 20 Mar 2026, 12:00 ; 1 record added since." in later
 
 
 # -- whose -----------------------------------------------------------------------------------------

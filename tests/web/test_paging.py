@@ -4,12 +4,14 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import unescape
+from typing import get_args
 from urllib.parse import urlencode
 
 import pytest
 
 from refine.extensions import db
 from refine.models import Agent, ApiToken, RefinementSession, User
+from refine.models.agent_list import Order
 from refine.web import access, agents as agents_page, audit as audit_page, sessions as sessions_page
 from refine.web.lists import PAGE_ROWS
 from tests import factories
@@ -115,7 +117,7 @@ def test_agents_can_be_paged_in_every_order(dashboard, admin):
     _, row = agents(admin)
     db.session.commit()
 
-    for order in ("name", "share", "tokens", "last"):
+    for order in get_args(Order):
         *forwards, (last,) = walked(dashboard, f"/agents?sort={order}", row, "next")
         *backwards, _ = walked(dashboard, last, row, "prev")
 

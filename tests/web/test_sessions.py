@@ -1,15 +1,16 @@
 """Sessions: the list, each one's page while it runs and after, stop and undo."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from flask import Flask
 
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.models.runs.session.survival import CAUSES
 from refine.tools import RefinementTool
+from refine.web import lists
 from tests import factories, sql
 from tests.web.conftest import Browser, actions_of, ended_session, links_of, records, words_of
 
@@ -167,7 +168,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
         assert answer.status_code == 409
         assert "This session cannot be undone by itself" in said
         assert f"Memory #{obstacles_among.id} , on" in said
-        assert f"memory restored, record #{restored.sequence}" in said
+        assert f"memory restored, record #{restored.id}" in said
         assert f"/audit/{restored.id}" in links_of(answer.text)
         assert f"{path}?and_after=1" in links_of(answer.text)
         assert actions_of(answer.text) == []
@@ -192,7 +193,7 @@ def test_the_wider_undo_reverses_the_conflicting_change_too(
 
 
 @pytest.fixture
-def several(agent: Agent, app: Flask) -> list[RefinementSession]:
+def several(admin: User, agent: Agent) -> list[RefinementSession]:
     """Sessions of several outcomes and triggers, one of them long ago."""
     made = []
     for days, trigger, status, kind in (
@@ -202,7 +203,8 @@ def several(agent: Agent, app: Flask) -> list[RefinementSession]:
         (40, "manual", "failed", "timeout"),
     ):
         at = clock.now() - timedelta(days=days)
-        session = RefinementSession.queue(agent, trigger, at=at)  # type: ignore[arg-type]
+        user = admin if trigger == "manual" else None
+        session = RefinementSession.queue(agent, trigger, user=user, at=at)  # type: ignore[arg-type]
         session.finish(status, f"reason of day {days}", error_kind=kind, at=at)  # type: ignore[arg-type]
         made.append(session)
     db.session.commit()
@@ -216,15 +218,47 @@ def listed(browser: Browser, query: str = "") -> list[str]:
 
 
 def test_sessions_are_listed_newest_first_and_filtered(
-    dashboard: Browser, several: list[RefinementSession]
+    dashboard: Browser, admin: User, several: list[RefinementSession]
 ) -> None:
+    first = str(several[0].id)
     expected = {
         "": ["0", "1", "2", "40"],
         "?status=failed": ["1", "2", "40"],
         "?status=failed&trigger=weekly": ["1", "2"],
         "?error=worker_lost": ["1"],
+        "?q=ADA": ["0", "1", "2", "40"],
+        "?q=schedul": ["1", "2"],
+        f"?q={admin.email}&status=failed": ["40"],
+        f"?q={first[:11].upper()}": ["0"],
+        f"?q={first[1:]}": [],
+        "?q=reason": [],
         "?status=queued": [],
         "?status=nonsense&trigger=nonsense&since=nonsense&agent=%C2%B2": ["0", "1", "2", "40"],
     }
 
     assert {query: listed(dashboard, query) for query in expected} == expected
+
+
+def test_the_list_of_sessions_tells_its_filter_and_how_many_match(
+    dashboard: Browser, agent: Agent, several: list[RefinementSession], monkeypatch: Any
+) -> None:
+    page = dashboard.get(f"/sessions?status=failed&agent={agent.id}").text
+
+    assert "Failed sessions · Ada · Refine</title>" in page
+    assert "3 sessions, newest first" in words_of(page)
+    monkeypatch.setattr(lists, "MOST_COUNTED", 2)
+    assert "2+ sessions, newest first" in words_of(dashboard.get("/sessions").text)
+
+
+def test_the_account_is_named_where_two_accounts_show(
+    site_admins: Browser, several: list[RefinementSession]
+) -> None:
+    assert "In every row: account Own account, agent Ada" in words_of(
+        site_admins.get("/sessions").text
+    )
+    factories.ended(factories.agent(account=factories.account(name="Elsewhere")))
+    db.session.commit()
+
+    page = words_of(site_admins.get("/sessions").text)
+
+    assert (page.count("Elsewhere"), page.count("Own account")) == (1, 4)
