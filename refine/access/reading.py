@@ -19,6 +19,7 @@ from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession,
 from refine.models.agent import PROMPTS, only_key_of
 from refine.models.ledger import contents_in
 from refine.models.ledger.history import records_of_memory
+from refine.models.runs.access import AccessScope
 from refine.rules.content import bounded_text
 
 P = ParamSpec("P")
@@ -35,6 +36,9 @@ _ENDING_SECONDS = 300
 class NoAccess(Refused):
     """No grant lets this user read this, now."""
 
+    def __init__(self, reason: str = "your access does not open this") -> None:
+        super().__init__(reason)
+
 
 @dataclass(frozen=True)
 class LiveGrant:
@@ -43,6 +47,7 @@ class LiveGrant:
     id: uuid.UUID
     agent_id: int
     agent_name: str
+    scope: AccessScope
     expires_at: datetime
     seconds_left: int
     purpose_text: str | None = field(repr=False)
@@ -154,6 +159,7 @@ def live_grants(user: User) -> list[LiveGrant]:
             id=grant.id,
             agent_id=grant.agent_id,
             agent_name=grant.agent.name,
+            scope=grant.scope,
             expires_at=expires_at,
             seconds_left=max(0, int((expires_at - grant.read_at).total_seconds())),
             purpose_text=purpose_of(grant),
@@ -181,8 +187,10 @@ def purpose_of(grant: AccessGrant) -> str | None:
 
 @_under_grant
 def memories(grant: AccessGrant, ids: Sequence[int]) -> dict[int, str]:
-    """Return the texts of the agent's memories among ``ids``."""
+    """Return the texts of the agent's memories among ``ids`` that the grant opens."""
     shown = {memory.id: memory.content for memory in _memories_of(grant, ids)}
+    if grant.scope.is_narrow and not shown:
+        raise NoAccess
     return _recorded(grant, "memories", shown, ids=[id_ for id_ in ids if id_ in shown])
 
 
@@ -206,6 +214,7 @@ def search(
     after_id: int | None = None,
 ) -> Found:
     """Return a page of memories with ``text``; all matches are recorded: the count tells them."""
+    _require_open(grant)
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
     mine = AgentMemory.agent_id == grant.agent_id, ~AgentMemory.is_erased
     all_of = db.session.scalars(among.where(*mine)).all()
@@ -221,7 +230,8 @@ def search(
 def read_record(grant: AccessGrant, record_id: int) -> Opened:
     record = _of_agent(grant, AuditLog, record_id)
     texts = {name: text for name, text in record.sealed.items() if isinstance(text, str)}
-    shown = Opened(texts, _changes(record))
+    is_open = grant.scope.opens(session_id=_session_of(record))
+    shown = _opened(grant, texts if is_open else {}, _changes(grant, record))
     ids = [change.memory_id for change in shown.changes]
     return _recorded(grant, "audit_record", shown, record_id=record_id, ids=ids)
 
@@ -233,8 +243,11 @@ def versions(grant: AccessGrant, memory_id: int) -> Opened:
     if memory.is_erased:
         raise NoAccess("the memory was erased for good: nobody can read it")
     changes = _changes_in(grant, records_of_memory(memory))
-    shown = Opened(
-        {"text": memory.content}, [change for change in changes if change.memory_id == memory_id]
+    is_open = grant.scope.opens(memory_id=memory_id)
+    shown = _opened(
+        grant,
+        {"text": memory.content} if is_open else {},
+        [change for change in changes if change.memory_id == memory_id],
     )
     record_ids = sorted({change.record_id for change in shown.changes})
     return _recorded(grant, "versions", shown, record_ids=record_ids, ids=[memory_id])
@@ -244,8 +257,11 @@ def versions(grant: AccessGrant, memory_id: int) -> Opened:
 def session(grant: AccessGrant, session_id: uuid.UUID) -> Opened:
     looked_at = _of_agent(grant, RefinementSession, session_id)
     records = select(AuditLog).where(AuditLog.session_id == session_id)
-    said = {"consent_reply": looked_at.consent_reply, "summary": looked_at.summary}
-    shown = Opened(
+    said = {}
+    if grant.scope.opens(session_id=session_id):
+        said = {"consent_reply": looked_at.consent_reply, "summary": looked_at.summary}
+    shown = _opened(
+        grant,
         {name: text for name, text in said.items() if text is not None},
         _changes_in(grant, records.order_by(AuditLog.sequence.desc())),
     )
@@ -256,13 +272,35 @@ def session(grant: AccessGrant, session_id: uuid.UUID) -> Opened:
 @_under_grant
 def prompts(grant: AccessGrant) -> dict[str, str | None]:
     """Return the agent's own prompts by name; None where the default is used."""
+    _require_open(grant)
     shown: dict[str, str | None] = {name: getattr(grant.agent, name) for name in PROMPTS}
     return _recorded(grant, "prompts", shown, prompts=list(PROMPTS), ids=[])
 
 
+# -- what the grant opens of it: AccessScope.opens decides ----------------------------------------
+
+
+def _require_open(grant: AccessGrant) -> None:
+    """NoAccess unless the grant opens everything."""
+    if not grant.scope.opens():
+        raise NoAccess
+
+
+def _opened(grant: AccessGrant, texts: dict[str, str], changes: list[TextChange]) -> Opened:
+    if grant.scope.is_narrow and not (texts or changes):
+        raise NoAccess
+    return Opened(texts, changes)
+
+
+def _session_of(record: AuditLog) -> uuid.UUID | None:
+    """Return the session that wrote a record: an undo may take back others together with it."""
+    return None if record.data.get("operation") == "undo" else record.session_id
+
+
 def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
     mine = AgentMemory.agent_id == grant.agent_id, ~AgentMemory.is_erased
-    return db.session.scalars(select(AgentMemory).where(*mine, AgentMemory.id.in_(list(ids))))
+    opened = [id_ for id_ in ids if grant.scope.opens(memory_id=id_)]
+    return db.session.scalars(select(AgentMemory).where(*mine, AgentMemory.id.in_(opened)))
 
 
 def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[TextChange]:
@@ -271,7 +309,7 @@ def _changes_in(grant: AccessGrant, newest_first: Select[AuditLog]) -> list[Text
         .options(undefer_group("sealed"))
         .limit(MAX_RECORDS)
     ).all()
-    return [change for record in reversed(records) for change in _changes(record)]
+    return [change for record in reversed(records) for change in _changes(grant, record)]
 
 
 def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
@@ -290,8 +328,16 @@ def _recorded(grant: AccessGrant, what: str, shown: T, **record: Any) -> T:
     return shown
 
 
-def _changes(record: AuditLog) -> list[TextChange]:
-    images = sorted(contents_in(record.sealed), key=lambda image: image["before"] is not None)
+def _changes(grant: AccessGrant, record: AuditLog) -> list[TextChange]:
+    """Return the changes that the grant opens; a merge without those of its sources that it does
+    not.
+    """
+    session_id = _session_of(record)
+    images = [
+        image
+        for image in sorted(contents_in(record.sealed), key=lambda each: each["before"] is not None)
+        if grant.scope.opens(session_id=session_id, memory_id=image["id"])
+    ]
     is_merge = record.action == "memory_refinement_consolidate"
     sources = [image for image in images if is_merge and image["before"] is not None]
     return [

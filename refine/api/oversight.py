@@ -111,6 +111,10 @@ class Grant(Resource):
     purpose: str
     """In the user's own words, as shown to the agent."""
     duration_minutes: int
+    session_id: uuid.UUID | None
+    """If set, only what this session changed was asked for, or granted."""
+    memory_ids: list[int] | None
+    """If set, only these memories were asked for, or granted."""
     created_at: Time
     granted_at: Time | None
     expires_at: Time | None

@@ -15,7 +15,7 @@ from refine.access import reading
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.cli.parameters import agent_argument
-from refine.errors import InvalidValue, NotFound
+from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
@@ -116,8 +116,11 @@ def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, 
     if grant is None or grant.agent_id != agent.id:
         raise NotFound(f"{agent.name} has no such grant")
     user = grant.user
+    if grant.session_id is not None:
+        raise Refused("this access is to the changes of one session, which its page shows")
     for page in pages_of(agent):
-        contents = reading.contents(grant_id, user, [memory.id for memory in page])
+        ids = [memory.id for memory in page if grant.scope.opens(memory_id=memory.id)]
+        contents = reading.contents(grant_id, user, ids) if ids else {}
         # erased ones have no contents
         yield from ((each, contents[each.id]) for each in page if each.id in contents)
 

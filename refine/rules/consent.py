@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -117,6 +118,41 @@ def _kind_of_yes(said: str, rest: str) -> Answer:
     if is_quoted or is_hidden or _DOUBTFUL.search(said) is not None:
         return Answer.DOUBTFUL
     return Answer.YES
+
+
+@dataclass(frozen=True)
+class Only:
+    """What a YES limits itself to, in lines below it."""
+
+    minutes: int | None = None
+    this_session: bool = False
+    memory_ids: frozenset[int] | None = None
+
+
+_IDS = r"#?[0-9]{1,18}(?:(?:, ?(?:and )?| and )#?[0-9]{1,18})*"
+_ONLY = re.compile(
+    r"ONLY: ?(?:(?P<minutes>[0-9]{1,3}) minutes?|(?P<session>this session)"
+    rf"|memor(?:y|ies) (?P<ids>{_IDS}))",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def only_in(text: str | None) -> Only | None:
+    """Return the limits of a reply that is a plain YES with lines in the fixed form below it, each
+    of another kind, and nothing else; None of every other reply.
+    """
+    said = without_reasoning(text or "").splitlines()
+    first, *lines = [each for line in said if (each := line.strip(" \t*_`."))] or [""]
+    found = [_ONLY.fullmatch(line) for line in lines]
+    limits = {each.lastgroup or "": each for each in found if each is not None}
+    if not lines or len(limits) < len(lines) or answer_in(first) is not Answer.YES:
+        return None
+    minutes, ids = limits.get("minutes"), limits.get("ids")
+    return Only(
+        int(minutes["minutes"]) if minutes else None,
+        "session" in limits,
+        frozenset(map(int, re.findall("[0-9]+", ids["ids"]))) if ids else None,
+    )
 
 
 def without_reasoning(text: str) -> str:

@@ -37,6 +37,8 @@ Execute = Callable[..., dict[str, Any]]
 # Asks the model for its next message: with how many times the usual output limit, and whether it
 # may only answer in words.
 Ask = Callable[[int, bool], Reply]
+# Tells whether a reply agrees to less than was asked, where that can be kept.
+IsLesserYes = Callable[[str | None], bool]
 
 # Stands for a reply that is cut off or has no words: servers refuse parts of messages, and empty
 # ones.
@@ -279,15 +281,17 @@ def _once_a_second(
 # -- asking for consent ----------------------------------------------------------------------------
 
 
-def answer_to_question(ask: Ask, messages: list[Message]) -> tuple[Reply, bool]:
+def answer_to_question(
+    ask: Ask, messages: list[Message], is_lesser_yes: IsLesserYes | None = None
+) -> tuple[Reply, bool]:
     """Return the reply and whether it consents, and add both to ``messages``. An unclear reply is
     asked back once; ProviderError ``no_answer`` if that is unclear, too, which is no NO.
     """
     reply = ask(1, False)
-    if (answer := _answer_of(reply)) not in (Answer.YES, Answer.NO):
-        messages += _asked_back(reply, answer)
+    if (answer := _answer_of(reply, is_lesser_yes)) not in (Answer.YES, Answer.NO):
+        messages += _asked_back(reply, answer, may_limit=is_lesser_yes is not None)
         reply = ask(2, answer is Answer.CALL)
-        answer = _answer_of(reply)
+        answer = _answer_of(reply, is_lesser_yes)
     if answer not in (Answer.YES, Answer.NO):
         message = f"the consent question got no answer, even when asked again: {answer.value}"
         raise ProviderError(message, kind="no_answer")
@@ -295,8 +299,11 @@ def answer_to_question(ask: Ask, messages: list[Message]) -> tuple[Reply, bool]:
     return reply, answer is Answer.YES
 
 
-def _answer_of(reply: Reply) -> Answer:
-    return answer_in(reply.text, is_cut=reply.is_cut, is_call=bool(reply.tool_calls))
+def _answer_of(reply: Reply, is_lesser_yes: IsLesserYes | None) -> Answer:
+    answer = answer_in(reply.text, is_cut=reply.is_cut, is_call=bool(reply.tool_calls))
+    if answer is Answer.CONDITION and is_lesser_yes is not None and is_lesser_yes(reply.text):
+        return Answer.YES
+    return answer
 
 
 def not_open(reply: Reply, answer: Answer = Answer.CALL) -> list[Message]:
@@ -305,12 +312,12 @@ def not_open(reply: Reply, answer: Answer = Answer.CALL) -> list[Message]:
     return [tool_message(call, result) for call in reply.tool_calls]
 
 
-def asking_back(answer: Answer) -> str:
-    return render("asked_back", unclear=answer.value)
+def asking_back(answer: Answer, *, may_limit: bool = False) -> str:
+    return render("asked_back", unclear=answer.value, may_limit=may_limit)
 
 
-def _asked_back(reply: Reply, answer: Answer) -> list[Message]:
+def _asked_back(reply: Reply, answer: Answer, *, may_limit: bool) -> list[Message]:
     if answer is Answer.CALL:  # some servers refuse a user's message after a tool's result
         return [reply.message, *not_open(reply)]
     said = _NO_ANSWER if answer in (Answer.CUT, Answer.NO_WORDS) else reply.message
-    return [said, user_message(asking_back(answer))]
+    return [said, user_message(asking_back(answer, may_limit=may_limit))]

@@ -27,12 +27,14 @@ from refine.models.runs.access import (
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
+    AccessScope,
     AccessTerms,
 )
 from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
-from refine.rules.quantities import in_hours
+from refine.rules.quantities import in_hours, plural
 from refine.web import granted, in_place, scope
-from refine.web.forms import shown_again, whole_number
+from refine.web.forms import shown_again, uuid_of, whole_number
+from refine.web.ledger import memory_or_404
 from refine.web.lists import Chosen, of_agent, one_of, page_of
 from refine.web.words import ACCESS_ENDS, ACCESS_STATES, MINUTES_OFFERED, first_upper, minute
 
@@ -46,6 +48,8 @@ _LISTED: tuple[Any, ...] = (
     User.email.label("user_email"),
     AccessGrant.reason,
     AccessGrant.duration_minutes,
+    AccessGrant.session_id,
+    AccessGrant.memory_ids,
     AccessGrant.current_status.label("status"),
     case(
         (AccessGrant.current_status == "ended", func.coalesce(AccessGrant.end_reason, "expired"))
@@ -81,6 +85,7 @@ def listing() -> str:
         "access/listing.html",
         page=page,
         grants=page.rows,
+        scope_of=AccessScope.of,
         refresh_seconds=in_place.seconds_while(is_pending),
         chosen=chosen,
     )
@@ -98,12 +103,14 @@ def new() -> str:
 @scope.password_confirmed
 @shown_again(lambda error: _form(_agent_or_404(), error))
 def ask() -> ResponseReturnValue:
+    agent = _agent_or_404()
     terms = AccessTerms.checked(
+        scope=_scope_or_404(agent),
         reason=request.form.get("reason"),
         purpose=request.form.get("purpose"),
         duration_minutes=whole_number(request.form.get("duration_minutes", ""), "duration_minutes"),
     )
-    requested = request_access_later(_agent_or_404(), scope.user(), terms)
+    requested = request_access_later(agent, scope.user(), terms)
     return redirect(url_for("access.page", grant_id=requested.id), 303)
 
 
@@ -131,6 +138,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
     return render_template(
         "access/new.html",
         agent=agent,
+        scope=_scope_or_404(agent),
         error=error,
         open_id=current.id if current is not None and not current.has_expired else None,
         why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
@@ -163,6 +171,7 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "can_read": is_mine and grant.permits_reading,
         "can_end": state == "granted" and grant.may_be_ended_by(user),
         "can_ask_again": is_mine and not is_open and refusal is None,
+        "ask_again_url": _ask_url(grant),
         "refresh_seconds": in_place.WATCHED_SECONDS if state == "requested" else None,
         "may_see_purpose": granted.may_see_purpose(grant),
         "purpose_text": granted.purpose_of(grant),
@@ -180,7 +189,7 @@ def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
             who = "You" if is_mine else grant.user.email
             # somebody demoted since may not read
             may = "may read" if grant.permits_reading else "cannot read now; the grant runs"
-            return f"{name} consented. {who} {may} until {minute(grant.expires_at)}."
+            return f"{_granted(grant)} {who} {may} until {minute(grant.expires_at)}."
         case "ended":
             by = f" ({grant.ended_by.email})" if grant.ended_by is not None else ""
             why = ACCESS_ENDS[grant.end_reason or "expired"]
@@ -196,6 +205,21 @@ def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
     return f"{name} gave no valid answer. Nothing was shown."
 
 
+def _ask_url(grant: AccessGrant) -> str:
+    ids = grant.memory_ids or []
+    memory_id = ids[0] if len(ids) == 1 else None
+    return url_for("access.new", agent=grant.agent_id, session=grant.session_id, memory=memory_id)
+
+
+def _granted(grant: AccessGrant) -> str:
+    """Say what the agent granted, and what that does not open."""
+    name, is_narrow = grant.agent.name, grant.scope.is_narrow
+    if not is_narrow and grant.minutes == grant.duration_minutes:
+        return f"{name} consented."
+    rest = " Everything else stays sealed: other memories, prompts, search." if is_narrow else ""
+    return f"{name} granted {grant.scope} for {plural(grant.minutes, 'minute')}.{rest}"
+
+
 def _actor(record: AuditLog, agent: Agent) -> str:
     is_answer = record.action in ("memory_access_granted", "memory_access_declined")
     if is_answer or record.data.get("end_reason") == "revoked_by_agent":
@@ -207,6 +231,23 @@ def _agent_or_404() -> Agent:
     if (agent_id := id_in(request.args.get("agent", ""))) is None:
         abort(404)
     return scope.found_or_404(Agent, agent_id, *_WITH_PROMPTS)
+
+
+def _scope_or_404(agent: Agent) -> AccessScope:
+    """Return what the URL asks to read of the agent; 404, never more, if it has no such thing."""
+    named = {name: request.args[name] for name in ("session", "memory") if name in request.args}
+    session_id, memory_id = uuid_of(named.get("session", "")), id_in(named.get("memory", ""))
+    if len(named) != sum(each is not None for each in (session_id, memory_id)):
+        abort(404)
+    if session_id is not None:
+        session = scope.session_or_404(session_id)
+        if session.agent_id != agent.id or session.is_live:
+            abort(404)
+    if memory_id is None:
+        return AccessScope(session_id)
+    if memory_or_404(agent.id, memory_id).is_erased:
+        abort(404)
+    return AccessScope(session_id, frozenset([memory_id]))
 
 
 def _clearing_cache(response: Any) -> Response:

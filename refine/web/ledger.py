@@ -195,6 +195,7 @@ def memory_page(agent_id: int, memory_id: int) -> str:
     return render_template(
         "memory/page.html",
         agent=scope.agent_or_404(agent_id),
+        grant=granted.active_grant_for(agent_id),
         memory=memory,
         opened=opened,
         versions=[_version(memory_id, record, texts.get(record.id)) for record in records],

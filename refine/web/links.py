@@ -44,6 +44,16 @@ def url_of(id_: Any, page: str) -> str:
     return url_for(page, **{_PAGES_OF_ONE[page]: id_})
 
 
+def reading_url(grant: Any) -> str:
+    """Return where to read what a grant opens."""
+    agent_id, ids = grant.agent_id, grant.scope.memory_ids or ()
+    if grant.scope.session_id is not None:
+        return url_of(grant.scope.session_id, "sessions.page")
+    if len(ids) == 1:
+        return url_for("ledger.memory_page", agent_id=agent_id, memory_id=min(ids))
+    return url_for("ledger.page", agent_id=agent_id)
+
+
 _A_YEAR_IN_SECONDS = 31_536_000
 
 

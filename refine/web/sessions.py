@@ -155,7 +155,12 @@ def page(session_id: uuid.UUID) -> str:
     # opened first, as reading commits; a live session has nothing to open yet
     if not session.is_live:
         opened = granted.session(agent_id, session_id)
-    return render_template("sessions/page.html", **_context(session_id), opened=opened)
+    return render_template(
+        "sessions/page.html",
+        **_context(session_id),
+        opened=opened,
+        grant=granted.active_grant_for(agent_id),
+    )
 
 
 @pages.post("/sessions/<uuid:session_id>/stop")

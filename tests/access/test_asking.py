@@ -8,7 +8,7 @@ import pytest
 
 from refine import clock
 from refine.access import asking
-from refine.access.asking import question
+from refine.access.asking import Question
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent
@@ -301,7 +301,8 @@ def test_the_question_is_sent_under_the_accounts_privacy_terms(world):
 @pytest.mark.parametrize("purpose", INJECTIONS)
 def test_a_purpose_stays_one_line_of_data_whatever_it_says(world, purpose):
     world.model.say("NO")
-    harmless = question(world.agent, world.reader, AccessTerms("failed_session", "p", 30))
+    terms = AccessTerms("failed_session", "p", 30)
+    harmless = Question.about(world.agent, world.reader, terms).text
 
     grant = world.ask(world.request(purpose=purpose))
 

@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
+from refine.models.runs.access import AccessScope
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import problems
@@ -165,6 +166,22 @@ class TestExportUnderAGrant:
         record = factories.records(ledger)[-1]
         assert (record.action, record.user_id) == ("memory_access_viewed", grant.user_id)
         assert (record.data["what"], record.data["ids"]) == ("export", [row["id"] for row in rows])
+
+    def test_prints_the_memories_alone_that_the_agent_granted(self, run, ledger):
+        reader = factories.user(account=ledger.account)
+        first, *_ = db.session.scalars(ledger.ledger.core()).all()
+        scope = AccessScope(memory_ids=frozenset([first.id]))
+        grant = factories.live_grant(ledger, reader, scope=scope)
+
+        _, *rows, _ = run("export", "Ada", "--grant", grant.id).stdout.splitlines()
+
+        assert [json.loads(row)["content"] for row in rows] == [first.content]
+        grant.end(user=reader)
+        scope = AccessScope(factories.ended(ledger).id)
+        grant = factories.live_grant(ledger, reader, scope=scope)
+        done = run("export", "Ada", "--grant", grant.id)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "the changes of one session" in done.stderr
 
     @pytest.mark.parametrize("whose", ["ended", "another agent's", "nobody's"])
     def test_prints_nothing_without_a_valid_grant(self, run, ledger, grant, whose):

@@ -6,9 +6,12 @@ import re
 import pytest
 
 from refine.extensions import db
-from refine.models import AccessGrant, Agent, User
+from refine.models import AccessGrant, Agent, RefinementSession, User
+from refine.models.runs.access import AccessScope
 from tests import factories, sql
+from tests.access.trees import planted, scopes_of
 from tests.web.conftest import HERE, person, records, words_of
+from tests.web.crawling import crawl
 
 PURPOSE = "to see why it declined"
 TERMS = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
@@ -271,3 +274,105 @@ def test_leaving_an_open_page_clears_the_browsers_cache(dashboard, grant):
     assert "Clear-Site-Data" not in dashboard.get(f"/access/{grant.id}").headers
 
     assert "Clear-Site-Data" in dashboard.get(f"/access/{grant.id}?over=1").headers
+
+
+# -- less than everything -------------------------------------------------------------------------
+
+
+def test_a_narrow_grant_opens_no_other_text_on_any_page(dashboard, agent, admin, subtests):
+    trees = planted(agent)
+    ledger = f"/agents/{agent.id}/ledger"
+    linked = [f"/sessions/{each.id}" for each in (trees.first, trees.second)]
+    linked += [f"/audit/{record.id}" for record in factories.records(agent)]
+    linked += [f"/agents/{agent.id}/memories/{id_}" for id_ in trees.ids.values()]
+    for name in ("alder", "the first session", "cedar in the first session"):
+        with subtests.test(scope=name):
+            scope, opened = scopes_of(trees)[name]
+            grant = factories.live_grant(agent, admin, scope=scope)
+            db.session.commit()
+
+            pages = [said for _, said in crawl(dashboard)]
+            pages += [dashboard.get(url).text for url in linked]
+            pages += [dashboard.submit(ledger, {"search": "alder"}, follow_redirects=True).text]
+
+            said = html.unescape("\n".join(pages))
+            shown = words_of(re.sub("<(del|ins)>.*?</span>", "", said))
+            seen = {name for name, text in trees.texts.items() if text in said or text in shown}
+            assert seen <= opened
+            assert opened <= seen | {"cedar", "new cedar", "both"}  # shown as a difference
+            assert "Search these memories" not in said
+            grant.end(user=admin)
+            db.session.commit()
+
+
+def test_access_is_asked_for_from_the_page_of_a_session_or_memory(redis, dashboard, agent):
+    trees = planted(agent)
+    for page, ask, opens in [
+        (
+            f"/sessions/{trees.first.id}",
+            f"/access/new?agent={agent.id}&session={trees.first.id}",
+            "what one session changed, before and after",
+        ),
+        (
+            f"/agents/{agent.id}/memories/{trees.ids['alder']}",
+            f"/access/new?agent={agent.id}&memory={trees.ids['alder']}",
+            f"memory #{trees.ids['alder']}, as it is and as it was for the time",
+        ),
+    ]:
+        assert html.escape(ask) in dashboard.get(page).text
+        form = dashboard.get(ask).text
+        assert opens in words_of(form)
+        assert "and nothing else" in words_of(form)
+        assert f'action="{html.escape(ask)}"' in form
+
+        dashboard.submit(ask, TERMS)
+
+        made = grants()[-1]
+        assert f"/access/new?{ask.partition('?')[2]}" == ask
+        assert made.scope.is_narrow
+        made.give_up("no answer")
+        db.session.commit()
+
+
+def test_a_form_never_asks_for_more_than_its_url_names(dashboard, agent):
+    trees = planted(agent)
+    other = factories.agent("not yours", account=agent.account)
+    foreign = next(iter(db.session.scalars(other.ledger.core()))).id
+    live = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+    for narrow in (
+        "memory=",
+        "memory=seven",
+        "session=",
+        "session=1",
+        f"memory={foreign}",
+        f"memory={trees.ids['alder']}&session=no",
+        f"session={live.id}",
+        f"session={factories.ended(other).id}",
+    ):
+        url = f"/access/new?agent={agent.id}&{narrow}"
+        answers = [dashboard.get(url), dashboard.submit(url, TERMS)]
+        assert [answer.status_code for answer in answers] == [404, 404], narrow
+    assert grants() == []
+
+
+def test_the_reader_sees_what_the_agent_granted_and_what_that_leaves_shut(dashboard, agent, admin):
+    trees = planted(agent)
+    alder = trees.ids["alder"]
+    grant = factories.grant(agent, user_id=admin.id, duration_minutes=60)
+    grant.claim()
+    scope = AccessScope(memory_ids=frozenset([alder]))
+    grant.settle("YES", agreed=True, generation_id=None, scope=scope, minutes=30)
+    db.session.commit()
+
+    page = dashboard.get(f"/access/{grant.id}").text
+
+    said = words_of(page)
+    assert f"Ada granted memory #{alder} for 30 minutes." in said
+    assert "Everything else stays sealed: other memories, prompts, search." in said
+    assert f"You may read memory #{alder} of Ada until" in " ".join(
+        re.sub("<[^>]*>", "", page).split()
+    )
+    assert f'href="/agents/{agent.id}/memories/{alder}">Read memory #{alder}</a>' in page
+    assert f"30 minutes, memories #{alder}" in said
+    assert f"memory #{alder}" in words_of(dashboard.get("/access").text)

@@ -88,7 +88,10 @@ def test_an_ended_session_shows_its_outcome_and_figures(
 ) -> None:
     said = words_of(shown(dashboard, ended))
 
-    assert "completed Ada finished. Undo… 25 tokens fewer in every prompt (5%)" in said
+    assert (
+        "completed Ada finished. Undo… Read its changes… 25 tokens fewer in every prompt (5%)"
+        in said
+    )
     assert "Before: 20 memories, 500 tokens" in said
     assert "After: 19 memories, 475 tokens" in said
 

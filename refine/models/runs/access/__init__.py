@@ -15,3 +15,4 @@ from refine.models.runs.access.grant import (
     AccessAlreadyRequested as AccessAlreadyRequested,
     AccessGrant as AccessGrant,
 )
+from refine.models.runs.access.scope import AccessScope as AccessScope

@@ -8,6 +8,7 @@ from typing import Protocol
 from refine.errors import InvalidValue
 from refine.models.agent import Agent, eligibility
 from refine.models.people import User
+from refine.models.runs.access.scope import AccessScope
 from refine.rules.content import bounded_text
 from refine.rules.model_names import is_rehearsal_model
 
@@ -38,9 +39,17 @@ class AccessTerms:
     reason: str
     purpose: str
     duration_minutes: int
+    scope: AccessScope = AccessScope()
 
     @classmethod
-    def checked(cls, *, reason: object, purpose: object, duration_minutes: object) -> "AccessTerms":
+    def checked(
+        cls,
+        *,
+        reason: object,
+        purpose: object,
+        duration_minutes: object,
+        scope: AccessScope = AccessScope(),  # noqa: B008
+    ) -> "AccessTerms":
         """Return the terms; InvalidValue if one is invalid."""
         if reason not in REASONS:
             raise InvalidValue(f"reason must be one of {', '.join(REASONS)}")
@@ -48,7 +57,7 @@ class AccessTerms:
             raise InvalidValue(
                 f"duration_minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}"
             )
-        return cls(str(reason), valid_purpose("purpose", purpose), duration_minutes)
+        return cls(str(reason), valid_purpose("purpose", purpose), duration_minutes, scope)
 
 
 def valid_purpose(field: str, value: object) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, get_args
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     ColumnElement,
     ForeignKey,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
@@ -43,6 +45,7 @@ from refine.models.runs.access.asking_rules import (
     why_not_after_declines,
     why_not_ask,
 )
+from refine.models.runs.access.scope import AccessScope
 from refine.models.runs.run import Run
 from refine.rules import quantities
 from refine.rules.content import reply_text
@@ -114,6 +117,9 @@ class AccessGrant(Run, Attested, Base):
     reason: Mapped[str] = mapped_column(Text)
     sealed_purpose: Mapped[Sealed] = mapped_column("purpose", deferred=True)
     duration_minutes: Mapped[int]
+    # what was asked for, until the agent grants less; see ``scope``
+    session_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("refinement_sessions.id"))
+    memory_ids: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
     started_at: Mapped[datetime | None] = mapped_column("asked_at")
     sealed_reply: Mapped[Sealed | None] = mapped_column("reply", deferred=True)
     generation_id: Mapped[str | None] = mapped_column(Text)
@@ -143,6 +149,15 @@ class AccessGrant(Run, Attested, Base):
 
     def __init__(self, *, agent: Agent, **fields: Any) -> None:
         super().__init__(agent=agent, **{"account": agent.account, **fields})
+
+    @property
+    def scope(self) -> AccessScope:
+        return AccessScope.of(self)
+
+    @scope.setter
+    def scope(self, scope: AccessScope) -> None:
+        ids = scope.memory_ids
+        self.session_id, self.memory_ids = scope.session_id, None if ids is None else sorted(ids)
 
     # -- requesting ------------------------------------------------------------------------------
 
@@ -185,12 +200,14 @@ class AccessGrant(Run, Attested, Base):
             reason=terms.reason,
             purpose=terms.purpose,
             duration_minutes=terms.duration_minutes,
+            scope=terms.scope,
         )
         requested.record(
             "requested",
             user=user,
             at=requested.created_at,
             duration_minutes=terms.duration_minutes,
+            **terms.scope.as_data(),
             sealed={"purpose": terms.purpose},
         )
         return requested
@@ -214,8 +231,18 @@ class AccessGrant(Run, Attested, Base):
             return False
         return True
 
-    def settle(self, reply: str | None, *, agreed: bool, generation_id: str | None) -> None:
-        """Store the answer: a no always counts, a yes only if the user may still ask."""
+    def settle(
+        self,
+        reply: str | None,
+        *,
+        agreed: bool,
+        generation_id: str | None,
+        scope: AccessScope | None = None,
+        minutes: int | None = None,
+    ) -> None:
+        """Store the answer: a no always counts, a yes only if the user may still ask. ``scope`` and
+        ``minutes`` are what the agent grants, if that is less than was asked.
+        """
         self.lock()
         if self.status != "requested":
             return
@@ -228,26 +255,41 @@ class AccessGrant(Run, Attested, Base):
         elif (reason := self.refusal_reason(self.agent, self.user)) is not None:
             self.give_up(reason, NO_LONGER_ALLOWED)
         else:
-            self._grant(agreed_now())
+            self._grant(agreed_now(), scope or self.scope, minutes or self.duration_minutes)
 
-    def _grant(self, at: datetime) -> None:
+    def _grant(self, at: datetime, scope: AccessScope, minutes: int) -> None:
+        if not scope.is_within(self.scope) or not 0 < minutes <= self.duration_minutes:
+            raise ValueError("the agent can grant no more than was asked")
         self.status, self.granted_at, self.lease_token = "granted", at, None
-        self.expires_at = at + timedelta(minutes=self.duration_minutes)
+        self.scope, self.expires_at = scope, at + timedelta(minutes=minutes)
         self.record(
             "granted",
             at=at,
-            duration_minutes=self.duration_minutes,
+            duration_minutes=minutes,
+            **scope.as_data(),
             expires_at=clock.iso(self.expires_at),
             model_id=self.model_id,
             sealed={"reply": self.reply},
         )
         # numbers and times only: no text that anybody typed
         self.agent.ledger.add_journal_note(
-            f"I let admin {self.user_id} read my memories for {self.duration_minutes} minutes, "
-            f"until {self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. "
-            "What they read is recorded, and I can revoke it.",
+            f"I let admin {self.user_id} read {self._named_scope} for "
+            f"{quantities.plural(minutes, 'minute')}, until {self.expires_at:%Y-%m-%d %H:%M} UTC, "
+            f"because {REASONS[self.reason]}. What they read is recorded, and I can revoke it.",
             at,
         )
+
+    @property
+    def minutes(self) -> int:
+        """How long access was granted for, or asked for until the answer."""
+        if self.granted_at is None or self.expires_at is None:
+            return self.duration_minutes
+        return round((self.expires_at - self.granted_at) / timedelta(minutes=1))
+
+    @property
+    def _named_scope(self) -> str:
+        named = str(self.scope) if self.scope.is_narrow else "my memories"
+        return f"{named} ({self.session_id})" if self.session_id is not None else named
 
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
