@@ -9,7 +9,7 @@ from refine.models import Agent, RefinementSession, User
 from refine.models.agent.eligibility import unavailable_reason, why_unanswered
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import LOOP_EDITS
-from refine.models.runs.session.survival import CAUSES
+from refine.models.runs.session.judging import CAUSES
 from refine.rules.quantities import plural
 from refine.web.words import Badge, first_upper
 

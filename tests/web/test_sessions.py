@@ -8,7 +8,7 @@ import pytest
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
-from refine.models.runs.session.survival import CAUSES
+from refine.models.runs.session.judging import CAUSES
 from refine.tools import RefinementTool
 from refine.web import lists
 from tests import factories, sql

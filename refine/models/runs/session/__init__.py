@@ -1,6 +1,7 @@
 """Refinement sessions: their life, their edits, and their limits."""
 
 from refine.models.runs.session.entry import SessionEntry as SessionEntry
+from refine.models.runs.session.judging import EditRefused as EditRefused
 from refine.models.runs.session.session import (
     CONSENTED_ENDS as CONSENTED_ENDS,
     END_ACTION as END_ACTION,
@@ -20,4 +21,3 @@ from refine.models.runs.session.session import (
     SessionRequest as SessionRequest,
     Trigger as Trigger,
 )
-from refine.models.runs.session.survival import EditRefused as EditRefused

@@ -24,8 +24,9 @@ from refine.models.ledger import (
 from refine.models.ledger.image import mass_of, retired as retired_image
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.judging import EditRefused, judge
 from refine.models.runs.session.session import MAX_MUTATIONS, OPERATIONS, RefinementSession
-from refine.models.runs.session.survival import EditRefused, LedgerReading, Replacement, judge
+from refine.models.runs.session.survival import LedgerReading, Replacement
 from refine.rules.content import (
     MAX_SUMMARY_CHARACTERS,
     bounded_text,
@@ -68,7 +69,7 @@ def consolidate(
     tokens = sum(source.token_estimate for source in sources)
     _refuse_longer(content, tokens, "A merge of these memories")
     edit = Replacement(sources, content, reason)
-    judge(session, edit, reading)
+    _judge(session, edit, reading)
     return _replace(session, "consolidate", edit, found, at, reading)
 
 
@@ -93,7 +94,7 @@ def update(
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     _refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     edit = Replacement([memory], content, reason)
-    judge(session, edit, reading)
+    _judge(session, edit, reading)
     if reason != "same":
         return _replace(session, "update", edit, [(memory, entry)], at, reading)
     before = memory.image()
@@ -119,7 +120,7 @@ def delete(
     found = _locked(session, [memory_id] if by_id is None else [memory_id, by_id])
     ((memory, entry),) = _editable(session, [memory_id], "delete", found)
     by = _successor(found, memory_id, by_id)
-    judge(session, Replacement([memory], None, reason, by), reading)
+    _judge(session, Replacement([memory], None, reason, by), reading)
     _write(session, "delete", [_discarded(memory, entry, at, reason, by_id)], at, reading)
     return memory
 
@@ -294,6 +295,13 @@ def _refuse_unseen(
 
 
 # -- how it is written ----------------------------------------------------------------------------
+
+
+def _judge(session: RefinementSession, edit: Replacement, reading: LedgerReading | None) -> None:
+    reading = reading or LedgerReading()
+    found = reading.objections(session, edit)
+    if found or edit.reason != "same" or reading.second is not None:
+        judge(session, edit, found, reading)
 
 
 def _replace(

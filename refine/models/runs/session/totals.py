@@ -10,8 +10,8 @@ from sqlalchemy import Date, cast, func, literal, or_, select
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.runs.run import WORKER_LOST
+from refine.models.runs.session.judging import CAUSES
 from refine.models.runs.session.session import ANSWERED, CONSENTED_ENDS, RefinementSession
-from refine.models.runs.session.survival import CAUSES
 from refine.models.runs.spending import saved_by
 
 _Session = RefinementSession

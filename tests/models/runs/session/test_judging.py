@@ -7,7 +7,8 @@ import pytest
 from refine import clock
 from refine.extensions import db
 from refine.models import EditRefused
-from refine.models.runs.session.survival import MAX_OVERRULED, LedgerReading
+from refine.models.runs.session.judging import MAX_OVERRULED
+from refine.models.runs.session.survival import LedgerReading
 from refine.rules.second_reading import Stored, Verdict
 from tests import editing, factories
 from tests.models.runs.session.ledgers import memory
