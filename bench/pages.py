@@ -64,6 +64,7 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("its settings", f"/agents/{agent_id}/settings")
     yield Page("its tasks", f"/agents/{agent_id}/tasks")
     yield Page("sessions", "/sessions")
+    yield Page("sessions by text", "/sessions?q=Agent+1")
     yield Page("a session", f"/sessions/{session_id}")
     yield Page("its undo", f"/sessions/{session_id}/undo")
     yield Page("usage", "/usage")
@@ -85,6 +86,7 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("revoking a token", f"/tokens/{token_id}/revoke")
     yield Page("accounts", "/accounts")
     yield Page("profile", "/profile")
+    yield Page("find", "/find?q=Agent+1")
 
 
 def operations(world: World) -> Iterator[Page]:

@@ -67,6 +67,7 @@ PAGES = {
     "/audit?session=<uuid:session_id>": 7,
     "/audit/<int:record_id>": 15,
     "/audit/export.jsonl": 6,
+    "/find?q=<int:memory_id>": 9,
     "/healthz": 0,
     "/invitations/<secret>": 9,
     "/metrics": 7,
@@ -144,7 +145,7 @@ def urls(owner: Agent, session: RefinementSession) -> dict[str, str]:
 
 
 def see(browser: Browser, url: str) -> None:
-    assert browser.get(url).status_code in (200, 302, 403), url
+    assert browser.get(url).status_code in (200, 302, 303, 403), url
 
 
 def refresh(browser: Browser, url: str, version: str) -> None:

@@ -58,6 +58,7 @@ READ = {
     "/agents/<int:agent_id>/tasks": OF_ACCOUNT,
     "/agents/many": ADMINS_OF_ACCOUNT,
     "/audit": PAGE,
+    "/find": PAGE,
     "/audit/<int:record_id>": OF_ACCOUNT,
     "/audit/export.jsonl": PAGE,
     "/healthz": OPEN,
