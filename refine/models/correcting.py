@@ -10,7 +10,7 @@ from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
+from refine.models.ledger import AgentMemory, Change, added, change_memories, content_hash
 from refine.models.ledger.image import retired
 from refine.models.ledger.ledger import removed_outside_sessions
 from refine.models.ledger.memory import CORE, CORRECTION, NOTE
@@ -52,10 +52,7 @@ def correct(
     # what speaks of something else is no correction: it counts as forgetting
     is_related = speak_of_the_same(LedgerTexts(), memory.content, content)
     removed = refuse_too_much(agent, [memory], at, new.token_estimate if is_related else 0)
-    db.session.add(new)
-    db.session.flush()
-    created = Change(new.id, None, new.image())
-    _set_aside("memory_corrected", memory, reason, removed, at, created)
+    _set_aside("memory_corrected", memory, reason, removed, at, added(new))
     agent.ledger.add_journal_note(
         f"I corrected memory #{memory_id} ({reason}): it is #{new.id} now. {_RESTORABLE}", at
     )

@@ -23,6 +23,7 @@ from refine.models.ledger.memory import (
     MEMORY_TYPES as MEMORY_TYPES,
     AgentMemory as AgentMemory,
     MemoryOwner as MemoryOwner,
+    added as added,
     change_memories as change_memories,
     content_hash as content_hash,
     is_of_kind as is_of_kind,

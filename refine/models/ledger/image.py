@@ -69,8 +69,8 @@ class Change:
 
     @property
     def mass_difference(self) -> int:
-        """How the change alters the token mass; 0 for a created memory, already in the mass."""
-        return 0 if self.before is None else mass_of(self.after) - mass_of(self.before)
+        """How the change alters the token mass."""
+        return mass_of(self.after) - mass_of(self.before)
 
     @property
     def count_difference(self) -> int:

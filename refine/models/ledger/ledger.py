@@ -14,10 +14,10 @@ from refine.models.audit import AuditLog
 from refine.models.keys import content_key_place
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import (
-    FIGURES,
     NOTE,
     AgentMemory,
     MemoryOwner,
+    added,
     change_memories,
     content_of,
     image_of,
@@ -173,7 +173,7 @@ class Ledger:
 
     def add_session_note(self, session_id: uuid.UUID, content: str, at: datetime) -> Change:
         """Add a session's note to the journal; return the change for its record."""
-        return _added(self._journal_note(content, at, session_id=session_id))
+        return added(self._journal_note(content, at, session_id=session_id))
 
     def _journal_note(self, content: str, at: datetime, **fields: Any) -> AgentMemory:
         fields |= {"content": content, "memory_type": "journal", "source": NOTE, **_dated(at)}
@@ -183,7 +183,7 @@ class Ledger:
         self, memory: AgentMemory, data: Mapping[str, Any] | None, at: datetime
     ) -> AgentMemory:
         about: dict[str, Any] = {"subject": ("AgentMemory", memory.id), "data": data, "at": at}
-        change_memories("memory_saved", [_added(memory)], agent=self._agent, **about)
+        change_memories("memory_saved", [added(memory)], agent=self._agent, **about)
         return memory
 
     def add_all(
@@ -203,7 +203,6 @@ class Ledger:
                 yield row
 
         copy_signed(AgentMemory, rows(), key)
-        db.session.expire(self._agent, FIGURES)
         change_memories(action, changes, agent=self._agent, at=at, **record)
 
 
@@ -260,12 +259,6 @@ def removed_outside_sessions(
 
 def _dated(at: datetime) -> dict[str, datetime]:
     return dict.fromkeys(("created_at", "recorded_at", "updated_at"), at)
-
-
-def _added(memory: AgentMemory) -> Change:
-    db.session.add(memory)
-    db.session.flush()
-    return Change(memory.id, None, memory.image())
 
 
 def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:

@@ -453,7 +453,7 @@ def change_in_turn(
     at: datetime | None = None,
 ) -> list[AuditLog]:
     """Write records of edits, then change the memories: the records permit constitutional changes.
-    A change without ``before`` is of a memory just added; ``locked`` ones are checked already.
+    A change without ``before`` is of a memory just ``added``; ``locked`` ones are checked already.
     """
     changes = [change for edit in edits for change in edit.changes if change.before is not None]
     if locked is None:
@@ -473,6 +473,13 @@ def change_in_turn(
     write(*(locked[change.memory_id] for change in changes))
     db.session.expire(agent, FIGURES)
     return records
+
+
+def added(memory: AgentMemory) -> Change:
+    """Write a new memory, and return the change for its record; the agent's figures follow then."""
+    change = Change(memory.id, None, memory.image())
+    write(memory)
+    return change
 
 
 def is_of_kind(kind: str, at: Instant) -> ColumnElement[bool]:

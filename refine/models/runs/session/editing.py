@@ -16,6 +16,7 @@ from refine.models.ledger import (
     AgentMemory,
     Change,
     Image,
+    added,
     change_memories,
     content_hash,
     is_kept,
@@ -322,14 +323,13 @@ def _replace(
         updated_at=at,
         session_id=session.id,
     )
-    db.session.add(new)
-    db.session.flush()
+    created = added(new)
     ceiling = sum(entry.counting_tokens for _, entry in found)
     entry = SessionEntry(session_id=session.id, memory_id=new.id, ceiling_tokens=ceiling)
     entry.counting_tokens = 0
     tokens = retained_tokens(ceiling, new.token_estimate)
     edited = [_discarded(*each, at, edit.reason, new.id) for each in found]
-    edited.append(Edited(new, entry, None, new.image(), tokens))
+    edited.append(Edited(new, entry, None, created.after, tokens))
     _write(session, operation, edited, at, reading)
     return new
 
@@ -360,7 +360,7 @@ def _write(
     at: datetime,
     reading: LedgerReading | None,
 ) -> None:
-    since = session.agent.ledger_version - sum(each.before is None for each in edited)
+    since = session.agent.ledger_version
     changes = [Change(each.memory.id, each.before, each.after) for each in edited]
     record = change_memories(
         f"memory_refinement_{operation}",
