@@ -70,7 +70,7 @@ class RowAltered(RefineError):
 
     def __init__(self, row: str) -> None:
         super().__init__(
-            f"{row} was changed outside the application and is not trusted; "
+            f"{row} was changed in the database, not by Refine, and is not trusted; "
             "run `refine audit verify` to find such rows"
         )
 

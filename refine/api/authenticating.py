@@ -68,7 +68,7 @@ def _valid_token(secret: str) -> ApiToken:
     else:
         is_mine = agent.is_genuine and (agent.id, agent.account_id) == mine
     if not is_mine:
-        raise _invalid("The agent was changed outside the application.")
+        raise _invalid("The agent was changed in the database, not by Refine.")
     if not token.is_valid:
         raise _invalid("This token was revoked or has expired.")
     return token

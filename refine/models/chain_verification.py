@@ -136,7 +136,7 @@ class ChainVerification:
                 f"the chain ends at record {self.records}, its head says {head.sequence}"
             )
         if not head.is_genuine:
-            raise ChainBroken("the chain's head was changed outside the application")
+            raise ChainBroken("the chain's head was changed in the database, not by Refine")
         if self.records < head.verified_sequence:
             raise ChainBroken(
                 f"the chain ends at record {self.records}, "
@@ -156,7 +156,7 @@ class ChainVerification:
         if self._was_erased:
             raise ChainBroken("the destroyed data key was restored")
         if not self.agent.is_genuine:
-            raise ChainBroken(f"{self.agent.row_name} was changed outside the application")
+            raise ChainBroken(f"{self.agent.row_name} was changed in the database, not by Refine")
         self.key = self.agent.data_key()
 
     def compare_memories(self, key: DataKey, rows: Iterable[Any]) -> None:
@@ -165,7 +165,7 @@ class ChainVerification:
             if is_kept_core(memory.memory_type, memory.discarded_at):
                 self._core_tokens.append(memory.token_estimate)
             if memory.row_digest != digest_of(AgentMemory, vars(memory), key):
-                raise ChainBroken(f"memory {memory.id} was changed outside the application")
+                raise ChainBroken(f"memory {memory.id} was changed in the database, not by Refine")
             recorded = self._memory_digests.pop(memory.id, None)
             if recorded is None and memory.content_key is None:
                 raise ChainBroken(f"memory {memory.id} was erased without a record")
@@ -184,7 +184,7 @@ class ChainVerification:
     def compare_row(self, kind: type[Attested], row: Any) -> None:
         name = f"{kind.__name__} {row.id}"
         if row.row_digest != digest_of(kind, vars(row), self._platform):
-            raise ChainBroken(f"{name} was changed outside the application")
+            raise ChainBroken(f"{name} was changed in the database, not by Refine")
         if self._row_digests.pop(name, row.row_digest) != row.row_digest:
             raise ChainBroken(f"{name} does not match its last record")
         if name in self._ended_rows:

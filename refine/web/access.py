@@ -224,7 +224,7 @@ def _actor(record: AuditLog, agent: Agent) -> str:
     is_answer = record.action in ("memory_access_granted", "memory_access_declined")
     if is_answer or record.data.get("end_reason") == "revoked_by_agent":
         return agent.name
-    return str(record.user.email) if record.user is not None else "system"
+    return str(record.user.email) if record.user is not None else "Refine"
 
 
 def _agent_or_404() -> Agent:

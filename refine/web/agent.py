@@ -136,4 +136,4 @@ def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:
 
 def _step_of(left: Left) -> list[Moment]:
     after = Moment(left.ended_at, left.tokens, "session", left.session_id, saved=left.saved_tokens)
-    return [after._replace(tokens=left.tokens + left.saved_tokens, mark=None, saved=0), after]
+    return [after._replace(tokens=left.found_tokens, mark=None, saved=0), after]

@@ -157,10 +157,15 @@ def judged(session: RefinementSession) -> dict[str, int]:
 _BY_AGENTS = {
     *LOOP_EDITS,
     *("memory_refinement_complete", "memory_refinement_declined"),
-    *("memory_saved", "memory_promoted"),
+    *("memory_saved", "memory_promoted", "memory_access_granted", "memory_access_declined"),
 }
+_BY_BREAKER = "memory_refinement_rollback"
 
 
 def actor(email: str | None, by: str | None, agent_name: str | None, action: str) -> str:
-    """Name who acted: the user, whoever the record's data names in ``by``, the agent, or Refine."""
-    return email or by or (agent_name if action in _BY_AGENTS else None) or "Refine"
+    """Name who acted: the user, whoever the record's data names in ``by``, the agent, the breaker,
+    or Refine.
+    """
+    if by == "agent" or (by is None and action in _BY_AGENTS):
+        by = agent_name
+    return email or by or ("the breaker" if action == _BY_BREAKER else "Refine")

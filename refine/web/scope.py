@@ -123,7 +123,7 @@ def sign_in() -> SignIn:
 
 
 def user() -> User:
-    """Return who is signed in; RowAltered if their row was changed outside the application."""
+    """Return who is signed in; RowAltered if their row was changed past Refine."""
     sign_in().require_own("user")
     return sign_in().user
 

@@ -1,15 +1,17 @@
 """The names and filters of the templates, and the signed-in user."""
 
+import re
 from collections.abc import Iterator
 from inspect import getmembers, isfunction
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from flask import Flask, g
 from flask_login import current_user
 from flask_wtf.csrf import generate_csrf
 
-from refine.models import Verification
+from refine.extensions import db
+from refine.models import Agent, Verification
 from refine.models.agent_list import number_of_cases
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
@@ -49,6 +51,7 @@ def _of_user() -> dict[str, Any]:
     }
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.zone().key}
+        names["verification_finding"] = verification_finding
     return names
 
 
@@ -56,6 +59,30 @@ def verification_watch() -> Watch:
     if "verification_watch" not in g:
         g.verification_watch = Verification.watch()
     return cast(Watch, g.verification_watch)
+
+
+# The chain that a problem is of, and which of its rows.
+_FINDING = re.compile(r"agent (\d+): (?:(memory|Agent) (\d+) )?(.+)")
+
+
+class Finding(NamedTuple):
+    """What a verification found first of an agent; ``memory_id``: of this memory of it."""
+
+    agent: Agent
+    memory_id: int | None
+    joint: str
+    problem: str
+
+
+def verification_finding() -> Finding | None:
+    """Return what the current alarm is about, if the user may see whose it is."""
+    alarm = verification_watch().alarm
+    found = _FINDING.fullmatch(alarm.first_problem or "") if alarm is not None else None
+    agent = db.session.get(Agent, int(found[1])) if found is not None else None
+    if found is None or agent is None or not scope.user().may_see(agent.account_id):
+        return None
+    memory_id = int(found[3]) if found[2] == "memory" else None
+    return Finding(agent, memory_id, " " if found[2] else ": ", found[4])
 
 
 _NAMES: dict[str, Any] = {

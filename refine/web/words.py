@@ -129,7 +129,7 @@ class AlarmWords(NamedTuple):
 
 VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
     "failed": AlarmWords(
-        "Audit verification failed.", "See what was changed", "Acknowledge failed verification"
+        "Audit verification failed.", "What to do", "Acknowledge failed verification"
     ),
     "late": AlarmWords("Audit verification is overdue.", "See since when", None),
 }

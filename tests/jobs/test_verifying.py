@@ -84,7 +84,7 @@ def test_the_tick_verifies_and_records_a_failure(agent):
     failed = Verification.watch().last
     assert failed is not None
     assert failed.first_problem == (
-        f"agent {agent.id}: Agent {agent.id} was changed outside the application"
+        f"agent {agent.id}: Agent {agent.id} was changed in the database, not by Refine"
     )
     record = db.session.scalars(select(AuditLog).filter_by(action="verification_failed")).one()
     assert record.data == {"problems": 1, "first": failed.first_problem}
@@ -157,5 +157,5 @@ def test_nothing_in_the_database_stops_the_verification_of_later_chains(agent, t
     run_tick(NOW + DAY)
 
     db.session.expire_all()
-    assert f"Agent {later_id} was changed outside the application" in caplog.text
+    assert f"Agent {later_id} was changed in the database, not by Refine" in caplog.text
     assert Verification.watch().alarm is not None

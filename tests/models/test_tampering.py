@@ -113,7 +113,7 @@ def lived(app: Flask) -> Lived:
     )
 
 
-CHANGED = "was changed outside the application"
+CHANGED = "was changed in the database, not by Refine"
 
 # Whole statements, and what verification says of them.
 STATEMENTS: dict[str, tuple[str, str]] = {
@@ -319,7 +319,7 @@ def test_a_changed_user_may_not_act(lived):
 
     reason = boss.inability_reason(lived.agent.account_id)
 
-    assert reason == f"User {lived.names['boss']} was changed outside the application"
+    assert reason == f"User {lived.names['boss']} was changed in the database, not by Refine"
 
 
 def test_a_request_that_was_moved_to_another_account_does_not_open_its_purpose(lived):
@@ -340,7 +340,7 @@ def test_a_run_of_a_changed_agent_does_not_start(lived):
 
     reason = session.skip_reason(clock.now())
 
-    assert reason == f"Agent {lived.names['agent']} was changed outside the application"
+    assert reason == f"Agent {lived.names['agent']} was changed in the database, not by Refine"
 
 
 def test_a_sign_in_of_a_changed_user_has_ended(lived):

@@ -113,7 +113,7 @@ CHAIN_CHANGES: dict[str, tuple[list[str], list[str]]] = {
             "UPDATE chain_heads h SET sequence = 6, hash = l.hash, verified_sequence = 0 "
             "FROM audit_logs l WHERE h.id = {chain} AND l.id = {record_6}",
         ],
-        ["the chain's head was changed outside the application"],
+        ["the chain's head was changed in the database, not by Refine"],
     ),
     "a record deleted, and later ones renumbered": (
         [
@@ -318,7 +318,7 @@ def test_a_changed_column_of_a_memory_is_found_and_named(remembered, subtests):
                 named = id_ + 1_000_000 if change.startswith("id") else id_
                 found = problems(f"UPDATE agent_memories a SET {change} WHERE id = {id_}")
                 assert found == [
-                    f"agent {agent_id}: memory {named} was changed outside the application"
+                    f"agent {agent_id}: memory {named} was changed in the database, not by Refine"
                 ]
 
 
@@ -339,7 +339,7 @@ LEDGER_CHANGES: dict[str, tuple[list[str], str]] = {
             f"INSERT INTO agent_memories (id, {OTHERS}) SELECT 777777, {OTHERS} "
             "FROM agent_memories WHERE id = {memory_1}"
         ],
-        "memory 777777 was changed outside the application",
+        "memory 777777 was changed in the database, not by Refine",
     ),
     "a memory under another agent's key": (
         [
@@ -347,7 +347,7 @@ LEDGER_CHANGES: dict[str, tuple[list[str], str]] = {
             "token_estimate = b.token_estimate, row_digest = b.row_digest "
             "FROM agent_memories b WHERE a.id = {memory_1} AND b.agent_id = {other}"
         ],
-        "memory {memory_1} was changed outside the application",
+        "memory {memory_1} was changed in the database, not by Refine",
     ),
     "a flag lifted under a forged record": (
         [
@@ -444,7 +444,7 @@ def test_a_row_that_cannot_be_read_is_a_problem_of_its_chain_alone(agent, change
     unreadable = "a row of it, or of its owner, cannot be read"
     assert first == f"chain {names['chain']}: {unreadable} (DataError)"
     assert second == (
-        f"agent {other.id}: memory {ids_of(other)[0]} was changed outside the application"
+        f"agent {other.id}: memory {ids_of(other)[0]} was changed in the database, not by Refine"
     )
 
 

@@ -573,7 +573,7 @@ def test_does_not_send_the_ledger_once_model_or_terms_were_changed_in_the_databa
 
     with (
         sql.just_before("FROM refinement_sessions", f"UPDATE {change}"),
-        pytest.raises(RowAltered, match="was changed outside the application"),
+        pytest.raises(RowAltered, match="was changed in the database, not by Refine"),
     ):
         world.refine(session)
 

@@ -492,7 +492,7 @@ def test_a_session_whose_memory_was_altered_by_sql_cannot_be_undone(agent, chang
     for and_after in (False, True):
         error = refusal(session, and_after=and_after)
         assert isinstance(error, RowAltered)
-        assert f"memory {id_} was changed outside the application" in str(error)
+        assert f"memory {id_} was changed in the database, not by Refine" in str(error)
 
 
 # -- and everything after it -----------------------------------------------------------------------

@@ -75,7 +75,7 @@ _KINDS = {
     },
     "maintenance": {
         "keys_rotated": "keys rotated",
-        "row_updated": "row updated",
+        "row_updated": "integrity mark renewed",
         "rows_pruned": "expired sign-ins or links deleted",
         "verification_seen": "verification alarm acknowledged",
     },

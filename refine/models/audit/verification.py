@@ -45,6 +45,7 @@ AlarmKind = Literal["failed", "late"]
 class Alarm:
     kind: AlarmKind
     alarm_text: str
+    first_problem: str | None = None
 
 
 class Watch(NamedTuple):
@@ -130,7 +131,7 @@ class Verification(Base):
         found = db.session.scalars(rows.order_by(cls.id.desc())).all()
         last = found[0] if found else None
         failed = next((each for each in found if each.problems), None)
-        alarm = Alarm("failed", failed.failure_text) if failed else _lateness(last)
+        alarm = failed.alarm if failed else _lateness(last)
         return Watch(alarm, last)
 
     @classmethod
@@ -149,10 +150,11 @@ class Verification(Base):
         return and_(cls.problems > 0, cls.seen_at.is_(None), cls.ended_at.is_not(None))
 
     @property
-    def failure_text(self) -> str:
+    def alarm(self) -> Alarm:
         others = self.problems - 1
         more = f", and {plural(others, 'more problem')}" if others else ""
-        return f"{self.first_problem}{more} (verified at {self.ended_at:%Y-%m-%d %H:%M} UTC)"
+        text = f"{self.first_problem}{more} (verified at {self.ended_at:%Y-%m-%d %H:%M} UTC)"
+        return Alarm("failed", text, self.first_problem)
 
 
 def _lateness(last: Verification | None) -> Alarm | None:

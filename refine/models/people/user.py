@@ -199,7 +199,7 @@ class User(Attested, Base):
     def inability_reason(self, account_id: int) -> str | None:
         """Return why the user may not act for this account; None if they may."""
         if not self.is_genuine:
-            return f"{self.row_name} was changed outside the application"
+            return f"{self.row_name} was changed in the database, not by Refine"
         if not self.active:
             return f"{self.email} is not active"
         if not self.may_act:

@@ -192,7 +192,7 @@ class Run:
     def skip_reason(self, at: datetime) -> str | None:
         """Return why the run may not start now: an altered agent, or what blocks it; or None."""
         if not self.agent.is_genuine:
-            return f"{self.agent.row_name} was changed outside the application"
+            return f"{self.agent.row_name} was changed in the database, not by Refine"
         return blocked_reason(self.agent, CostCaps(at) if self.is_automatic else None)
 
     @property

@@ -66,13 +66,18 @@ def test_a_session_is_stopped_and_the_agent_paused(
 def test_a_forged_row_is_named_and_acknowledged(at_work: Visitor, wren: Agent, app: Flask) -> None:
     WrappedKey.platform().created_at = datetime.now(UTC) - timedelta(days=1)
     db.session.commit()
-    sql.tamper(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {wren.id}")
+    first = kept(wren)[0]
+    sql.tamper(f"UPDATE agent_memories SET token_estimate = 9 WHERE id = {first}")
     verify_slice(datetime.now(UTC), time.monotonic() + 60)
 
     at_work.menu("Agents")
     at_work.does_not_see("Acknowledge failed verification")
     at_work.menu("Operations")
-    at_work.sees(f"Agent {wren.id} was changed")
+    at_work.sees("was changed in the database, not by Refine")
+    at_work.follow(f"#{first}")
+    at_work.arrives_at(f"Memory #{first}")
+    at_work.sees("This memory was changed in the database, not by Refine.")
+    at_work.menu("Operations")
     at_work.press("Acknowledge failed verification")
 
     at_work.sees("The alarm ends once a later verification finds nothing wrong")

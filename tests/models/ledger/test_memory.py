@@ -255,7 +255,7 @@ def test_a_change_does_not_make_an_altered_memory_genuine(app):
     with pytest.raises(RowAltered, match=f"memory {id_} was changed outside"):
         memory.set_constitutional(True)
 
-    assert problems() == [f"memory {id_} was changed outside the application"]
+    assert problems() == [f"memory {id_} was changed in the database, not by Refine"]
 
 
 def test_a_memory_that_is_not_stored_yet_has_no_verbs(app):

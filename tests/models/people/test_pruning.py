@@ -154,7 +154,7 @@ def test_a_row_that_was_changed_outside_the_application_stays(user):
 
     assert prune() == 2
     assert left(SignIn) == [altered.id]
-    assert problems() == [f"SignIn {altered.id} was changed outside the application"]
+    assert problems() == [f"SignIn {altered.id} was changed in the database, not by Refine"]
 
 
 # -- a few at a time -------------------------------------------------------------------------------

@@ -85,9 +85,10 @@ def stuck_above_budget(agent_ids: Collection[int]) -> dict[int, Stuck]:
 
 
 class Left(NamedTuple):
-    """What a session left behind: the token mass; ``is_kept``: it was not rolled back."""
+    """What a session found and left: token masses; ``is_kept``: it was not rolled back."""
 
     ended_at: datetime
+    found_tokens: int
     tokens: int
     saved_tokens: int
     session_id: UUID
@@ -99,6 +100,7 @@ def left_by_sessions(agent_id: int, since: datetime) -> list[Left]:
     left = (
         select(
             _Session.ended_at,
+            _Session.mass_after + _Session.saved_tokens,
             _Session.mass_after,
             saved_by(_Session),
             _Session.id,
