@@ -63,10 +63,11 @@ def _with_demo(agent: Agent) -> list[Step]:
     if last is not None:
         page = url_for("sessions.page", session_id=last.id, _anchor="changed")
         undo = url_for("sessions.undo_form", session_id=last.id) if last.can_undo else None
+    ask = url_for("access.new", agent=agent.id, session=last.id if last is not None else None)
     mass = last.mass_without_it if last is not None else agent.core_token_usage
     return [
         Step("refine", last is not None, url_for("agent.refine_now", agent_id=agent.id)),
-        Step("ask", may_read or was_read, url_for("access.new", agent=agent.id)),
+        Step("ask", may_read or was_read, ask),
         Step("read", was_read, page if may_read else None),
         Step("undo", was_undone, undo, figure=f"{mass:,}"),
     ]
