@@ -91,5 +91,6 @@ def test_the_guards_are_in_place(app):
             "agent_memories_constitutional",
             "agent_memories_added",
             "agent_memories_changed",
+            "agents_over_budget",
             "refinement_sessions_last",
         }

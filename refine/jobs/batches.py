@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
-from refine.models import Agent, RefinementSession, User
+from refine.models import Agent, RefinementSession, User, attention
 from refine.models.agent import configuring
 from refine.models.runs.session import SessionRequest
 from refine.models.runs.session.prospects import decide_for_request
@@ -60,8 +60,19 @@ def in_parts(
         yield served
 
 
-# Actions on many agents.
-Work = Literal["refine", "pause", "resume"]
+# Actions on many agents, and how long those last that put agents aside.
+Work = Literal[
+    "refine", "pause", "resume", "acknowledge", "snooze_day", "snooze_week", "snooze_slot", "return"
+]
+_UNTIL: dict[Work, Callable[[Agent, datetime], datetime | None]] = {
+    "acknowledge": lambda agent, at: None,
+    "snooze_day": lambda agent, at: at + timedelta(days=1),
+    "snooze_week": lambda agent, at: at + timedelta(weeks=1),
+    "snooze_slot": lambda agent, at: agent.account.next_slot(at),
+}
+PUTTING_ASIDE = (*_UNTIL, "return")
+NOTHING_OPEN = "no need of attention"
+NOT_PUT_ASIDE = "not put aside"
 
 _Outcomes = list[str | None]
 
@@ -73,10 +84,17 @@ class BulkOutcome(NamedTuple):
 
 def act_on(agent_ids: Sequence[int], work: Work, user: User) -> BulkOutcome:
     """Do this for each agent that the user may change, and commit every batch."""
-    act = partial(_refine, user) if work == "refine" else partial(_pause, user, work == "pause")
-    outcomes = list(_outcomes(agent_ids, partial(_act_on_batch, user, act)))
+    outcomes = list(_outcomes(agent_ids, partial(_act_on_batch, user, _act_of(work, user))))
     skipped = Counter(reason for reason in outcomes if reason is not None)
     return BulkOutcome(len(outcomes) - skipped.total(), skipped)
+
+
+def _act_of(work: Work, user: User) -> Any:
+    if work == "refine":
+        return partial(_refine, user)
+    if work in PUTTING_ASIDE:
+        return partial(_put_aside, user, work)
+    return partial(_pause, user, work == "pause")
 
 
 def _outcomes(agent_ids: Sequence[int], act: Any) -> Iterator[str | None]:
@@ -108,3 +126,12 @@ def _refine(user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
 def _pause(user: User, paused: bool, agents: Sequence[Agent], at: datetime) -> _Outcomes:
     changed = configuring.configure_all(agents, user=user, at=at, paused=paused)
     return [None if agent in changed else "nothing to change" for agent in agents]
+
+
+def _put_aside(user: User, work: Work, agents: Sequence[Agent], at: datetime) -> _Outcomes:
+    if work == "return":
+        done, why_not = attention.take_back(agents, user=user, at=at), NOT_PUT_ASIDE
+    else:
+        done = attention.put_aside(agents, lambda agent: _UNTIL[work](agent, at), user=user, at=at)
+        why_not = NOTHING_OPEN
+    return [None if agent.id in done else why_not for agent in agents]

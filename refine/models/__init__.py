@@ -7,6 +7,7 @@ chain last.
 from sqlalchemy.orm import configure_mappers
 
 from refine.models.agent import Agent as Agent
+from refine.models.attention import PutAside as PutAside
 from refine.models.audit import (
     AuditLog as AuditLog,
     ChainHead as ChainHead,

@@ -39,6 +39,18 @@ def removable_under_threshold(mass: int, threshold: Decimal) -> int:
     return mass - _ceil(threshold * mass)
 
 
+def sessions_to(budget: int, mass: int, threshold: Decimal) -> int | None:
+    """Return how many sessions lead to the budget if each takes all the threshold lets go; None if
+    none does.
+    """
+    sessions = 0
+    while mass > budget:
+        if not (removable := removable_under_threshold(mass, threshold)):
+            return None
+        mass, sessions = mass - removable, sessions + 1
+    return sessions
+
+
 def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: int) -> int:
     """Return the tokens that the floor lets go, of the mass before the window; may be negative."""
     return mass - _ceil(rolling_floor * (mass + removed_recently))

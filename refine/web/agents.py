@@ -6,14 +6,14 @@ from flask import Blueprint, render_template, request
 from sqlalchemy import ColumnElement
 
 from refine import clock
-from refine.models import Agent
+from refine.models import Agent, attention
 from refine.models.agent_list import STATES, Order, in_order, is_in, listed_agents, totals
 from refine.models.runs import LIVE
 from refine.models.runs.spending import spent_by_agents
 from refine.rules.quantities import cost_in_words
 from refine.web import in_place, scope
-from refine.web.lists import Chosen, one_of, page_of, searched
-from refine.web.words import BULK_ACTIONS
+from refine.web.lists import Chosen, Filter, one_of, page_of, searched
+from refine.web.words import cause_in_words
 
 pages = Blueprint("agents", __name__)
 
@@ -34,6 +34,13 @@ _ORDERS: dict[Order, str] = {
 FILTERS = [
     searched(Agent.name, Agent.model_id, label="Name or model"),
     one_of("state", "State", STATES, condition=is_in),
+    Filter(
+        "cause",
+        "Needs attention",
+        read=lambda text: text or None,
+        condition=lambda cause: attention.has_cause(None if cause == "any" else cause),
+        shown=lambda cause: f"needs attention: {cause_in_words(cause)}",
+    ),
 ]
 
 
@@ -56,7 +63,6 @@ def listing() -> str:
         agents=page.rows,
         totals=summed,
         spent=cost_in_words(*spent_by_agents(at, *conditions)),
-        works=[(work, bulk_action.name) for work, bulk_action in BULK_ACTIONS.items()],
         choices=_choices(len(page.rows), summed.agents),
         chosen=chosen,
         order=order,

@@ -10,8 +10,15 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnElement, case, literal
 
 from refine import clock
-from refine.jobs.batches import BulkOutcome, Work, act_on
-from refine.models import Agent
+from refine.jobs.batches import (
+    NOT_PUT_ASIDE,
+    NOTHING_OPEN,
+    PUTTING_ASIDE,
+    BulkOutcome,
+    Work,
+    act_on,
+)
+from refine.models import Agent, attention
 from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.columns import id_in
 from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
@@ -19,13 +26,15 @@ from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.agents import FILTERS, conditions_of
 from refine.web.links import url_in_account
-from refine.web.lists import PAGE_ROWS, Chosen
+from refine.web.lists import Chosen
 from refine.web.words import BULK_ACTIONS
 
 pages = Blueprint("bulk", __name__)
 
 _CONFLICT = 409
 _CHANGED = "The agents have changed in the meantime; check them and confirm again"
+# As many as fit into the address of the page that asks.
+_MOST_TICKED = 250
 
 
 @dataclass(frozen=True)
@@ -33,22 +42,38 @@ class Agents:
     work: Work
     ids: Sequence[int] | None
     wanted: Chosen
+    is_from_overview: bool
 
     @classmethod
     def of_request(cls) -> "Agents":
-        wanted = Chosen(FILTERS, request.values)
-        work, who = request.values.get("work", ""), request.values.get("who", "ticked")
+        given, wanted = request.values, Chosen(FILTERS, request.values)
+        work, who = given.get("work", ""), given.get("who", "ticked")
+        if work == "snooze":
+            work = f"snooze_{given.get('until')}"
         if work not in BULK_ACTIONS:
             abort(400, "Choose on the list of agents what to do, and for whom.")
+        is_from_overview = given.get("from") == "overview"
         if who == "all":
             if scope.sees_all_accounts():
                 abort(400, "Choose an account first: this is done for one account at a time.")
-            return cls(work, None, wanted)
-        given = request.values.getlist("agent")
-        if who == "page":
-            given = request.values.get("on_page", "").split(",")
-        ids = sorted({id_ for each in given[:PAGE_ROWS] if (id_ := id_in(each)) is not None})
-        return cls(work, ids, wanted)
+            return cls(work, None, wanted, is_from_overview)
+        on_page = given.get("on_page", "").split(",")
+        ticked = on_page if who == "page" else given.getlist("agent")
+        ids = sorted({id_ for each in ticked if (id_ := id_in(each)) is not None})
+        if len(ids) > _MOST_TICKED:
+            abort(400, f"Select at most {_MOST_TICKED} agents, or all that match.")
+        return cls(work, ids, wanted, is_from_overview)
+
+    @property
+    def is_done_at_once(self) -> bool:
+        """Whether nobody needs to confirm it: it is of agents that were seen, and taken back."""
+        return self.work in PUTTING_ASIDE and bool(self.ids)
+
+    @property
+    def list_url(self) -> str:
+        if self.is_from_overview:
+            return url_in_account("overview.page")
+        return url_in_account("agents.listing", **self.wanted.texts)
 
     @property
     def conditions(self) -> list[ColumnElement[bool]]:
@@ -59,6 +84,8 @@ class Agents:
     @property
     def fields(self) -> dict[str, str]:
         same = {"work": self.work, **self.wanted.texts}
+        if self.is_from_overview:
+            same["from"] = "overview"
         if self.ids is None:
             return {**same, "who": "all"}
         return {**same, "who": "page", "on_page": ",".join(map(str, self.ids))}
@@ -76,6 +103,10 @@ class Agents:
         return self.groups[None].ids if None in self.groups else []
 
     @property
+    def left_out(self) -> list[Group]:
+        return [group for reason, group in self.groups.items() if reason is not None]
+
+    @property
     def digest(self) -> str:
         return digest_of(self.touched)
 
@@ -91,7 +122,11 @@ def why_left_out(work: Work) -> ColumnElement[str | None]:
             return why_not_on_request()
         case "pause":
             return case((Agent.paused, literal("already paused")))
-    return case((~Agent.paused, literal("not paused")))
+        case "resume":
+            return case((~Agent.paused, literal("not paused")))
+        case "return":
+            return case((~attention.is_put_aside(), literal(NOT_PUT_ASIDE)))
+    return case((~attention.has_cause(), literal(NOTHING_OPEN)))
 
 
 @pages.get("/agents/many")
@@ -103,15 +138,20 @@ def ask() -> str:
 @pages.post("/agents/many")
 @scope.admins_only
 def act() -> ResponseReturnValue:
-    chosen = Agents.of_request()
-    if request.form.get("digest") != chosen.digest:
+    """Carry it out, or lead to the page that asks."""
+    chosen, digest = Agents.of_request(), request.form.get("digest")
+    if digest is None and not chosen.is_done_at_once:
+        return redirect(url_in_account("bulk.ask", **chosen.fields), 303)
+    if digest not in (None, chosen.digest):
         return _page(chosen, _CHANGED), _CONFLICT
     outcome = act_on(chosen.touched, chosen.work, scope.user())
-    flash(_in_words(chosen.work, outcome))
-    return redirect(_list_of(chosen), 303)
+    if digest is None:
+        outcome.skipped.update({str(group.reason): group.number for group in chosen.left_out})
+    flash(outcome_in_words(chosen.work, outcome))
+    return redirect(chosen.list_url, 303)
 
 
-def _in_words(work: Work, outcome: BulkOutcome) -> str:
+def outcome_in_words(work: Work, outcome: BulkOutcome) -> str:
     done = f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work].done}"
     skipped = outcome.skipped.most_common()
     return (
@@ -121,20 +161,13 @@ def _in_words(work: Work, outcome: BulkOutcome) -> str:
 
 
 def _page(chosen: Agents, error: str | None = None) -> str:
-    groups = chosen.groups
     return render_template(
         "agents/bulk_action.html",
         chosen=chosen,
         bulk_action=BULK_ACTIONS[chosen.work],
-        touched=groups.get(None),
-        left_out=[group for reason, group in groups.items() if reason is not None],
-        is_free=chosen.work == "pause",
+        touched=chosen.groups.get(None),
+        is_free=chosen.work not in ("refine", "resume"),
         cost=estimate(clock.now(), chosen.touched),
         looks_back=LOOKS_BACK.days,
         error=error,
-        back=_list_of(chosen),
     )
-
-
-def _list_of(chosen: Agents) -> str:
-    return url_in_account("agents.listing", **chosen.wanted.texts)

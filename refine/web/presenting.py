@@ -61,6 +61,11 @@ def can_be_asked(agent: Agent) -> bool:
     return unavailable_reason(agent, automatic=False) is None and why_unanswered(agent) is None
 
 
+def may_go_better(session: RefinementSession) -> bool:
+    """Tell whether another session is worth asking for, rather than would go the same way."""
+    return session.status in ("failed", "declined") and can_be_asked(session.agent)
+
+
 def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:
     if is_erased:
         return Badge("erased", "○", "calm")

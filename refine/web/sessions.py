@@ -12,6 +12,7 @@ from sqlalchemy.orm import contains_eager
 from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import status_of
+from refine.jobs.batches import act_on
 from refine.models import (
     MAX_MUTATIONS,
     Account,
@@ -21,6 +22,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.attention import state_of
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE
 from refine.models.runs.session import ENDED
@@ -29,8 +31,8 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
+from refine.web.bulk import outcome_in_words
 from refine.web.forms import attempt
-from refine.web.links import url_in_account
 from refine.web.lists import (
     Chosen,
     Filter,
@@ -177,13 +179,9 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
 @pages.post("/sessions/<uuid:session_id>/seen")
 @scope.admins_only
 def acknowledge(session_id: uuid.UUID) -> ResponseReturnValue:
-    session = scope.session_or_404(session_id)
-    attempt(
-        lambda: session.acknowledge(scope.user()),
-        f"Acknowledged: the last session of {session.agent.name}.",
-    )
-    if request.form.get("from") == "overview":
-        return redirect(url_in_account("overview.page"), 303)
+    agent = scope.session_or_404(session_id).agent
+    outcome = act_on([agent.id], "acknowledge", scope.user())
+    flash(outcome_in_words("acknowledge", outcome))
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
@@ -238,6 +236,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
     mine = select(RefinementSession, sizes()).where(RefinementSession.id == session_id)
     with_agent = mine.join(RefinementSession.agent).options(contains_eager(RefinementSession.agent))
     session, untouched = db.session.execute(with_agent).one()
+    is_last = session.id == session.agent.last_session_id
     newest = db.session.scalars(
         select(AuditLog)
         .where(AuditLog.session_id == session_id)
@@ -247,6 +246,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
     edited = [record for record in newest[::-1] if record.data.get("operation")]
     return {
         "session": session,
+        "attention_to": state_of(session.agent) if is_last else None,
         "picture": picture_of(session, edited, untouched),
         "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,

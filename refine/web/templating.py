@@ -12,7 +12,6 @@ from flask_wtf.csrf import generate_csrf
 
 from refine.extensions import db
 from refine.models import Agent, Verification
-from refine.models.agent_list import number_of_cases
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
@@ -21,7 +20,7 @@ from refine.models.runs.access import REASONS
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
-from refine.web import first_steps, links, presenting, scope, words
+from refine.web import attention, first_steps, links, presenting, scope, words
 from refine.web.charts import DAYS_SHOWN
 from refine.web.links import here, url_in_account
 from refine.web.lists import as_cards, matching, said_once
@@ -94,7 +93,7 @@ _NAMES: dict[str, Any] = {
     "view": presenting,
     "here": here,
     "is_refresh": scope.is_refresh,
-    "number_of_cases": lambda: number_of_cases(scope.account_id()),
+    "attention": attention,
     "next_step_with": first_steps.next_with,
     "url_in_account": url_in_account,
 }

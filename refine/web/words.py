@@ -96,28 +96,107 @@ RECORD_KINDS = {
 
 
 class BulkAction(NamedTuple):
-    name: str
+    """``of`` names it, with a place for its agents."""
+
+    of: str
     done: str
     effect: str
 
+    @property
+    def name(self) -> str:
+        return self.of.replace(" {}", "")
 
+
+_UNTIL_THEN = "They leave the overview until then, whatever happens, unless you bring them back."
 BULK_ACTIONS: dict[Work, BulkAction] = {
     "refine": BulkAction(
-        "Refine",
+        "Refine {}",
         "asked for a session",
         "Each agent is asked for its consent first. Paused agents are asked too; cool-downs and "
         "the monthly cost cap do not apply.",
     ),
     "pause": BulkAction(
-        "Pause",
+        "Pause {}",
         "paused",
         "No automatic sessions start until the agents are resumed. Running sessions continue.",
     ),
     "resume": BulkAction(
-        "Resume",
+        "Resume {}",
         "resumed",
         "Automatic sessions start again, at the account's slots and after budget checks.",
     ),
+    "acknowledge": BulkAction(
+        "Acknowledge {}",
+        "acknowledged",
+        "They leave the overview until something happens again. Nothing else changes.",
+    ),
+    "snooze_day": BulkAction("Snooze {} for a day", "snoozed for a day", _UNTIL_THEN),
+    "snooze_week": BulkAction("Snooze {} for a week", "snoozed for a week", _UNTIL_THEN),
+    "snooze_slot": BulkAction(
+        "Snooze {} until the next slot", "snoozed until the next slot", _UNTIL_THEN
+    ),
+    "return": BulkAction("Bring {} back", "brought back", "They are on the overview again."),
+}
+# What keys do on lists of agents, where no field has the focus.
+KEYS = {
+    "j": "next agent",
+    "k": "previous agent",
+    "x": "select, or clear",
+    "e": "acknowledge the selected agents, or this one",
+    "z": "snooze the selected agents, or this one",
+    "?": "show these keys",
+}
+# How long a snooze lasts.
+SNOOZES = [("day", "for a day"), ("week", "for a week"), ("slot", "until the next slot")]
+
+
+class CauseWords(NamedTuple):
+    level: str
+    phrase: str
+    advice: str
+
+
+# Why agents need attention, and what to do.
+CAUSES = {
+    "failed": CauseWords(
+        "bad", "with a failed session", "Look at a session to see why, then refine it again."
+    ),
+    "given_up": CauseWords(
+        "bad",
+        "with lost conversations",
+        "They could not be read to the end, and are gone. Operations lists the errors.",
+    ),
+    "rolled_back": CauseWords(
+        "warn",
+        "rolled back",
+        "Each tried to remove more than one session may, and would likely try again. Look at what "
+        "it tried; raise its budget; or ask it for access, to read what it wants to remove.",
+    ),
+    "stuck": CauseWords(
+        "warn",
+        "stuck above the budget",
+        "Their last sessions had no effect. Raise the budget, or ask for access to see why.",
+    ),
+    "over_budget": CauseWords(
+        "warn",
+        "over budget",
+        "Automatic sessions go on asking, a part at a time. Raise a budget that is too small.",
+    ),
+    "declined": CauseWords(
+        "calm",
+        "declined",
+        "Nothing was touched. Each is asked again at the next slot; acknowledge it till then.",
+    ),
+}
+_KEY = "Check `OPENROUTER_API_KEY` and its credit, then refine them again."
+_PASSES = "This usually passes: automatic sessions are tried again, up to 3 times."
+_MODEL = "Check the models in the agents' settings, then refine them again."
+# By the kind of error of failed sessions.
+ERROR_ADVICE = {
+    **dict.fromkeys(("no_key", "unauthorized", "out_of_credit", "forbidden"), _KEY),
+    **dict.fromkeys(("connection", "timeout", "deadline", "rate_limited"), _PASSES),
+    **dict.fromkeys(("no_endpoint", "model_name", "other_model", "no_rehearsal"), _MODEL),
+    "worker_lost": "Check that the workers run, then refine them again.",
 }
 
 
@@ -223,6 +302,12 @@ def seconds(span: timedelta) -> str:
 
 def number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
+
+
+def cause_in_words(cause: str) -> str:
+    kind, _, error = cause.partition(":")
+    phrase = CAUSES[kind].phrase if kind in CAUSES else "for any reason"
+    return f"{phrase}: {spaced(error)}" if error else phrase
 
 
 def first_upper(text: str) -> str:

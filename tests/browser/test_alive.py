@@ -58,7 +58,7 @@ def test_every_page_left_open_tells_of_a_failure_elsewhere(desk: Page, agents: l
         fail_session_of(failed)
         refreshed(page)
 
-        told = page.locator("main :is(tr, li)").filter(has_text=failed.name)
+        told = page.locator("main :is(tr, .case)").filter(has_text=failed.name)
         expect(told.filter(has_text=re.compile("failed|cannot be reached"))).to_be_visible()
         expect(page).to_have_title(re.compile(rf"^\({number + 1}\) "))
         expect(page.locator("#icon")).to_have_attribute("href", re.compile("^data:image/svg"))
@@ -130,18 +130,18 @@ def test_an_action_shows_work_keeps_the_place_and_its_message_leaves(
         fail_session_of(agent, kind)  # each is a case of its own
     desk.goto("/")
     held: list[Route] = []
-    desk.route("**/seen*", lambda route: held.append(route))
-    acknowledge = button(desk, "Acknowledge the last session of Bo")
+    desk.route("**/agents/many", lambda route: held.append(route))
+    acknowledge = button(desk, "Acknowledge Bo")
 
     acknowledge.press("Enter")
     desk.wait_for_function(IS_BUSY)
     held[0].continue_()
 
-    message = desk.get_by_role("status").get_by_text("Acknowledged")
+    message = desk.get_by_role("status").get_by_text("acknowledged")
     expect(message).to_be_visible()
     expect(acknowledge).to_have_count(0)
     assert not desk.evaluate(IS_BUSY)
-    expect(desk.get_by_role("link", name="Ada", exact=True)).to_be_focused()
+    expect(desk.get_by_label("Select Ada")).to_be_focused()
     desk.evaluate("document.getAnimations().forEach((each) => each.finish())")
     expect(message).to_have_count(0)
 
@@ -160,7 +160,7 @@ def test_an_expired_sign_in_leaves_nothing_of_the_page(
     if way == "by itself":
         page.clock.run_for(IDLE_MS)
     else:
-        button(page, "Acknowledge the last session of Ada").click()
+        button(page, "Acknowledge Ada").click()
 
     expect(button(page, "Sign in")).to_be_visible()
     expect(page.get_by_role("banner")).to_have_count(0)
@@ -192,9 +192,9 @@ def test_without_script_pages_are_plain(
         page = context.new_page()
         begin_signed_in(page, admin, site)
 
-        button(page, "Acknowledge the last session of Ada").click()
+        button(page, "Acknowledge Ada").click()
 
-        expect(page.get_by_role("status")).to_contain_text("Acknowledged")
+        expect(page.get_by_role("status")).to_contain_text("acknowledged")
         page.get_by_role("link", name="Refresh").click()
         expect(heading(page, "Overview")).to_be_visible()
         expect(page.locator("meta[http-equiv=refresh]")).to_have_count(0)

@@ -6,9 +6,8 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
-from refine.models.agent_list import STATES, Totals, cases, in_order, is_in, listed_agents, totals
-from refine.models.runs.session import ENDED, NEED_ATTENTION
-from refine.models.runs.session.totals import Stuck
+from refine.models.agent_list import STATES, Totals, in_order, is_in, listed_agents, totals
+from refine.models.attention import put_aside
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -113,7 +112,10 @@ def test_the_worst_are_listed_first_and_then_by_name(account):
     made("over", core_token_budget=1)
     made("inactive", core_token_budget=1, active=False)
     made("rolled back", "rolled_back", core_token_budget=1)
-    made("seen", "failed").acknowledge(factories.user(account=account))
+    seen = made("seen", "failed")
+    put_aside(
+        [seen.agent], lambda agent: None, user=factories.user(account=account), at=seen.ended_at
+    )
     made("failed", "failed")
     made("A failed one", "failed")
 
@@ -121,77 +123,3 @@ def test_the_worst_are_listed_first_and_then_by_name(account):
         *("A failed one", "failed", "rolled back", "over", "declined"),
         *("also fine", "fine", "inactive", "seen"),
     ]
-
-
-# -- stuck above the budget ------------------------------------------------------------------------
-
-
-def stuck(agent):
-    db.session.flush()
-    ((case,),) = [found for found in cases(agent.account_id).values() if found]
-    return case.stuck
-
-
-@pytest.fixture
-def over_budget(account):
-    """An agent of 20 tokens and a budget of 10; its first session had an effect."""
-    agent = factories.agent(account=account, core_token_budget=10)
-    factories.ledger(agent, 20)
-    ended(agent, "completed", AT - timedelta(days=9), removable_tokens=5, removed_tokens=5)
-    return agent
-
-
-def test_an_agent_is_stuck_by_the_sessions_since_the_last_one_with_an_effect(over_budget):
-    assert stuck(over_budget) is None
-
-    for days, status, stats in (
-        (8, "rolled_back", {"refused_sure": 2, "refused_retiring": 1, "retired": 4}),
-        (7, "declined", {}),
-        (6, "completed", {"refused_doubtful": 1, "refused_second_reading": 3}),
-    ):
-        ended(over_budget, status, AT - timedelta(days=days), stats=stats)
-        over_budget.last_session_seen_at = AT
-
-    assert stuck(over_budget) == Stuck(3, 7)
-
-
-def test_a_session_that_was_not_answered_or_is_running_makes_nobody_stuck(over_budget):
-    ended(over_budget, "skipped", AT - timedelta(days=3))
-    ended(over_budget, "incomplete", AT - timedelta(days=2))
-    RefinementSession.queue(over_budget, "weekly", at=AT)
-
-    assert stuck(over_budget) == Stuck(1, 0)
-
-
-def test_a_session_that_ended_within_the_budget_leaves_nobody_stuck(over_budget):
-    over_budget.core_token_budget = 20
-    db.session.flush()
-    ended(over_budget, "completed", AT)
-    factories.ledger(over_budget, 1)
-
-    assert stuck(over_budget) is None
-
-
-def found_as():
-    return [kind for kind, found in cases(None).items() if found]
-
-
-@pytest.mark.parametrize("status", ENDED)
-def test_an_agent_is_found_if_its_last_session_needs_attention(account, status):
-    session = ended(factories.agent(account=account), status)
-    db.session.commit()
-
-    assert session.needs_attention == (status in NEED_ATTENTION)
-    assert found_as() == ([status] if session.needs_attention else [])
-
-
-@pytest.mark.parametrize("status", NEED_ATTENTION)
-def test_an_agent_is_not_found_once_its_last_session_was_acknowledged(account, status):
-    session = ended(factories.agent(account=account), status)
-    db.session.commit()
-
-    session.acknowledge(factories.user(account=account))
-    db.session.commit()
-
-    assert not session.needs_attention
-    assert found_as() == []

@@ -124,3 +124,45 @@ def test_many_are_refined_by_hand_and_paused_ones_too(dashboard, agents):
 
     assert "3 agents asked for a session." in said
     assert sessions_of(*agents) == ["manual"] * 3
+
+
+# -- of ticked agents ------------------------------------------------------------------------------
+
+
+def test_what_costs_nothing_is_done_at_once_and_all_else_is_asked(dashboard, agents):
+    for agent in agents[:2]:
+        factories.ended(agent, "failed")
+    db.session.commit()
+    ticked = {"agent": [str(agent.id) for agent in agents]}
+
+    at_once = dashboard.submit("/agents/many", {"work": "acknowledge", **ticked})
+    refined = dashboard.submit("/agents/many", {"work": "refine", **ticked})
+
+    done = "2 agents acknowledged; 1 agent skipped: no need of attention."
+    assert done in words_of(dashboard.get(at_once.location).text)
+    assert "Refine 3 agents?" in words_of(dashboard.get(refined.location).text)
+    assert sessions_of(*agents) == ["weekly"] * 2
+
+
+def test_all_of_one_cause_are_put_aside_after_a_question(dashboard, agents):
+    for agent, error_kind in zip(agents, ("timeout", "timeout", "worker_lost"), strict=True):
+        factories.ended(agent, "failed", error_kind=error_kind)
+    db.session.commit()
+    form = {"work": "acknowledge", "who": "all", "cause": "failed:timeout", "from": "overview"}
+
+    asked = dashboard.submit("/agents/many", form).location
+    said = words_of(dashboard.get(asked).text)
+    answer = dashboard.submit("/agents/many", {**form, "digest": digest_of(dashboard, **form)})
+
+    assert "Acknowledge 2 agents?" in said
+    assert "until something happens again" in said
+    assert answer.location == "/"
+    overview = words_of(dashboard.get("/").text)
+    assert "2 agents acknowledged." in overview
+    assert "1 agent with a failed session: worker lost" in overview
+
+
+def test_too_many_agents_are_not_ticked_one_by_one(dashboard, agents):
+    form = {"work": "acknowledge", "agent": list(map(str, range(1, 252)))}
+
+    assert dashboard.submit("/agents/many", form).status_code == 400

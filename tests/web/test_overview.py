@@ -1,5 +1,6 @@
 """The front page: what needs attention first, then how things go."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -8,7 +9,7 @@ import pytest
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, RefinementSession, User
+from refine.models import Account, Agent, PutAside, RefinementSession, User
 from tests import factories
 from tests.web.conftest import Browser, WithSettings, browser_of, links_of, said, words_of
 
@@ -23,41 +24,69 @@ def attention(browser: Browser, path: str = "/") -> str:
 
 
 def test_each_count_matches_the_list_it_links_to(dashboard, account):
-    for status in ("failed", "rolled_back", "declined"):
-        for _ in range(6):
+    for status in ("failed", "rolled_back", "declined", "completed"):
+        for _ in range(11):
             factories.ended(
                 factories.agent("one two three", account=account, core_token_budget=1), status
             )
     db.session.commit()
     page = dashboard.get("/").text
 
-    for state, count in {"failed": 6, "rolled_back": 6, "declined": 6, "over_budget": 18}.items():
-        (link,) = [link for link in links_of(page) if f"state={state}" in link]
-        assert f"{count} agents " in words_of(page)
+    assert "44 agents need attention." in words_of(page)
+    # whoever declines above the budget is stuck there, too
+    for cause, count in {"failed": 11, "rolled_back": 11, "stuck": 22}.items():
+        (link,) = [link for link in links_of(page) if f"cause={cause}" in link]
+        assert f"All {count} agents" in words_of(page)
         assert dashboard.get(link).text.count('scope="row"><a href="/agents/') == count
 
 
-def test_an_agent_that_stays_above_its_budget_is_called_stuck(dashboard, account):
-    agent = factories.agent("one two three", account=account, core_token_budget=1)
+def test_an_agent_over_its_budget_is_told_the_ways_down(dashboard, account):
+    agent = factories.agent(account=account, core_token_budget=800)
+    factories.ledger(agent, 1_000, 780)
+    db.session.commit()
+    growing = attention(dashboard)
     for refused in (1, 2):
         factories.ended(agent, "completed", stats={"refused_doubtful": refused})
     db.session.commit()
+    stuck = attention(dashboard)
 
-    assert "stuck above its budget since 2 sessions, 3 edits refused" in attention(dashboard)
+    ways = "A session may take 25%: at best 3 sessions to 800, or a budget of 1,800 ."
+    assert ways in growing
+    assert f"No effect in 2 sessions, 3 edits refused. {ways}" in stuck
+    assert ("Refine now" in growing, "Refine now" in stuck) == (True, False)
 
-
-def test_an_acknowledged_session_needs_no_attention(dashboard, account, admin):
-    factories.ended(factories.agent("one", account=account, name="Ada"), "failed")
+    agent.refinement_threshold = 1
     db.session.commit()
-    session_id = db.session.scalar(db.select(RefinementSession.id))
+    assert "A session may take nothing, or a budget of 1,800 ." in attention(dashboard)
 
-    answer = dashboard.submit(f"/sessions/{session_id}/seen", {"from": "overview"})
 
-    assert answer.location == "/"
-    assert "Nothing needs attention." in attention(dashboard)
-    assert f"by {admin.email}" in said(dashboard, f"/sessions/{session_id}")
-    assert "session acknowledged" in said(dashboard, "/audit")
-    assert "Ada" in said(dashboard, "/agents?state=failed")
+def test_failures_of_one_cause_say_once_what_is_wrong_and_what_to_do(dashboard, account):
+    for _ in range(2):
+        factories.ended(
+            factories.agent("one", account=account),
+            "failed",
+            "the key is refused",
+            error_kind="unauthorized",
+        )
+    db.session.commit()
+
+    shown = attention(dashboard)
+
+    assert "2 agents with a failed session: unauthorized The key is refused. Check" in shown
+    assert shown.count("The key is refused") == 1
+
+
+def test_a_rolled_back_session_is_not_simply_tried_again(dashboard, account):
+    agent = factories.agent("one", account=account, name="Ada")
+    factories.ended(agent, "rolled_back", "tried to remove 7 of 10 tokens")
+    db.session.commit()
+
+    shown = attention(dashboard)
+
+    assert "would likely try again" in shown
+    assert "Tried to remove 7 of 10 tokens" in shown
+    assert "Refine" not in shown.partition("0 selected")[0].partition("Selected agents")[0]
+    assert f"/access/new?agent={agent.id}" in dashboard.get("/").text
 
 
 def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(dashboard, account):
@@ -73,7 +102,80 @@ def test_an_agent_that_cannot_be_asked_is_not_offered_a_session(dashboard, accou
 
     assert "2 agents with a failed session" in shown
     assert "Refine now" not in shown
-    assert shown.count("Acknowledge") == 2
+    assert "Cannot be refined now: the agent is not active." in shown
+    assert "Cannot be refined now: the agent was erased." in shown
+
+
+# -- put aside -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failed(account: Account) -> list[Agent]:
+    agents = [factories.agent("one", account=account, name=name) for name in ("Ada", "Bo")]
+    for agent in agents:
+        factories.ended(agent, "failed")
+    db.session.commit()
+    return agents
+
+
+@pytest.mark.parametrize(
+    ("work", "until", "verb"),
+    [
+        ("acknowledge", lambda account, at: None, "acknowledged"),
+        ("snooze_day", lambda account, at: at + timedelta(days=1), "snoozed"),
+        ("snooze_week", lambda account, at: at + timedelta(days=7), "snoozed"),
+        ("snooze_slot", lambda account, at: account.next_slot(at), "snoozed"),
+    ],
+)
+def test_an_agent_is_put_aside_and_brought_back(
+    dashboard, admin, account, failed, work, until, verb
+):
+    work, _, span = work.partition("_")
+    form = {"agent": str(failed[0].id), "from": "overview"}
+
+    answer = dashboard.submit("/agents/many", {"work": work, "until": span, **form})
+
+    assert answer.location == "/"
+    assert "1 agent needs attention; 1 put aside ( show )" in attention(dashboard)
+    assert "Ada" not in attention(dashboard)
+    db.session.rollback()
+    aside = db.session.get_one(PutAside, failed[0].id)
+    assert aside.until == until(account, aside.at)
+    then = f"{aside.until:%b %Y, %H:%M}" if aside.until else "it happens again"
+    said_of_it = (
+        f"Ada With a failed session {verb.capitalize()} by {admin.email}, .* until .*{then}"
+    )
+    assert re.search(said_of_it, attention(dashboard, "/?aside=1"))
+    assert f"case {verb}" in said(dashboard, "/audit")
+
+    dashboard.submit("/agents/many", {"work": "return", **form})
+
+    assert "2 agents need attention." in attention(dashboard)
+
+
+def test_a_session_page_acknowledges_and_says_by_whom(dashboard, admin, failed):
+    page = f"/sessions/{failed[0].last_session_id}"
+    assert "off the overview until something happens again" in said(dashboard, page)
+
+    answer = dashboard.submit(f"{page}/seen")
+
+    assert answer.location == page
+    assert f"Acknowledged by {admin.email}" in said(dashboard, page)
+    assert "Acknowledge takes" not in said(dashboard, page)
+    assert "Ada" in said(dashboard, "/agents?state=failed")
+    assert "Ada" not in said(dashboard, "/agents?cause=any")
+
+
+def test_a_viewer_sees_the_cases_and_puts_none_aside(account, failed, signed_in):
+    browser = signed_in(factories.user(account=account, role="viewer"))
+    db.session.commit()
+
+    assert "Acknowledge" not in attention(browser)
+    form = {"work": "acknowledge", "agent": str(failed[0].id)}
+    assert browser.submit("/agents/many", form).status_code == 403
+
+
+# -- the installation ------------------------------------------------------------------------------
 
 
 def test_a_missed_slot_needs_attention_unless_paused(dashboard, account):

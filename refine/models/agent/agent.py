@@ -75,7 +75,7 @@ ERASED = "the agent was erased"
 _FIGURES = (
     *("core_tokens", "core_count", "ledger_version", "last_session_id", "last_session_at"),
     *("last_session_status", "last_session_error_kind"),
-    *("last_session_undone_at", "last_session_seen_at"),
+    *("last_session_undone_at", "last_session_ended_at", "over_budget_since"),
 )
 # The first line of its conversations: 128 bits.
 _LINE_CHARACTERS = 32
@@ -113,13 +113,6 @@ class Agent(Attested, Base):
             "ix_agents_over_budget", "account_id", postgresql_where=text("over_budget AND active")
         ),
         Index("ix_agents_last_session_status", "last_session_status", "account_id"),
-        Index(
-            "ix_agents_unseen_session",
-            "last_session_status",
-            text("last_session_at DESC"),
-            "id",
-            postgresql_where=text("last_session_seen_at IS NULL"),
-        ),
         Index(
             "ix_agents_last_session_error_kind",
             "last_session_error_kind",
@@ -164,13 +157,14 @@ class Agent(Attested, Base):
     over_budget: Mapped[bool] = mapped_column(
         Computed("core_tokens > core_token_budget", persisted=True)
     )
+    over_budget_since: Mapped[datetime | None]
     # of the latest session, regardless of status
     last_session_id: Mapped[UUID | None]
     last_session_at: Mapped[datetime | None]
     last_session_status: Mapped[str | None] = mapped_column(Text)
     last_session_error_kind: Mapped[str | None] = mapped_column(Text)
     last_session_undone_at: Mapped[datetime | None]
-    last_session_seen_at: Mapped[datetime | None]
+    last_session_ended_at: Mapped[datetime | None]
 
     system_prompt = SealedText(prompt_text)
     reflection_prompt = SealedText(prompt_text)

@@ -35,7 +35,6 @@ _KINDS = {
     },
     "sessions": {
         "refinement_queued": "session requested",
-        "refinement_seen": "session acknowledged",
         "memory_refinement_complete": "session completed",
         "memory_refinement_declined": "session declined",
         "memory_refinement_skipped": "session skipped",
@@ -77,6 +76,9 @@ _KINDS = {
         "keys_rotated": "keys rotated",
         "row_updated": "integrity mark renewed",
         "rows_pruned": "expired sign-ins or links deleted",
+        "attention_acknowledged": "case acknowledged",
+        "attention_snoozed": "case snoozed",
+        "attention_taken_back": "acknowledgement or snooze taken back",
         "verification_seen": "verification alarm acknowledged",
     },
 }

@@ -27,7 +27,7 @@ from refine import clock
 from refine.errors import Refused, TooMany
 from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.agent import Agent, eligibility
-from refine.models.columns import AccountId, Count, Sealed
+from refine.models.columns import Count, Sealed
 from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
@@ -359,12 +359,11 @@ def waiting_of(agent: Agent) -> Sequence[MemoryTask]:
     ).all()
 
 
-def conversations_given_up(account_id: AccountId, since: Instant) -> Select[int]:
-    """Return a query for how many conversations (of this account) were given up since then."""
-    return select(func.count()).where(
+def given_up_since(since: Instant) -> ColumnElement[bool]:
+    """Match conversations that nobody read to the end, and that are gone."""
+    return and_(
         MemoryTask.kind == "extraction",
         MemoryTask.status.in_(("failed", "skipped")),
         MemoryTask.has_ended_with_error(),
         MemoryTask.ended_at > since,
-        MemoryTask.in_account(account_id),
     )

@@ -27,8 +27,8 @@ def test_failures_are_acknowledged_or_tried_again(
     db.session.commit()
 
     at_work.menu("Overview")
-    at_work.sees("2 agents with a failed session")
-    at_work.press("Acknowledge the last session of Tern")
+    at_work.sees("2 agents need attention")
+    at_work.press("Acknowledge Tern")
     at_work.sees("1 agent with a failed session")
     at_work.follow("The provider cannot be reached")
     at_work.arrives_at("Session of Wren")

@@ -18,8 +18,8 @@ from refine.models.runs import saving
 from refine.models.runs.task import (
     ENDED,
     MAX_WAITING,
-    conversations_given_up,
     due_for_reflection,
+    given_up_since,
     waiting_of,
 )
 from tests import factories, sql
@@ -361,9 +361,8 @@ def test_conversations_that_were_given_up_unread_are_lost(agent):
     factories.ended_task(agent, status="incomplete", error_kind="timeout", at=NIGHT)
     factories.ended_task(agent, status="completed", at=NIGHT)
     factories.ended_task(agent, "reflection", "failed", error_kind="timeout", at=NIGHT)
-    factories.ended_task(factories.agent(), status="failed", error_kind="timeout", at=NIGHT)
-    mine = agent.account_id
     db.session.flush()
 
-    assert db.session.scalar(conversations_given_up(mine, NIGHT - MOMENT)) == 2
-    assert db.session.scalar(conversations_given_up(mine, NIGHT)) == 0
+    found = db.select(db.func.count()).select_from(MemoryTask)
+    assert db.session.scalar(found.where(given_up_since(NIGHT - MOMENT))) == 2
+    assert db.session.scalar(found.where(given_up_since(NIGHT))) == 0

@@ -72,9 +72,6 @@ END_ACTION = {
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
-# The ends that a person should look at; ``models/agent_list.py`` finds the agents.
-AttentionStatus = Literal["failed", "rolled_back", "declined"]
-NEED_ATTENTION: tuple[AttentionStatus, ...] = get_args(AttentionStatus)
 
 # How an undo was requested.
 Channel = Literal["dashboard", "command line", "agent"]
@@ -244,16 +241,12 @@ class RefinementSession(RetriableRun, Attested, Base):
     undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     undone_through: Mapped[str | None] = mapped_column(Text)
 
-    # who acknowledged how it ended
-    seen_at: Mapped[datetime | None]
-    seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     # when its page was last asked for, of a rehearsal
     watched_at: Mapped[datetime | None]
 
     user: Mapped[User | None] = relationship(foreign_keys=user_id)
     stop_requested_by: Mapped[User | None] = relationship(foreign_keys=stop_requested_by_id)
     undone_by: Mapped[User | None] = relationship(foreign_keys=undone_by_id)
-    seen_by: Mapped[User | None] = relationship(foreign_keys=seen_by_id)
 
     summary = SealedText(_summary)
     consent_reply = SealedText(reply_text)
@@ -521,14 +514,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         if self.status == "queued":
             self.finish("skipped", f"{self.stop_reason} while it was queued", user=user, at=at)
 
-    def acknowledge(self, user: User, at: datetime | None = None) -> None:
-        at = at or clock.now()
-        self.lock()
-        if not self.needs_attention:
-            raise Refused("this session needs no acknowledgement, or was already acknowledged")
-        self.seen_at, self.seen_by_id = at, user.id
-        self.agent.record("refinement_seen", at=at, **self._about(user))
-
     # -- its state -------------------------------------------------------------------------------
 
     @property
@@ -583,11 +568,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         """When a failed session may be tried again, at the earliest; None if it may not."""
         pause = retry_pause(self.attempt) if self.may_be_retried else None
         return self.ended_at + pause if self.ended_at is not None and pause is not None else None
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether it ended so that a person should look, and nobody has acknowledged it."""
-        return self.status in NEED_ATTENTION and self.seen_at is None
 
     @property
     def removed_nothing(self) -> bool:

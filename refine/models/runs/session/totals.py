@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Date, cast, func, literal, or_, select
+from sqlalchemy import ColumnElement, Date, cast, false, func, literal, or_, select
 
 from refine.extensions import db
 from refine.models.agent import Agent
@@ -61,14 +61,13 @@ def stuck_above_budget(agent_ids: Collection[int]) -> dict[int, Stuck]:
     """Return the agents among these whose last session was such a one, as budgets are now."""
     if not agent_ids:
         return {}
-    relieved = or_(_Session.had_effect, _Session.mass_after <= Agent.core_token_budget)
     refused = [func.coalesce(_Session.stats[f"refused_{each}"].as_integer(), 0) for each in CAUSES]
     newest_first = _Session.created_at.desc()
     each = (
         select(
             Agent.id,
             sum(refused, literal(0)).label("refused"),
-            func.bool_or(relieved)
+            func.bool_or(_relieved())
             .over(partition_by=Agent.id, order_by=newest_first)
             .label("was_relieved"),
         )
@@ -82,6 +81,17 @@ def stuck_above_budget(agent_ids: Collection[int]) -> dict[int, Stuck]:
         .group_by(each.c.id)
     )
     return {id_: Stuck(*counted) for id_, *counted in db.session.execute(stuck)}
+
+
+def is_stuck() -> ColumnElement[bool]:
+    """Match agents whose last answered session left them above their budget without effect."""
+    mine = _Session.agent_id == Agent.id, _Session.status.in_(ANSWERED)
+    last = select(~_relieved()).where(*mine).order_by(_Session.created_at.desc()).limit(1)
+    return func.coalesce(last.correlate(Agent).scalar_subquery(), false())
+
+
+def _relieved() -> ColumnElement[bool]:
+    return or_(_Session.had_effect, _Session.mass_after <= Agent.core_token_budget)
 
 
 class Left(NamedTuple):

@@ -393,17 +393,6 @@ def test_stopping_a_queued_session_skips_it_even_if_its_agent_was_erased(agent, 
             assert not is_erased or record.sealed == {}
 
 
-def test_a_failed_session_is_acknowledged_once(session):
-    first, second = factories.user(), factories.user()
-    session.give_up("the provider did not answer")
-    session.acknowledge(first, NOW)
-
-    with pytest.raises(Refused, match="already acknowledged"):
-        session.acknowledge(second, NOW + MINUTE)
-
-    assert (session.seen_at, session.seen_by_id) == (NOW, first.id)
-
-
 def test_an_ended_session_cannot_be_stopped(session):
     editing.complete(session, "Done.")
 

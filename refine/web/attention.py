@@ -1,0 +1,174 @@
+"""What needs attention: the installation, accounts, and agents by cause, with what to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from flask import g, url_for
+from sqlalchemy import func, select
+
+from refine import clock, settings
+from refine.extensions import db
+from refine.health import clock_check, queue_check
+from refine.models import Account, Agent, attention
+from refine.models.agent.eligibility import NO_KEY, unanswered
+from refine.models.attention import Case, Numbers
+from refine.models.runs.spending import accounts_at_cap, cap_in_words
+from refine.rules.quantities import in_percent, plural
+from refine.rules.retention import sessions_to
+from refine.web import scope
+from refine.web.links import url_in_account
+from refine.web.words import CAUSES, ERROR_ADVICE, cause_in_words
+
+_ACCOUNTS_SHOWN = 10
+# Budgets are proposed in steps of this.
+_ROUND = 100
+_SET_ONE = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
+_REHEARSING = (
+    "you are rehearsing: the built-in rehearsal model answers; nothing is sent anywhere or costs "
+    "anything."
+)
+_LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
+
+
+def numbers() -> Numbers:
+    """Return how many agents need attention, and how many are put aside, once for a page."""
+    if "attention_numbers" not in g:
+        g.attention_numbers = attention.numbers(scope.account_id())
+    return cast(Numbers, g.attention_numbers)
+
+
+@dataclass(frozen=True)
+class Attention:
+    level: str
+    text: str
+    url: str | None = None
+
+    @property
+    def shape(self) -> str:
+        return _LEVELS[self.level]
+
+
+def in_general() -> list[Attention]:
+    found = [*_without_key(), *_installation(), *_accounts()]
+    return sorted(found, key=lambda item: list(_LEVELS).index(item.level))
+
+
+# -- agents, by cause ------------------------------------------------------------------------------
+
+
+class CaseGroup(NamedTuple):
+    """Agents with one cause, the worst by name; ``reason``: how all these sessions ended."""
+
+    level: str
+    text: str
+    advice: str
+    reason: str | None
+    cases: Sequence[Case]
+
+    @property
+    def shape(self) -> str:
+        return _LEVELS[self.level]
+
+    @property
+    def cause(self) -> str:
+        return self.cases[0].cause
+
+    @property
+    def number(self) -> int:
+        return self.cases[0].number
+
+    @property
+    def may_be_refined(self) -> bool:
+        return self.cases[0].kind not in _NOT_AGAIN
+
+    @property
+    def url(self) -> str:
+        order = "share" if self.cases[0].is_about_budget else None
+        return url_in_account("agents.listing", cause=self.cause, sort=order)
+
+
+# What another session would do again, or is no matter of sessions.
+_NOT_AGAIN = ("given_up", "rolled_back", "stuck")
+
+
+def in_groups() -> list[CaseGroup]:
+    return [_group(found) for found in attention.cases(scope.account_id())]
+
+
+def _group(found: Sequence[Case]) -> CaseGroup:
+    first = found[0]
+    words, error = CAUSES[first.kind], first.cause.partition(":")[2]
+    text = f"{plural(first.number, 'agent')} {cause_in_words(first.cause)}"
+    reasons = {case.session.end_reason if error and case.session else None for case in found}
+    reason = reasons.pop() if len(reasons) == 1 else None
+    return CaseGroup(words.level, text, ERROR_ADVICE.get(error, words.advice), reason, found)
+
+
+def way_down(agent: Agent) -> str:
+    """Say what sessions can do at best for an agent over its budget."""
+    budget, share = agent.core_token_budget, in_percent(1 - agent.threshold)
+    sessions = sessions_to(budget, agent.core_tokens, agent.threshold)
+    if sessions is None:
+        return "A session may take nothing"
+    return f"A session may take {share}: at best {plural(sessions, 'session')} to {budget:,}"
+
+
+def budget_for(agent: Agent) -> int:
+    """Return a round budget that the agent is within."""
+    return -(-agent.core_tokens // _ROUND) * _ROUND
+
+
+# -- the installation and its accounts ------------------------------------------------------------
+
+
+def _without_key() -> list[Attention]:
+    if settings.current().openrouter_api_key is not None:
+        return []
+    is_unanswered = unanswered()[NO_KEY]
+    unanswered_agents = func.count().filter(is_unanswered)
+    found = []
+    for name, slug, agents, number in db.session.execute(
+        select(Account.name, Account.slug, func.count(), unanswered_agents)
+        .join(Agent, Agent.account_id == Account.id)
+        .where(scope.in_scope(Account.id), Agent.active)
+        .group_by(Account.id)
+        .order_by(unanswered_agents.desc(), Account.slug)
+        .limit(_ACCOUNTS_SHOWN)
+    ):
+        where = url_for("agents.listing", account=slug)
+        if number:
+            all_or_some = f"No agent of {name} can be asked"
+            if number < agents:
+                all_or_some = f"{number} of {plural(agents, 'agent')} of {name} cannot be asked"
+            found.append(Attention("bad", f"{all_or_some}: {NO_KEY}. {_SET_ONE}", where))
+        if number < agents:
+            found.append(Attention("calm", f"{name}: {_REHEARSING}", where))
+    return found
+
+
+def _installation() -> list[Attention]:
+    checks = clock_check(), queue_check(scope.account_id())
+    return [
+        Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
+        for check in checks
+        if check.problem is not None
+    ]
+
+
+def _accounts() -> list[Attention]:
+    at, shown = clock.now(), scope.in_scope(Account.id)
+    late = select(Account).where(shown, Account.has_late_slot(at)).order_by(Account.slug)
+    found = [
+        Attention("bad", f"{account.name}: a slot was missed", _schedule_of(account))
+        for account in db.session.scalars(late.limit(_ACCOUNTS_SHOWN))
+    ]
+    capped = accounts_at_cap(at).where(shown).order_by(Account.slug).limit(_ACCOUNTS_SHOWN)
+    for account, is_spent in db.session.execute(capped):
+        why = cap_in_words(account.monthly_cost_cap_usd, is_reached=is_spent)
+        found.append(Attention("warn", f"{account.name}: the {why}", _schedule_of(account)))
+    return found
+
+
+def _schedule_of(account: Account) -> str:
+    return url_for("schedule.page", account=account.slug)
