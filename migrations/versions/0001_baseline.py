@@ -111,6 +111,7 @@ CREATE TABLE users (
   created_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
   steps_dismissed_at timestamptz,
+  saved_views jsonb DEFAULT '[]' NOT NULL,
   row_digest text,
   CONSTRAINT ck_users_role CHECK (role IN ('admin', 'viewer'))
 );

@@ -26,6 +26,7 @@ from refine.web import (
     status,
     templating,
     usage,
+    views,
 )
 
 _AREAS = [
@@ -47,6 +48,7 @@ _AREAS = [
     people.pages,
     people.accounts,
     people.tokens,
+    views.pages,
 ]
 
 # once, at import: a blueprint accepts no hooks once it has been registered

@@ -40,6 +40,9 @@ _JUST_NOW = timedelta(minutes=1)
 # What the list shows, without ``data``: that of an import's record is hundreds of memories.
 _LISTED: tuple[Any, ...] = (
     AuditLog.id,
+    AuditLog.sequence,
+    AuditLog.auditable_type,
+    AuditLog.auditable_id,
     AuditLog.action,
     case(
         (

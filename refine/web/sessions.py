@@ -95,7 +95,7 @@ def _is_called(text: str) -> ColumnElement[bool]:
     return RefinementSession.trigger.in_(triggers) | begins_so
 
 
-_FILTERS = [
+FILTERS = [
     of_agent(RefinementSession.agent_id),
     searched(Agent.name, User.email, label="Agent, trigger, who asked or id", also=_is_called),
     one_of(
@@ -135,7 +135,7 @@ def listed(
 
 @pages.get("/sessions")
 def listing() -> str:
-    chosen = Chosen(_FILTERS)
+    chosen = Chosen(FILTERS)
     page = page_of(listed(RefinementSession, *chosen.conditions()), is_counted=True)
     return render_template(
         "sessions/listing.html",

@@ -15,7 +15,7 @@ from refine.models import Agent, Verification
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
-from refine.models.people.user import MIN_PASSWORD_CHARACTERS
+from refine.models.people.user import MAX_VIEW_NAME_CHARACTERS, MIN_PASSWORD_CHARACTERS
 from refine.models.runs.access import REASONS
 from refine.rules import quantities
 from refine.rules.personal import masked_id
@@ -96,4 +96,5 @@ _NAMES: dict[str, Any] = {
     "attention": attention,
     "next_step_with": first_steps.next_with,
     "url_in_account": url_in_account,
+    "MAX_VIEW_NAME_CHARACTERS": MAX_VIEW_NAME_CHARACTERS,
 }

@@ -118,6 +118,8 @@ ACTED = {
     "/users": ADMINS,
     "/users/<int:user_id>": ACT_IN_ACCOUNT,
     "/users/<int:user_id>/invitation": ADMINS_OF_ACCOUNT,
+    "/views": Answers("sign-in", 303, 303, 303, 303),
+    "/views/deleted": Answers("sign-in", 303, 303, 303, 303),
 }
 
 # An action that nobody can take twice: who comes later is refused.
@@ -144,6 +146,8 @@ def form_of(rule: str, who: str, agent_id: int) -> dict[str, Any]:
         "/sign-in": {"email": "eve@example.org", "password": PASSWORD},
         "/users": {"email": f"{who.replace(' ', '')}@example.net", "role": "viewer"},
         "/users/<int:user_id>": {"role": "admin"},
+        "/views": {"listing": "agents.listing", "name": "mine", "q": "a"},
+        "/views/deleted": {"listing": "agents.listing", "name": "mine"},
     }
     return forms.get(rule, {})
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
@@ -19,6 +19,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
@@ -36,11 +37,22 @@ ROLES: tuple[Role, ...] = get_args(Role)
 MIN_PASSWORD_CHARACTERS = 10
 MAX_PASSWORD_CHARACTERS = 1_000
 
+MAX_VIEWS = 20
+MAX_VIEW_NAME_CHARACTERS = 40
+
 _hasher = PasswordHasher()
 # Verified for unknown users, so that the answer takes as long.
 DUMMY_PASSWORD_HASH = "$argon2id$v=19$m=65536,t=3,p=4$sNmPkmS7VSk2OkEMiU/soQ$" + (
     "RmARKHejTa1Bdk2xaLGnWlFfqVbN2u96IK6PQqQDA8E"
 )
+
+
+class SavedView(NamedTuple):
+    """A filter of a list, by name: the endpoint of the list, and the query of its URL."""
+
+    listing: str
+    name: str
+    query: str
 
 
 class User(Attested, Base):
@@ -73,6 +85,9 @@ class User(Attested, Base):
     updated_at: Mapped[Updated]
     # when they put the first steps away
     steps_dismissed_at: Mapped[datetime | None]
+    saved_views: Mapped[list[list[str]]] = mapped_column(
+        JSONB, default=list, server_default=text("'[]'")
+    )
 
     account: Mapped[Account] = relationship()
 
@@ -82,6 +97,7 @@ class User(Attested, Base):
     unsigned: ClassVar[Mapping[str, str]] = {
         "updated_at": "set by every update, also of unsigned columns",
         "steps_dismissed_at": "decides what the overview shows, and nothing else",
+        "saved_views": "shortens the way to a list that the user may see anyway",
     }
 
     @property
@@ -186,6 +202,24 @@ class User(Attested, Base):
 
     def has_password(self, password: str) -> bool:
         return _matches(self.password_hash or "", password)
+
+    # -- filters of lists ------------------------------------------------------------------------
+
+    @property
+    def views(self) -> list[SavedView]:
+        return [SavedView(*each) for each in self.saved_views]
+
+    def save_view(self, view: SavedView) -> None:
+        """Keep it, in place of one of the same name; Refused if there are too many."""
+        self.delete_view(view)
+        if len(self.saved_views) >= MAX_VIEWS:
+            raise Refused(f"at most {MAX_VIEWS} views can be saved; delete one first")
+        self.saved_views = [*self.saved_views, list(view)]
+
+    def delete_view(self, view: SavedView) -> None:
+        self.lock()
+        kept = (each for each in self.views if each[:2] != view[:2])
+        self.saved_views = [list(each) for each in kept]
 
     # -- what they may do ------------------------------------------------------------------------
 
