@@ -115,7 +115,7 @@ class Life:
             at = clock.now() - timedelta(days=7 + days_ago)
             if memory.on is not None:
                 at = datetime.combine(memory.on, time(12), UTC)
-            row = AgentMemory(agent=agent, content=memory.text, created_at=at)
+            row = AgentMemory(agent=agent, content=memory.text, created_at=at, source="bench")
             db.session.add(row)
             db.session.flush()
             self._plant(memory, row.id)

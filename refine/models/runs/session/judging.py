@@ -1,14 +1,18 @@
 """Whether an edit may stand: what code and a second reading object to, and within which limits."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
 from typing import Literal
 
+from sqlalchemy import func, or_, select
+
 from refine import clock
 from refine.errors import Refused
+from refine.extensions import db
 from refine.models.ledger import AgentMemory
+from refine.models.ledger.memory import CORRECTION
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.models.runs.session.survival import LedgerReading, Replacement
 from refine.rules.meaning import Objection, details_lost, memories_worn, refusal
@@ -120,9 +124,22 @@ def _has_room(session: RefinementSession, found: Sequence[Objection], *, is_read
     before = sum(each.counted("worn") for each in standing)
     least, share = _READ if is_read else _CODE_ALONE
     # of the smallest ledger: nobody gains room by saving more
-    memories = min(each.memories_before for each in standing if each.memories_before)
+    ledgers = [each.memories_before for each in standing if each.memories_before]
+    memories = min(*ledgers, _not_saved_since(now - _WORN_WITHIN, session.agent_id))
     is_room = before + worn <= max(least, int(share * memories))
     return is_room and session.counted("worn") + worn <= MAX_OVERRULED
+
+
+def _not_saved_since(since: datetime, agent_id: int) -> int:
+    """Count kept core memories without those that the agent has saved itself since then."""
+    source, is_of_session = AgentMemory.source, AgentMemory.session_id.is_not(None)
+    is_imported = source.is_not(None) & (source != CORRECTION)
+    found = select(func.count()).where(
+        AgentMemory.agent_id == agent_id,
+        AgentMemory.is_kept_core,
+        or_(AgentMemory.recorded_at <= since, is_of_session, is_imported),
+    )
+    return db.session.scalar(found) or 0
 
 
 def _refuse_retiring(session: RefinementSession, edit: Replacement, reading: LedgerReading) -> None:

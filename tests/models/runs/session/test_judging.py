@@ -7,6 +7,7 @@ import pytest
 from refine import clock
 from refine.extensions import db
 from refine.models import EditRefused
+from refine.models.ledger.memory import CORRECTION
 from refine.models.runs.session.judging import MAX_OVERRULED
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.second_reading import Stored, Verdict
@@ -233,12 +234,37 @@ def test_three_memories_may_lose_words_where_a_reader_finds_nothing_missing(app)
 
 def test_a_share_of_the_ledger_as_it_was_smallest_may_lose_words(app):
     texts = walks(3)
-    session, (first, second, third) = begin(*texts, others=46)
+    session, (first, second, third) = begin(*texts, others=50)
     wear(session, first, less(texts[0]))
     wear(session, second, less(texts[1]))
-    factories.ledger(session.agent, *[1] * 100)
+    factories.ledger(session.agent, *[1] * 100, source="mem0")
 
     refused(lambda: wear(next_session(session), third, less(texts[2])))
+
+
+@pytest.mark.parametrize(
+    ("kind", "room"), [("saved", 1), ("corrected", 1), ("saved long ago", 2), ("merged", 2)]
+)
+def test_what_the_agent_saved_itself_of_late_gives_no_room(app, kind, room):
+    texts = walks(2)
+    first, ids = begin(*texts)
+    ago = clock.now() - timedelta(days=61)
+    fields = {
+        "saved": {},
+        "corrected": {"source": CORRECTION},
+        "saved long ago": {"recorded_at": ago},
+        "merged": {"session_id": first.id},
+    }
+    factories.ledger(first.agent, *[1] * 50, **fields[kind])
+    session = next_session(first, ago)
+    wear(session, ids[0], less(texts[0]))
+
+    if room == 1:
+        refused(lambda: wear(session, ids[1], less(texts[1])))
+    else:
+        wear(session, ids[1], less(texts[1]))
+
+    assert session.counted("worn") == room
 
 
 def test_each_memory_counts_that_a_merge_wears_or_that_was_merged_before(app):

@@ -21,12 +21,12 @@ OWED = " as it was before edits of the last 30 days"
 
 
 def begin(*contents, padding=400, others=0):
-    """A session over these memories, one that leaves room to remove them, and others of one token;
-    and their ids.
+    """A session over these memories, one that leaves room to remove them, and others of one token
+    that were imported; and their ids.
     """
     agent = factories.agent(*contents)
     ids = [each.id for each in db.session.scalars(agent.ledger.core())]
-    factories.ledger(agent, padding, *[1] * others)
+    factories.ledger(agent, padding, *[1] * others, source="mem0")
     return factories.session(agent), ids
 
 
