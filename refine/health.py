@@ -88,12 +88,12 @@ def schedule_check(at: datetime | None = None) -> Check:
     following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
     count, due_at = db.session.execute(select(late, following)).one()
     if count:
-        return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
+        return Check("schedule", f"{plural(count, 'account')} with a missed run; check the clock")
     if due_at is None:
-        return Check("schedule", None, "no upcoming slots")
+        return Check("schedule", None, "no runs ahead")
     if (since_due := now - due_at) >= timedelta(0):
-        return Check("schedule", None, f"a slot was due {ago(since_due)} and is being served")
-    return Check("schedule", None, f"the next slot is {ago(since_due)}")
+        return Check("schedule", None, f"a run was due {ago(since_due)} and is beginning")
+    return Check("schedule", None, f"the next run is {ago(since_due)}")
 
 
 def queue_check(account_id: int | None = None, at: datetime | None = None) -> Check:

@@ -114,9 +114,9 @@
   document.addEventListener("htmx:before:swap", (event) => {
     const { ctx, tasks } = event.detail;
     const main = byId("main");
-    // the reader was signed out, and what comes has no frame: leave with the whole page
-    if (!tasks.some(({ target, fragment }) =>
-      target === byId("notices") || fragment.querySelector("#notices"))) {
+    // the reader was signed out, or somebody else signed in: leave with the whole page
+    const { user } = byId("notices").dataset;
+    if (!tasks.some(({ fragment }) => fragment.querySelector(`#notices[data-user="${user}"]`))) {
       event.preventDefault();
       return location.reload();
     }

@@ -68,7 +68,7 @@ class UndoConflict(Refused):
         for obstacle in obstacles:
             by_memory.setdefault(obstacle.memory_id, []).append(str(obstacle))
         said = [f"#{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
-        said += [f"#{id_} outside the application" for id_ in sorted(unexplained)]
+        said += [f"#{id_} in the database, not by Refine" for id_ in sorted(unexplained)]
         self.is_wider_possible = not unexplained and not and_after
         offered = "; you can undo this session and everything after it"
         wider = offered if self.is_wider_possible else ""

@@ -18,12 +18,11 @@ from refine.rules.quantities import in_percent, plural
 from refine.rules.retention import sessions_to
 from refine.web import scope
 from refine.web.links import url_in_account
-from refine.web.words import CAUSES, ERROR_ADVICE, cause_in_words
+from refine.web.words import CAUSES, ERROR_ADVICE, SET_A_KEY, cause_in_words
 
 _ACCOUNTS_SHOWN = 10
 # Budgets are proposed in steps of this.
 _ROUND = 100
-_SET_ONE = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
 _REHEARSING = (
     "you are rehearsing: the built-in rehearsal model answers; nothing is sent anywhere or costs "
     "anything."
@@ -141,7 +140,7 @@ def _without_key() -> list[Attention]:
             all_or_some = f"No agent of {name} can be asked"
             if number < agents:
                 all_or_some = f"{number} of {plural(agents, 'agent')} of {name} cannot be asked"
-            found.append(Attention("bad", f"{all_or_some}: {NO_KEY}. {_SET_ONE}", where))
+            found.append(Attention("bad", f"{all_or_some}: {NO_KEY}. {SET_A_KEY}", where))
         if number < agents:
             found.append(Attention("calm", f"{name}: {_REHEARSING}", where))
     return found
@@ -160,7 +159,7 @@ def _accounts() -> list[Attention]:
     at, shown = clock.now(), scope.in_scope(Account.id)
     late = select(Account).where(shown, Account.has_late_slot(at)).order_by(Account.slug)
     found = [
-        Attention("bad", f"{account.name}: a slot was missed", _schedule_of(account))
+        Attention("bad", f"{account.name}: a scheduled run was missed", _schedule_of(account))
         for account in db.session.scalars(late.limit(_ACCOUNTS_SHOWN))
     ]
     capped = accounts_at_cap(at).where(shown).order_by(Account.slug).limit(_ACCOUNTS_SHOWN)

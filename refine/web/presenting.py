@@ -6,18 +6,18 @@ from typing import NamedTuple
 from refine import settings
 from refine.llm import provider
 from refine.models import Agent, RefinementSession, User
-from refine.models.agent.eligibility import unavailable_reason, why_unanswered
+from refine.models.agent.eligibility import NO_KEY, unavailable_reason, why_unanswered
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import LOOP_EDITS
 from refine.models.runs.session.judging import CAUSES
 from refine.rules.quantities import plural
-from refine.web.words import Badge, first_upper
+from refine.web.words import SET_A_KEY, Badge, first_upper
 
 NEARLY_FULL_PERCENT = 80
 AGENT_OR_SYSTEM = "agent or Refine"
 
 
-CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
+CONSTITUTIONAL = Badge("constitutional", "◆", "locked")
 
 
 def percent(part: int | Decimal, whole: int | Decimal) -> int:
@@ -64,6 +64,14 @@ def can_be_asked(agent: Agent) -> bool:
 def may_go_better(session: RefinementSession) -> bool:
     """Tell whether another session is worth asking for, rather than would go the same way."""
     return session.status in ("failed", "declined") and can_be_asked(session.agent)
+
+
+def why_not_asked(agent: Agent) -> str | None:
+    """Say why nobody answers for it, and what to do; None if somebody does."""
+    if (reason := why_unanswered(agent)) is None:
+        return None
+    said = f"{agent.name} cannot be asked: {reason}."
+    return f"{said} {SET_A_KEY}" if reason == NO_KEY else said
 
 
 def agent_badge(agent: Agent, *, is_erased: bool = False) -> Badge | None:

@@ -29,7 +29,7 @@ STATUSES = {
     "completed": Badge("completed", "✓", "ok"),
     "incomplete": Badge("incomplete", "◑", "warn"),
     "rolled_back": Badge("rolled back", "↶", "warn"),
-    "declined": Badge("declined", "–", "calm"),
+    "declined": Badge("declined", "–", "declined"),
     "skipped": Badge("skipped", "○", "calm"),
     "failed": Badge("failed", "✗", "bad"),
 }
@@ -63,7 +63,7 @@ ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
 ACCESS_STATES = {
     "requested": Badge("requested", "◔", "live"),
     "granted": Badge("granted", "◉", "warn"),
-    "declined": Badge("declined", "–", "calm"),
+    "declined": Badge("declined", "–", "declined"),
     "failed": Badge("failed", "✗", "bad"),
     "lapsed": Badge("lapsed", "○", "calm"),
     "ended": Badge("ended", "✓", "ok"),
@@ -123,7 +123,7 @@ BULK_ACTIONS: dict[Work, BulkAction] = {
     "resume": BulkAction(
         "Resume {}",
         "resumed",
-        "Automatic sessions start again, at the account's slots and after budget checks.",
+        "Automatic sessions start again, with the account's runs and after budget checks.",
     ),
     "acknowledge": BulkAction(
         "Acknowledge {}",
@@ -212,6 +212,8 @@ VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
     ),
     "late": AlarmWords("Audit verification is overdue.", "See since when", None),
 }
+
+SET_A_KEY = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
 
 # Field names as forms show them; error messages use the identifiers.
 LABELS = {

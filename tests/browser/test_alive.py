@@ -167,6 +167,37 @@ def test_an_expired_sign_in_leaves_nothing_of_the_page(
     expect(page).to_have_url(re.compile(r"/sign-in"))
 
 
+def test_a_page_leaves_when_somebody_else_signs_in_beside_it(
+    desk: Page, agents: list[Agent], admin: User, site: str
+) -> None:
+    colleague = factories.user(account=admin.account, email="colleague@example.org")
+    page = opened(desk, "/agents")
+    own = page.get_by_role("banner").get_by_role("link", name=admin.email)
+    expect(own).to_be_visible()
+
+    begin_signed_in(page.context.new_page(), colleague, site)
+    page.clock.run_for(IDLE_MS)
+
+    expect(page.get_by_role("link", name="colleague@example.org")).to_be_visible()
+    expect(own).to_have_count(0)
+
+
+def test_how_a_session_ended_is_laid_over_nothing_that_shows_it(
+    desk: Page, agents: list[Agent]
+) -> None:
+    session = factories.session(agents[0])
+    db.session.commit()
+    page = opened(desk, f"/sessions/{session.id}")
+
+    session.give_up("the provider cannot be reached", "provider_unreachable")
+    db.session.commit()
+    page.clock.run_for(3_000)
+
+    told = page.locator(".message.over")
+    expect(told).to_have_text("Failed: session of Ada")
+    expect(told).to_have_class(re.compile("hidden"))
+
+
 @pytest.mark.parametrize("answer", [None, {"status": 503, "headers": {"Refine-Page": "1"}}])
 def test_a_page_that_cannot_refresh_says_since_when_until_it_can(
     desk: Page, agents: list[Agent], answer: dict[str, Any] | None

@@ -75,7 +75,7 @@ def ask_and_read(page: Page) -> None:
     page.get_by_label("Duration").select_option(label="15 minutes")
     button(page, "Ask Wren").click()
     expect(state(page, "granted")).to_be_visible()
-    page.get_by_role("link", name="Read the changes").click()
+    page.locator(".next").get_by_role("link", name="Read the changes").click()
     changed = page.get_by_role("region", name="What changed")
     expect(changed.get_by_text("MR. HALLORAN was a lighthouse tender").first).to_be_visible()
 

@@ -120,7 +120,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
         (
             "UPDATE accounts SET next_due_at = now() - interval '61 minutes'",
             "schedule",
-            "1 account with a missed slot; check the clock",
+            "1 account with a missed run; check the clock",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def picture_of_wren(app: Flask) -> str:
     mine = db.select(sizes()).where(RefinementSession.id == session.id)
     picture = picture_of(session, records, db.session.scalar(mine))
     styles = (ROOT / "static" / "refine.css").read_text()
-    colours = styles.partition("/* beside")[0] + "}"
+    colours = ":root" + styles.partition(":root")[2].partition("/* beside")[0] + "}"
     forms = styles.partition("/* the picture")[2].partition("*/")[2].partition(".key.drawing")[0]
     with app.test_request_context():
         return render_template(

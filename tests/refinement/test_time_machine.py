@@ -413,7 +413,7 @@ def test_a_conflict_names_every_memory_and_record_in_the_way(agent):
     assert f"; #{ids[4]} by record" in str(found)
     # a change without a record: undoing everything after would not help, and is not offered
     memory(ids[3]).tags = ["voice"]
-    assert str(conflict(earlier)).endswith(f"; #{ids[3]} outside the application")
+    assert str(conflict(earlier)).endswith(f"; #{ids[3]} in the database, not by Refine")
 
 
 def toggle(changed: AgentMemory) -> None:
@@ -478,7 +478,7 @@ def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(agent, sub
             assert (error.value.obstacles, error.value.unexplained) == ([], {id_})
             assert str(error.value) == (
                 "nothing was undone, because these memories were changed after the session: "
-                f"#{id_} outside the application"
+                f"#{id_} in the database, not by Refine"
             )
         db.session.rollback()
 

@@ -29,7 +29,7 @@ def test_a_site_admin_sees_all_health_checks(site_admins):
         "keys ✓ REFINE_ENCRYPTION_KEYS holds every key in use",
         "redis ✓ Redis answers",
         "rotation ✓ every data key is wrapped with the first key",
-        "schedule ✓ no upcoming slots",
+        "schedule ✓ no runs ahead",
         "queue ✓ 0 sessions waiting",
         "clock ✓ the last tick was",
     ):

@@ -185,7 +185,7 @@ def test_a_missed_slot_needs_attention_unless_paused(dashboard, account):
     account.paused = True
     db.session.commit()
 
-    assert "Own account: a slot was missed" in missed
+    assert "Own account: a scheduled run was missed" in missed
     assert attention(dashboard) == "✓ Nothing needs attention."
 
 
