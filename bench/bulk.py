@@ -5,15 +5,17 @@ records are fillers: their digests and hashes are not genuine. All other rows ar
 what nobody opens.
 """
 
-from sqlalchemy import Connection, select, text, update
+from sqlalchemy import Connection, select, text
 
 from refine.extensions import db
 from refine.models import AccessGrant, Account, Agent, ApiToken, ChainHead, RefinementSession, User
-from refine.models.attested import Attested, plain_digest, plain_rows
+from refine.models.attested import Attested, plain_digest, plain_rows, write
+from refine.models.keys import row_id
 
 SESSIONS_EACH = 5
 TASKS_EACH = 5
 
+_MODEL = "rehearsal/bench"
 _ADDED_AT_ONCE = 250
 _DIGESTS_AT_ONCE = 5_000
 _HEADS_AT_ONCE = 1_000
@@ -61,7 +63,7 @@ SELECT chain_heads.id, n, agents.account_id, agents.id,
       'memory_refinement_delete', 'refinement_queued', 'memory_refinement_complete'])[1 + n % 7]
   END,
   'AgentMemory', (agents.id * 10 + n % 10)::text,
-  json_build_object('image_version', 1, 'mass_after', 380, 'memories', json_build_array()),
+  '{"image_version": 1, "mass_after": 380, "memories": []}',
   now() - interval '2 years' * (1 - (n - random()) / :each), md5(n::text) || md5(agents.id::text)
 FROM agents JOIN chain_heads ON chain_heads.agent_id = agents.id,
   generate_series(1, :each) AS n
@@ -69,6 +71,16 @@ WHERE agents.id > :after
 ORDER BY created_at
 """
 
+# An index is built in less time than it takes to extend it row by row.
+_INDEXES = """
+SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition
+FROM pg_index WHERE indrelid = 'audit_logs'::regclass AND NOT indisunique
+"""
+
+_DIGESTS = """
+UPDATE {table} SET row_digest = digest FROM unnest(%s, %s::text[]) AS known (known_id, digest)
+WHERE id = known_id
+"""
 
 _TASKS = """
 INSERT INTO memory_tasks (agent_id, kind, trigger, status, model_id, memories_kept, llm_calls,
@@ -109,10 +121,15 @@ def add_agents(accounts: list[Account], count: int) -> int:
     after = db.session.scalar(text("SELECT coalesce(max(id), 0) FROM agents")) or 0
     account_ids = [account.id for account in accounts]
     for first in range(0, count, _ADDED_AT_ONCE):
+        agents = []
         for number in range(first, min(first + _ADDED_AT_ONCE, count)):
             account = db.session.get_one(Account, account_ids[number % len(account_ids)])
-            name = f"Agent {after + number}"
-            db.session.add(Agent(account=account, name=name, model_id="rehearsal/bench"))
+            agent = Agent(account=account, name=f"Agent {after + number}", model_id=_MODEL)
+            agent.account_id, agent.data_key_id = account.id, row_id(agent.wrapped_key)
+            agents.append(agent)
+        write(*(agent.wrapped_key for agent in agents))
+        write(*agents)
+        write(*(ChainHead(agent_id=agent.id) for agent in agents))
         db.session.commit()
         db.session.expunge_all()
     return int(after)
@@ -128,13 +145,23 @@ def fill(after: int, records_each: int, memories_each: int) -> None:
         connection.execute(text(_TASKS), {"after": after, "each": TASKS_EACH})
         for statement in (_VIEWERS, _GRANTS, _TOKENS):
             connection.execute(text(statement), {"after": after})
-        # foreign keys hold, and checking them row by row takes longer than the rows
-        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        _hurry(connection)
+        dropped = connection.execute(text(_INDEXES)).all()
+        for index in dropped:
+            connection.execute(text(f"DROP INDEX {index.name}"))
         connection.execute(text(_RECORDS), {"after": after, "each": records_each})
+        for index in dropped:
+            connection.exec_driver_sql(index.definition)
     for kind in (RefinementSession, User, AccessGrant, ApiToken):
         _add_digests(kind)
     _advance_heads(after, records_each)
     settle()
+
+
+def _hurry(connection: Connection) -> None:
+    """Foreign keys hold, and triggers have nothing to count: both take longer than the rows."""
+    connection.execute(text("SET LOCAL session_replication_role = replica"))
+    connection.execute(text("SET LOCAL work_mem = '1GB'; SET LOCAL maintenance_work_mem = '1GB'"))
 
 
 def settle() -> None:
@@ -146,6 +173,7 @@ def settle() -> None:
 def _add_digests(kind: type[Attested]) -> None:
     while True:
         with db.engine.begin() as connection:
+            _hurry(connection)
             if not add_missing_digests(connection, kind, _DIGESTS_AT_ONCE):
                 return
 
@@ -155,9 +183,9 @@ def add_missing_digests(connection: Connection, kind: type[Attested], limit: int
     columns = kind.__mapper__.columns
     without = plain_rows(kind).where(columns["row_digest"].is_(None)).order_by(columns["id"])
     rows = connection.execute(without.limit(limit)).all()
-    for row in rows:
-        changed = update(kind).where(columns["id"] == row.id)
-        connection.execute(changed.values(row_digest=plain_digest(kind, row)))
+    if digests := {row.id: plain_digest(kind, row) for row in rows}:
+        changed = _DIGESTS.format(table=kind.__tablename__)
+        connection.exec_driver_sql(changed, (list(digests), list(digests.values())))
     return len(rows)
 
 
