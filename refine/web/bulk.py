@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, case, literal
+from sqlalchemy import ColumnElement, case, literal, null
 
 from refine import clock
 from refine.jobs.batches import (
@@ -125,8 +125,8 @@ def why_left_out(work: Work) -> ColumnElement[str | None]:
         case "resume":
             return case((~Agent.paused, literal("not paused")))
         case "return":
-            return case((~attention.is_put_aside(), literal(NOT_PUT_ASIDE)))
-    return case((~attention.has_cause(), literal(NOTHING_OPEN)))
+            return case((attention.is_put_aside(), null()), else_=literal(NOT_PUT_ASIDE))
+    return case((attention.has_cause(), null()), else_=literal(NOTHING_OPEN))
 
 
 @pages.get("/agents/many")

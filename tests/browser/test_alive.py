@@ -84,7 +84,7 @@ def test_a_page_that_nobody_sees_does_not_ask_until_it_is_seen(
 def test_ticks_stay_with_their_agents_while_the_page_says_that_it_changed(
     desk: Page, agents: list[Agent]
 ) -> None:
-    page = opened(desk, "/agents")
+    page = opened(desk, "/agents?sort=name")
     page.get_by_label("Select Bo").check()
 
     sql.run("UPDATE agents SET name = 'Zoe' WHERE name = 'Ada'")
