@@ -198,6 +198,7 @@ def page() -> str:
         chosen=chosen,
         agent=agent,
         views=views(chosen),
+        subject_of=subject_of,
         chain=_chain_of(agent) if agent else None,
         verification=None if agent else verification_watch().last,
         refresh_seconds=in_place.seconds_while(

@@ -22,6 +22,7 @@ from refine.models import (
     User,
 )
 from refine.models.agent import configuring
+from refine.models.people.user import SavedView
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import EndStatus, Trigger
 from refine.refinement.time_machine import undo
@@ -84,6 +85,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
     factories.user(account=account, email="former.colleague@example.org", active=False)
     factories.account(name="Harbour Lights", slug="harbour-lights")
     account.next_due_at = account.next_slot(now)
+    admin.save_view(SavedView("agents.listing", "Over budget", "state=over_budget"))
     account.monthly_cost_cap_usd = Decimal("25.00")
     monday = account.last_slot(now - timedelta(days=1))
     with time_machine.travel(now - timedelta(weeks=weeks), tick=False):

@@ -15,6 +15,7 @@ def paths(history: History) -> dict[str, str]:
         "overview": "/",
         "overview-of-an-empty-account": "/?account=harbour-lights",
         "agents": "/agents",
+        "agents-view": "/agents?state=over_budget",
         "agents-none": "/agents?q=nobody",
         "agents-many": "/agents/many?work=refine"
         + "".join(
@@ -34,6 +35,7 @@ def paths(history: History) -> dict[str, str]:
         "memories-none": f"{new}/ledger?kind=discarded",
         "settings": f"{wren}/settings",
         "sessions": "/sessions",
+        "sessions-filtered": "/sessions?status=completed&trigger=weekly",
         "sessions-none": "/sessions?error=worker_lost",
         "session-queued": f"/sessions/{history.queued.id}",
         "session-live": f"/sessions/{history.live.id}",
@@ -57,6 +59,8 @@ def paths(history: History) -> dict[str, str]:
         "audit": "/audit",
         "audit-filtered": f"/audit?agent={history.wren.id}&action=memory_refinement_delete",
         "audit-none": "/audit?until=1990-01-01",
+        "find": "/find?q=e",
+        "find-none": "/find?q=nobody",
         "usage": "/usage?account=saltmarsh",
         "usage-of-all": "/usage",
         "usage-by-model": "/usage?account=saltmarsh&by=model",
