@@ -70,6 +70,7 @@ PAGES = {
     "/find?q=<int:memory_id>": 9,
     "/healthz": 0,
     "/invitations/<secret>": 9,
+    "/letter?account=own": 9,
     "/metrics": 7,
     "/ops": 19,
     "/profile": 5,
@@ -89,6 +90,8 @@ PAGES = {
     "/usage?account=own": 8,
     "/usage?by=month": 7,
     "/users": 6,
+    "/wall": 10,
+    "/wall/open": 2,
 }
 
 

@@ -54,7 +54,7 @@ class Question:
             change_history=in_days(CHANGE_HISTORY_WINDOW),
             request=prompts.as_line(_request(agent, user, terms, at, request_id)),
             scope=scope,
-            session=session and prompts.as_line(_of_session(session, changed, scope)),
+            session=session and prompts.as_line(_of_session(session, changed)),
             memories=[_without_tags(prompts.as_entry(each.ledger_entry())) for each in memories],
         )
         named = changed if scope.session_id is not None else scope.memory_ids
@@ -97,15 +97,12 @@ def _readable_ids(agent: Agent) -> frozenset[int]:
     return frozenset(db.session.scalars(select(AgentMemory.id).where(*mine)))
 
 
-def _of_session(
-    session: RefinementSession, memory_ids: list[int], scope: AccessScope
-) -> dict[str, Any]:
-    summary = {"summary": _without_tags(session.summary or "")} if scope.is_narrow else {}
+def _of_session(session: RefinementSession, memory_ids: list[int]) -> dict[str, Any]:
     return {
         "ended": f"{session.ended_at:%Y-%m-%d %H:%M} UTC",
         "outcome": session.status,
         "memories": memory_ids,
-        **summary,
+        "summary": _without_tags(session.summary or ""),
     }
 
 

@@ -9,7 +9,7 @@ import click
 from sqlalchemy.exc import DBAPIError
 
 from refine import __version__, core_dumps
-from refine.cli.accounts import account, token, user
+from refine.cli.accounts import account, letter, token, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.database import database, keys
@@ -68,7 +68,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
-    *(import_, export, memory, audit, account, user, agent, token, keys, database),
+    *(import_, export, memory, audit, account, letter, user, agent, token, keys, database),
 ):
     refine.add_command(command)
 

@@ -1,18 +1,22 @@
 """Accounts, their users and tokens; the dashboard lists them."""
 
 import sys
+from datetime import datetime
 
 import click
+from sqlalchemy import select, true
 
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, Invitation, User
+from refine.models.clients.api_token import TokenKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
 from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
 from refine.rules.quantities import in_days, in_hours
+from refine.web.letter import Letter
 from refine.web.links import public_url
 
 
@@ -97,9 +101,26 @@ def user_reset(reference: str) -> None:
         )
 
 
+@click.command()
+@click.argument("slug", metavar="ACCOUNT", required=False)
+@click.option(
+    "--week", type=click.DateTime(["%Y-%m-%d"]), help="A day of it; by default, last week."
+)
+def letter(slug: str | None, week: datetime | None) -> None:
+    """Print the weekly letter of ACCOUNT (its slug), or of each account.
+
+    It tells what was asked, agreed, declined, saved and spent, and what needs somebody.
+    """
+    with application("letter"):
+        mine = Account.slug == slug if slug is not None else true()
+        found = db.session.scalars(select(Account).where(mine).order_by(Account.slug)).all()
+        for each in found or [Account.by_slug(slug or "")]:
+            click.echo(Letter.of(each, week.date() if week is not None else None).text)
+
+
 @click.group()
 def token() -> None:
-    """Manage bearer tokens of the HTTP API."""
+    """Manage tokens of the HTTP API, and of walls."""
 
 
 @token.command("add")
@@ -109,33 +130,36 @@ def token() -> None:
     help="Create a token for this agent (id or name).",
 )
 @click.option("--platform", is_flag=True, help="Create a token that manages an account's agents.")
-@click.option("--account", "slug", help="The slug of the account, with --platform.")
-def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> None:
-    """Create a token and print it. It cannot be shown again.
+@click.option("--wall", is_flag=True, help="Create a link to the wall, for a screen in the office.")
+@click.option("--account", "slug", help="The slug of the account; a wall shows all without it.")
+def token_add(agent_reference: str | None, platform: bool, wall: bool, slug: str | None) -> None:
+    """Create a token and print it, of a wall as a link. It cannot be shown again.
 
-    `refine token add --agent NAME` or `refine token add --platform --account SLUG`.
+    `refine token add --agent NAME`, `refine token add --platform --account SLUG`, or `refine token
+    add --wall [--account SLUG]`.
     """
-    if platform == (agent_reference is not None) or platform != (slug is not None):
-        raise click.UsageError("give either --agent NAME, or --platform with --account SLUG")
+    is_one = [platform, wall, agent_reference is not None].count(True) == 1
+    if not is_one or (not wall and platform != (slug is not None)):
+        raise click.UsageError("give --agent NAME, --platform with --account SLUG, or --wall")
     with application("token add"):
-        if agent_reference is not None:
-            owner = Agent.named(agent_reference)
-            _, secret = ApiToken.mint(account=owner.account, agent=owner)
-        else:
-            _, secret = ApiToken.mint(account=Account.by_slug(slug or ""))
+        agent = Agent.named(agent_reference) if agent_reference is not None else None
+        account = Account.by_slug(slug) if slug is not None else None
+        account = agent.account if agent is not None else account
+        kind: TokenKind = "wall" if wall else "platform"
+        _, secret = ApiToken.mint(account=account, agent=agent, kind=kind)
         db.session.commit()
-        click.echo(secret)
+        click.echo(f"{public_url('wall.form')}#{secret}" if wall else secret)
 
 
 @token.command("revoke")
 @click.argument("secret", metavar="TOKEN")
 def token_revoke(secret: str) -> None:
-    """Revoke TOKEN; `-` reads it from standard input."""
+    """Revoke TOKEN, or that of a link; `-` reads it from standard input."""
     given = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105
     if not given:
         raise InvalidValue("no token given")
     with application("token revoke"):
-        found = ApiToken.of_secret(given)
+        found = ApiToken.of_secret(given.rpartition("#")[2])
         found.revoke()
         db.session.commit()
         console.print(f"revoked {found.hint}…")

@@ -1,6 +1,6 @@
 """Agents that need a person: why, and which of them somebody put aside."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from sqlalchemy import (
     ColumnElement,
     ForeignKey,
+    Row,
     Select,
     and_,
     case,
@@ -185,6 +186,16 @@ def numbers(account_id: AccountId) -> Numbers:
     every, waiting = map(_any_of, _reasons(clock.now()))
     counts = select(func.count().filter(waiting), func.count().filter(waiting.is_not(true())))
     return Numbers(*db.session.execute(counts.where(_in_account(account_id), every)).one())
+
+
+def by_account(account_id: AccountId) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return how many agents of each account need a person, by cause, worst first."""
+    _, waiting = _reasons(clock.now())
+    those = select(Agent.account_id, _worst(waiting)).where(_any_of(waiting))
+    c = those.where(_in_account(account_id)).subquery().c
+    counted = select(c.account_id, c.cause, func.count().label("number"))
+    rows = db.session.execute(counted.group_by(c.account_id, c.cause)).all()
+    return sorted(rows, key=lambda row: (KINDS.index(row.cause.partition(":")[0]), -row.number))
 
 
 def has_cause(cause: str | None = None) -> ColumnElement[bool]:

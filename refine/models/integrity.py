@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, update
 from sqlalchemy.orm import undefer
 
 from refine.errors import RefineError, SealingError
@@ -149,6 +149,10 @@ def _verify(chain_ids: Collection[int]) -> list[ChainResult]:
     _compare_memories({id_: each for id_, each in agents.items() if each.problem is None})
     _compare_rows(_rows_of_agents(agents), agents)
     _compare_rows(_rows_of_accounts(accounts), accounts)
+    platform = [id_ for id_, each in chains.items() if each.head.name == "platform"]
+    for id_ in platform:
+        of_all_accounts = and_(ApiToken.account_id.is_(None), ApiToken.agent_id.is_(None))
+        _compare_rows({ApiToken: (literal(id_), of_all_accounts)}, chains)
     for chain in chains.values():
         chain.attempt(chain.check_missing_rows)
     return [

@@ -15,6 +15,7 @@ from refine.web import (
     granted,
     in_place,
     ledger,
+    letter,
     links,
     ops,
     overview,
@@ -27,6 +28,7 @@ from refine.web import (
     templating,
     usage,
     views,
+    wall,
 )
 
 _AREAS = [
@@ -49,6 +51,8 @@ _AREAS = [
     people.accounts,
     people.tokens,
     views.pages,
+    wall.pages,
+    letter.pages,
 ]
 
 # once, at import: a blueprint accepts no hooks once it has been registered

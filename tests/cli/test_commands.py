@@ -86,6 +86,36 @@ def test_token_add_prints_only_the_token(ledger, environ, arguments, kind):
     assert actions() == ["token_minted", "token_revoked"]
 
 
+@pytest.mark.parametrize("slug", [None, "demo"])
+def test_token_add_prints_a_link_to_the_wall(ledger, environ, slug):
+    added = refine(
+        "token", "add", "--wall", *(["--account", slug] if slug else []), environ=environ
+    )
+    link = added.stdout.removesuffix("\n")
+    url, _, secret = link.partition("#")
+    account = ApiToken.of_secret(secret).account
+
+    revoked = refine("token", "revoke", link, environ=environ)
+
+    token = ApiToken.of_secret(secret)
+    assert url == "http://localhost:8000/wall/open"
+    assert (token.kind, account.slug if account is not None else None) == ("wall", slug)
+    assert (added.returncode, revoked.returncode, token.is_valid) == (0, 0, False)
+    assert refine("audit", "verify", environ=environ).returncode == 0
+
+
+def test_letter_prints_that_of_each_account_or_of_one(ledger, environ):
+    factories.account(name="Harbour", slug="harbour")
+    db.session.commit()
+
+    of_all, of_one = refine("letter", environ=environ), refine("letter", "demo", environ=environ)
+
+    assert [each.returncode for each in (of_all, of_one)] == [0, 0]
+    assert of_all.stdout.count("Refine: ") == 2
+    assert of_one.stdout.startswith("Refine: Demo, ")
+    assert of_one.stdout.endswith("/?account=demo\n")
+
+
 def test_run_prints_each_step_without_content(demo, environ):
     ada = factories.agent(*"abcdefghij", account=demo, name="Ada", model_id="rehearsal/ada")
     factories.memory(ada, "The canary, sings at dawn!")

@@ -54,7 +54,7 @@ REFUSALS = [
     usage("--colour", says="No such option"),
     usage("agent", "add", "Ada", "--account", "demo", says="Missing option '--model'"),
     usage("user", "add", "a@b.c", "--account", "demo", says="Missing option '--password-stdin'"),
-    usage("token", "add", says="give either --agent NAME, or --platform with --account SLUG"),
+    usage("token", "add", says="give --agent NAME, --platform with --account SLUG, or --wall"),
     usage("agent", "set", "Ada", says="give at least one option, such as --budget 6000"),
     usage("agent", "list", "--limit", "0", says="0 is not in the range"),
     *(
@@ -66,6 +66,8 @@ REFUSALS = [
     Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
     Refusal(("run", "Twin"), "several agents are called 'Twin'; use an id: "),
     Refusal(("token", "add", "--platform", "--account", "x"), "no account has the slug 'x'"),
+    Refusal(("token", "add", "--wall", "--account", "x"), "no account has the slug 'x'"),
+    Refusal(("letter", "x"), "no account has the slug 'x'"),
     Refusal(("token", "revoke", "refine_agent_x"), "no such token"),
     Refusal(("token", "revoke", "-"), "no token given", stdin=""),
     Refusal(("run", "Idle"), "the agent is not active, so no session can run"),

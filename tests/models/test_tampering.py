@@ -186,6 +186,7 @@ ROWS = {
     RefinementSession: "session",
 }
 OTHER_VALUES = {
+    "BIGINT[]": "coalesce({0}, '{{}}') || 1::bigint",
     "BOOLEAN": "NOT coalesce({0}, false)",
     "BIGINT": "coalesce({0}, 0) + 1",
     "INTEGER": "coalesce({0}, 0) + 1",

@@ -316,7 +316,7 @@ def test_access_is_asked_for_from_the_page_of_a_session_or_memory(redis, dashboa
         (
             f"/agents/{agent.id}/memories/{trees.ids['alder']}",
             f"/access/new?agent={agent.id}&memory={trees.ids['alder']}",
-            f"memory #{trees.ids['alder']}, as it is and as it was for the time",
+            f"memory #{trees.ids['alder']}, as it is and as it was, for the time",
         ),
     ]:
         assert html.escape(ask) in dashboard.get(page).text

@@ -63,6 +63,7 @@ READ = {
     "/audit/export.jsonl": PAGE,
     "/healthz": OPEN,
     "/invitations/<secret>": OPEN,
+    "/letter": PAGE,
     "/metrics": OPEN,
     "/ops": PAGE,
     "/profile": PAGE,
@@ -79,6 +80,8 @@ READ = {
     "/tokens/<int:token_id>/revoke": ADMINS_OF_ACCOUNT,
     "/usage": PAGE,
     "/users": PAGE,
+    "/wall": Answers(303, 200, 200, 200, 200),
+    "/wall/open": OPEN,
 }
 
 # The pages that show content to the user of a live grant of its agent.
@@ -120,6 +123,7 @@ ACTED = {
     "/users/<int:user_id>/invitation": ADMINS_OF_ACCOUNT,
     "/views": Answers("sign-in", 303, 303, 303, 303),
     "/views/deleted": Answers("sign-in", 303, 303, 303, 303),
+    "/wall/open": Answers(422, 422, 422, 422, 422),
 }
 
 # An action that nobody can take twice: who comes later is refused.
@@ -254,7 +258,7 @@ def test_viewers_are_offered_only_what_they_may_do(world, signed_in):
             if "<fieldset disabled>" not in form.partition("</form>")[0]
         }
 
-    own = {"/sign-out", f"/invitations/{world.invitation}"}
+    own = {"/sign-out", "/wall/open", f"/invitations/{world.invitation}"}
     assert offered - own == {f"/profile/{each}" for each in ("confirm", "password")}
 
 

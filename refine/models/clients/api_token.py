@@ -1,4 +1,4 @@
-"""Bearer tokens of the HTTP API: shown once, stored as a keyed hash."""
+"""Tokens of the HTTP API, and of walls: shown once, stored as a keyed hash."""
 
 import re
 from collections.abc import Mapping
@@ -13,33 +13,40 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db, later_now
 from refine.models.agent import PROMPTS, Agent, configuring
 from refine.models.attested import Attested, ChainOwner
-from refine.models.audit import AuditLog
+from refine.models.audit import PLATFORM, AuditLog
 from refine.models.columns import BigId, Created
 from refine.models.keys import keyed_hash, new_secret
 from refine.models.people import Account, User
 
-TokenKind = Literal["agent", "platform"]
+TokenKind = Literal["agent", "platform", "wall"]
 
-_PREFIX: dict[TokenKind, str] = {"agent": "refine_agent_", "platform": "refine_platform_"}
+_PREFIX: dict[TokenKind, str] = {
+    "agent": "refine_agent_",
+    "platform": "refine_platform_",
+    "wall": "refine_wall_",
+}
 _SHOWN_CHARACTERS = 6
-# How every token is spelled: others are refused without a query.
+# How every token of the API is spelled: others are refused without a query.
 WELL_FORMED = re.compile(r"refine_(agent|platform)_[\w-]{43}", re.ASCII)
 # The last use is stored to this precision, so that not every request writes.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
 class ApiToken(Attested, Base):
-    """An agent token is the agent itself; a platform token manages an account's agents."""
+    """An agent token is the agent itself; a platform token manages an account's agents; one of a
+    wall shows the state of its account, or of all.
+    """
 
     __tablename__ = "api_tokens"
     __table_args__ = (
-        CheckConstraint("kind IN ('agent', 'platform')", name="kind"),
+        CheckConstraint("kind IN ('agent', 'platform', 'wall')", name="kind"),
         CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name="owner"),
+        CheckConstraint("kind = 'wall' OR account_id IS NOT NULL", name="account"),
     )
 
     id: Mapped[BigId]
     kind: Mapped[str] = mapped_column(Text)
-    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"), index=True)
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"), index=True)
     token_hash: Mapped[str] = mapped_column(Text, unique=True)
     hint: Mapped[str] = mapped_column(Text)
@@ -66,8 +73,9 @@ class ApiToken(Attested, Base):
     def mint(
         cls,
         *,
-        account: Account,
+        account: Account | None,
         agent: Agent | None = None,
+        kind: TokenKind = "platform",
         by: "ApiToken | None" = None,
         expires_at: datetime | None = None,
     ) -> tuple["ApiToken", str]:
@@ -77,11 +85,11 @@ class ApiToken(Attested, Base):
         if agent is not None:
             agent.lock()  # before the head of its chain
             agent.require_genuine()
-            if agent.account_id != account.id:
+            if account is None or agent.account_id != account.id:
                 raise InvalidValue("the agent belongs to another account")
         if by is not None:
             by._require_may_mint(agent)
-        kind: TokenKind = "agent" if agent is not None else "platform"
+        kind = "agent" if agent is not None else kind
         secret = f"{_PREFIX[kind]}{new_secret()}"
         token = cls(
             kind=kind,
@@ -123,6 +131,10 @@ class ApiToken(Attested, Base):
     def is_valid(self) -> bool:
         expired = self.expires_at is not None and self.expires_at <= clock.now()
         return not (expired or self.is_revoked)
+
+    @property
+    def is_wall(self) -> bool:
+        return self.kind == "wall"
 
     @property
     def is_revoked(self) -> bool:
@@ -200,7 +212,8 @@ class ApiToken(Attested, Base):
         by: "ApiToken | None" = None,
         at: datetime | None = None,
     ) -> None:
-        chain = self.agent.chain if self.agent is not None else self.account.chain
+        owner = self.agent or (self.account if self.account_id is not None else None)
+        chain = owner.chain if owner is not None else PLATFORM
         actor = by._audit_actor if by is not None else {}
         AuditLog.record(
             action,

@@ -10,6 +10,7 @@ from refine.models import ApiToken, AuditLog
 from refine.models.agent import PROMPTS, configuring
 from refine.models.clients.api_token import WELL_FORMED
 from tests import factories, sql
+from tests.chains import problems
 
 
 def test_a_token_is_the_agents_or_the_accounts(app):
@@ -21,6 +22,18 @@ def test_a_token_is_the_agents_or_the_accounts(app):
         assert (token.kind, token.agent, token.account) == (kind, owner, agent.account)
         assert ApiToken.of_secret(secret) is token
         assert WELL_FORMED.fullmatch(secret)
+
+
+def test_a_wall_token_of_all_accounts_is_verified_with_the_platform(app):
+    token, secret = ApiToken.mint(account=None, kind="wall")
+    db.session.commit()
+
+    assert (token.account_id, token.is_valid, WELL_FORMED.fullmatch(secret)) == (None, True, None)
+    assert problems() == []
+    altered = f"UPDATE api_tokens SET expires_at = now() WHERE id = {token.id}"
+    gone = f"DELETE FROM api_tokens WHERE id = {token.id}"
+    assert f"platform: ApiToken {token.id} was changed" in problems(altered)[0]
+    assert f"platform: ApiToken {token.id} has records, but is gone" in problems(gone)[0]
 
 
 def test_a_token_of_one_account_is_not_minted_for_anothers_agent(app):

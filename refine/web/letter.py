@@ -1,0 +1,89 @@
+"""The weekly letter of an account: what its agents were asked and did, and what needs somebody."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from flask import Blueprint, Response, current_app, render_template, request
+from flask.typing import ResponseReturnValue
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Account
+from refine.models.runs.session import CONSENTED_ENDS, ENDED, totals
+from refine.models.runs.spending import Used, used_by, with_total
+from refine.rules.quantities import cost_in_words
+from refine.web import scope
+from refine.web.forms import day_of
+from refine.web.links import public_url
+from refine.web.wall import squares
+
+pages = Blueprint("letter", __name__)
+
+_WEEK = timedelta(days=7)
+_MOST_NEEDS = 3
+
+
+@dataclass(frozen=True)
+class Letter:
+    """``needs``: at most three lines, as things are now."""
+
+    account: Account
+    monday: date
+    asked: int
+    agreed: int
+    declined: int
+    used: Used
+    needs: list[str]
+
+    @classmethod
+    def of(cls, account: Account, on: date | None = None) -> "Letter":
+        """Return the letter for the week of that day; by default, for the last full one."""
+        zone = ZoneInfo(account.time_zone)
+        today = clock.now().astimezone(zone).date()
+        on = min(on or today - _WEEK, today)
+        monday = on - timedelta(days=on.weekday())
+        days = totals.by_day(account.id, account.time_zone, datetime.combine(monday, time(), zone))
+        week = [each for each in days if each.day < monday + _WEEK]
+        used = with_total(used_by("month", monday, monday + _WEEK, account.id).cte())
+        needs = [text for level, text in squares(account.id)[0].needs if level != "calm"]
+        return cls(
+            account,
+            monday,
+            asked=_sessions(week, *(each for each in ENDED if each != "skipped")),
+            agreed=_sessions(week, *CONSENTED_ENDS),
+            declined=_sessions(week, "declined"),
+            used=Used.total_of(db.session.execute(used).all()),
+            needs=needs[:_MOST_NEEDS],
+        )
+
+    @property
+    def sunday(self) -> date:
+        return self.monday + _WEEK - timedelta(days=1)
+
+    @property
+    def spent(self) -> str:
+        return cost_in_words(self.used.cost_usd, self.used.unpriced_calls)
+
+    @property
+    def link(self) -> str:
+        return public_url("overview.page", account=self.account.slug)
+
+    @property
+    def text(self) -> str:
+        return current_app.jinja_env.get_template("letter/letter.txt").render(letter=self)
+
+
+def _sessions(days: list[totals.DayTotals], *statuses: str) -> int:
+    return sum(each.sessions for each in days if each.status in statuses)
+
+
+@pages.get("/letter")
+def page() -> ResponseReturnValue:
+    """Show the letter; as plain text to who prefers that, or with ``?as=text``."""
+    letter = Letter.of(scope.account_to_change(), day_of(request.args.get("week", "")))
+    wants_text = request.accept_mimetypes.best_match(["text/html", "text/plain"]) == "text/plain"
+    if wants_text or request.args.get("as") == "text":
+        return Response(letter.text, mimetype="text/plain")
+    weeks = letter.monday - _WEEK, letter.monday + _WEEK
+    return render_template("letter/page.html", letter=letter, weeks=weeks)
