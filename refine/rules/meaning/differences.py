@@ -19,6 +19,8 @@ _KINDS: dict[str, dict[str, Any]] = tomllib.loads(
 )
 # No stemmer knows all forms of their words.
 _MANY_FORMS = frozenset({"tr", "fi", "uk", "he", "hi", "ar", "el", "cs"})
+# Who does what is told by more than the order of words: only a reader can tell.
+_FREE_ORDER = frozenset({"de", "ja"})
 # A merge may say what it merges in a word of its own, if that is a common one; in an update such
 # a word is doubtful.
 _TELLING = 0.35
@@ -186,7 +188,8 @@ def turned(sources: Sequence[Reading], result: Reading, ledger: LedgerTexts) -> 
     for (before, after), key in moved.items():
         is_exchange = before < after and (after, before) in moved
         if is_exchange and neighbours.isdisjoint({(before, after), (after, before)}):
-            yield Objection("exchange", result.as_written((key, moved[after, before])))
+            exchange = Objection("exchange", result.as_written((key, moved[after, before])))
+            yield _FREELY if _is_freely_reordered(sources, result) else exchange
 
 
 def _owners(reading: Reading, ledger: LedgerTexts) -> set[str]:
@@ -223,6 +226,14 @@ def is_reordered(original: Reading, result: Reading) -> bool:
     return not any(now == row[cut:] + row[:cut] for cut in range(1, len(row)))
 
 
+_FREELY = Objection("reordered")
+
+
+def _is_freely_reordered(sources: Sequence[Reading], result: Reading) -> bool:
+    is_free = (result.script or result.language) in _FREE_ORDER
+    return is_free and any(is_reordered(source, result) for source in sources)
+
+
 def changed(
     sources: Sequence[Reading],
     result: Reading,
@@ -247,7 +258,7 @@ def changed(
             yield Objection(kind, _distinct([now, *before]))
     yield from turned(sources, result, ledger)
     if len(sources) == 1 and is_reordered(sources[0], result):
-        yield Objection("order")
+        yield _FREELY if _is_freely_reordered(sources, result) else Objection("order")
     told = [source.told["occasions"] for source in sources if source.told["occasions"]]
     if len(told) > 1 and len(result.told["occasions"]) < sum(map(len, told)):
         yield Objection("occasion", _distinct(told))

@@ -281,6 +281,27 @@ def test_what_replaces_a_memory_speaks_of_the_same(text: str, other: str, is_sam
     assert speak_of_the_same(ledger_of(), text, other) == is_same
 
 
+@pytest.mark.parametrize(
+    ("text", "other", "is_sure"),
+    [
+        (
+            "Seit zwei Jahren lernt Olga abends Geige.",
+            "Olga lernt seit zwei Jahren abends Geige.",
+            0,
+        ),
+        ("雨の日には浩はバスで通う。", "浩は雨の日にはバスで通う。", 0),
+        ("Mira is older than Jonas.", "Jonas is older than Mira.", 1),
+    ],
+)
+def test_another_order_of_words_is_only_doubtful_where_order_is_free(
+    text: str, other: str, is_sure: int
+) -> None:
+    found = objections(ledger_of(text), {0: text}, other, share=SHARE)
+
+    assert found
+    assert any(each.is_sure for each in found) == bool(is_sure)
+
+
 def test_likely_carriers_are_the_memories_that_say_most_of_a_text() -> None:
     part, other = "The tower at Kastell has a green door", "The tower has steps"
     ledger = ledger_of(TOWER, other, "Mira drinks tea", part, f"{TOWER}!")

@@ -56,9 +56,7 @@ class EditRefused(Refused):
         cause: Cause | None = None,
         advice: str = "",
     ) -> None:
-        self.memory = memory
-        self.cause = cause
-        self.advice = advice
+        self.memory, self.cause, self.advice = memory, cause, advice
         super().__init__(message)
 
 
