@@ -377,7 +377,7 @@ def _write(
         breaker.roll_back(session, removed, at)
         return
     session.removed_tokens = max(0, removed)
-    write(session)
+    write(*(each.entry for each in edited), session)
     if reading is not None:
         reading.apply_edit(record, changes, since)
 
@@ -390,7 +390,6 @@ def _count(session: RefinementSession, operation: str, edited: Sequence[Edited])
         each.entry.counting_tokens = each.tokens
         if is_kept(each.after):
             each.entry.shown_digest = state_digest(each.after, key)
-    write(*(each.entry for each in edited))
     stat, is_mutation = OPERATIONS[operation]
     session.saved_tokens += sum(mass_of(each.before) - mass_of(each.after) for each in edited)
     # of a merge, its sources
