@@ -74,6 +74,20 @@ def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
     assert "Removed in the last 30 days 12%" in words_of(page)
 
 
+def test_before_an_undone_session_the_plot_shows_what_it_found(
+    dashboard: Browser, agent: Agent
+) -> None:
+    first = db.session.scalars(agent.ledger.core()).first()
+    assert first is not None
+    session = ended_session(agent, first)
+    dashboard.submit(f"/sessions/{session.id}/undo")
+
+    line = re.search(r'class="mass" d="M0 (\S+?)L.* (\S+)"', page_of(dashboard, agent))
+
+    assert line is not None
+    assert line[1] == line[2]
+
+
 def test_a_live_session_replaces_the_button_for_a_new_one(dashboard: Browser, agent: Agent) -> None:
     live = RefinementSession.queue(agent, "manual")
     db.session.commit()

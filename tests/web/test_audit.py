@@ -227,6 +227,23 @@ def test_records_are_filtered_by_actor(dashboard, admin, agent, signed_in):
         assert listed(dashboard, f"?who=nobody@example.org{action}") == set()
 
 
+@pytest.mark.parametrize(
+    ("action", "data", "actor"),
+    [
+        ("memory_refinement_rollback", {}, "session rolled back Ada the breaker"),
+        ("memory_refinement_rollback", {"operation": "undo", "by": "agent"}, "undone Ada Ada"),
+        ("memory_access_granted", {}, "access granted Ada Ada"),
+        ("refinement_queued", {}, "session requested Ada Refine"),
+    ],
+)
+def test_a_record_names_the_agent_the_breaker_or_refine(dashboard, agent, action, data, actor):
+    agent.record(action, data=data)
+    db.session.commit()
+
+    page = dashboard.get(f"/audit?agent={agent.id}&action={action}").text
+    assert actor in words_of(page)
+
+
 def test_a_memorys_records_are_those_that_changed_it_or_showed_it(dashboard, admin, agent):
     memory, other = factories.ledger(agent, 25, 30)
     memory.discard(user=admin)
