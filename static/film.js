@@ -16,7 +16,7 @@
   const play = async (figure) => {
     const shown = [...figure.querySelectorAll("[data-step]")];
     const last = Math.max(...shown.map((each) => Number(each.dataset.step) || 0)) + 1;
-    button().textContent = "Stop";
+    button().textContent = "Show the end";
     const animations = shown.map((each) => each.animate(framesOf(each), {
       delay: PACE_MS * (Number(each.dataset.step) || last),
       duration: each.matches(".caption") ? PACE_MS : APPEARING_MS,
@@ -39,5 +39,10 @@
   });
   document.addEventListener("htmx:after:swap", offer);
   offer();
-  if (button() && !button().hidden && !document.getElementById("fresh")) play(button().closest("figure"));
+  // by itself only the first time that somebody looks
+  const seen = `film ${location.pathname}`;
+  if (button() && !button().hidden && !document.getElementById("fresh") && !sessionStorage.getItem(seen)) {
+    sessionStorage.setItem(seen, "seen");
+    play(button().closest("figure"));
+  }
 })();

@@ -110,7 +110,7 @@ def way_down(agent: Agent) -> str:
     sessions = sessions_to(budget, agent.core_tokens, agent.threshold)
     if sessions is None:
         return "A session may take nothing"
-    return f"A session may take {share}: at best {plural(sessions, 'session')} to {budget:,}"
+    return f"A session may take {share}: {plural(sessions, 'session')} or more to {budget:,}"
 
 
 def budget_for(agent: Agent) -> int:

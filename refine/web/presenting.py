@@ -145,16 +145,17 @@ def saving(session: RefinementSession) -> str:
 
 def taken_back(session: RefinementSession) -> str | None:
     if session.undone_at is not None:
-        return "Undone: all of it is back"
+        memories = plural(session.memories_at_first, "memory", "memories")
+        return f"Undone: {memories}, {plural(session.mass_without_it, 'token')} again"
     return "Rolled back: its edits are taken back" if session.status == "rolled_back" else None
 
 
 # What else a session's stats count besides its edits.
 _JUDGED = {
-    "retired": "Retired as outdated or wrong",
-    "overruled": "Objections overruled",
-    "worn": "Memories that lost words",
-    "unread": "Edits without a second reading",
+    "retired": ("Memories retired", "as outdated or wrong"),
+    "overruled": ("Doubts cleared", "the rules doubted, the second reading found nothing"),
+    "worn": ("Memories that lost words", "a few are allowed each session"),
+    "unread": ("Edits without a second reading", "judged by the rules alone"),
 }
 
 
@@ -163,7 +164,8 @@ def refusals(session: RefinementSession) -> dict[str, int]:
     return {why: count for why, count in named.items() if count}
 
 
-def judged(session: RefinementSession) -> dict[str, int]:
+def judged(session: RefinementSession) -> dict[tuple[str, str], int]:
+    """Return counts by a label and what it means."""
     return {label: n for stat, label in _JUDGED.items() if (n := session.counted(stat))}
 
 

@@ -169,8 +169,8 @@ CAUSES = {
     "rolled_back": CauseWords(
         "warn",
         "rolled back",
-        "Each tried to remove more than one session may, and would likely try again. Look at what "
-        "it tried; raise its budget; or ask it for access, to read what it wants to remove.",
+        "More was removed than a session may take, so all of it was undone. Trying again would "
+        "likely end the same: ask for access to the session, to read what was tried.",
     ),
     "stuck": CauseWords(
         "warn",
@@ -185,7 +185,7 @@ CAUSES = {
     "declined": CauseWords(
         "calm",
         "declined",
-        "Nothing was touched. Each is asked again at the next slot; acknowledge it till then.",
+        "Only exact duplicates went. They are asked again at the next slot.",
     ),
 }
 _KEY = "Check `OPENROUTER_API_KEY` and its credit, then refine them again."

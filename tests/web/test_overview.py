@@ -50,7 +50,7 @@ def test_an_agent_over_its_budget_is_told_the_ways_down(dashboard, account):
     db.session.commit()
     stuck = attention(dashboard)
 
-    ways = "A session may take 25%: at best 3 sessions to 800, or a budget of 1,800 ."
+    ways = "A session may take 25%: 3 sessions or more to 800, or raise the budget to 1,800 ."
     assert ways in growing
     assert f"No effect in 2 sessions, 3 edits refused. {ways}" in stuck
     assert ("Refine now" in growing, "Refine now" in stuck) == (True, False)

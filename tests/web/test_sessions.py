@@ -57,7 +57,7 @@ def test_a_running_session_shows_its_changes_and_allowance(
     said = words_of(page)
     assert "Ada consented and is working. Last heartbeat" in said
     assert "25 of 125 removable tokens removed; 100 left" in said
-    assert "Changes 1 of 10" in said
+    assert "Edits 1 of at most 10" in said
     assert "memory discarded #" in said
     assert "-25" in said
 
@@ -110,8 +110,10 @@ def test_refusals_and_retirements_are_shown_by_cause(
     assert (
         "Edits refused 1,203 1,200 for a changed meaning, 1 for lost words, "
         "1 by the second reading, 1 for retiring wrongly "
-        "Retired as outdated or wrong 1 Objections overruled 1 Memories that lost words 1 "
-        "Edits without a second reading 1 "
+        "Memories retired 1 as outdated or wrong "
+        "Doubts cleared 1 the rules doubted, the second reading found nothing "
+        "Memories that lost words 1 a few are allowed each session "
+        "Edits without a second reading 1 judged by the rules alone "
     ) in said
 
 
