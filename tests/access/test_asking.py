@@ -207,7 +207,7 @@ def test_nothing_is_asked_once_a_name_or_model_was_changed_in_the_database(world
 
     with (
         sql.just_before("FROM access_grants", f"UPDATE {change} {once_claimed}"),
-        pytest.raises(RowAltered, match="was changed outside"),
+        pytest.raises(RowAltered, match="was changed in the database"),
     ):
         world.ask(grant)
 

@@ -275,7 +275,7 @@ def test_a_reader_made_an_admin_in_the_database_reads_nothing(world):
 
     with (
         sql.just_before("FROM access_grants", "UPDATE users SET role = 'admin'"),
-        pytest.raises(RowAltered, match=f"User {world.reader.id} was changed outside"),
+        pytest.raises(RowAltered, match=f"User {world.reader.id} was changed in the database"),
     ):
         reading.prompts(grant.id, world.reader)
 

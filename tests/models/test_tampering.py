@@ -268,9 +268,9 @@ def tampered(statement: str) -> None:
 def test_a_changed_agent_opens_nothing(lived):
     tampered(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {lived.agent.id}")
 
-    with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed outside"):
+    with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed in the database"):
         _ = lived.agent.system_prompt
-    with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed outside"):
+    with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed in the database"):
         lived.agent.memory_context()
 
 
@@ -280,7 +280,7 @@ def test_a_changed_agent_is_not_made_genuine_by_a_later_change(lived):
     id_ = lived.agent.id
     lived.agent.paused = True
 
-    with pytest.raises(Exception, match=f"Agent {id_} was changed outside"):
+    with pytest.raises(Exception, match=f"Agent {id_} was changed in the database"):
         db.session.flush()
 
 
@@ -299,7 +299,7 @@ def test_changed_figures_of_a_session_allow_no_further_one(lived, change):
         f"WHERE id = '{lived.names['session']}'"
     )
 
-    with pytest.raises(Exception, match=r"RefinementSession .* was changed outside"):
+    with pytest.raises(Exception, match=r"RefinementSession .* was changed in the database"):
         RefinementSession.removed_recently(lived.agent)
 
 
@@ -310,7 +310,7 @@ def test_a_changed_user_cannot_sign_in(lived):
 
     tampered(f"UPDATE users SET site_admin = true WHERE id = {id_}")
 
-    with pytest.raises(Exception, match=f"User {id_} was changed outside"):
+    with pytest.raises(Exception, match=f"User {id_} was changed in the database"):
         User.with_password(email, PASSWORD)
 
 
@@ -365,7 +365,7 @@ def test_a_changed_grant_lets_nobody_read(lived):
     db.session.rollback()  # as for a new request, which relies on nothing yet
 
     assert reading.live_grants(boss) == []
-    with pytest.raises(Exception, match=f"AccessGrant {id_} was changed outside"):
+    with pytest.raises(Exception, match=f"AccessGrant {id_} was changed in the database"):
         reading.prompts(id_, boss)
 
 

@@ -244,7 +244,7 @@ def test_no_other_model_answers_once_a_worker_has_the_task(world):
 
     with (
         sql.just_before("FROM memory_tasks", swap),
-        pytest.raises(RowAltered, match=f"MemoryTask {id_} was changed outside"),
+        pytest.raises(RowAltered, match=f"MemoryTask {id_} was changed in the database"),
     ):
         world.work(task)
 

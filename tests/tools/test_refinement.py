@@ -624,7 +624,7 @@ def test_a_live_session_altered_in_the_database_cannot_continue(agent, ids, chan
     sql.run(f"UPDATE {change}")
     call = {"id": ids[1]} if action == "delete" else {"summary": "Done."}
 
-    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed in the database"):
         tool.execute(action=action, **call)
 
     assert not memory(ids[1]).discarded_at
@@ -645,7 +645,7 @@ def test_nothing_is_shown_or_deleted_by_entries_that_were_changed_in_the_databas
     else:
         sql.run(f"DELETE FROM session_entries WHERE memory_id = {ids[0]}")
 
-    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed in the database"):
         tool.execute(**{"delete": calls_of(ids)["delete"], "search": SEARCH}[action])
 
     assert not memory(ids[0]).discarded_at
@@ -659,7 +659,9 @@ def test_nothing_is_edited_where_the_audit_chain_was_changed(agent, ids, change)
     id_ = agent.id
     sql.tamper(f"{change} WHERE agent_id = {id_}")
 
-    with pytest.raises(RowAltered, match=f"the audit chain of agent {id_} was changed outside"):
+    with pytest.raises(
+        RowAltered, match=f"the audit chain of agent {id_} was changed in the database"
+    ):
         tool.execute(action="delete", id=ids[0])
 
     assert not memory(ids[0]).discarded_at

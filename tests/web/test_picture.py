@@ -167,7 +167,7 @@ def _is_undone(session: RefinementSession) -> None:
         (
             _is_undone,
             "As many tokens in every prompt as before",
-            {"After: 6 memories, 120 tokens", "Undone: 10 memories, 200 tokens again"},
+            {"After: 6 memories, 120 tokens", "Undone: 8 memories, 160 tokens again"},
         ),
     ],
 )

@@ -252,7 +252,7 @@ def test_a_change_does_not_make_an_altered_memory_genuine(app):
     id_ = memory.id
     sql.tamper("UPDATE agent_memories SET tags = '{}'")
 
-    with pytest.raises(RowAltered, match=f"memory {id_} was changed outside"):
+    with pytest.raises(RowAltered, match=f"memory {id_} was changed in the database"):
         memory.set_constitutional(True)
 
     assert problems() == [f"memory {id_} was changed in the database, not by Refine"]

@@ -225,7 +225,7 @@ def test_a_request_that_was_changed_in_the_database_bars_everybody(agent, reader
     sql.tamper(f"UPDATE access_grants SET {change} WHERE id = '{grant.id}'")
     new_request()
 
-    with pytest.raises(Refused, match=f"AccessGrant {grant.id} was changed outside"):
+    with pytest.raises(Refused, match=f"AccessGrant {grant.id} was changed in the database"):
         request(agent, reader)
 
 

@@ -53,7 +53,7 @@ def test_a_forged_hash_makes_nothing_a_duplicate(agent, altered):
         f"UPDATE agent_memories SET content_hash = '{hashed.content_hash}' WHERE id = {row.id}"
     )
 
-    with pytest.raises(RowAltered, match=f"memory {row.id} was changed outside"):
+    with pytest.raises(RowAltered, match=f"memory {row.id} was changed in the database"):
         dedup(agent)
 
 
