@@ -20,7 +20,7 @@ _KINDS: dict[str, dict[str, Any]] = tomllib.loads(
 # No stemmer knows all forms of their words.
 _MANY_FORMS = frozenset({"tr", "fi", "uk", "he", "hi", "ar", "el", "cs"})
 # Who does what is told by more than the order of words: only a reader can tell.
-_FREE_ORDER = frozenset({"de", "ja"})
+_FREE_ORDER = frozenset({"de"})
 # A merge may say what it merges in a word of its own, if that is a common one; in an update such
 # a word is doubtful.
 _TELLING = 0.35
@@ -230,7 +230,7 @@ _FREELY = Objection("reordered")
 
 
 def _is_freely_reordered(sources: Sequence[Reading], result: Reading) -> bool:
-    is_free = (result.script or result.language) in _FREE_ORDER
+    is_free = result.language in _FREE_ORDER
     return is_free and any(is_reordered(source, result) for source in sources)
 
 
