@@ -152,7 +152,8 @@ def _first_of_each_cause(account_id: AccountId, at: datetime) -> Select[*tuple[A
     cause = _worst(waiting)
     share_of = Agent.budget_share.label("share")
     those = select(Agent.id, cause, share_of, Agent.last_session_at).where(_any_of(waiting))
-    each = those.where(_in_account(account_id)).subquery()
+    # computed once, not again wherever the cause is used
+    each = those.where(_in_account(account_id)).cte("cases").prefix_with("MATERIALIZED")
     share = case((each.c.cause.in_(_ABOUT_BUDGET), each.c.share))
     order = [share.desc().nulls_last(), each.c.last_session_at.desc().nulls_last(), each.c.id]
     place = func.row_number().over(partition_by=each.c.cause, order_by=order).label("place")
@@ -184,8 +185,9 @@ class Numbers(NamedTuple):
 
 def numbers(account_id: AccountId) -> Numbers:
     every, waiting = map(_any_of, _reasons(clock.now()))
-    counts = select(func.count().filter(waiting), func.count().filter(waiting.is_not(true())))
-    return Numbers(*db.session.execute(counts.where(_in_account(account_id), every)).one())
+    counts = select(func.count().filter(waiting), func.count())
+    found, total = db.session.execute(counts.where(_in_account(account_id), every)).one()
+    return Numbers(found, total - found)
 
 
 def by_account(account_id: AccountId) -> Sequence[Row[*tuple[Any, ...]]]:
