@@ -249,6 +249,7 @@ def test_the_note_and_the_records_tell_the_scope_by_ids(world, trees):
     note = factories.journal(world.agent)[-1].content
     told = f"the changes of one session to memory #{trees.ids['cedar']} ({trees.first.id})"
     assert f"I let admin {grant.user_id} read {told} for 30 minutes" in note
+    assert factories.grant(factories.agent()).minutes == 60  # as asked, until it is answered
     for action in ("requested", "granted"):
         data = next(
             record.data
