@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, func, select
 
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models.audit import ChainHead
 from refine.models.columns import id_in
 from refine.web import scope
 from refine.web.lists import contains
@@ -61,10 +62,14 @@ def _numbered(number: int) -> Iterator[Found]:
         url = url_for("ledger.memory_page", agent_id=row.agent_id, memory_id=number)
         yield Found(url, f"Memory #{number}", row.agent_name, row.account_name)
     agent, account = Agent.name.label("agent_name"), Account.name.label("account_name")
-    records = select(AuditLog.action, agent, account).select_from(AuditLog)
-    records = records.outerjoin(Agent).outerjoin(Account, Account.id == AuditLog.account_id)
-    for row in _rows(records.where(AuditLog.id == number, scope.in_scope(AuditLog.account_id))):
-        url = url_for("audit.record", record_id=number)
+    # by chain, as there is an index of that
+    records = select(AuditLog.id, AuditLog.action, agent, account).select_from(ChainHead)
+    records = records.join(AuditLog, AuditLog.chain_id == ChainHead.id)
+    records = records.outerjoin(Agent, Agent.id == AuditLog.agent_id)
+    records = records.outerjoin(Account, Account.id == AuditLog.account_id)
+    mine = AuditLog.sequence == number, scope.in_scope(AuditLog.account_id)
+    for row in _rows(records.where(*mine).order_by(AuditLog.id.desc())):
+        url = url_for("audit.record", record_id=row.id)
         name = f"Record #{number}, {action(row.action)}"
         yield Found(url, name, row.agent_name, row.account_name)
 

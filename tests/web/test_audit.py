@@ -88,7 +88,7 @@ def test_records_are_counted_where_that_is_cheap(dashboard, agent, records):
     assert "3 records, newest first" in words_of(of_agent)
     assert f" agent {agent.name} , by " in words_of(of_agent)
     assert f"Audit · memory saved · {agent.name} · Refine</title>" in of_agent
-    assert f">#{records[0].id}</a>" in of_agent
+    assert f">#{records[0].sequence}</a>" in of_agent
     assert "Records, newest first" in words_of(dashboard.get("/audit").text)
 
 
@@ -291,7 +291,7 @@ def test_a_record_page_shows_the_open_data(dashboard, admin, agent):
     said = words_of(dashboard.get(f"/audit/{record.id}").text)
 
     assert "Constitutional flag changed" in said
-    assert f"Record #{record.id} (number {record.sequence} of chain {record.chain_id})" in said
+    assert f"Record #{record.sequence} in the chain of {agent.name}" in said
     assert f"By {admin.email}" in said
     assert f"About memory #{memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said

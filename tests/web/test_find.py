@@ -22,7 +22,7 @@ def things(user: User) -> dict[str, str]:
         f"#{memory.id}": f"{base}/memories/{memory.id}",
         str(session.id): f"/sessions/{session.id}",
         str(session.id)[:11].upper(): f"/sessions/{session.id}",
-        f"#{record.id}": f"/audit/{record.id}",
+        f"#{record.sequence}": f"/audit/{record.id}",
     }
 
 

@@ -173,7 +173,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
         assert answer.status_code == 409
         assert "This session cannot be undone by itself" in said
         assert f"Memory #{obstacles_among.id} , on" in said
-        assert f"memory restored, record #{restored.id}" in said
+        assert f"memory restored, record #{restored.sequence}" in said
         assert f"/audit/{restored.id}" in links_of(answer.text)
         assert f"{path}?and_after=1" in links_of(answer.text)
         assert actions_of(answer.text) == []
