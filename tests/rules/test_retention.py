@@ -4,6 +4,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from refine.rules.retention import (
@@ -13,6 +14,7 @@ from refine.rules.retention import (
     removable_under_floor,
     removable_under_threshold,
     retained_tokens,
+    sessions_to,
 )
 from tests.rules.refusing import cases, not_refused
 
@@ -106,3 +108,11 @@ def test_refuses_everything_else():
 
     refusal = "above 0 and at most 1, with at most 4 decimals"
     assert not_refused(parse_threshold, no_numbers + out_of_range, refusal) == []
+
+
+@pytest.mark.parametrize(
+    ("budget", "mass", "threshold", "sessions"),
+    [(800, 800, "0.75", 0), (800, 1_000, "0.75", 1), (800, 1_790, "0.75", 3), (1, 3, "0.75", None)],
+)
+def test_sessions_that_take_all_they_may_lead_to_a_budget(budget, mass, threshold, sessions):
+    assert sessions_to(budget, mass, Decimal(threshold)) == sessions

@@ -57,7 +57,7 @@ def test_an_agent_over_its_budget_is_told_the_ways_down(dashboard, account):
 
     agent.refinement_threshold = 1
     db.session.commit()
-    assert "A session may take nothing, or a budget of 1,800 ." in attention(dashboard)
+    assert "A session may take nothing, or raise the budget to 1,800 ." in attention(dashboard)
 
 
 def test_failures_of_one_cause_say_once_what_is_wrong_and_what_to_do(dashboard, account):
@@ -83,7 +83,7 @@ def test_a_rolled_back_session_is_not_simply_tried_again(dashboard, account):
 
     shown = attention(dashboard)
 
-    assert "would likely try again" in shown
+    assert "Trying again would likely end the same" in shown
     assert "Tried to remove 7 of 10 tokens" in shown
     assert "Refine" not in shown.partition("0 selected")[0].partition("Selected agents")[0]
     assert f"/access/new?agent={agent.id}" in dashboard.get("/").text
