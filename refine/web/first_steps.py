@@ -25,6 +25,10 @@ class Step(NamedTuple):
     url: str | None
     figure: str = ""
 
+    @property
+    def starts_session(self) -> bool:
+        return self.name == "refine"
+
 
 def shown() -> list[Step]:
     """Return all steps while one of them is open."""
