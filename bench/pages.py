@@ -86,7 +86,9 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("revoking a token", f"/tokens/{token_id}/revoke")
     yield Page("accounts", "/accounts")
     yield Page("profile", "/profile")
-    yield Page("find", "/find?q=Agent+1")
+    yield Page("find", "/find?q=Agent")
+    yield Page("wall", "/wall")
+    yield Page("letter", f"/letter?account={slug}")
 
 
 def operations(world: World) -> Iterator[Page]:

@@ -17,7 +17,7 @@ from refine.errors import Refused, SealingError
 from refine.extensions import agreed_now, db, require_agreement
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS, only_key_of
-from refine.models.ledger import contents_in, is_kept
+from refine.models.ledger import contents_in
 from refine.models.ledger.history import records_of_memory
 from refine.models.runs.access import AccessScope
 from refine.rules.content import bounded_text
@@ -356,5 +356,5 @@ def _change(record: AuditLog, image: dict[str, Any], sources: list[dict[str, Any
         source_ids=tuple(source["id"] for source in sources if source is not image),
         before="\n\n".join(source["before"]["content"] for source in sources),
         after=image["after"]["content"],
-        took_tags=record.data.get("operation") == "dedup" and is_kept(image["after"]),
+        took_tags=record.data.get("duplicate_of") == image["id"],
     )

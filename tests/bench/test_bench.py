@@ -47,6 +47,7 @@ NOT_MEASURED = {
     "/readyz",
     "/sign-in",
     "/static/<path:filename>",
+    "/wall/open",
 }
 
 

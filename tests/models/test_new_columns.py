@@ -7,6 +7,8 @@ import sys
 from tests import sql
 
 _WRITE_IT = """
+import re
+
 from sqlalchemy import Text
 from sqlalchemy.orm import mapped_column
 

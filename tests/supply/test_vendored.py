@@ -11,7 +11,7 @@ STATIC = ROOT / "static"
 
 # Written for Refine.
 OWN = {
-    *("film.js", "in_place.js", "left.js", "open.js", "refine.css", "triage.js"),
+    *("film.js", "in_place.js", "left.js", "open.js", "refine.css", "triage.js", "wall.js"),
     *("icon.svg", "icon-ended.svg", "VENDORED.md"),
 }
 

@@ -34,7 +34,9 @@ def done(browser: Browser, first: int = 4) -> int:
 def test_each_step_with_the_demo_is_done_by_what_happened(newcomer, signed_in):
     browser, wren = signed_in(newcomer), Agent.named("Wren")
     assert f'action="/agents/{wren.id}/sessions"' in steps(browser)[0]
-    assert "Watch: it is asked, agrees, and merges memories that say the same." in said(browser, "/")
+    assert "Watch: it is asked, agrees, and merges memories that say the same." in said(
+        browser, "/"
+    )
     session = factories.session(wren)
     tool = RefinementTool(session)
     tool.execute("delete", id=kept_of(wren).id)
