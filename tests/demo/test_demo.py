@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from flask import Flask
@@ -11,7 +10,6 @@ from refine import demo, settings
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_all
-from refine.refinement import loop
 from refine.refinement.loop import Observer, SessionEvent, refine
 from tests import factories
 from tests.demo.picture import PICTURE, picture_of_wren
@@ -99,21 +97,6 @@ def test_wren_gets_within_its_budget_by_merging_plain_repeats(loaded: Account) -
         similar = [id_ for id_, each in before.items() if each.content.startswith(opening)]
         assert len(similar) == 2
         assert kept.issuperset(similar)
-
-
-@pytest.mark.parametrize("is_watched", [True, False])
-def test_the_rehearsal_model_takes_a_breath_where_somebody_watches(
-    loaded: Account, monkeypatch: pytest.MonkeyPatch, is_watched: bool
-) -> None:
-    breaths: list[float] = []
-    monkeypatch.setattr(loop, "time", SimpleNamespace(sleep=breaths.append))
-
-    session = refined("Fathom", lambda event: event.session.note_watched() if is_watched else None)
-
-    assert session.llm_calls == 2
-    assert breaths == ([loop.BREATH_SECONDS] * 2 if is_watched else [])
-    db.session.rollback()
-    assert [chain.problem for chain in verify_all() if chain.problem is not None] == []
 
 
 def test_the_picture_in_the_readme_is_of_wren(app: Flask) -> None:

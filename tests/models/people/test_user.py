@@ -4,7 +4,7 @@ from argon2 import PasswordHasher
 from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import User
-from refine.models.people.user import DUMMY_PASSWORD_HASH
+from refine.models.people.user import DUMMY_PASSWORD_HASH, MAX_VIEWS, SavedView
 from tests import factories
 from tests.factories import PASSWORD
 
@@ -87,3 +87,18 @@ def test_an_invalid_address_or_role_is_refused(subtests):
                 pytest.raises(InvalidValue, match=message),
             ):
                 User(**{field: value})
+
+
+def test_a_saved_view_replaces_one_of_its_name_and_twenty_are_the_most(app):
+    user = factories.user()
+    db.session.flush()
+
+    for number in range(MAX_VIEWS):
+        user.save_view(SavedView("agents.listing", str(number), ""))
+    user.save_view(SavedView("agents.listing", "0", "state=over"))
+
+    with pytest.raises(Refused, match="at most 20 views"):
+        user.save_view(SavedView("agents.listing", "one more", ""))
+    assert user.views[-1] == SavedView("agents.listing", "0", "state=over")
+    user.delete_view(user.views[-1])
+    assert len(user.views) == MAX_VIEWS - 1
