@@ -224,6 +224,7 @@ NOT_ROOT = "not root: what root gives up for PostgreSQL, an ordinary user never 
 def started_by_root(used_dir: Path) -> Iterator[Path]:
     """The folder of a running PostgreSQL; none but root may enter a folder above it."""
     if os.geteuid() != 0:
+        # the gate runs as root, where this case is never skipped
         pytest.skip(NOT_ROOT)
     assert used_dir.parent.stat().st_mode & 0o077 == 0
     with owned_servers(used_dir, valkey=False):
@@ -265,6 +266,7 @@ def test_a_postgres_that_root_starts_reads_no_files_of_root(started_by_root):
 def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that everybody may enter, where PostgreSQL is copied to."""
     if os.geteuid() != 0:
+        # the gate runs as root, where this case is never skipped
         pytest.skip("not root: an ordinary user runs the wheel's own PostgreSQL")
     folder = Path(tempfile.mkdtemp(prefix="refine-open-", dir="/tmp"))  # noqa: S108
     folder.chmod(0o755)
