@@ -197,7 +197,9 @@ def by_account(account_id: AccountId) -> Sequence[Row[*tuple[Any, ...]]]:
     c = those.where(_in_account(account_id)).subquery().c
     counted = select(c.account_id, c.cause, func.count().label("number"))
     rows = db.session.execute(counted.group_by(c.account_id, c.cause)).all()
-    return sorted(rows, key=lambda row: (KINDS.index(row.cause.partition(":")[0]), -row.number))
+    return sorted(
+        rows, key=lambda row: (KINDS.index(row.cause.partition(":")[0]), -row.number, row.cause)
+    )
 
 
 def has_cause(cause: str | None = None) -> ColumnElement[bool]:

@@ -16,7 +16,7 @@ from refine.models.agent_list import is_in
 from refine.models.attention import put_aside_now
 from refine.models.runs.session import totals
 from refine.web import attention, first_steps, in_place, scope
-from refine.web.charts import day_bars
+from refine.web.charts import OUTCOMES, day_bars
 from refine.web.forms import midnight
 from refine.web.links import url_in_account
 from refine.web.lists import page_of
@@ -92,7 +92,7 @@ def _trend() -> dict[str, Any]:
         "days": _DAYS,
         "today": today,
         "first_day": first_day,
-        "outcomes": outcomes,
+        "outcomes": Counter({each: outcomes[each] for each in OUTCOMES if outcomes[each]}),
         "bars": day_bars(by_day, today, _DAYS),
         "saved_tokens": sum(each.saved_tokens for each in sessions),
         "lost": sum(each.lost for each in sessions),

@@ -254,6 +254,12 @@ def test_each_figure_matches_the_list_it_links_to(dashboard, quarter):
     }
 
 
+def test_the_legend_keeps_its_order_whatever_happened_first(dashboard, quarter):
+    legend = dashboard.get("/").text.partition('class="legend"')[2].partition("</ul>")[0]
+
+    assert re.findall(r"o-(\w+)", legend) == ["completed", "declined", "failed"]
+
+
 # -- whose -----------------------------------------------------------------------------------------
 
 
