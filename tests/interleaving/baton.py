@@ -88,6 +88,11 @@ class Baton:
         """Play all parts, each in a thread of its own, to the end."""
         try:
             self._run(parts)
+        except Stuck:  # nobody would end what they have open
+            pids = [each.pid for each in self._actors]
+            ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
+            self._monitor.execute(ended, [pids])
+            raise
         finally:
             for each in self._blocked:
                 os.kill(each.pid or 0, signal.SIGCONT)
@@ -260,9 +265,17 @@ class Baton:
         return dict(self._monitor.execute(asked, [pids]).fetchall())
 
     def _break_deadlock(self) -> None:
-        """Cancel the last actor's statement: all others wait for each other."""
+        """Cancel the last of the statements that wait for each other, as PostgreSQL does.
+
+        One that only waits for those would be tried again for ever: it frees none of them.
+        """
         self.deadlocks.append(self._where_all_are())
-        last = self._blocked.pop()
+        blockers = self._blockers_of(self._blocked)
+        cycle = [each for each in self._blocked if _waits_for_itself(each.pid, blockers)]
+        if not cycle:
+            raise Stuck(self._where_all_are())
+        last = cycle[-1]
+        self._blocked.remove(last)
         last.state = "running"
         os.kill(last.pid or 0, signal.SIGCONT)
         self._monitor.execute("SELECT pg_cancel_backend(%s)", [last.pid])
@@ -287,3 +300,14 @@ class Baton:
 
 def _can_go_on(actor: Actor) -> bool:
     return actor.state == "ready" and not actor.is_heart
+
+
+def _waits_for_itself(pid: int | None, blockers: dict[int | None, list[int]]) -> bool:
+    """Tell whether it waits for somebody who waits, perhaps for others who wait, for it."""
+    seen, following = set[int](), blockers.get(pid, [])
+    while following:
+        seen.update(following)
+        following = [
+            each for one in following for each in blockers.get(one, []) if each not in seen
+        ]
+    return pid in seen

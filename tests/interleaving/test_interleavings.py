@@ -54,5 +54,4 @@ def test_a_lock_that_nobody_takes_is_noticed(stage: Stage, monkeypatch: pytest.M
 
     monkeypatch.setattr(Agent, "lock", only_reload)
 
-    # of seeds in which nobody tries the same again for ever, as all others wait for its lock
-    assert any(stage.play(seed).breaches for seed in range(8, 28))
+    assert any(stage.play(seed).breaches for seed in range(20))
