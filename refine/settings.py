@@ -193,6 +193,7 @@ class Settings:
     port: Annotated[int, _whole_number(1, 65_535)] = 8000
     public_url: Annotated[str, _http_url]
     proxies: Annotated[int, _whole_number(0, 10)] = 0
+    webhooks_private: Annotated[bool, _switch] = False
     log_level: Annotated[str, _log_level] = "INFO"
     metrics_token: Annotated[str | None, _header_value] = None
 

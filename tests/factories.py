@@ -17,6 +17,7 @@ from refine.models import (
     Agent,
     AgentMemory,
     AuditLog,
+    Endpoint,
     MemoryTask,
     RefinementSession,
     User,
@@ -141,6 +142,12 @@ def live_grant(owner: Agent, reader: User, reply: str = "YES", **fields: Any) ->
     made = AccessGrant.request(owner, reader, AccessTerms.checked(**{**usual, **fields}))
     assert made.claim()
     made.settle(reply, agreed=answer_in(reply) is Answer.YES, generation_id="gen-1")
+    return made
+
+
+def endpoint(account: Account, url: str = "https://example.org/hook", *kinds: str) -> Endpoint:
+    """A webhook of this account, for events of these kinds or all."""
+    made, _ = Endpoint.add(account, url, kinds, by={"by": "command line"})
     return made
 
 

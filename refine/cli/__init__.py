@@ -19,6 +19,7 @@ from refine.cli.running import clock, reflect, run, sweep, tick, worker
 from refine.cli.sessions import session, undo
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
+from refine.cli.webhooks import webhook
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
 from refine.outages import NO_ANSWER, TROUBLES, database_trouble
@@ -68,7 +69,8 @@ def refine() -> None:
 
 for command in (
     *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
-    *(import_, export, memory, audit, account, letter, user, agent, token, keys, database),
+    *(import_, export, memory, audit, account, letter, user, agent, token, webhook),
+    *(keys, database),
 ):
     refine.add_command(command)
 

@@ -17,12 +17,14 @@ from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, safe_message
+from refine.jobs.delivering import deliver_due
 from refine.jobs.queue import RUN_KINDS, announce_waiting
 from refine.jobs.verifying import verify_slice
 from refine.models import (
     AccessGrant,
     Account,
     Agent,
+    Endpoint,
     IdempotencyKey,
     Invitation,
     MemoryTask,
@@ -32,6 +34,7 @@ from refine.models import (
     SignIn,
     schema_version,
 )
+from refine.models.budget_events import prune_deliveries, tell_of_budgets
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import prune
 from refine.models.runs import Run, task as tasks
@@ -97,6 +100,7 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.check_budgets,
         running.queue_reflections,
         running.announce,
+        running.deliver,
         running.prune,
         running.mark,
         running.verify,  # last, as a long chain may use up the job's time
@@ -164,6 +168,12 @@ class _Tick:
     def announce(self) -> None:
         self.done.announced += announce_waiting(self.at)
 
+    def deliver(self) -> None:
+        if Endpoint.is_any():
+            tell_of_budgets(self.at)
+            db.session.commit()
+            deliver_due(self.at, self._deadline)
+
     def serve_accounts(self) -> None:
         self._guarded(partial(Account.set_slots, self.at))
         for account in Account.due(self.at):
@@ -189,6 +199,7 @@ class _Tick:
         if PeriodicWork.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
+        self.done.pruned += prune_deliveries(self.at)
         SharedCount.delete_ended(self.at)
         db.session.commit()
         for kind in (SignIn, Invitation):

@@ -85,7 +85,7 @@ def exchange(
     Runs in a thread of its own: a socket's timeout starts again with every byte, so a slow drip
     would never end, and a session that waits for its model could not be stopped.
     """
-    wire = _Wire()
+    wire = Wire()
     done: queue.SimpleQueue[_Read | BaseException] = queue.SimpleQueue()
 
     def run() -> None:
@@ -119,7 +119,7 @@ def _awaited(
     raise Cancelled
 
 
-def _send(request: Request, seconds: float, max_bytes: int, wire: "_Wire") -> Answer:
+def _send(request: Request, seconds: float, max_bytes: int, wire: "Wire") -> Answer:
     try:
         with wire.session().request(
             "GET" if request.body is None else "POST",
@@ -197,7 +197,7 @@ def _usage_if_sent(fault: requests.RequestException) -> Usage | None:
     return Usage() if was_sent else None
 
 
-class _Wire:
+class Wire:
     """The sockets of an exchange: cutting them ends a thread that a slow server keeps busy."""
 
     def __init__(self) -> None:
@@ -222,6 +222,9 @@ class _Wire:
                 each.close()
             self._sockets.clear()
 
+    def open(self, connection: Any, open_socket: Callable[[Any], socket.socket]) -> socket.socket:
+        return open_socket(connection)
+
     def keep(self, opened: socket.socket) -> socket.socket:
         with self._lock:
             if self._is_cut:
@@ -233,14 +236,14 @@ class _Wire:
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, wire: _Wire) -> None:
+    def __init__(self, wire: Wire) -> None:
         self._wire = wire
         super().__init__()
 
     def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*arguments, **options)
-        open_socket, keep = pool.ConnectionCls._new_conn, self._wire.keep
-        kept = {"_new_conn": lambda connection: keep(open_socket(connection))}
+        open_socket, wire = pool.ConnectionCls._new_conn, self._wire
+        kept = {"_new_conn": lambda connection: wire.keep(wire.open(connection, open_socket))}
         pool.ConnectionCls = type("Connection", (pool.ConnectionCls,), kept)
         return pool
 

@@ -21,6 +21,7 @@ from refine.models.audit.verification import ChainResult
 from refine.models.chain_verification import ChainVerification
 from refine.models.clients import ApiToken
 from refine.models.ledger import AgentMemory
+from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
@@ -210,6 +211,7 @@ def _rows_of_accounts(ids: Collection[int]) -> OwnedRows:
         ApiToken: (ApiToken.account_id, of_platform_token),
         Invitation: (account_of_user[Invitation], Invitation.user_id.in_(users)),
         SignIn: (account_of_user[SignIn], SignIn.user_id.in_(users)),
+        Endpoint: (Endpoint.account_id, Endpoint.account_id.in_(ids)),
     }
 
 

@@ -1,4 +1,4 @@
-"""Pauses before an agent is asked again: cool-downs, and retries of sessions and tasks."""
+"""Pauses before an agent is asked again, or an event sent again: cool-downs and retries."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -20,6 +20,11 @@ RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
 MAX_RETRIES = len(RETRY_PAUSES)
 # A conversation is tried again for as long as it may wait.
 LONGEST_CONVERSATION_PAUSE = timedelta(days=1)
+# Before each further attempt to deliver an event: three days in all.
+DELIVERY_PAUSES = (
+    *(timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30)),
+    *(timedelta(hours=hours) for hours in (2, 5, 10, 14, 20, 20)),
+)
 
 
 def is_effect(removed_tokens: Any, mass_tokens: Any) -> Any:
@@ -44,3 +49,8 @@ def conversation_pause(attempt: int) -> timedelta:
 def retry_pause(attempt: int) -> timedelta | None:
     """Return the pause after the failed ``attempt`` (1 is the first); None: no retry."""
     return RETRY_PAUSES[attempt - 1] if attempt <= MAX_RETRIES else None
+
+
+def delivery_pause(attempt: int) -> timedelta | None:
+    """Return the pause after the failed ``attempt`` (1 is the first); None: it is given up."""
+    return DELIVERY_PAUSES[attempt - 1] if attempt <= len(DELIVERY_PAUSES) else None

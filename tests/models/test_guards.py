@@ -266,6 +266,7 @@ def row_of_each(app):
     session.agent.account.record("memory_saved")
     from_account = {"account": session.agent.account}
     ApiToken.mint(**from_account)
+    factories.endpoint(**from_account)
     factories.user(**from_account)
     db.session.commit()
 
@@ -307,6 +308,7 @@ OUT_OF_RANGE = [
     ("access_grants", "status = 'granted'", "granted"),
     ("api_tokens", "kind = 'other'", "kind"),
     ("api_tokens", "kind = 'agent'", "owner"),
+    ("endpoints", "removed_at = now()", "removed"),
     ("chain_heads", "agent_id = (SELECT id FROM agents), account_id = 1", "owner"),
 ]
 

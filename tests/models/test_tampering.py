@@ -19,6 +19,7 @@ from refine.models import (
     ApiToken,
     AuditLog,
     ChainHead,
+    Endpoint,
     Invitation,
     RefinementSession,
     SignIn,
@@ -80,6 +81,7 @@ def lived(app: Flask) -> Lived:
     editing.update(second, ids[1], text_of(24))
     editing.complete(second, "Done.")
     time_machine.undo(second, through="dashboard")
+    endpoint = factories.endpoint(account)
     grant = factories.live_grant(agent, boss)
     ended = factories.live_grant(agent, factories.user(account=account))
     ended.end(user=None)
@@ -102,6 +104,7 @@ def lived(app: Flask) -> Lived:
             "open_digest": open_digest,
             "platform": platform.id,
             "token": token.id,
+            "endpoint": endpoint.id,
             "revoked": revoked.id,
             "old_digest": old_digest,
             "grant": grant.id,
@@ -180,6 +183,7 @@ ROWS = {
     User: "viewer",
     Agent: "agent",
     ApiToken: "token",
+    Endpoint: "endpoint",
     Invitation: "invitation",
     SignIn: "sign_in",
     AccessGrant: "grant",
@@ -187,6 +191,7 @@ ROWS = {
 }
 OTHER_VALUES = {
     "BIGINT[]": "coalesce({0}, '{{}}') || 1::bigint",
+    "TEXT[]": "coalesce({0}, '{{}}') || 'x'::text",
     "BOOLEAN": "NOT coalesce({0}, false)",
     "BIGINT": "coalesce({0}, 0) + 1",
     "INTEGER": "coalesce({0}, 0) + 1",

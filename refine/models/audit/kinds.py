@@ -22,6 +22,8 @@ _KINDS = {
         "agent_created": "agent added",
         "agent_settings_update": "agent settings changed",
         "agent_erased": "agent erased",
+        "webhook_added": "webhook added",
+        "webhook_removed": "webhook removed",
     },
     "failures": {
         "memory_refinement_failed": "session failed",

@@ -25,6 +25,8 @@ from sqlalchemy import (
     cast,
     event,
     func,
+    insert,
+    literal,
     literal_column,
     or_,
     select,
@@ -55,6 +57,8 @@ from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, Clien
 from refine.models.audit.kinds import ACTIONS
 from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey, content_key_place, place_of
+from refine.models.outbox import Delivery, Endpoint
+from refine.rules.events import EVENTS, event_of
 from refine.sealing import DataKey, Place
 
 Subject = Literal[
@@ -68,6 +72,7 @@ Subject = Literal[
     "ApiToken",
     "SignIn",
     "Invitation",
+    "Endpoint",
 ]
 
 # Where a record's ``data`` holds the client.
@@ -286,6 +291,8 @@ class AuditLog(Base):
                 records.append(cls._next(head, next(ids), event_, chain, rows, at or clock.now()))
                 rows = None
         write(*heads.values(), *records)
+        if happened := [record for record in records if record.action in EVENTS]:
+            _tell(happened)
         return records
 
     @classmethod
@@ -332,6 +339,25 @@ class AuditLog(Base):
     def link(self, previous_hash: str) -> str:
         values = {name: getattr(self, name) for name in signed_columns(AuditLog)}
         return link_hash(previous_hash, values, WrappedKey.platform_key())
+
+
+def _tell(records: Collection[AuditLog]) -> None:
+    """Queue the events that these new records are, for each endpoint that wants them."""
+    connection, new = db.session.connection(), []
+    accounts = {record.account_id for record in records}
+    # what concerns the installation concerns everybody
+    is_told = or_(literal(None in accounts), Endpoint.account_id.in_(accounts - {None}))
+    wanted = select(Endpoint.id, Endpoint.account_id, Endpoint.kinds)
+    for endpoint in connection.execute(wanted.where(Endpoint.removed_at.is_(None), is_told)):
+        for record in records:
+            told = event_of(record)
+            is_theirs = record.account_id in (None, endpoint.account_id)
+            if told and is_theirs and told.kind in (endpoint.kinds or [told.kind]):
+                times = {"created_at": record.created_at, "next_at": record.created_at}
+                about = {"endpoint_id": endpoint.id, "account_id": endpoint.account_id, **times}
+                new.append({"event_id": told.id, "kind": told.kind, "data": told.data, **about})
+    if new:
+        connection.execute(insert(Delivery), new)
 
 
 def link_hash(previous_hash: str, values: Mapping[str, Any], platform: DataKey) -> str:

@@ -1,7 +1,7 @@
 """Tokens of the HTTP API, and of walls: shown once, stored as a keyed hash."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.columns import BigId, Created
 from refine.models.keys import keyed_hash, new_secret
+from refine.models.outbox import Endpoint
 from refine.models.people import Account, User
 
 TokenKind = Literal["agent", "platform", "wall"]
@@ -200,6 +201,13 @@ class ApiToken(Attested, Base):
             f"My platform created a token that speaks as me. It begins with {token.hint}."
         )
         return token, secret
+
+    def add_webhook(self, url: str, kinds: Collection[str] | None) -> tuple[Endpoint, str]:
+        self.require_own("account")
+        return Endpoint.add(self.account, url, kinds, by=self._audit_actor)
+
+    def remove_webhook(self, endpoint: Endpoint) -> None:
+        endpoint.remove(by=self._audit_actor)
 
     @property
     def _audit_actor(self) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""Webhooks: where the events of an account are sent."""
+
+from typing import Any
+
+import click
+from sqlalchemy import select, true
+from sqlalchemy.orm import joinedload
+
+from refine.cli.context import application
+from refine.cli.output import Field, console, print_list
+from refine.cli.parameters import account_option, json_option
+from refine.errors import NotFound
+from refine.extensions import db
+from refine.models import Account, Delivery, Endpoint
+from refine.rules.events import KINDS
+
+_LISTED = (
+    Field("id", "id"),
+    Field("account", "account", "account.slug"),
+    Field("url", "url"),
+    Field("kinds", "kinds", words=lambda each: ", ".join(each.kinds or ["all"])),
+    Field("created_at", "added"),
+)
+_BY = {"by": "command line"}
+
+
+@click.group()
+def webhook() -> None:
+    """Tell other programs what happens: ids and figures alone, never content."""
+
+
+@webhook.command("add")
+@click.argument("url")
+@click.option("--account", "slug", required=True, help="The slug of the account.")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="By default, all.")
+def webhook_add(url: str, slug: str, kinds: tuple[str, ...]) -> None:
+    """Post the events of an account to URL, and print the secret that signs them, once.
+
+    Example: refine webhook add https://example.org/refine --account demo --kind session.ended
+    """
+    with application("webhook add"):
+        _, secret = Endpoint.add(Account.by_slug(slug), url, kinds, by=_BY)
+        db.session.commit()
+        click.echo(secret)
+
+
+@webhook.command("list")
+@account_option
+@json_option
+def webhook_list(slug: str | None, as_json: bool) -> None:
+    """List webhooks, newest first."""
+    with application("webhook list"):
+        mine = Endpoint.account_id == Account.by_slug(slug).id if slug is not None else true()
+        listed = select(Endpoint).where(mine, Endpoint.is_active()).order_by(Endpoint.id.desc())
+        found = db.session.scalars(listed.options(joinedload(Endpoint.account))).all()
+        print_list(found, _LISTED, as_json=as_json, empty="no webhooks")
+
+
+@webhook.command("remove")
+@click.argument("webhook_id", metavar="ID", type=int)
+def webhook_remove(webhook_id: int) -> None:
+    """Remove the webhook ID, and what waits for it."""
+    with application("webhook remove"):
+        _found(Endpoint, webhook_id, "webhook").remove(by=_BY)
+        db.session.commit()
+        console.print(f"removed webhook {webhook_id}")
+
+
+@webhook.command("replay")
+@click.argument("delivery_id", metavar="ID", type=int)
+def webhook_replay(delivery_id: int) -> None:
+    """Send the delivery ID again, with the same webhook-id; the dashboard lists deliveries."""
+    with application("webhook replay"):
+        _found(Delivery, delivery_id, "delivery").replay()
+        db.session.commit()
+        console.print("it is sent within a minute")
+
+
+def _found(model: type[Any], id_: int, noun: str) -> Any:
+    found = db.session.get(model, id_)
+    if found is None:
+        raise NotFound(f"there is no {noun} {id_}")
+    return found

@@ -1,0 +1,54 @@
+"""Delivers the outbox: each endpoint by a thread that no other endpoint holds up."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+from flask import Flask, current_app
+
+from refine.errors import RowAltered
+from refine.extensions import db
+from refine.jobs import webhook
+from refine.jobs.webhook import Message
+from refine.models import Delivery
+
+# How many endpoints are served at the same time.
+_THREADS = 8
+
+# How an event is sent, by the scheme of the endpoint's URL; returns an answer for ``note``.
+_WAYS = {"https": webhook.send, "http": webhook.send}
+
+
+def deliver_due(at: datetime, deadline: float) -> None:
+    """Attempt what is due, until ``deadline`` (``time.monotonic``) or one attempt longer."""
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+    due = Delivery.endpoints_due(at)
+    db.session.commit()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(partial(_serve, app, at, deadline), due))
+
+
+def _serve(app: Flask, at: datetime, deadline: float, endpoint_id: int) -> None:
+    """Deliver to one endpoint, oldest first, until an attempt gets no answer."""
+    with app.app_context():
+        while time.monotonic() < deadline and (claimed := Delivery.claim(endpoint_id, at)):
+            answer = _attempt(claimed)
+            claimed.note(at, answer)
+            db.session.commit()
+            if not answer.isdigit():
+                return
+
+
+def _attempt(claimed: Delivery) -> str:
+    """Send it, with no transaction open meanwhile."""
+    endpoint = claimed.endpoint
+    try:
+        endpoint.require_genuine()
+        message = Message(endpoint.url, endpoint.secret or "", claimed.event_id, claimed.body)
+    except RowAltered:
+        return "altered"
+    finally:
+        db.session.commit()
+    return _WAYS[urlsplit(message.url).scheme](message)
