@@ -67,6 +67,7 @@ PAGES = {
     "/audit?session=<uuid:session_id>": 7,
     "/audit/<int:record_id>": 15,
     "/audit/export.jsonl": 6,
+    "/deliveries": 6,
     "/find?q=<int:memory_id>": 9,
     "/healthz": 0,
     "/invitations/<secret>": 9,
@@ -99,6 +100,7 @@ def filled(account: Account, owner: Agent, session: RefinementSession) -> None:
     """Many of everything that pages list."""
     user = db.session.scalars(db.select(User).where(User.account_id == account.id)).first()
     assert user is not None
+    factories.endpoint(account)
     for each in range(MANY):
         at = clock.now() - timedelta(hours=each + 1)
         agent = factories.agent("one", account=account)

@@ -12,6 +12,7 @@ from refine.api import (  # noqa: F401
     platform,
     sessions,
     tools,
+    webhooks,
 )
 from refine.api.routing import api
 from refine.settings import Settings

@@ -60,6 +60,7 @@ _NAMES = {
     "Agent": "agent",
     "AgentMemory": "memory",
     "ApiToken": "token",
+    "Endpoint": "webhook",
     "MemoryTask": "reflection or conversation",
     "RefinementSession": "session",
     "SignIn": "sign-in",

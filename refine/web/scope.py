@@ -36,6 +36,7 @@ from refine.models import (
     Agent,
     ApiToken,
     AuditLog,
+    Delivery,
     RefinementSession,
     SignIn,
     User,
@@ -50,7 +51,7 @@ R = TypeVar("R")
 # Pages name an agent's account.
 WITH_ACCOUNT = (joinedload(Agent.account),)
 
-_Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
+_Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | Delivery | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")

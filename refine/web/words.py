@@ -34,6 +34,13 @@ STATUSES = {
     "failed": Badge("failed", "✗", "bad"),
 }
 
+# Deliveries of events.
+DELIVERIES = {
+    "waiting": Badge("waiting", "◔", "live"),
+    "delivered": Badge("delivered", "✓", "ok"),
+    "given_up": Badge("given up", "✗", "bad"),
+}
+
 # Memory tasks, by what they read.
 TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
 

@@ -25,6 +25,7 @@ SENT = {
     "hand_over": {"messages": [{"role": "user", "content": "hello"}]},
     "add": {"name": "New", "model_id": "rehearsal/new"},
     "change": {"paused": True},
+    "add_webhook": {"url": "https://example.org/refine"},
     "correct": {"content": "said better"},
 }
 
@@ -44,6 +45,7 @@ def path_of(each: Operation, world: World) -> str:
         "<int:agent_id>": lambda: agent.id,
         "<int:memory_id>": lambda: factories.entry(agent).id,
         "<int:token_id>": lambda: token_of(world.own).id,
+        "<int:webhook_id>": lambda: factories.endpoint(agent.account).id,
         "<uuid:session_id>": lambda: (
             ended_session(agent, factories.ledger(agent, *[25] * 20)[0]).id
         ),

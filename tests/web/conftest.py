@@ -25,6 +25,7 @@ from refine.models import (
     AgentMemory,
     ApiToken,
     AuditLog,
+    Delivery,
     Invitation,
     PeriodicWork,
     RefinementSession,
@@ -178,6 +179,7 @@ class World:
     invitation: str
     record: AuditLog
     grant: AccessGrant
+    delivery: Delivery
 
     @property
     def account(self) -> Account:
@@ -196,6 +198,7 @@ def world_of(admin: User) -> World:
     memories = factories.ledger(agent, *[25] * 8)
     discarded = factories.memory(agent)
     discarded.discard(user=admin)
+    factories.endpoint(account)
     ended = ended_session(agent, memories.pop())
     other = factories.agent(*["one", "two"], account=account, model_id="test/other")
     live = RefinementSession.queue(other, "manual", user=admin)
@@ -217,6 +220,7 @@ def world_of(admin: User) -> World:
         invitation=Invitation.issue(invited),
         record=factories.records(agent)[-1],
         grant=factories.live_grant(other, site_admin),
+        delivery=db.session.scalars(db.select(Delivery)).first(),
     )
     db.session.commit()
     return made
