@@ -131,7 +131,7 @@ def verification_check(watch: Watch | None = None) -> Check:
     if alarm is not None:
         return Check("verification", alarm.alarm_text)
     if last is None:
-        return Check("verification", None, "the first one has not finished yet")
+        return Check("verification", None, warning="nothing has been verified yet")
     assert last.ended_at is not None  # noqa: S101 - for mypy
     said = f"{plural(last.records, 'record')} and {plural(last.memories, 'memory', 'memories')}"
     return Check("verification", None, f"verified {said} {ago(clock.now() - last.ended_at)}")

@@ -34,9 +34,16 @@ def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[Part]:
         bare_old[start : len(old) - end], bare_new[start : len(new) - end]
     ):
         if tag != "equal":
-            yield Part("gone", "".join(old_middle[old_from:old_to]))
+            gone = "".join(old_middle[old_from:old_to])
+            yield Part("gone", _lost_space(old, start + old_from, new, start + new_from) + gone)
         yield Part("same" if tag == "equal" else "new", "".join(new_middle[new_from:new_to]))
     yield Part("same", "".join(new[len(new) - end :]))
+
+
+def _lost_space(old: Sequence[str], old_at: int, new: Sequence[str], new_at: int) -> str:
+    """Return the white space before a removed word that the new text no longer shows."""
+    shown = new[new_at - 1] if old_at and new_at else " "
+    return "" if shown[-1].isspace() else old[old_at - 1][len(old[old_at - 1].rstrip()) :]
 
 
 def _compared(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:

@@ -258,7 +258,9 @@ def versions(grant: AccessGrant, memory_id: int) -> Opened:
 @_under_grant
 def session(grant: AccessGrant, session_id: uuid.UUID) -> Opened:
     looked_at = _of_agent(grant, RefinementSession, session_id)
-    records = select(AuditLog).where(AuditLog.session_id == session_id)
+    # an undo is told by the page: its record has each change once more, backwards
+    is_undo = AuditLog.data["operation"].as_string() == "undo"
+    records = select(AuditLog).where(AuditLog.session_id == session_id, is_undo.is_not(True))
     said = {}
     if grant.scope.opens(session_id=session_id):
         said = {"consent_reply": looked_at.consent_reply, "summary": looked_at.summary}

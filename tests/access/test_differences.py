@@ -11,7 +11,8 @@ from refine.access.differences import Part, word_difference
     [
         ("a b c", "a b c", [("same", "a b c")]),
         ("a b c", "a x c", [("same", "a "), ("gone", "b "), ("new", "x "), ("same", "c")]),
-        ("a b", "a", [("same", "a"), ("gone", "b")]),
+        ("a b", "a", [("same", "a"), ("gone", " b")]),
+        ("a\n\na c", "a", [("same", "a"), ("gone", "\n\na c")]),
         ("a", "a b", [("same", "a "), ("new", "b")]),
         ("", "a b", [("new", "a b")]),
         ("a b", "", [("gone", "a b")]),

@@ -12,6 +12,7 @@ from refine.access.reading import NoAccess
 from refine.errors import InvalidValue, RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, AgentMemory, RefinementSession, User
+from refine.refinement import time_machine
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.access.conftest import World
@@ -214,6 +215,22 @@ def test_a_merge_is_compared_with_its_sources(world):
     kept = "".join(part.text for part in merge.parts if part.kind != "gone")
     assert kept == "red and white roses"
     assert [source.parts[0].text for source in sources] == ["red roses", "white roses"]
+
+
+def test_each_change_of_an_undone_session_is_shown_once(world: World) -> None:
+    agent = factories.agent(*(factories.text_of(25) for _ in range(20)))
+    first = next(iter(db.session.scalars(agent.ledger.core())))
+    undone = factories.session(agent)
+    tool = RefinementTool(undone)
+    tool.execute(action="delete", id=first.id)
+    tool.execute(action="complete", summary="done")
+    time_machine.undo(undone, through="dashboard")
+    grant = factories.live_grant(agent, factories.user(account=agent.account))
+    db.session.commit()
+
+    opened = reading.session(grant.id, grant.user, undone.id)
+
+    assert [each.memory_id for each in opened.changes].count(first.id) == 1
 
 
 def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world):

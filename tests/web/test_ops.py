@@ -30,6 +30,7 @@ def test_a_site_admin_sees_all_health_checks(site_admins):
         "redis ✓ Redis answers",
         "rotation ✓ every data key is wrapped with the first key",
         "schedule ✓ no runs ahead",
+        "verification ! nothing has been verified yet",
         "queue ✓ 0 sessions waiting",
         "clock ✓ the last tick was",
     ):

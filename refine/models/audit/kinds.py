@@ -53,7 +53,7 @@ _KINDS = {
         "memory_saved": "memory saved",
         "memory_imported": "memories imported",
         "memory_promoted": "memory promoted to core",
-        "memory_discarded": "memory discarded",
+        "memory_discarded": "memory discarded by a user",
         "memory_corrected": "memory corrected by the agent",
         "memory_forgotten": "memory forgotten by the agent",
         "memory_erasure_requested": "erasure of a memory requested",

@@ -17,6 +17,7 @@ from sqlalchemy import (
     SQLColumnExpression,
     Subquery,
     Text,
+    and_,
     case,
     cast,
     false,
@@ -258,8 +259,9 @@ def all_runs() -> Subquery:
 
 
 def saved_by(sessions: Any) -> ColumnElement[int]:
-    """Return how many tokens sessions took out of every prompt for good: 0 if one was undone."""
-    saved = case((sessions.undone_at.is_(None), sessions.saved_tokens), else_=0)
+    """Return how many tokens ended sessions took out of every prompt: 0 if one was undone."""
+    is_kept = and_(sessions.ended_at.is_not(None), sessions.undone_at.is_(None))
+    saved = case((is_kept, sessions.saved_tokens), else_=0)
     return saved.label("saved_tokens")
 
 
