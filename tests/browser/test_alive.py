@@ -1,13 +1,15 @@
 """Pages stay true by themselves, and nothing moves under the reader's hand meanwhile."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
+from refine import clock
 from refine.extensions import db
-from refine.models import Agent, User
+from refine.models import Agent, PeriodicWork, User
 from tests import factories, sql
 from tests.browser.visiting import begin_signed_in, button, heading, rows
 
@@ -62,6 +64,23 @@ def test_every_page_left_open_tells_of_a_failure_elsewhere(desk: Page, agents: l
         expect(told.filter(has_text=re.compile("failed|cannot be reached"))).to_be_visible()
         expect(page).to_have_title(re.compile(rf"^\({number + 1}\) "))
         expect(page.locator("#icon")).to_have_attribute("href", re.compile("^data:image/svg"))
+
+
+@pytest.mark.slow
+def test_an_open_overview_tells_within_a_minute_that_the_clock_is_silent(
+    desk: Page, agents: list[Agent]
+) -> None:
+    PeriodicWork.note("tick", clock.now())
+    db.session.commit()
+    page = opened(desk, "/")
+    needs = page.get_by_role("region", name="Needs attention")
+    expect(needs).not_to_contain_text("Clock")
+
+    PeriodicWork.note("tick", clock.now() - timedelta(minutes=6))
+    db.session.commit()
+    refreshed(page)
+
+    expect(needs).to_contain_text("Clock: the last tick was 6 minutes ago; start refine clock")
 
 
 def test_a_page_that_nobody_sees_does_not_ask_until_it_is_seen(
