@@ -25,7 +25,6 @@ from refine.models.columns import id_in
 from refine.models.runs.access import (
     MAX_PURPOSE_CHARACTERS,
     MIN_PURPOSE_CHARACTERS,
-    REASONS,
     STATUSES,
     AccessScope,
     AccessTerms,
@@ -36,7 +35,7 @@ from refine.web import granted, in_place, scope
 from refine.web.forms import shown_again, uuid_of, whole_number
 from refine.web.ledger import memory_or_404
 from refine.web.lists import Chosen, of_agent, one_of, page_of
-from refine.web.words import ACCESS_ENDS, ACCESS_STATES, MINUTES_OFFERED, first_upper, minute
+from refine.web.words import ACCESS_ENDS, ACCESS_STATES, first_upper, minute
 
 pages = Blueprint("access", __name__)
 
@@ -58,14 +57,10 @@ _LISTED: tuple[Any, ...] = (
     AccessGrant.granted_at,
     func.coalesce(AccessGrant.ended_at, AccessGrant.expires_at).label("until"),
 )
+_STATES = {status: ACCESS_STATES[status].word for status in STATUSES}
 _FILTERS = [
     of_agent(AccessGrant.agent_id),
-    one_of(
-        "status",
-        "Status",
-        {status: ACCESS_STATES[status].word for status in STATUSES},
-        condition=lambda status: AccessGrant.current_status == status,
-    ),
+    one_of("status", "Status", _STATES, lambda word: AccessGrant.current_status == word),
 ]
 
 
@@ -84,7 +79,6 @@ def listing() -> str:
     return render_template(
         "access/listing.html",
         page=page,
-        grants=page.rows,
         scope_of=AccessScope.of,
         refresh_seconds=in_place.seconds_while(is_pending),
         chosen=chosen,
@@ -94,14 +88,26 @@ def listing() -> str:
 @pages.get("/access/new")
 @scope.admins_only
 @scope.password_confirmed
-def new() -> str:
-    return _form(_agent_or_404())
+def new(error: Exception | None = None) -> str:
+    agent, user = _agent_or_404(), scope.user()
+    current = AccessGrant.unfinished_of(agent, user)
+    return render_template(
+        "access/new.html",
+        agent=agent,
+        scope=_scope_or_404(agent),
+        error=error,
+        open_id=current.id if current is not None and not current.has_expired else None,
+        why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
+        minutes=request.form.get("duration_minutes", type=int),
+        min_purpose=MIN_PURPOSE_CHARACTERS,
+        max_purpose=MAX_PURPOSE_CHARACTERS,
+    )
 
 
 @pages.post("/access/new")
 @scope.admins_only
 @scope.password_confirmed
-@shown_again(lambda error: _form(_agent_or_404(), error))
+@shown_again(new)
 def ask() -> ResponseReturnValue:
     agent = _agent_or_404()
     terms = AccessTerms.checked(
@@ -132,25 +138,6 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
     return _clearing_cache(redirect(url_for("access.page", grant_id=grant_id), 303))
 
 
-def _form(agent: Agent, error: Exception | None = None) -> str:
-    user = scope.user()
-    current = AccessGrant.unfinished_of(agent, user)
-    return render_template(
-        "access/new.html",
-        agent=agent,
-        scope=_scope_or_404(agent),
-        error=error,
-        open_id=current.id if current is not None and not current.has_expired else None,
-        why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
-        form=request.form,
-        reasons=REASONS.items(),
-        durations=[(each, f"{each} minutes") for each in MINUTES_OFFERED],
-        minutes=request.form.get("duration_minutes", type=int),
-        min_purpose=MIN_PURPOSE_CHARACTERS,
-        max_purpose=MAX_PURPOSE_CHARACTERS,
-    )
-
-
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
     grant = scope.found_or_404(AccessGrant, grant_id, *granted.WITH_PURPOSE)
     history = page_of(
@@ -176,7 +163,6 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "may_see_purpose": granted.may_see_purpose(grant),
         "purpose_text": granted.purpose_of(grant),
         "history": history,
-        "records": [(record, _actor(record, grant.agent)) for record, *_ in history.rows],
     }
 
 
@@ -218,13 +204,6 @@ def _granted(grant: AccessGrant) -> str:
         return f"{name} consented."
     rest = " Everything else stays sealed: other memories, prompts, search." if is_narrow else ""
     return f"{name} granted {grant.scope} for {plural(grant.minutes, 'minute')}.{rest}"
-
-
-def _actor(record: AuditLog, agent: Agent) -> str:
-    is_answer = record.action in ("memory_access_granted", "memory_access_declined")
-    if is_answer or record.data.get("end_reason") == "revoked_by_agent":
-        return agent.name
-    return str(record.user.email) if record.user is not None else "Refine"
 
 
 def _agent_or_404() -> Agent:

@@ -76,7 +76,7 @@ def page(agent_id: int) -> str:
 def tasks(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     page = page_of(_tasks_of(agent))
-    return render_template("agent/tasks.html", agent=agent, page=page, tasks=page.rows)
+    return render_template("agent/tasks.html", agent=agent, page=page)
 
 
 @pages.post("/agents/<int:agent_id>/sessions")

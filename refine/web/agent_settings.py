@@ -21,18 +21,31 @@ from refine.web.forms import attempt, require_current, shown_again, version_to_s
 
 pages = Blueprint("agent_settings", __name__)
 
-_TICKED = ("1", "on", "true", "yes", "y")
-
 
 @pages.get("/agents/<int:agent_id>/settings")
-def page(agent_id: int) -> str:
+def page(agent_id: int, error: Exception | None = None) -> str:
     agent = scope.agent_or_404(agent_id)
-    return _page(agent, opened=granted.prompts(agent.id))
+    opened = None if error else granted.prompts(agent.id)
+    stored = _stored(agent)
+    unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
+    return render_template(
+        "agent/settings.html",
+        agent=agent,
+        error=error,
+        values={**stored, **unticked, **request.form},
+        drawn_from=version_to_send(stored, error),
+        default_threshold=DEFAULT_THRESHOLD,
+        max_name=MAX_NAME_CHARACTERS,
+        identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
+        opened=opened,
+        prompts=configuring.prompt_lengths(agent),
+        last_changes=configuring.last_prompt_changes(agent),
+    )
 
 
 @pages.post("/agents/<int:agent_id>/settings")
 @scope.admins_only
-@shown_again(lambda agent_id, error: _page(scope.agent_or_404(agent_id), error=error))
+@shown_again(page)
 def configure(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     agent.lock()
@@ -89,7 +102,7 @@ def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
     # browsers do not send an unticked box: a hidden field tells that the form has it
     for box in ("paused", "active"):
         if f"has_{box}" in form or box in form:
-            fields[box] = form.get(box) in _TICKED
+            fields[box] = form.get(box) == "1"
     return fields
 
 
@@ -105,21 +118,3 @@ def _stored(agent: Agent) -> dict[str, Any]:
         "paused": agent.paused,
         "active": agent.active,
     }
-
-
-def _page(agent: Agent, error: Exception | None = None, opened: Any = None) -> str:
-    stored = _stored(agent)
-    unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
-    return render_template(
-        "agent/settings.html",
-        agent=agent,
-        error=error,
-        values={**stored, **unticked, **request.form},
-        drawn_from=version_to_send(stored, error),
-        default_threshold=DEFAULT_THRESHOLD,
-        max_name=MAX_NAME_CHARACTERS,
-        identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
-        opened=opened,
-        prompts=configuring.prompt_lengths(agent),
-        last_changes=configuring.last_prompt_changes(agent),
-    )

@@ -33,7 +33,7 @@ _ORDERS: dict[Order, str] = {
 
 FILTERS = [
     searched(Agent.name, Agent.model_id, label="Name or model"),
-    one_of("state", "State", STATES, condition=is_in),
+    one_of("state", "State", STATES, is_in),
     Filter(
         "cause",
         "Needs attention",
@@ -60,7 +60,6 @@ def listing() -> str:
     return render_template(
         "agents/page.html",
         page=page,
-        agents=page.rows,
         totals=summed,
         spent=cost_in_words(*spent_by_agents(at, *conditions)),
         choices=_choices(len(page.rows), summed.agents),
@@ -71,7 +70,6 @@ def listing() -> str:
         ),
         SORTS=_SORTS,
         ORDERS=_ORDERS,
-        account=scope.chosen_account() if scope.user().site_admin else None,
     )
 
 

@@ -1,7 +1,6 @@
 """What needs attention: the installation, accounts, and agents by cause, with what to do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from flask import g, url_for
@@ -18,7 +17,7 @@ from refine.rules.quantities import in_percent, plural
 from refine.rules.retention import sessions_to
 from refine.web import scope
 from refine.web.links import url_in_account
-from refine.web.words import CAUSES, ERROR_ADVICE, SET_A_KEY, cause_in_words
+from refine.web.words import CAUSES, ERROR_ADVICE, SET_A_KEY, SHAPES, cause_in_words
 
 _ACCOUNTS_SHOWN = 10
 # Budgets are proposed in steps of this.
@@ -27,7 +26,6 @@ _REHEARSING = (
     "you are rehearsing: the built-in rehearsal model answers; nothing is sent anywhere or costs "
     "anything."
 )
-_LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
 
 
 def numbers() -> Numbers:
@@ -37,20 +35,15 @@ def numbers() -> Numbers:
     return cast(Numbers, g.attention_numbers)
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     level: str
     text: str
-    url: str | None = None
-
-    @property
-    def shape(self) -> str:
-        return _LEVELS[self.level]
+    url: str
 
 
 def in_general() -> list[Attention]:
     found = [*_without_key(), *_installation(), *_accounts()]
-    return sorted(found, key=lambda item: list(_LEVELS).index(item.level))
+    return sorted(found, key=lambda item: list(SHAPES).index(item.level))
 
 
 # -- agents, by cause ------------------------------------------------------------------------------
@@ -66,25 +59,17 @@ class CaseGroup(NamedTuple):
     cases: Sequence[Case]
 
     @property
-    def shape(self) -> str:
-        return _LEVELS[self.level]
-
-    @property
-    def cause(self) -> str:
-        return self.cases[0].cause
-
-    @property
-    def number(self) -> int:
-        return self.cases[0].number
+    def worst(self) -> Case:
+        return self.cases[0]
 
     @property
     def may_be_refined(self) -> bool:
-        return self.cases[0].kind not in _NOT_AGAIN
+        return self.worst.kind not in _NOT_AGAIN
 
     @property
     def url(self) -> str:
-        order = "share" if self.cases[0].is_about_budget else None
-        return url_in_account("agents.listing", cause=self.cause, sort=order)
+        order = "share" if self.worst.is_about_budget else None
+        return url_in_account("agents.listing", cause=self.worst.cause, sort=order)
 
 
 # What another session would do again, or is no matter of sessions.

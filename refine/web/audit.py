@@ -28,7 +28,7 @@ from refine.web.lists import Chosen, Filter, of_agent, page_of, since
 from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.record_changes import memory_changes, subject_of
 from refine.web.templating import verification_watch
-from refine.web.words import RECORD_KINDS, action, day, labelled
+from refine.web.words import FIGURES, RECORD_KINDS, action, day, labelled
 
 pages = Blueprint("audit", __name__)
 
@@ -111,7 +111,6 @@ FILTERS = [
         "Action",
         read=lambda text: text if text in ACTIONS else None,
         condition=lambda name: AuditLog.action == name,
-        input="select",
         choices=_actions,
         shown=action,
     ),
@@ -174,13 +173,6 @@ def visible_records(
     ).order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
 
 
-def views(chosen: Chosen) -> list[tuple[str, str, bool]]:
-    return [
-        (name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
-        for kind, name in [(None, "All"), *RECORD_KINDS.items()]
-    ]
-
-
 @pages.get("/audit")
 def page() -> str:
     chosen = Chosen(FILTERS)
@@ -194,10 +186,11 @@ def page() -> str:
     return render_template(
         "audit/page.html",
         page=page,
-        records=page.rows,
         chosen=chosen,
-        agent=agent,
-        views=views(chosen),
+        views=[
+            (name, here(kind=kind, action=None, page=None), kind == chosen["kind"])
+            for kind, name in [(None, "All"), *RECORD_KINDS.items()]
+        ],
         subject_of=subject_of,
         chain=_chain_of(agent) if agent else None,
         verification=None if agent else verification_watch().last,
@@ -240,16 +233,26 @@ def _data(record: AuditLog) -> dict[str, Any]:
 
 
 def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
-    left_out = ("memories", "image_version", "operation", CLIENT_KEY)
+    left_out = ("memories", "image_version", "operation", "changes", "stats", CLIENT_KEY)
     shown = {name: value for name, value in data.items() if name not in left_out}
-    if "mass_after" in shown:
-        shown["core memory afterwards"] = shown.pop("mass_after")
+    shown |= data.get("stats", {})
     if "cost_usd" in shown:
         unpriced = shown.get("unpriced_calls", 0)
         shown["cost"] = cost_in_words(Decimal(shown.pop("cost_usd")), unpriced)
-    for name, (before, after) in shown.pop("changes", {}).items():
-        shown[labelled(name)] = f"{before} → {after}"
-    return sorted(shown.items())
+    for name, (before, after) in data.get("changes", {}).items():
+        shown[labelled(name)] = f"{_in_words(before)} → {_in_words(after)}"
+    return sorted((FIGURES.get(name, name), _in_words(value)) for name, value in shown.items())
+
+
+def _in_words(value: Any) -> Any:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case None | []:
+            return "none"
+        case list():
+            return ", ".join(map(str, value))
+    return value
 
 
 # The exported fields besides ``data``, and their attributes.

@@ -21,7 +21,7 @@ from refine.jobs.batches import (
 from refine.models import Agent, attention
 from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.columns import id_in
-from refine.models.runs.session.prospects import LOOKS_BACK, estimate, why_not_on_request
+from refine.models.runs.session.prospects import estimate, why_not_on_request
 from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.agents import FILTERS, conditions_of
@@ -152,22 +152,17 @@ def act() -> ResponseReturnValue:
 
 
 def outcome_in_words(work: Work, outcome: BulkOutcome) -> str:
-    done = f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work].done}"
-    skipped = outcome.skipped.most_common()
-    return (
-        "; ".join([done, *(f"{plural(count, 'agent')} skipped: {why}" for why, count in skipped)])
-        + "."
-    )
+    said = [f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work].done}"]
+    for why, count in outcome.skipped.most_common():
+        said.append(f"{plural(count, 'agent')} skipped: {why}")
+    return f"{'; '.join(said)}."
 
 
 def _page(chosen: Agents, error: str | None = None) -> str:
     return render_template(
         "agents/bulk_action.html",
         chosen=chosen,
-        bulk_action=BULK_ACTIONS[chosen.work],
-        touched=chosen.groups.get(None),
         is_free=chosen.work not in ("refine", "resume"),
         cost=estimate(clock.now(), chosen.touched),
-        looks_back=LOOKS_BACK.days,
         error=error,
     )

@@ -24,10 +24,7 @@ class Step(NamedTuple):
     is_done: bool
     url: str | None
     figure: str = ""
-
-    @property
-    def starts_session(self) -> bool:
-        return self.name == "refine"
+    is_begun_here: bool = False
 
 
 def shown() -> list[Step]:
@@ -65,12 +62,13 @@ def _with_demo(agent: Agent) -> list[Step]:
     may_read = granted.active_grant_for(agent.id) is not None
     page = undo = None
     if last is not None:
-        page = url_for("sessions.page", session_id=last.id, _anchor="changed")
+        page = url_for("sessions.page", session_id=last.id, _anchor="contents")
         undo = url_for("sessions.undo_form", session_id=last.id) if last.can_undo else None
     ask = url_for("access.new", agent=agent.id, session=last.id if last is not None else None)
+    begin = url_for("agent.refine_now", agent_id=agent.id)
     mass = last.mass_without_it if last is not None else agent.core_token_usage
     return [
-        Step("refine", last is not None, url_for("agent.refine_now", agent_id=agent.id)),
+        Step("refine", last is not None, begin, is_begun_here=True),
         Step("ask", may_read or was_read, ask),
         Step("read", was_read, page if may_read else None),
         Step("undo", was_undone, undo, figure=f"{mass:,}"),

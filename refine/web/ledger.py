@@ -36,28 +36,13 @@ _LISTED: tuple[Any, ...] = (
 )
 
 
-class Kind(NamedTuple):
-    name: str
-    count: Callable[[Composition], int]
-    none: str
-
-
-KINDS = {
-    "core": Kind(
-        "core", lambda kept: kept.core, "No core memories: there is nothing to refine yet."
-    ),
-    "constitutional": Kind(
-        "constitutional", lambda kept: kept.constitutional, "No constitutional memories."
-    ),
-    "journal": Kind(
-        "journal, last week",
-        lambda kept: kept.journal_shown,
-        "No journal memories from the last week.",
-    ),
-    "expired": Kind(
-        "journal, expired", lambda kept: kept.journal_expired, "No expired journal memories."
-    ),
-    "discarded": Kind("discarded", lambda kept: kept.discarded, "No discarded memories."),
+# The kinds in which memories are shown, with their names and how many of them there are.
+KINDS: dict[str, tuple[str, Callable[[Composition], int]]] = {
+    "core": ("core", lambda kept: kept.core),
+    "constitutional": ("constitutional", lambda kept: kept.constitutional),
+    "journal": ("journal, last week", lambda kept: kept.journal_shown),
+    "expired": ("journal, expired", lambda kept: kept.journal_expired),
+    "discarded": ("discarded", lambda kept: kept.discarded),
 }
 
 
@@ -80,7 +65,7 @@ class LedgerFilter(NamedTuple):
 
 
 def counted_kinds(composition: Composition) -> list[tuple[str, str, int]]:
-    return [(kind, each.name, each.count(composition)) for kind, each in KINDS.items()]
+    return [(kind, name, count(composition)) for kind, (name, count) in KINDS.items()]
 
 
 @pages.get("/agents/<int:agent_id>/ledger")
@@ -155,7 +140,6 @@ def _page(
         grant=granted.active_grant_for(agent.id),
         max_searched=granted.MAX_SEARCHED_CHARACTERS,
         texts=texts,
-        nothing_kept=KINDS[chosen.kind].none,
         **shown,
     )
 

@@ -1,5 +1,6 @@
 """The weekly letter of an account: what its agents were asked and did, and what needs somebody."""
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -44,15 +45,17 @@ class Letter:
         on = min(on or today - _WEEK, today)
         monday = on - timedelta(days=on.weekday())
         days = totals.by_day(account.id, account.time_zone, datetime.combine(monday, time(), zone))
-        week = [each for each in days if each.day < monday + _WEEK]
+        outcomes = Counter[str]()
+        for each in days:
+            outcomes[each.status] += each.sessions if each.day < monday + _WEEK else 0
         used = with_total(used_by("month", monday, monday + _WEEK, account.id).cte())
         needs = [text for level, text in squares(account.id)[0].needs if level != "calm"]
         return cls(
             account,
             monday,
-            asked=_sessions(week, *(each for each in ENDED if each != "skipped")),
-            agreed=_sessions(week, *CONSENTED_ENDS),
-            declined=_sessions(week, "declined"),
+            asked=sum(outcomes[each] for each in ENDED if each != "skipped"),
+            agreed=sum(outcomes[each] for each in CONSENTED_ENDS),
+            declined=outcomes["declined"],
             used=Used.total_of(db.session.execute(used).all()),
             needs=needs[:_MOST_NEEDS],
         )
@@ -72,10 +75,6 @@ class Letter:
     @property
     def text(self) -> str:
         return current_app.jinja_env.get_template("letter/letter.txt").render(letter=self)
-
-
-def _sessions(days: list[totals.DayTotals], *statuses: str) -> int:
-    return sum(each.sessions for each in days if each.status in statuses)
 
 
 @pages.get("/letter")

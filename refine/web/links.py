@@ -10,14 +10,6 @@ from flask import Flask, current_app, has_request_context, request, url_for
 
 from refine import settings
 
-# The pages of things that lists name, with their argument.
-_PAGES_OF_ONE = {
-    "access.page": "grant_id",
-    "agent.page": "agent_id",
-    "audit.record": "record_id",
-    "sessions.page": "session_id",
-}
-
 
 def asked_for() -> str:
     return request.script_root + request.full_path.rstrip("?")
@@ -40,15 +32,11 @@ def url_in_account(endpoint: str, **values: Any) -> str:
     return url_for(endpoint, account=request.args.get("account") or None, **values)
 
 
-def url_of(id_: Any, page: str) -> str:
-    return url_for(page, **{_PAGES_OF_ONE[page]: id_})
-
-
 def reading_url(grant: Any) -> str:
     """Return where to read what a grant opens."""
     agent_id, ids = grant.agent_id, grant.scope.memory_ids or ()
     if grant.scope.session_id is not None:
-        return url_of(grant.scope.session_id, "sessions.page")
+        return url_for("sessions.page", session_id=grant.scope.session_id)
     if len(ids) == 1:
         return url_for("ledger.memory_page", agent_id=agent_id, memory_id=min(ids))
     return url_for("ledger.page", agent_id=agent_id)

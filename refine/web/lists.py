@@ -40,19 +40,12 @@ class Filter:
     label: str
     read: Callable[[str], Any]
     condition: Callable[[Any], ColumnElement[bool]]
-    input: Literal["hidden", "text", "search", "date", "select"] = "hidden"
-    choices: "Callable[[Chosen], Mapping[str, Any]]" = lambda chosen: {}  # noqa: E731 - a default
+    # neither: it has no field
+    input: Literal["text", "search", "date"] | None = None
+    choices: "Callable[[Chosen], Mapping[str, Any]] | None" = None
     attributes: Mapping[str, object] = field(default_factory=dict)
     shown: Callable[[Any], str] = str
     recorded: Callable[[Any], dict[str, Any]] | None = None
-
-    @property
-    def is_hidden(self) -> bool:
-        return self.input == "hidden"
-
-    @property
-    def is_choice(self) -> bool:
-        return self.input == "select"
 
 
 class Chosen:
@@ -78,10 +71,6 @@ class Chosen:
             for each in self.filters
             if each.name in self.values and each.name not in without
         ]
-
-    def as_args(self) -> dict[str, str]:
-        account = request.args.get("account", "")
-        return {**self.texts, "account": account} if account else dict(self.texts)
 
     def as_data(self) -> dict[str, Any]:
         kept: dict[str, Any] = {}
@@ -126,15 +115,16 @@ def contains(text: str, *columns: SQLColumnExpression[Any]) -> ColumnElement[boo
     return first
 
 
-def one_of(name: str, label: str, words: Mapping[Any, str], **declared: Any) -> Filter:
+def one_of(
+    name: str, label: str, words: Mapping[Any, str], is_it: Callable[[Any], ColumnElement[bool]]
+) -> Filter:
     return Filter(
         name,
         label,
         read=lambda text: text if text in words else None,
-        input="select",
+        condition=is_it,
         choices=lambda chosen: words,
         shown=lambda value: words[value],
-        **declared,
     )
 
 

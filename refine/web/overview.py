@@ -61,12 +61,8 @@ def dismiss_steps() -> ResponseReturnValue:
 
 
 def _running() -> Sequence[Any]:
-    live = (
-        listed(RefinementSession, RefinementSession.is_live)
-        .order_by(None)
-        .order_by(RefinementSession.created_at)
-    )
-    return db.session.execute(live.limit(_ROWS_SHOWN)).all()
+    live = listed(RefinementSession, RefinementSession.is_live).limit(_ROWS_SHOWN)
+    return db.session.execute(live).all()
 
 
 def _next_accounts() -> Sequence[Any]:

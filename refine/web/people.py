@@ -18,14 +18,29 @@ pages = Blueprint("people", __name__)
 
 
 @pages.get("/users")
-def listing() -> str:
-    return _page()
+def listing(**shown: object) -> str:
+    chosen = Chosen([searched(User.email, label="E-mail")])
+    page = page_of(
+        select(User)
+        .options(joinedload(User.account))
+        .where(scope.in_scope(User.account_id), *chosen.conditions())
+        .order_by(func.lower(User.email), User.account_id)
+    )
+    return render_template(
+        "people/page.html",
+        page=page,
+        users=[row[0] for row in page.rows],
+        chosen=chosen,
+        account=scope.account_to_change(),
+        drawn_from=lambda user: version(_stored(user)),
+        **shown,
+    )
 
 
 @pages.post("/users")
 @scope.admins_only
 @scope.password_confirmed
-@shown_again(lambda error: _page(error=error))
+@shown_again(listing)
 def invite() -> ResponseReturnValue:
     invited = User.invite(
         scope.account_to_change(),
@@ -35,7 +50,7 @@ def invite() -> ResponseReturnValue:
     )
     link = public_url("signing_in.invitation", secret=Invitation.issue(invited, by=scope.user()))
     db.session.commit()
-    return _page(link=link, invited=invited)
+    return listing(link=link, invited=invited)
 
 
 @pages.post("/users/<int:user_id>/invitation")
@@ -47,12 +62,12 @@ def invite_again(user_id: int) -> ResponseReturnValue:
     link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
     user.record("user_invited", by=scope.user())
     db.session.commit()
-    return _page(link=link, invited=user)
+    return listing(link=link, invited=user)
 
 
 @pages.post("/users/<int:user_id>")
 @scope.admins_only
-@shown_again(lambda user_id, error: _page(error=error))
+@shown_again(lambda user_id, error: listing(error=error))
 def update(user_id: int) -> ResponseReturnValue:
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
@@ -80,26 +95,6 @@ def update(user_id: int) -> ResponseReturnValue:
     return redirect(url_in_account("people.listing"), 303)
 
 
-def _page(**shown: object) -> str:
-    chosen = Chosen([searched(User.email, label="E-mail")])
-    page = page_of(
-        select(User)
-        .options(joinedload(User.account))
-        .where(scope.in_scope(User.account_id), *chosen.conditions())
-        .order_by(func.lower(User.email), User.account_id)
-    )
-    return render_template(
-        "people/page.html",
-        page=page,
-        users=[row[0] for row in page.rows],
-        chosen=chosen,
-        account=scope.account_to_change(),
-        form=request.form,
-        drawn_from=lambda user: version(_stored(user)),
-        **shown,
-    )
-
-
 def _stored(user: User) -> dict[str, object]:
     return {"role": user.role, "active": user.active}
 
@@ -114,23 +109,7 @@ accounts = Blueprint("accounts", __name__)
 
 @accounts.get("/accounts", endpoint="listing")
 @scope.site_admins_only
-def list_accounts() -> str:
-    return _accounts()
-
-
-@accounts.post("/accounts")
-@scope.site_admins_only
-@scope.admins_only
-@shown_again(lambda error: _accounts(error))
-def add() -> ResponseReturnValue:
-    slug = request.form.get("slug", "").strip() or None
-    account = Account.create(request.form.get("name", ""), slug, user=scope.user())
-    db.session.commit()
-    flash(f"{account.name} was added. You can invite its first admin here.")
-    return redirect(url_for("people.listing", account=account.slug), 303)
-
-
-def _accounts(error: Exception | None = None) -> str:
+def list_accounts(error: Exception | None = None) -> str:
     agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id).scalar_subquery()
     chosen = Chosen([searched(Account.name, Account.slug, label="Name or slug")])
     query = select(Account, agents).where(*chosen.conditions()).order_by(Account.slug)
@@ -141,8 +120,19 @@ def _accounts(error: Exception | None = None) -> str:
         accounts=[row[:2] for row in page.rows],
         chosen=chosen,
         error=error,
-        form=request.form,
     )
+
+
+@accounts.post("/accounts")
+@scope.site_admins_only
+@scope.admins_only
+@shown_again(list_accounts)
+def add() -> ResponseReturnValue:
+    slug = request.form.get("slug", "").strip() or None
+    account = Account.create(request.form.get("name", ""), slug, user=scope.user())
+    db.session.commit()
+    flash(f"{account.name} was added. You can invite its first admin here.")
+    return redirect(url_for("people.listing", account=account.slug), 303)
 
 
 tokens = Blueprint("tokens", __name__)

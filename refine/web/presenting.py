@@ -15,8 +15,6 @@ from refine.web.words import SET_A_KEY, Badge, first_upper
 
 NEARLY_FULL_PERCENT = 80
 AGENT_OR_SYSTEM = "agent or Refine"
-
-
 CONSTITUTIONAL = Badge("constitutional", "◆", "locked")
 
 
@@ -61,9 +59,18 @@ def can_be_asked(agent: Agent) -> bool:
     return unavailable_reason(agent, automatic=False) is None and why_unanswered(agent) is None
 
 
-def may_go_better(session: RefinementSession) -> bool:
-    """Tell whether another session is worth asking for, rather than would go the same way."""
-    return session.status in ("failed", "declined") and can_be_asked(session.agent)
+def another_try(session: RefinementSession) -> str | None:
+    """Name another session, if it is worth asking for rather than would go the same way."""
+    words = {"failed": "Retry", "declined": "Refine now"}
+    return words.get(session.status) if can_be_asked(session.agent) else None
+
+
+def readable(session: RefinementSession) -> str | None:
+    """Say what access to the session would show; None for nothing."""
+    if session.mutation_count or session.duplicates_removed:
+        return "its changes"
+    has_spoken = session.consented_at is not None or session.status == "declined"
+    return "what it said" if has_spoken and not session.is_live else None
 
 
 def why_not_asked(agent: Agent) -> str | None:
@@ -107,10 +114,6 @@ def progress(session: RefinementSession) -> str:
     if session.is_stop_requested:
         return "Stopping before the next step."
     return f"{name} consented and is working."
-
-
-def again(session: RefinementSession) -> str:
-    return "Retry" if session.status == "failed" else "Refine now"
 
 
 def outcome(session: RefinementSession) -> str:
@@ -172,7 +175,8 @@ def judged(session: RefinementSession) -> dict[tuple[str, str], int]:
 _BY_AGENTS = {
     *LOOP_EDITS,
     *("memory_refinement_complete", "memory_refinement_declined"),
-    *("memory_saved", "memory_promoted", "memory_access_granted", "memory_access_declined"),
+    *("memory_saved", "memory_promoted"),
+    *("memory_access_granted", "memory_access_declined", "memory_access_revoked"),
 }
 _BY_BREAKER = "memory_refinement_rollback"
 
@@ -181,6 +185,6 @@ def actor(email: str | None, by: str | None, agent_name: str | None, action: str
     """Name who acted: the user, whoever the record's data names in ``by``, the agent, the breaker,
     or Refine.
     """
-    if by == "agent" or (by is None and action in _BY_AGENTS):
+    if by == "agent" or (not by and action in _BY_AGENTS):
         by = agent_name
     return email or by or ("the breaker" if action == _BY_BREAKER else "Refine")

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.datastructures import MultiDict
 
@@ -15,9 +15,7 @@ from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
-from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
-from refine.models.agent_list import State
-from refine.models.runs.session.prospects import LOOKS_BACK, RUNNING, Prospects
+from refine.models.runs.session.prospects import Prospects
 from refine.models.runs.spending import CostCaps
 from refine.rules.quantities import finite
 from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after
@@ -33,55 +31,10 @@ _SESSIONS_SHOWN = 20
 _NEXT_SHOWN = 5
 # The fields that a message can be about.
 _FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd")
-# The states by which the list of agents shows those left out.
-_STATES: dict[str, State] = {PAUSED: "paused", NOT_ACTIVE: "inactive", RUNNING: "running"}
 
 
 @pages.get("/schedule")
-def page() -> str:
-    return _page()
-
-
-@pages.post("/schedule")
-@scope.admins_only
-@shown_again(lambda error: _page(error))
-def change() -> ResponseReturnValue:
-    account, sent = scope.account_to_change(), _sent_settings(request.form)
-    account.lock()
-    require_current(_stored(account), sent)
-    changed = account.configure(user=scope.user(), **sent)
-    db.session.commit()
-    flash("Saved." if changed else "Nothing was changed.")
-    return redirect(url_in_account("schedule.page"), 303)
-
-
-@pages.get("/schedule/run")
-@scope.admins_only
-def run_form() -> str:
-    account, at = scope.account_to_change(), clock.now()
-    return render_template(
-        "schedule/run.html",
-        account=account,
-        prospects=Prospects.of(account, at),
-        looks_back=LOOKS_BACK.days,
-        spent=month_of_account(account).spent,
-        urls={
-            reason: url_for("agents.listing", account=account.slug, state=state)
-            for reason, state in _STATES.items()
-        },
-    )
-
-
-@pages.post("/schedule/run")
-@scope.admins_only
-def run() -> ResponseReturnValue:
-    scope.account_to_change().request_sweep(user=scope.user())
-    db.session.commit()
-    flash("Within a minute, a session is queued for every agent that needs one.")
-    return redirect(url_in_account("schedule.page"), 303)
-
-
-def _page(error: Exception | None = None) -> str:
+def page(error: Exception | None = None) -> str:
     account, at = scope.account_to_change(), clock.now()
     stored = _stored(account)
     automatic = listed(
@@ -104,6 +57,40 @@ def _page(error: Exception | None = None) -> str:
         spent=month_of_account(account).spent,
         why_capped=CostCaps(at).reason(account),
     )
+
+
+@pages.post("/schedule")
+@scope.admins_only
+@shown_again(page)
+def change() -> ResponseReturnValue:
+    account, sent = scope.account_to_change(), _sent_settings(request.form)
+    account.lock()
+    require_current(_stored(account), sent)
+    changed = account.configure(user=scope.user(), **sent)
+    db.session.commit()
+    flash("Saved." if changed else "Nothing was changed.")
+    return redirect(url_in_account("schedule.page"), 303)
+
+
+@pages.get("/schedule/run")
+@scope.admins_only
+def run_form() -> str:
+    account, at = scope.account_to_change(), clock.now()
+    return render_template(
+        "schedule/run.html",
+        account=account,
+        prospects=Prospects.of(account, at),
+        spent=month_of_account(account).spent,
+    )
+
+
+@pages.post("/schedule/run")
+@scope.admins_only
+def run() -> ResponseReturnValue:
+    scope.account_to_change().request_sweep(user=scope.user())
+    db.session.commit()
+    flash("Within a minute, a session is queued for every agent that needs one.")
+    return redirect(url_in_account("schedule.page"), 303)
 
 
 def _next_slots(account: Account, at: datetime) -> list[tuple[datetime, bool]]:

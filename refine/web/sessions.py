@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, Select, Text, and_, cast, select
+from sqlalchemy import ColumnExpressionArgument, Select, Text, and_, case, cast, select
 from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
@@ -33,15 +33,7 @@ from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
 from refine.web.bulk import outcome_in_words
 from refine.web.forms import attempt
-from refine.web.lists import (
-    Chosen,
-    Filter,
-    of_agent,
-    one_of,
-    page_of,
-    searched,
-    since,
-)
+from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, searched, since
 from refine.web.picture import picture_of, sizes
 from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
@@ -89,27 +81,16 @@ _LISTED_TASKS: tuple[Any, ...] = (
 )
 
 
-def _is_called(text: str) -> ColumnElement[bool]:
-    triggers = [trigger for trigger, word in TRIGGERS.items() if text.lower() in word.lower()]
-    begins_so = cast(RefinementSession.id, Text).istartswith(text, autoescape=True)
-    return RefinementSession.trigger.in_(triggers) | begins_so
-
-
+_OUTCOMES = {status: STATUSES[status].word for status in (*LIVE, *ENDED)}
 FILTERS = [
     of_agent(RefinementSession.agent_id),
-    searched(Agent.name, User.email, label="Agent, trigger, who asked or id", also=_is_called),
-    one_of(
-        "status",
-        "Outcome",
-        {status: STATUSES[status].word for status in (*LIVE, *ENDED)},
-        condition=lambda status: RefinementSession.status == status,
+    searched(
+        *(Agent.name, User.email, case(TRIGGERS, value=RefinementSession.trigger)),
+        label="Agent, trigger, who asked or id",
+        also=lambda text: cast(RefinementSession.id, Text).istartswith(text, autoescape=True),
     ),
-    one_of(
-        "trigger",
-        "Trigger",
-        TRIGGERS,
-        condition=lambda trigger: RefinementSession.trigger == trigger,
-    ),
+    one_of("status", "Outcome", _OUTCOMES, lambda word: RefinementSession.status == word),
+    one_of("trigger", "Trigger", TRIGGERS, lambda word: RefinementSession.trigger == word),
     since(RefinementSession.created_at, label="Since"),
     Filter(
         "error",
@@ -140,9 +121,7 @@ def listing() -> str:
     return render_template(
         "sessions/listing.html",
         page=page,
-        sessions=page.rows,
         chosen=chosen,
-        agent=chosen["agent"],
         refresh_seconds=in_place.seconds_while(any(each.status in LIVE for each in page.rows)),
     )
 

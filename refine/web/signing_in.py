@@ -10,6 +10,8 @@ from refine.extensions import db
 from refine.faults import status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM, AuditLog
+from refine.models.people.invitation import VALID_FOR
+from refine.rules.quantities import in_days
 from refine.web import scope
 from refine.web.forms import own_path, shown_again
 
@@ -66,7 +68,7 @@ def sign_out() -> ResponseReturnValue:
 def invitation(secret: str) -> ResponseReturnValue:
     found = Invitation.by_secret(secret)
     if found is None:
-        return render_template("signing_in/invitation_gone.html"), 404
+        return _gone()
     return render_template("signing_in/invitation.html", invitation=found)
 
 
@@ -75,7 +77,7 @@ def invitation(secret: str) -> ResponseReturnValue:
 def accept(secret: str) -> ResponseReturnValue:
     found = Invitation.by_secret(secret)
     if found is None:
-        return render_template("signing_in/invitation_gone.html"), 404
+        return _gone()
     user_id, had_password = found.user_id, found.user.password_hash is not None
     found.user.client = refusals.client()
     try:
@@ -93,7 +95,7 @@ def accept(secret: str) -> ResponseReturnValue:
             client=refusals.client(),
         )
         db.session.commit()
-        return render_template("signing_in/invitation_gone.html"), 404
+        return _gone()
     AccessGrant.end_all_of(user, by=found.issued_by)  # it locks agents: before any record
     SignIn.end_all_of(user)
     action = "user_password_changed" if had_password else "user_joined"
@@ -103,9 +105,19 @@ def accept(secret: str) -> ResponseReturnValue:
     return redirect(url_for("overview.page"), 303)
 
 
+def _gone() -> ResponseReturnValue:
+    advice = (
+        f"An invitation can be used once, within {in_days(VALID_FOR)}, and one address can join "
+        "only one account. Sign in if you already have a password, or ask an admin of your account "
+        "for a new invitation."
+    )
+    title = "This link is no longer valid"
+    return render_template("errors/page.html", title=title, advice=advice), 404
+
+
 @pages.get("/profile")
-def profile() -> ResponseReturnValue:
-    return _profile()
+def profile(error: Exception | None = None) -> str:
+    return render_template("signing_in/profile.html", error=error)
 
 
 @pages.get("/profile/confirm")
@@ -124,7 +136,7 @@ def confirm_password() -> ResponseReturnValue:
 
 
 @pages.post("/profile/password")
-@shown_again(lambda error: _profile(error))
+@shown_again(profile)
 def change_password() -> ResponseReturnValue:
     user = scope.user()
     _check_current_password()
@@ -137,10 +149,6 @@ def change_password() -> ResponseReturnValue:
     db.session.commit()
     flash("Password changed. You were signed out of all other browsers.")
     return redirect(url_for("signing_in.profile"), 303)
-
-
-def _profile(error: Exception | None = None) -> str:
-    return render_template("signing_in/profile.html", error=error)
 
 
 def _form(error: Exception | None = None) -> str:

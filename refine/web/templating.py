@@ -17,6 +17,7 @@ from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MAX_VIEW_NAME_CHARACTERS, MIN_PASSWORD_CHARACTERS
 from refine.models.runs.access import REASONS
+from refine.models.runs.session.prospects import LOOKS_BACK
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
@@ -90,6 +91,7 @@ _NAMES: dict[str, Any] = {
     "CONFIRMED_FOR": CONFIRMED_FOR,
     "INVITATION_VALID_FOR": VALID_FOR,
     "DAYS_SHOWN": DAYS_SHOWN,
+    "LOOKS_BACK": LOOKS_BACK,
     "view": presenting,
     "here": here,
     "is_refresh": scope.is_refresh,

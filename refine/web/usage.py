@@ -17,9 +17,10 @@ from refine.rules.instants import first_of_month
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
 from refine.web.forms import month_of
+from refine.web.links import here
 from refine.web.lists import page_of
 from refine.web.presenting import Gauge
-from refine.web.words import day
+from refine.web.words import day, month, number
 
 pages = Blueprint("usage", __name__)
 
@@ -28,17 +29,17 @@ _MONTHS_SHOWN = 12
 
 # What usage is grouped by, and the key of a group.
 _GROUPINGS = {"agent": "agent_id", "model": "model_id", "month": "month"}
-# The columns of figures.
-_FIGURES = (
-    "Sessions",
-    "Reflections",
-    "Conversations",
-    "Prompt tokens",
-    "Cached",
-    "Completion tokens",
-    "Cost",
-    "Tokens saved",
-)
+# The names of figures.
+_FIGURES = {
+    "Cost": "cost_usd",
+    "Tokens saved": "saved_tokens",
+    "Sessions": "sessions",
+    "Reflections": "reflections",
+    "Conversations": "conversations",
+    "Prompt tokens": "prompt_tokens",
+    "Cached": "cached_tokens",
+    "Completion tokens": "completion_tokens",
+}
 
 
 class Chosen(NamedTuple):
@@ -59,9 +60,11 @@ class Chosen(NamedTuple):
         return self.by == "month"
 
     @property
-    def choices(self) -> list[date]:
+    def choices(self) -> list[tuple[str, str]]:
         last = {first_of_month(self.this_month, -back) for back in range(_MONTHS_SHOWN)}
-        return sorted(last | {self.month}, reverse=True)
+        return [
+            (f"{each:%Y-%m}", month(each)) for each in sorted(last | {self.month}, reverse=True)
+        ]
 
     def query(self) -> Select[*tuple[Any, ...]]:
         last, months = (self.this_month, _MONTHS_SHOWN) if self.is_by_month else (self.month, 1)
@@ -89,12 +92,19 @@ def page() -> str:
         total=Used.total_of(rows),
         months_shown=_MONTHS_SHOWN,
         cost=month_of_account(account) if account is not None and is_now else None,
-        groupings=list(_GROUPINGS),
+        groupings=[(f"By {by}", here(by=by, page=None), by == chosen.by) for by in _GROUPINGS],
         figures=_FIGURES,
+        figure=_figure,
         names_accounts=names_accounts,
         columns=[chosen.by.capitalize(), *accounts, *_FIGURES, "Share of cost"],
         account=account,
     )
+
+
+def _figure(of: Any, name: str) -> str:
+    if name == "cost_usd":
+        return cost_in_words(of.cost_usd, of.unpriced_calls)
+    return number(getattr(of, name))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _SAVED = {
 class Views(NamedTuple):
     """The views of a list, what of its URL would be saved, and the name it is saved under."""
 
-    saved: list[tuple[str, str]]
+    saved: list[tuple[str, str, bool]]
     query: str
     fields: dict[str, str]
     current: str | None
@@ -38,8 +38,8 @@ def views_here() -> Views | None:
     mine = [view for view in scope.user().views if view.listing == listing]
     query = urlencode(sorted(given.items()))
     current = next((view.name for view in mine if view.query == query), None)
-    urls = [(view.name, _url(view)) for view in mine]
-    return Views(urls, query, {"listing": listing, **given}, current)
+    saved = [(view.name, _url(view), view.query == query) for view in mine]
+    return Views(saved, query, {"listing": listing, **given}, current)
 
 
 def _url(view: SavedView) -> str:

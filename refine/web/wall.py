@@ -19,12 +19,11 @@ from refine.models import Account, Agent, ApiToken, PeriodicWork, attention
 from refine.models.agent_list import is_in
 from refine.rules.quantities import ago, plural
 from refine.web import in_place, scope
-from refine.web.words import CAUSES, cause_in_words
+from refine.web.words import CAUSES, SHAPES, cause_in_words
 
 pages = Blueprint("wall", __name__)
 
 _KEPT_SECONDS = 365 * 24 * 3600
-_LEVELS = ("bad", "warn", "calm", "ok")
 
 
 class Square(NamedTuple):
@@ -109,11 +108,11 @@ def squares(account_id: int | None) -> list[Square]:
     is_late = Account.has_late_slot(clock.now())
     columns = Account.id, Account.name, Account.slug, is_late, *counts
     found = select(*columns).outerjoin(Agent).where(mine).group_by(Account.id)
-    made = []
+    levels, made = list(SHAPES), []
     for id_, name, slug, has_late_slot, agents, running in db.session.execute(found):
         late = [("bad", "a slot was missed")] if has_late_slot else []
         made.append(Square(name, slug, agents, running, late + needs[id_]))
-    return sorted(made, key=lambda it: (_LEVELS.index(it.level), -len(it.needs), it.name))
+    return sorted(made, key=lambda it: (levels.index(it.level), -len(it.needs), it.name))
 
 
 def _heartbeats(account_id: int | None) -> list[Check]:

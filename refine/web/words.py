@@ -54,6 +54,9 @@ TRIGGERS = {
     "cli": "command line",
 }
 
+# The shapes of levels, worst first.
+SHAPES = {"bad": "✗", "warn": "!", "calm": "i", "ok": "✓"}
+
 # The elements that mark differences, and their words for screen readers.
 CHANGED = {"gone": ("del", "removed"), "new": ("ins", "added")}
 
@@ -77,7 +80,7 @@ ACCESS_STATES = {
 }
 
 # How long access can be asked for.
-MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
+MINUTES_OFFERED = [(each, f"{each} minutes") for each in (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)]
 
 ACCESS_ENDS = {
     "expired": "time limit reached",
@@ -108,10 +111,6 @@ class BulkAction(NamedTuple):
     of: str
     done: str
     effect: str
-
-    @property
-    def name(self) -> str:
-        return self.of.replace(" {}", "")
 
 
 _UNTIL_THEN = "They leave the overview until then, whatever happens, unless you bring them back."
@@ -231,6 +230,27 @@ LABELS = {
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
     "duration_minutes": "duration",
+}
+
+# The fields of records whose names do not say it.
+FIGURES = {
+    "and_after": "with what came after it",
+    "grant_user_id": "for user",
+    "hint": "starts with",
+    "issued_by": "link made by user",
+    "llm_calls": "model calls",
+    "mass_after": "core memory afterwards",
+    "mass_before": "core memory before",
+    "mutation_count": "edits",
+    "protected": "made constitutional",
+    "reading_calls": "second readings",
+    "reading_completion_tokens": "completion tokens of second readings",
+    "reading_cost_usd": "cost of second readings, in dollars",
+    "reading_prompt_tokens": "prompt tokens of second readings",
+    "retagged": "with the tags they had",
+    "threshold": "retention threshold",
+    "unpriced_calls": "calls of unknown cost",
+    "unprotected": "no longer constitutional",
 }
 
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")

@@ -86,4 +86,4 @@ def undo(page: Page) -> None:
     button(page, "Undo this session").click()
     expect(page.get_by_text("Undone: 18 brought back")).to_be_visible()
     page.locator(".crumbs").get_by_role("link", name="Wren").click()
-    expect(page.get_by_text("1,506 / 1,300")).to_be_visible()
+    expect(page.get_by_text("1,506 of 1,300")).to_be_visible()

@@ -71,7 +71,9 @@ def test_events_are_drawn(dashboard: Browser, agent: Agent) -> None:
 
     assert f'<a href="/sessions/{session.id}" aria-label="' in page
     assert "session ended, 175 tokens" in page
-    assert "Removed in the last 30 days 12%" in words_of(page)
+    assert "Removed in the last 30 days 12% of what it held" in words_of(page)
+    assert page.count("m-session") == 2  # in the plot, and in its legend
+    assert "m-import" not in page
 
 
 def test_before_an_undone_session_the_plot_shows_what_it_found(

@@ -12,7 +12,7 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.audit import PLATFORM
-from refine.models.audit.kinds import ACTIONS_OF_KIND
+from refine.models.audit.kinds import ACTIONS, ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
 from refine.models.ledger import images_in
 from tests import factories, sql
@@ -296,6 +296,26 @@ def test_a_record_page_shows_the_open_data(dashboard, admin, agent):
     assert f"About memory #{memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said
     assert record.hash in said
+
+
+def test_a_record_page_has_plain_words_for_its_figures(dashboard, agent):
+    data = {
+        "and_after": False,
+        "mass_before": 1_500,
+        "undone_records": [3, 4],
+        "stats": {"worn": 2},
+    }
+    record = agent.record("memory_refinement_rollback", data={**data, "changes": {}})
+    db.session.commit()
+
+    said = words_of(dashboard.get(f"/audit/{record.id}").text.partition("As JSON")[0])
+
+    figures = "Core memory before 1500 Undone records 3, 4 With what came after it no Worn 2"
+    assert f"Details {figures}" in said
+
+
+def test_no_two_actions_are_called_the_same():
+    assert len(set(ACTIONS.values())) == len(ACTIONS)
 
 
 # -- the chain -------------------------------------------------------------------------------------

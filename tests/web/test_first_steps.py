@@ -50,7 +50,7 @@ def test_each_step_with_the_demo_is_done_by_what_happened(newcomer, signed_in):
     db.session.commit()
     browser.get(f"/agents/{wren.id}/ledger")
     assert done(browser) == 2
-    assert f'href="{page}#changed"' in steps(browser)[2]
+    assert f'href="{page}#contents"' in steps(browser)[2]
 
     assert "Next: undo the session." in said(browser, page)  # as it was read just now
     assert done(browser) == 3

@@ -1,5 +1,6 @@
 """Sessions: the list, each one's page while it runs and after, stop and undo."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -89,11 +90,24 @@ def test_an_ended_session_shows_its_outcome_and_figures(
     said = words_of(shown(dashboard, ended))
 
     assert (
-        "completed Ada finished. Undo… Read its changes… 25 tokens fewer in every prompt (5%)"
-        in said
-    )
+        "completed Ada finished. Undo… Read its changes… An undo has no time limit. What later "
+        "sessions did to the same memories is undone with it; what was erased for good stays so. "
+        "25 tokens fewer in every prompt (5%)"
+    ) in said
     assert "Before: 20 memories, 500 tokens" in said
     assert "After: 19 memories, 475 tokens" in said
+
+
+@pytest.mark.parametrize(
+    ("status", "offered"), [("declined", ["Read what it said…"]), ("failed", []), ("skipped", [])]
+)
+def test_of_a_session_that_changed_nothing_only_what_was_said_can_be_read(
+    dashboard: Browser, agent: Agent, status: Any, offered: list[str]
+) -> None:
+    session = factories.ended(agent, status)
+    db.session.commit()
+
+    assert re.findall("Read [^<]*…", shown(dashboard, session)) == offered
 
 
 def test_refusals_and_retirements_are_shown_by_cause(

@@ -57,13 +57,13 @@ def busy(account: Account) -> dict[str, Agent]:
 
 def test_agents_of_this_month_are_listed_with_all_their_figures(dashboard, busy):
     assert rows(dashboard) == [
-        "bo 1 0 0 1,000 0 0 $3.00 12 75%",
-        "Ada 1 1 1 2,007 500 30 $1.00 0 25%",
+        "bo $3.00 12 1 0 0 1,000 0 0 75%",
+        "Ada $1.00 0 1 1 1 2,007 500 30 25%",
     ]
     words = said(dashboard, "/usage")
     assert "What the agents of Own account used in March 2026" in words
-    assert "Cost $4.00 Tokens saved in every prompt 12 Sessions 2 Reflections 1" in words
-    assert "Conversations 1 Prompt tokens 3,007 17%" in words
+    assert "Cost $4.00 Tokens saved 12 Sessions 2 Reflections 1 Conversations 1" in words
+    assert "Prompt tokens 3,007 Cached 500 Completion tokens 30" in words
     assert f"/agents/{busy['bo'].id}" in links_of(dashboard.get("/usage").text)
 
 
@@ -73,7 +73,7 @@ def test_agents_of_this_month_are_listed_with_all_their_figures(dashboard, busy)
 def test_a_site_admin_sees_all_accounts_or_one(
     site_admins: Browser, busy: dict[str, Agent]
 ) -> None:
-    assert [row.split(" 1 ")[0] for row in rows(site_admins)] == [
+    assert [row.split(" $")[0] for row in rows(site_admins)] == [
         "Nightjar Elsewhere",
         "bo Own account",
         "Ada Own account",
@@ -81,6 +81,13 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert "What all agents used" in said(site_admins, "/usage")
     assert "in the time zone of its account" in said(site_admins, "/usage")
     assert [row.split()[0] for row in rows(site_admins, "/usage?account=own")] == ["bo", "Ada"]
+
+
+def test_a_session_that_still_runs_has_saved_nothing_yet(dashboard, account):
+    factories.session(factories.agent("one", account=account)).saved_tokens = 12
+    db.session.commit()
+
+    assert "Tokens saved 0 Sessions 1" in said(dashboard, "/usage")
 
 
 def test_a_model_that_is_named_like_an_address_is_hidden(dashboard, account):
