@@ -17,8 +17,8 @@ pages = Blueprint("deliveries", __name__)
 
 _OUTCOMES = {outcome: badge.word for outcome, badge in DELIVERIES.items()}
 _FILTERS = [
-    one_of("outcome", "Outcome", _OUTCOMES, condition=lambda name: Delivery.outcome == name),
-    one_of("kind", "Event", {k: k for k in KINDS}, condition=lambda kind: Delivery.kind == kind),
+    one_of("outcome", "Outcome", _OUTCOMES, lambda name: Delivery.outcome == name),
+    one_of("kind", "Event", {k: k for k in KINDS}, lambda kind: Delivery.kind == kind),
 ]
 
 
