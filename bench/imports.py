@@ -17,7 +17,7 @@ from bench.world import CONTENT, World, add_agent, opened
 from refine.extensions import db
 from refine.models import Account, Agent
 from refine.sealing import Place
-from refine.transfer.importing import import_memories, rows_of
+from refine.transfer.importing import import_memories, rows_at
 
 AT_MOST_TIMES = 12.0
 
@@ -79,8 +79,7 @@ def _pair(agent_id: int, path: Path, count: int) -> tuple[float, float]:
 
 def _imported(agent_id: int, path: Path, count: int) -> None:
     agent = db.session.get_one(Agent, agent_id)
-    with path.open("rb") as file:
-        report = import_memories(agent, partial(rows_of, file, "mem0"), source="mem0")
+    report = import_memories(agent, partial(rows_at, path), source="mem0")
     if report.added.total() != count:
         raise Unexpected(f"{report.added.total()} of {count} memories were imported")
 

@@ -3,10 +3,10 @@
 import gc
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 from rich.console import Console
@@ -19,19 +19,51 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
-from refine.transfer.importing import FORMATS, Report, import_memories, memory_count, rows_of
+from refine.transfer.importing import (
+    FORMATS,
+    Report,
+    format_of,
+    import_memories,
+    memory_count,
+    rows_at,
+)
 from refine.transfer.own import full_lines, metadata_lines, pages_of
+from refine.transfer.rows import FIELDS, Row, Wanted
+from refine.transfer.sources import sources_of
+
+_SHOWN_CHARACTERS = 72
+
+
+def _fields(_context: object, _parameter: object, given: str | None) -> dict[str, str]:
+    """Return what ``--map`` says."""
+    fields = dict(each.strip().partition("=")[::2] for each in (given or "").split(",") if each)
+    wrong = [name for name, path in fields.items() if name not in FIELDS or not path]
+    if wrong:
+        raise click.BadParameter(f"write {'=…, '.join(FIELDS)}=…, each with the name of a field")
+    return fields
 
 
 @click.command("import")
 @agent_argument
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--format",
     "format_",
     type=click.Choice(list(FORMATS)),
-    required=True,
-    help=" ".join(f"{name}: {each.files}." for name, each in FORMATS.items()),
+    help="Default: recognized by what is in the file. "
+    + " ".join(f"{name}: {each.files}." for name, each in FORMATS.items()),
+)
+@click.option(
+    "--map",
+    "fields",
+    metavar="content=FIELD,date=FIELD,…",
+    callback=_fields,
+    help=f"How the file calls {', '.join(FIELDS)}; a.b is field b in the object a.",
+)
+@click.option("--agent", "agent", help="Of a file of several agents: this one (id or name there).")
+@click.option("--user", "user", help="Only the memories of this person, by the id in the file.")
+@click.option(
+    "--include-archived", "archived", is_flag=True, help="Archived and disabled ones, too."
 )
 @click.option(
     "--as",
@@ -41,41 +73,57 @@ from refine.transfer.own import full_lines, metadata_lines, pages_of
     show_default=True,
     help="Memory type for rows that do not name one; blocks are always core.",
 )
-@click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
-def import_(reference: str, file: Path, format_: str, dry_run: bool, **options: Any) -> int:
-    """Add the memories of FILE to those of AGENT (id or name).
+def import_(reference: str, path: Path, format_: str | None, **options: Any) -> int:
+    """Add the memories of FILE, or of the files in a folder or a zip, to those of AGENT.
 
     A prefix says what each memory is about: "Alice (person): Speaks Welsh" from the MCP memory
-    server, "[human] Keeps bees" from a Letta block.
+    server, "[human] Keeps bees" from a Letta block, "People: Mira runs the farm" from notes with
+    headings.
 
     Memories that were imported earlier are not added again, so an interrupted import can be
     repeated. Bad rows are listed with position and reason; all others are imported, except for
-    those that are deleted, archived, paused, replaced or expired at the source. Memory content is
-    never printed.
+    those that are deleted, archived, paused, replaced or expired at the source. Only --dry-run
+    prints what the file says: the first memories as they would be kept.
 
     Exit code 1 if no row could be read or, with --strict, if any row is bad; 0 otherwise.
     """
-    with file.open("rb") as stream, application("import"):
-        if not stream.seekable():
-            raise click.UsageError("FILE is read more than once: use a file, not a pipe")
+    wanted = Wanted(*(options.pop(name) for name in Wanted._fields))
+    dry_run, report = options["dry_run"], Report()
+    if not (path.is_dir() or path.is_file()):
+        raise click.UsageError("FILE is read more than once: use a file, not a pipe")
+    with application("import"):
         agent = Agent.named(reference)
-        report = _run(agent, stream, format_, dry_run=dry_run, **options)
+        read = partial(rows_at, path, format_, wanted)
+        _run(agent, read, report, source=_source(path, format_), **options)
         _print_report(agent, report, dry_run=dry_run)
     if report.is_failure:
-        raise InvalidValue(f"nothing in the file could be read as {format_}")
+        raise InvalidValue(f"nothing in the file could be read{f' as {format_}' * bool(format_)}")
     return 0
 
 
-def _run(agent: Agent, stream: BinaryIO, format_: str, *, dry_run: bool, **options: Any) -> Report:
+def _source(path: Path, format_: str | None) -> str:
+    """Return what the records of an import call its source."""
+    if format_ is not None or path.is_dir():
+        return format_ or "folder"
+    with sources_of(path) as sources:
+        first = next(sources, None)
+        return (first and first.is_alone and format_of(first)) or "files"
+
+
+def _run(
+    agent: Agent,
+    read: Callable[[], Iterator[Row]],
+    report: Report,
+    *,
+    dry_run: bool,
+    **options: Any,
+) -> None:
     gc.freeze()  # loaded objects stay: scanning them again and again takes long
-    report = Report()
-    read = partial(rows_of, stream, format_)
     try:
         with Console(stderr=True).status("importing"):
-            return import_memories(
-                agent, read, source=format_, dry_run=dry_run, report=report, **options
-            )
+            import_memories(agent, read, dry_run=dry_run, report=report, **options)
     except BaseException:
         if report.added and not dry_run:
             kept = memory_count(report.added.total())
@@ -128,11 +176,16 @@ def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, 
 def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
     verb = "would be imported" if dry_run else "imported"
     console.print(report.headline(f"{verb} into {agent.name} (agent {agent.id})"))
-    for label, text in report.rows():
-        console.print(f"  {label:<14} {text}")
+    for memory in report.first if dry_run else ():
+        text = " ".join(memory.content.split())
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        console.print(f"  {memory.created_at:%Y-%m-%d} {memory.memory_type:<7} {shown}")
+    for label, line in report.rows():
+        console.print(f"  {label:<14} {line}")
+    more = report.added_core_tokens if dry_run else 0
+    mass, budget = agent.core_token_usage + more, agent.core_token_budget
+    over = "over its budget" if mass > budget else "within its budget"
+    has = "would have" if dry_run else "now has"
+    console.print(f"{agent.name} {has} {mass:,} tokens, {over} of {budget:,}")
     if dry_run:
         console.print("nothing was written")
-        return
-    mass, budget = agent.core_token_usage, agent.core_token_budget
-    over = "over its budget" if mass > agent.core_token_budget else "within its budget"
-    console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")

@@ -4,52 +4,118 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import BinaryIO, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.ledger import MEMORY_TYPES, ImportedMemory
+from refine.models.ledger import MEMORY_TYPES, ImportedMemory, is_kept_core
 from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
-from refine.transfer import letta, mcp, mem0, own
+from refine.transfer import (
+    chatgpt,
+    claude,
+    langgraph,
+    letta,
+    lorebook,
+    markdown,
+    mcp,
+    mem0,
+    own,
+    plain,
+    stores,
+)
 from refine.transfer.recognizing import Candidate, Recognizer, candidate
-from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
+from refine.transfer.rows import ALL, BadRow, Incoming, LeftOut, Row, Wanted
+from refine.transfer.sources import Source, sources_of
 
 BATCH_MEMORIES = 500
 
-# More bad rows than this are counted, but not listed.
-MAX_NAMED_BAD_ROWS = 20
+# More bad rows than this are counted, but not listed; of a dry run so many memories are shown.
+MAX_NAMED_BAD_ROWS, MAX_SHOWN = 20, 5
 
 
 class Format(NamedTuple):
-    read: Callable[[BinaryIO], Iterator[Row]]
+    """``recognizes`` may assume that the file is none of the formats before it."""
+
+    read: Callable[[Source, Wanted], Iterator[Row]]
+    recognizes: Callable[[Source], bool]
     files: str
 
 
-# A new format is a module with a reader, and a line here.
+# A new format is a module with these two, and a line here.
 FORMATS = {
-    "letta": Format(letta.read, "an agent file (.af) of one agent, or passages from its API"),
-    "mem0": Format(mem0.read, "JSON from get_all, all pages in one list"),
-    "mcp": Format(mcp.read, "the memory server's JSON Lines"),
-    "refine": Format(own.read, "a full export of Refine"),
+    "refine": Format(own.read, own.recognizes, "a full export of Refine"),
+    "letta": Format(
+        letta.read, letta.recognizes, "an agent file (.af), or passages from Letta's API"
+    ),
+    "chatgpt": Format(chatgpt.read, chatgpt.recognizes, "conversations.json of an export"),
+    "claude": Format(claude.read, claude.recognizes, "memories.json of an export"),
+    "langgraph": Format(langgraph.read, langgraph.recognizes, "items of a store, LangMem's too"),
+    "stores": Format(stores.read, stores.recognizes, "memories of Anthropic's memory stores"),
+    "mcp": Format(mcp.read, mcp.recognizes, "the memory server's file, or what read_graph answers"),
+    "lorebook": Format(lorebook.read, lorebook.recognizes, "a lorebook, or a character card"),
+    "mem0": Format(mem0.read, mem0.recognizes, "JSON from get_all, or Qdrant's points"),
+    "csv": Format(plain.read_csv, plain.recognizes_csv, "a table; see --map"),
+    "jsonl": Format(plain.read_json, plain.recognizes_json, "JSON objects; see --map"),
+    "markdown": Format(markdown.read, markdown.recognizes, "notes, in one file or many"),
 }
 
 
-def rows_of(stream: BinaryIO, format_: str) -> Iterator[Row]:
-    """Yield the rows of a file, from its beginning; a BadRow for a file that cannot be read."""
-    stream.seek(0)
+def format_of(source: Source) -> str | None:
+    """Return the name of the first format that recognizes the file, by its shape."""
+    return next((name for name, each in FORMATS.items() if each.recognizes(source)), None)
+
+
+def rows_at(path: Path, format_: str | None = None, wanted: Wanted = ALL) -> Iterator[Row]:
+    """Yield the rows of a file, or of the files of a folder or a zip."""
+    with sources_of(path) as sources:
+        yield from rows_of(sources, format_, wanted)
+
+
+def rows_of(
+    sources: Iterable[Source], format_: str | None = None, wanted: Wanted = ALL
+) -> Iterator[Row]:
+    """Yield the rows of files, from their beginning; a BadRow for one that cannot be read.
+
+    ``format_`` overrules what each file is recognized as.
+    """
+    for source in sources:
+        for row in _rows_of(source, format_, wanted):
+            if source.is_alone or isinstance(row, LeftOut):
+                yield row
+            else:
+                yield row._replace(place=f"{source.path}, {row.place}")
+
+
+def _rows_of(source: Source, given: str | None, wanted: Wanted) -> Iterator[Row]:
     try:
-        yield from FORMATS[format_].read(stream)
+        format_ = given or format_of(source)
+        if format_ is not None:
+            for row in FORMATS[format_].read(source, wanted):
+                yield _named(row, format_)
+        elif source.is_alone:
+            yield BadRow("file", "is in no format that is recognized: name it with --format")
+        else:
+            yield LeftOut("files that hold no memories")
     except InvalidValue as error:
         yield BadRow("file", str(error))
+
+
+def _named(row: Row, format_: str) -> Row:
+    """A row is recognized later by where it is from, and its id there."""
+    if isinstance(row, Incoming) and row.source is None:
+        return row._replace(source=format_)
+    return row
 
 
 @dataclass
 class Report:
     added: Counter[str] = field(default_factory=Counter)  # by memory type
     added_tokens: int = 0
+    added_core_tokens: int = 0  # of kept memories
     already_present: int = 0
     conflicting: int = 0  # present with another text
     batches: int = 0
@@ -57,6 +123,7 @@ class Report:
     flags_left_out: int = 0  # constitutional in the export of another agent
     bad_rows: int = 0
     named_bad_rows: list[BadRow] = field(default_factory=list)
+    first: list[ImportedMemory] = field(default_factory=list, compare=False)  # of those added
 
     @property
     def is_failure(self) -> bool:
@@ -173,9 +240,13 @@ class _Import:
         report.already_present += already_present
         report.conflicting += conflicting
         report.batches += bool(new)
+        report.first += new[: MAX_SHOWN - len(report.first)]
         for memory in new:
             report.added[memory.memory_type] += 1
-            report.added_tokens += token_estimate(memory.content)
+            tokens = token_estimate(memory.content)
+            report.added_tokens += tokens
+            if is_kept_core(memory.memory_type, memory.discarded_at):
+                report.added_core_tokens += tokens
 
     def _write(self, new: Sequence[ImportedMemory], already_present: int) -> None:
         self._agent.ledger.add_all(

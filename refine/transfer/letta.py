@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
 from refine.errors import InvalidValue
 from refine.rules.received_json import unchecked_json
@@ -10,21 +10,39 @@ from refine.transfer.rows import (
     DELETED,
     LeftOut,
     Row,
+    Wanted,
+    first_of,
     first_text,
     list_in,
     memory_in,
     plain_id,
-    read_document,
     rows_of_objects,
     subject_prefix,
 )
+from refine.transfer.sources import Source
+
+# Fields of archival passages that no other format has.
+_OF_PASSAGES = {"archive_id", "embedding_config", "file_id", "organization_id"}
 
 
-def read(stream: BinaryIO) -> Iterator[Row]:
-    document = read_document(stream)
+def recognizes(source: Source) -> bool:
+    sample = source.sample
+    if isinstance(sample, list):
+        first = first_of(sample)
+        return "text" in first and not _OF_PASSAGES.isdisjoint(first)
+    is_inside_a_string = isinstance(sample, str) and sample.lstrip().startswith("{")
+    return bool(
+        is_inside_a_string
+        or list_in(sample, "core_memory")
+        or (list_in(sample, "agents") and list_in(sample, "blocks"))
+    )
+
+
+def read(source: Source, wanted: Wanted) -> Iterator[Row]:
+    document = source.document
     if isinstance(document, str):  # some clients store the document inside a JSON string
         document = unchecked_json(document)
-    own_blocks = _blocks_of_the_agent(document)
+    own_blocks = _blocks_of_the_agent(document, wanted.agent)
     passages = document if isinstance(document, list) else []
     blocks, core_memory = list_in(document, "blocks"), list_in(document, "core_memory")
     if not (passages or blocks or core_memory):
@@ -34,19 +52,24 @@ def read(stream: BinaryIO) -> Iterator[Row]:
     yield from rows_of_objects("block", core_memory, _block)
 
 
-def _blocks_of_the_agent(document: Any) -> set[str] | None:
-    agents = list_in(document, "agents")
+def _blocks_of_the_agent(document: Any, wanted: str | None) -> set[str] | None:
+    agents = [each for each in list_in(document, "agents") if isinstance(each, dict)]
+    if wanted is not None:
+        agents = [each for each in agents if wanted in (each.get("id"), each.get("name"))]
+        if len(agents) != 1:
+            raise InvalidValue(f"holds {len(agents)} agents of the id or name in --agent")
     if len(agents) > 1:
-        raise InvalidValue("holds several agents: export each of them to a file of its own")
-    ids = agents[0].get("block_ids") if agents and isinstance(agents[0], dict) else None
+        raise InvalidValue(f"holds {len(agents)} agents: choose one with --agent ID or NAME")
+    ids = agents[0].get("block_ids") if agents else None
     return set(map(str, ids)) if isinstance(ids, list) else None
 
 
-def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) -> Row:
+def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) -> Iterator[Row]:
     if own_blocks is not None and plain_id(row) not in own_blocks:
-        return LeftOut("blocks that the agent in the file does not have")
+        yield LeftOut("blocks that the agent in the file does not have")
+        return
     label = first_text(row, "label") or ""
-    return memory_in(
+    yield memory_in(
         place,
         row,
         "value",
@@ -57,7 +80,8 @@ def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) 
     )
 
 
-def _passage(place: str, row: dict[str, Any]) -> Row:
+def _passage(place: str, row: dict[str, Any]) -> Iterator[Row]:
     if row.get("is_deleted") is True and first_text(row, "text"):
-        return LeftOut(DELETED)
-    return memory_in(place, row, "text", source_id=plain_id(row))
+        yield LeftOut(DELETED)
+    else:
+        yield memory_in(place, row, "text", source_id=plain_id(row))

@@ -1,72 +1,85 @@
-"""The MCP memory server's graph, as JSON Lines; observations become memories, relations do not."""
+"""The MCP memory server's graph: observations of entities become memories, relations do not."""
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from refine.errors import InvalidValue
 from refine.transfer.rows import (
     BLANK,
     BadRow,
-    Incoming,
     LeftOut,
     Row,
-    extra_of,
+    Wanted,
+    first_of,
     first_text,
-    json_object,
-    known_and_other_tags,
-    line_values,
-    numbered_lines,
+    has_time,
+    memory_in,
+    rows_in,
     subject_prefix,
-    time_in,
+    without_times,
 )
+from refine.transfer.sources import Source
 
+_LISTS = ("entities", "relations", "graph", "result", "structuredContent")
 _NAMES = ("name", "entityName", "id")
 _TYPES = ("entityType", "entity_type")
+_NO_TYPES = ("", "default", "unknown", "entity")
+_TEXTS = ("text", "content", "contents", "observation")
+_KINDS = ("type", "_type")
+# The two ends of a relation.
+_ENDS = ({"from", "to"}, {"from_id", "to_id"}, {"source", "target"})
 
 
-def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield the observations of each line's entities; some writers put two objects on one line."""
-    for number, line in numbered_lines(stream):
-        place = f"line {number}"
-        try:
-            for value in line_values(line):
-                yield from _rows(place, json_object(value))
-        except InvalidValue as error:
-            yield BadRow(place, str(error))
+def recognizes(source: Source) -> bool:
+    first = first_of(source.sample, *_LISTS)
+    return "observations" in first or any(first.get(name) == "relation" for name in _KINDS)
+
+
+def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
+    """Yield the observations of entities: on a line each, in a list, or as ``read_graph`` answers.
+
+    Some writers put two objects on one line.
+    """
+    yield from rows_in(source, _rows, *_LISTS)
+
+
+def _is_relation(row: Mapping[str, Any]) -> bool:
+    is_called_so = any(row.get(name) == "relation" for name in _KINDS)
+    return is_called_so or any(ends <= row.keys() for ends in _ENDS)
 
 
 def _rows(place: str, entity: dict[str, Any]) -> Iterator[Row]:
-    if entity.get("type") == "relation":
+    if "observations" not in entity and _is_relation(entity):
         yield LeftOut("relations between entities; only observations are imported")
         return
-    if entity.get("type") != "entity":
+    if first_text(entity, *_KINDS) not in (None, "", "entity"):
         raise InvalidValue("is neither an entity nor a relation")
     name, observations = first_text(entity, *_NAMES), entity.get("observations")
     if not name:
         raise InvalidValue(f"has no {', '.join(_NAMES)}")
     if not isinstance(observations, list):
         raise InvalidValue("has no list of observations")
+    about = {key: value for key, value in entity.items() if key not in (*_KINDS, "observations")}
     for number, observation in enumerate(observations, 1):
         where = f"{place}, observation {number}"
         try:
-            yield _memory(where, name, entity, observation)
+            yield _memory(where, {**about, "name": name}, observation)
         except InvalidValue as error:
             yield BadRow(where, str(error))
 
 
-def _memory(place: str, name: str, entity: dict[str, Any], observation: object) -> Row:
-    if not isinstance(observation, str):
+def _memory(place: str, about: Mapping[str, Any], observation: object) -> Row:
+    said = {"text": observation} if isinstance(observation, str) else observation
+    if not isinstance(said, dict) or (text := first_text(said, *_TEXTS)) is None:
         raise InvalidValue("is not text")
-    if not observation.strip():
+    if not text:
         return LeftOut(BLANK)
-    tags, others = known_and_other_tags(entity.get("tags"))
-    type_ = first_text(entity, *_TYPES)
-    return Incoming(
-        place=place,
-        content=observation,
-        prefix=subject_prefix(f"{name} ({type_.strip()}):" if type_ else f"{name}:"),
-        tags=tags,
-        created_at=time_in(entity),
+    name, type_ = about["name"], (first_text(about, *_TYPES) or "").strip()
+    is_typed = type_.lower() not in _NO_TYPES
+    return memory_in(
+        place,
+        {**(without_times(about) if has_time(said) else about), **said},
+        *_TEXTS,
+        prefix=subject_prefix(f"{name} ({type_}):" if is_typed else f"{name}:"),
         within=name,
-        extra=extra_of({**entity, "name": name, "tags": others}, exclude=("type", "observations")),
     )

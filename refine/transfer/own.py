@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType
-from typing import Any, BinaryIO
+from typing import Any
 
 from sqlalchemy import select
 
@@ -17,13 +17,13 @@ from refine.transfer.rows import (
     BadRow,
     Incoming,
     Row,
+    Wanted,
     is_opaque,
     json_object,
-    line_values,
-    numbered_lines,
     plain_id,
     time_in,
 )
+from refine.transfer.sources import Source, line_values
 
 VERSION = 1
 FORMAT = "refine-memories"
@@ -111,8 +111,12 @@ def pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
         yield page
 
 
-def read(stream: BinaryIO) -> Iterator[Row]:
-    numbered = numbered_lines(stream)
+def recognizes(source: Source) -> bool:
+    return isinstance(source.sample, dict) and source.sample.get("format") == FORMAT
+
+
+def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
+    numbered = source.lines()
     try:
         origin = _origin_in(_object(next(numbered, (1, b"null"))[1]))
     except InvalidValue as error:
@@ -170,7 +174,7 @@ def _origin_in(manifest: Mapping[str, Any]) -> str:
 def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
     if row.pop("sha256", None) != _digest_of(row):
         raise InvalidValue("was altered: its digest does not match")
-    id_, created_at = plain_id(row), time_in(row)
+    id_, created_at = plain_id(row), time_in(row, "created_at")
     if id_ is None or created_at is None:
         raise InvalidValue("has no id or no created_at")
     source, source_id = _field(row, "source", *_TEXT), _field(row, "source_id", *_TEXT)

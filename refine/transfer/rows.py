@@ -3,23 +3,29 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, BinaryIO, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.content import TAGS
 from refine.rules.instants import instant
 from refine.rules.personal import looks_personal
-from refine.rules.received_json import check_json, strict_json_values, unchecked_json
+from refine.rules.received_json import check_json
+from refine.transfer.sources import MAX_FIELDS, Source, line_values
 
-MAX_DOCUMENT_BYTES = 256_000_000
-MAX_LINE_BYTES = 2_000_000
 MAX_EXTRA_CHARACTERS = 50_000
 MAX_PREFIX_CHARACTERS = 1_000
-_MAX_FIELDS = 1_000
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+# The names that a time, or the day of a memory, has in the wild; the first that is filled counts.
+TIMES = (
+    *("created_at", "createdAt", "created", "create_time", "created_time", "creation_date"),
+    *("timestamp", "date", "datetime", "time", "_savedAt", "saved_at", "savedAt"),
+    *("updated_at", "updatedAt", "modified"),
+)
 
 # Numbers, UUIDs and digests.
 _OPAQUE_ID = re.compile(r"[0-9a-fA-F-]{1,64}")
@@ -79,46 +85,74 @@ BLANK = "blank"
 DELETED = "deleted at the source"
 
 
-def read_document(stream: BinaryIO) -> Any:
-    """Return a JSON document, its rows unchecked; InvalidValue if it is damaged or too large."""
-    raw = stream.read(MAX_DOCUMENT_BYTES + 1)
-    if len(raw) > MAX_DOCUMENT_BYTES:
-        raise InvalidValue(
-            f"is longer than {MAX_DOCUMENT_BYTES:,} bytes: split its rows into several files"
-        )
-    return unchecked_json(raw.removeprefix(_BYTE_ORDER_MARK))
+class Wanted(NamedTuple):
+    """What of a file is wanted, and how its own fields are called, by ``FIELDS``."""
+
+    agent: str | None = None
+    user: str | None = None
+    archived: bool = False
+    fields: Mapping[str, str] = MappingProxyType({})
 
 
-def rows_of_objects(
-    noun: str, values: Iterable[Any], make: Callable[[str, dict[str, Any]], Row]
+ALL = Wanted()
+
+# What ``--map`` can name.
+FIELDS = ("content", "date", "subject", "id", "tags")
+
+NOT_ASKED_FOR = "memories of others than --user names"
+
+
+def rows_in(
+    source: Source, make: Callable[[str, dict[str, Any]], Iterable[Row]], *lists: str
 ) -> Iterator[Row]:
-    for number, value in enumerate(values, 1):
-        place = f"{noun} {number}"
+    """Yield what ``make`` yields of each object: on a line each, in a list, or in lists by name."""
+    if not source.has_json_lines:
+        yield from rows_of_objects("row", listed(source.document, *lists), make)
+        return
+    for number, line in source.lines():
+        place = f"line {number}"
         try:
-            check_json(value, max_fields=_MAX_FIELDS)
-            yield make(place, json_object(value))
+            for value in line_values(line):
+                yield from make(place, json_object(value))
         except InvalidValue as error:
             yield BadRow(place, str(error))
 
 
-def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line that is not blank with its number; None is a line that is too long."""
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            while line and not line.endswith(b"\n"):
-                line = stream.readline(MAX_LINE_BYTES)
-            yield number, None
-        elif (row := line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip():
-            yield number, row
+def objects_in(source: Source, *lists: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects that ``rows_in`` makes rows of, without those that are damaged."""
+    if not source.has_json_lines:
+        yield from (each for each in listed(source.document, *lists) if isinstance(each, dict))
+        return
+    for _, line in source.lines():
+        with suppress(InvalidValue):
+            yield from (each for each in line_values(line) if isinstance(each, dict))
 
 
-def line_values(line: bytes | None) -> list[Any]:
-    """Return the JSON values of a line of ``numbered_lines``; InvalidValue says what is wrong."""
-    if line is None:
-        raise InvalidValue(f"must not be longer than {MAX_LINE_BYTES:,} bytes")
-    return strict_json_values(line, max_bytes=MAX_LINE_BYTES, max_fields=_MAX_FIELDS)
+def rows_of_objects(
+    noun: str, values: Iterable[Any], make: Callable[[str, dict[str, Any]], Iterable[Row]]
+) -> Iterator[Row]:
+    for number, value in enumerate(values, 1):
+        place = f"{noun} {number}"
+        try:
+            check_json(value, max_fields=MAX_FIELDS)
+            yield from make(place, json_object(value))
+        except InvalidValue as error:
+            yield BadRow(place, str(error))
+
+
+def listed(value: Any, *lists: str) -> list[Any]:
+    """Return a list, the lists under these names together (or under one there), or the object."""
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return []
+    found = [value[name] for name in lists if isinstance(value.get(name), list | dict)]
+    return [each for inner in found for each in listed(inner, *lists)] if found else [value]
+
+
+def first_of(sample: Any, *lists: str) -> Mapping[str, Any]:
+    """Return the first object of a sample, to tell a format by; {} if there is none."""
+    return next((each for each in listed(sample, *lists) if isinstance(each, dict)), {})
 
 
 def json_object(value: Any) -> dict[str, Any]:
@@ -147,12 +181,13 @@ def memory_in(place: str, row: Mapping[str, Any], *texts: str, **fields: Any) ->
         return LeftOut(BLANK)
     tags, others = known_and_other_tags(row.get("tags"))
     used = [name for name in texts if row.get(name) == content]
+    timed = time_field(row)
     return Incoming(
         place=place,
         content=content,
         tags=tags,
-        created_at=time_in(row),
-        extra=extra_of({**row, "tags": others}, exclude=(*used, "created_at")),
+        created_at=time_in(row, timed),
+        extra=extra_of({**row, "tags": others}, exclude=(*used, timed)),
         **fields,
     )
 
@@ -180,7 +215,20 @@ def is_opaque(id_: str) -> bool:
     return _OPAQUE_ID.fullmatch(id_) is not None and not looks_personal(id_)
 
 
-def time_in(row: Mapping[str, Any], name: str = "created_at") -> datetime | None:
+def time_field(row: Mapping[str, Any]) -> str:
+    """Return the field that tells when the memory is from."""
+    return next((name for name in TIMES if row.get(name) not in (None, "")), "created_at")
+
+
+def has_time(row: Mapping[str, Any]) -> bool:
+    return row.get(time_field(row)) is not None
+
+
+def without_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in TIMES}
+
+
+def time_in(row: Mapping[str, Any], name: str) -> datetime | None:
     try:
         return instant(row.get(name), now=clock.now())
     except InvalidValue as error:

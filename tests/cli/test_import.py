@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.runs.access import AccessScope
+from refine.transfer.objects import NO_TEXT
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories
 from tests.chains import problems
@@ -40,29 +41,36 @@ class TestImport:
             f"2 memories imported into Ada (agent {ledger.id}): 2 core, 0 journal; 16 tokens",
             "  left out       1: blank",
             "  bad rows       2",
-            "                 row 4: has no text in memory, text, data, content",
+            f"                 row 4: {NO_TEXT}",
             "                 row 5: created_at lies in the future",
             "Ada now has 497 tokens, within its budget of 5,000",
         ]
         assert stored() == 22
 
-    def test_dry_run_writes_nothing(self, run, ledger):
-        done = run("import", "Ada", MEM0, "--format", "mem0", "--dry-run")
+    def test_dry_run_shows_the_first_memories_and_writes_nothing(self, run, ledger):
+        done = run("import", "Ada", MEM0, "--dry-run")
 
-        first, *_, last = done.stdout.splitlines()
-        told = f"2 memories would be imported into Ada (agent {ledger.id})"
-        assert first == f"{told}: 2 core, 0 journal; 16 tokens"
+        told, first, *_, mass, last = done.stdout.splitlines()
+        would = f"2 memories would be imported into Ada (agent {ledger.id})"
+        assert told == f"{would}: 2 core, 0 journal; 16 tokens"
+        assert first == "  2025-11-02 core    Prefers the window seat on trains"
+        assert mass == "Ada would have 497 tokens, within its budget of 5,000"
         assert last == "nothing was written"
         assert stored() == 20
         assert factories.records(ledger) == []
+
+    def test_a_map_that_cannot_be_read_is_wrong_usage(self, run, ledger):
+        for fields in ("text=content", "content", "content=a,date="):
+            done = run("import", "Ada", MEM0, "--map", fields)
+
+            assert (done.returncode, stored()) == (2, 20), fields
+            assert "write content=…, date=…, subject=…, id=…, tags=…" in done.stderr
 
     def test_strict_imports_nothing_if_a_row_is_bad(self, run, ledger):
         done = run("import", "Ada", MEM0, "--format", "mem0", "--strict")
 
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == (
-            "refine: nothing was imported: row 4: has no text in memory, text, data, content\n"
-        )
+        assert done.stderr == f"refine: nothing was imported: row 4: {NO_TEXT}\n"
         assert stored() == 20
 
     def test_lists_at_most_twenty_bad_rows(self, run, ledger, tmp_path):

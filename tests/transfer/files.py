@@ -9,21 +9,27 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.transfer.importing import Report, import_memories, rows_of
 from refine.transfer.own import FORMAT, file_lines, full_lines
-from refine.transfer.rows import BadRow, Incoming, Row
+from refine.transfer.rows import ALL, BadRow, Incoming, Row, Wanted
+from refine.transfer.sources import Source
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 MANIFEST = {"format": FORMAT, "version": 1, "contents": True, "origin": "0123456789abcdef"}
 
 
-def read(content: bytes | str, format_: str) -> list[Row]:
-    return list(rows_of(stream(content), format_))
+def read(
+    content: bytes | str, format_: str | None = None, wanted: Wanted = ALL, name: str = "file"
+) -> list[Row]:
+    return list(rows_of([source(content, name)], format_, wanted))
 
 
 def reading(content: bytes | str, format_: str) -> Callable[[], Iterable[Row]]:
     """What an import calls for each pass."""
-    opened = stream(content)
-    return lambda: rows_of(opened, format_)
+    return lambda: rows_of([source(content)], format_)
+
+
+def source(content: bytes | str, name: str = "file") -> Source:
+    return Source(name, stream(content), is_alone=True)
 
 
 def bring(owner: Agent, file: bytes | str, format_: str = "refine", **options: Any) -> Report:

@@ -10,6 +10,7 @@ from refine.transfer.rows import BadRow, Incoming, LeftOut
 from tests import factories
 from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row, read, reading
+from tests.transfer.shapes import SHAPES
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +43,16 @@ def files() -> list[tuple[str, bytes]]:
         ("mem0", fixture("mem0-people.json")),
         ("mcp", fixture("mcp.jsonl")),
         ("refine", own),
+        *((shape.format_, encoded(shape.content)) for shape in SHAPES.values()),
     ]
     mislabelled = [
         (intact[position - 1][0], content) for position, (_, content) in enumerate(intact)
     ]
     return [*intact, *intact, *intact, *mislabelled]
+
+
+def encoded(content: bytes | str) -> bytes:
+    return content.encode() if isinstance(content, str) else content
 
 
 def cut(file: bytes, chance: random.Random) -> bytes:

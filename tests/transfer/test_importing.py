@@ -109,7 +109,7 @@ class TestRepeatedImport:
             ("agent-v1.af", "letta", 2),
             ("passages.json", "letta", 1),
             ("mem0.json", "mem0", 2),
-            ("mcp.jsonl", "mcp", 5),
+            ("mcp.jsonl", "mcp", 6),
         ],
     )
     def test_a_repeated_import_adds_nothing(self, owner, name, format_, count):

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from refine.transfer import rows as transfer_rows
+from refine.transfer import objects, sources
 from refine.transfer.importing import FORMATS
 from refine.transfer.rows import (
     BLANK,
     DELETED,
     MAX_EXTRA_CHARACTERS,
-    MAX_LINE_BYTES,
     BadRow,
     Incoming,
     LeftOut,
+    Wanted,
     extra_of,
 )
+from refine.transfer.sources import MAX_LINE_BYTES
 from tests.transfer.files import bad, fixture, memories, own_file, own_row, read
 from tests.transfer.test_fuzz import FILES
 
@@ -117,13 +118,15 @@ class TestLetta:
         assert len(memories(rows)) == count
 
     @pytest.mark.parametrize("blocks_come_first", [False, True])
-    def test_reads_nothing_of_a_file_of_several_agents(self, blocks_come_first):
+    def test_reads_one_agent_of_several_and_none_without_a_choice(self, blocks_come_first):
         agents = [{"id": "a", "block_ids": ["0"]}, {"id": "b", "block_ids": ["1"]}]
         file = {"agents": agents, "blocks": [{"id": "0", "value": "a block"}]}
         ordered = dict(sorted(file.items(), reverse=blocks_come_first))
 
-        reason = "holds several agents: export each of them to a file of its own"
+        reason = "holds 2 agents: choose one with --agent ID or NAME"
         assert read(json.dumps(ordered), "letta") == [BadRow("file", reason)]
+        (block,) = memories(read(json.dumps(ordered), "letta", Wanted(agent="a")))
+        assert block.content == "a block"
 
     def test_reads_a_file_inside_a_json_string_like_the_file_itself(self):
         wrapped, plain = fixture("agent-in-a-string.af"), fixture("agent-with-other-blocks.af")
@@ -147,7 +150,7 @@ class TestMem0:
         rows = read(fixture("mem0.json"), "mem0")
 
         assert bad(rows) == [
-            ("row 4", "has no text in memory, text, data, content"),
+            ("row 4", objects.NO_TEXT),
             ("row 5", "created_at lies in the future"),
         ]
         assert rows[2] == LeftOut(BLANK)
@@ -185,6 +188,7 @@ class TestMcp:
             "Keeps bees behind the library",
             "Opens at nine",
             "Was named after a bird",
+            "no text",
             "Has no newline behind it",
         ]
         assert fields(rows[0].extra) == {"name": "Ada_Byrne", "entityType": "person"}
@@ -193,10 +197,7 @@ class TestMcp:
     def test_names_bad_lines_and_leaves_relations_out(self):
         rows = read(fixture("mcp.jsonl"), "mcp")
 
-        assert bad(rows) == [
-            ("line 4, observation 2", "is not text"),
-            ("line 5", "must be valid JSON"),
-        ]
+        assert bad(rows) == [("line 5", "must be valid JSON")]
         left_out = [row.kind.split()[0] for row in rows if isinstance(row, LeftOut)]
         assert left_out == ["blank", "relations", "relations"]
 
@@ -209,10 +210,10 @@ class TestMcp:
             ('{"type": "entity", "name": "x"}', "has no list of observations"),
             ('{"type": "entity", "name": "' + "x" * 2 * MAX_LINE_BYTES + '"}', TOO_LONG),
         ):
-            rows = read(f"{line}\n{good}", "mcp")
+            rows = read(f"{good}\n{line}\n{good}", "mcp")
 
-            assert bad(rows) == [("line 1", reason)]
-            assert [row.place for row in memories(rows)] == ["line 2, observation 1"]
+            assert bad(rows) == [("line 2", reason)]
+            assert [row.place[:6] for row in memories(rows)] == ["line 1", "line 3"]
 
 
 class TestOwn:
@@ -223,7 +224,7 @@ class TestOwn:
 
         assert (memory.content, memory.memory_type) == ("a memory", "core")
         assert (memory.constitutional, memory.tags) == (True, ("voice",))
-        assert (memory.source, memory.source_id) == (None, "0123456789abcdef-1")
+        assert (memory.source, memory.source_id) == ("refine", "0123456789abcdef-1")
         assert memory.created_at == datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
         assert memory.extra == '{"a": 1}'
 
@@ -236,8 +237,8 @@ class TestOwn:
 
         assert [(row.source, row.source_id) for row in rows] == [
             ("mem0", "17"),
-            (None, "0123456789abcdef-2"),
-            (None, "0123456789abcdef-3"),
+            ("refine", "0123456789abcdef-2"),
+            ("refine", "0123456789abcdef-3"),
         ]
 
     def test_refuses_another_manifest_at_once(self):
@@ -340,7 +341,7 @@ class TestDocuments:
             assert read(file.replace(b"%s", row), format_) == [BadRow("file", reason)], file[:20]
 
     def test_refuses_a_document_that_is_too_large(self, monkeypatch):
-        monkeypatch.setattr(transfer_rows, "MAX_DOCUMENT_BYTES", 20)
+        monkeypatch.setattr(sources, "MAX_DOCUMENT_BYTES", 20)
 
         for file, count in (('[{"memory": "good"}]', 1), ('[ {"memory": "good"}]', 0)):
             assert len(memories(read(file, "mem0"))) == count
@@ -371,5 +372,5 @@ class TestEveryFormat:
     def test_is_in_the_guide_and_among_the_damaged_files(self):
         guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 
-        assert [name for name in FORMATS if f"| `{name}` |" not in guide] == []
+        assert [name for name in FORMATS if f"`{name}`" not in guide] == []
         assert {format_ for format_, _ in FILES} == FORMATS.keys()

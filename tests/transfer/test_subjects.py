@@ -54,7 +54,7 @@ class TestMcp:
         rows = read(entity("x", name="A" * MAX_PREFIX_CHARACTERS), "mcp")
 
         reason = "has 1,001 characters in its name, type or label; at most 1,000 are allowed"
-        assert bad(rows) == [("line 1, observation 1", reason)]
+        assert bad(rows) == [("row 1, observation 1", reason)]
 
 
 class TestMem0:

@@ -1,0 +1,42 @@
+"""ChatGPT: what it noted about the person, in the conversations of an export."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refine.rules.received_json import at
+from refine.transfer.rows import BLANK, Incoming, LeftOut, Row, Wanted, first_of, rows_in, time_in
+from refine.transfer.sources import Source
+
+# The tool to which the model writes what it wants to keep.
+_TOOL = "bio"
+
+
+def recognizes(source: Source) -> bool:
+    return isinstance(first_of(source.sample).get("mapping"), dict)
+
+
+def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
+    yield from rows_in(source, _rows)
+
+
+def _rows(place: str, conversation: dict[str, Any]) -> Iterator[Row]:
+    mapping = conversation.get("mapping")
+    nodes = mapping.values() if isinstance(mapping, dict) else ()
+    notes = [message for node in nodes if (message := at(node, ("message",))) and _is_note(message)]
+    if not notes:
+        yield LeftOut("conversations in which nothing was noted")
+    for number, message in enumerate(notes, 1):
+        yield _memory(f"{place}, note {number}", message, conversation)
+
+
+def _is_note(message: Mapping[str, Any]) -> bool:
+    return message.get("recipient") == _TOOL
+
+
+def _memory(place: str, message: Mapping[str, Any], conversation: Mapping[str, Any]) -> Row:
+    parts = at(message, ("content", "parts"))
+    text = "\n".join(part for part in parts or () if isinstance(part, str))
+    if not text.strip():
+        return LeftOut(BLANK)
+    when = time_in(message, "create_time") or time_in(conversation, "create_time")
+    return Incoming(place=place, content=text, created_at=when)

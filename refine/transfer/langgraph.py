@@ -1,0 +1,83 @@
+"""LangGraph's stores: items with a namespace, a key and a value, LangMem's among them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refine.rules.received_json import at
+from refine.transfer.objects import TEXTS
+from refine.transfer.rows import (
+    NOT_ASKED_FOR,
+    LeftOut,
+    Row,
+    Wanted,
+    first_of,
+    first_text,
+    memory_in,
+    objects_in,
+    rows_in,
+    subject_prefix,
+)
+from refine.transfer.sources import Source
+
+_LISTS = ("items", "results", "data")
+_NAMESPACES = ("namespace", "prefix")
+
+
+def recognizes(source: Source) -> bool:
+    first = first_of(source.sample, *_LISTS)
+    return {"key", "value"} <= first.keys() and not first.keys().isdisjoint(_NAMESPACES)
+
+
+def read(source: Source, wanted: Wanted) -> Iterator[Row]:
+    """Yield the items; where namespaces differ, a memory begins with what its own has alone."""
+    every = {_namespace(item) for item in objects_in(source, *_LISTS)}
+    shared = set.intersection(*map(set, every)) if every else set()
+
+    def make(place: str, item: dict[str, Any]) -> Iterator[Row]:
+        own = [part for part in _namespace(item) if part not in shared]
+        if wanted.user is not None and wanted.user not in _namespace(item):
+            yield LeftOut(NOT_ASKED_FOR)
+        else:
+            yield _memory(place, item, " / ".join(own))
+
+    yield from rows_in(source, make, *_LISTS)
+
+
+def _namespace(item: Mapping[str, Any]) -> tuple[str, ...]:
+    given = item.get("namespace", item.get("prefix"))
+    parts = given if isinstance(given, list) else str(given or "").split(".")
+    return tuple(str(part) for part in parts if str(part).strip())
+
+
+def _memory(place: str, item: dict[str, Any], about: str) -> Row:
+    return memory_in(
+        place,
+        {**item, "text": _text(item.get("value")), "value": _others(item.get("value"))},
+        "text",
+        prefix=subject_prefix(f"{about}:") if about else "",
+        source_id=_id(item),
+    )
+
+
+def _id(item: Mapping[str, Any]) -> str:
+    return "/".join((*_namespace(item), str(item.get("key"))))
+
+
+def _text(value: Any) -> str | None:
+    """Return the text of a value, wherever LangMem and others put it; or its fields as text."""
+    if isinstance(value, dict):
+        inner = next((at(value, (name,)) for name in ("content", *TEXTS) if value.get(name)), None)
+        if isinstance(inner, str | dict):
+            return _text(inner)
+        plain = {name: each for name, each in value.items() if isinstance(each, str | int | float)}
+        return first_text(value, *TEXTS) or "; ".join(
+            f"{name}: {each}" for name, each in plain.items()
+        )
+    return value if isinstance(value, str) else None
+
+
+def _others(value: Any) -> Any:
+    """Return what of a value is not its text."""
+    if not isinstance(value, dict):
+        return None
+    return {name: each for name, each in value.items() if name not in ("content", *TEXTS)}
