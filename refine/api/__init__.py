@@ -8,6 +8,7 @@ from refine.api import (  # noqa: F401
     conversations,
     document,
     memories,
+    moving,
     oversight,
     platform,
     sessions,

@@ -19,6 +19,7 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
+from refine.transfer.exporting import WRITERS, Readable
 from refine.transfer.importing import (
     FORMATS,
     Report,
@@ -32,6 +33,8 @@ from refine.transfer.rows import FIELDS, Row, Wanted
 from refine.transfer.sources import sources_of
 
 _SHOWN_CHARACTERS = 72
+
+_Read = tuple[AgentMemory, dict[str, Any]]  # a memory, and its texts
 
 
 def _fields(_context: object, _parameter: object, given: str | None) -> dict[str, str]:
@@ -140,12 +143,22 @@ def _run(
     type=click.UUID,
     help="Include content, under this grant. Each read is recorded before it is printed.",
 )
-def export(reference: str, grant_id: uuid.UUID | None) -> None:
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["refine", *WRITERS]),
+    default="refine",
+    show_default=True,
+    help="refine: all that is stored; others: the texts of kept memories, with --grant.",
+)
+def export(reference: str, grant_id: uuid.UUID | None, format_: str) -> None:
     """Print the metadata of AGENT's memories, discarded ones included, as JSON Lines.
 
     Metadata is ids, types, flags, tags, dates and sizes; content is included only under a grant.
     The first line describes the export; the last one has the number of memories and a digest.
     """
+    if grant_id is None and format_ != "refine":
+        raise click.UsageError(f"--format {format_} prints content: it needs --grant")
     with application("export"):
         agent = Agent.named(reference)
         if grant_id is None:
@@ -154,12 +167,24 @@ def export(reference: str, grant_id: uuid.UUID | None) -> None:
         else:
             readable = _readable(agent, grant_id)
             first = list(itertools.islice(readable, 1))  # refused before anything is printed
-            lines = full_lines(agent, itertools.chain(first, readable))
+            lines = _full_lines(agent, itertools.chain(first, readable), format_)
         for line in lines:
             click.echo(line)
 
 
-def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, dict[str, Any]]]:
+def _full_lines(agent: Agent, memories: Iterator[_Read], format_: str) -> Iterator[str]:
+    if format_ == "refine":
+        return full_lines(agent, memories)
+    kept = [
+        Readable(each.id, each.memory_type, read["content"], list(each.tags), each.created_at)
+        for each, read in memories
+        if not each.discarded
+    ]
+    kept.sort(key=lambda each: (each.memory_type, each.created_at, each.id))
+    return WRITERS[format_](agent.name, kept)
+
+
+def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[_Read]:
     grant = db.session.get(AccessGrant, grant_id)
     if grant is None or grant.agent_id != agent.id:
         raise NotFound(f"{agent.name} has no such grant")

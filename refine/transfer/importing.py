@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -14,6 +14,7 @@ from refine.models import Agent
 from refine.models.ledger import MEMORY_TYPES, ImportedMemory, is_kept_core
 from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
+from refine.sealing import DataKey
 from refine.transfer import (
     chatgpt,
     claude,
@@ -27,7 +28,7 @@ from refine.transfer import (
     plain,
     stores,
 )
-from refine.transfer.recognizing import Candidate, Recognizer, candidate
+from refine.transfer.recognizing import Candidate, Recognizer, Status, candidate
 from refine.transfer.rows import ALL, BadRow, Incoming, LeftOut, Row, Wanted
 from refine.transfer.sources import Source, sources_of
 
@@ -230,15 +231,24 @@ class _Import:
     def add(self, batch: Sequence[Candidate]) -> None:
         if not self._dry_run:
             self._agent.lock()
-        new, conflicting = self._recognizer.sort(batch)
-        already_present = len(batch) - len(new)
+        statuses = self._recognizer.sort(batch)
+        new = _new(batch, statuses)
         if new and not self._dry_run:
-            self._write(new, already_present)
+            _write(
+                self._agent,
+                new,
+                source=self._source,
+                batch=self._report.batches + 1,
+                already_here=len(batch) - len(new),
+                by="command line",
+            )
         db.session.commit()
-        # after the commit, so that only what is stored is reported
+        self._note(new, statuses)  # after the commit, so that only what is stored is reported
+
+    def _note(self, new: Sequence[ImportedMemory], statuses: Sequence[Status]) -> None:
         report = self._report
-        report.already_present += already_present
-        report.conflicting += conflicting
+        report.already_present += len(statuses) - len(new)
+        report.conflicting += statuses.count("conflicting")
         report.batches += bool(new)
         report.first += new[: MAX_SHOWN - len(report.first)]
         for memory in new:
@@ -248,17 +258,42 @@ class _Import:
             if is_kept_core(memory.memory_type, memory.discarded_at):
                 report.added_core_tokens += tokens
 
-    def _write(self, new: Sequence[ImportedMemory], already_present: int) -> None:
-        self._agent.ledger.add_all(
-            "memory_imported",
-            new,
-            subject=("Agent", self._agent.id),
-            data={
-                "source": self._source,
-                "batch": self._report.batches + 1,
-                "added": len(new),
-                "already_here": already_present,
-                "by": "command line",
-            },
-            at=clock.now(),
-        )
+
+class Outcome(NamedTuple):
+    status: Status | Literal["invalid"]
+    detail: str | None = None
+
+
+def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Outcome]:
+    """Add what an agent brings itself, in the caller's transaction; say what became of each row."""
+    agent.lock()
+    made = [_candidate(row, agent.data_key(), source) for row in rows]
+    good = [each for each in made if isinstance(each, Candidate)]
+    statuses = Recognizer(agent, remembers=False).sort(good)
+    if new := _new(good, statuses):
+        here = len(good) - len(new)
+        _write(agent, new, source=source, batch=1, already_here=here, by="agent")
+    rest = iter(statuses)
+    return [each if isinstance(each, Outcome) else Outcome(next(rest)) for each in made]
+
+
+def _candidate(row: Incoming, key: DataKey, source: str) -> Candidate | Outcome:
+    try:
+        return candidate(row, key, source, "core")
+    except InvalidValue as error:
+        return Outcome("invalid", str(error))
+
+
+def _new(batch: Sequence[Candidate], statuses: Sequence[Status]) -> list[ImportedMemory]:
+    pairs = zip(batch, statuses, strict=True)
+    return [each.memory for each, status in pairs if status == "added"]
+
+
+def _write(agent: Agent, new: Sequence[ImportedMemory], **data: Any) -> None:
+    agent.ledger.add_all(
+        "memory_imported",
+        new,
+        subject=("Agent", agent.id),
+        data={"added": len(new), **data},
+        at=clock.now(),
+    )

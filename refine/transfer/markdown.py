@@ -26,7 +26,20 @@ from refine.transfer.sources import Source
 
 _SUFFIXES = (".md", ".markdown", ".mdc", ".txt")
 # Files that are named for what they are, not for what they speak of.
-_UNTOLD = frozenset({"memory", "memories", "claude", "agents", "readme", "index", "notes", "user"})
+_UNTOLD = frozenset(
+    {
+        "memory",
+        "memories",
+        "claude",
+        "agents",
+        "readme",
+        "index",
+        "notes",
+        "user",
+        "core",
+        "journal",
+    }
+)
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)[\s#]*")
 # A line that is bold as a whole stands for a heading below all others.
@@ -128,16 +141,19 @@ class _Block:
     is_after_blank: bool = False
     fence: str = ""
 
+    def holds(self, line: str) -> bool:
+        """Tell whether a line is indented as what is in an item, whatever it looks like."""
+        return self.indent is not None and _indent(line) > self.indent
+
     def takes(self, line: str) -> bool:
         """Tell whether a line that is neither blank nor a heading goes on with the block."""
-        if self.fence or not self.lines:
+        if not self.lines:
             return True
-        indent = len(line) - len(line.lstrip())
         if (item := _ITEM.match(line)) is not None:
             return self.indent is not None and len(item[1]) > self.indent + 1
         if self.indent is None:
             return not self.is_after_blank
-        return indent > self.indent if self.is_after_blank else True
+        return not self.is_after_blank or self.holds(line)
 
     def add(self, line: str) -> None:
         if not self.lines and (item := _ITEM.match(line)) is not None:
@@ -152,18 +168,23 @@ class _Block:
         self.lines.append(line)
 
 
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def _blocks(lines: Iterable[tuple[int, str]]) -> Iterator[_Block]:
     block, is_comment = _Block(0), False
     for number, line in lines:
         stripped = line.strip()
-        if block.fence:
+        is_inside = block.holds(line)
+        if block.fence and (is_inside or block.indent is None or not stripped):
             block.add(line)
         elif is_comment or stripped.startswith("<!--"):
             is_comment = "-->" not in stripped
             block.is_after_blank = bool(block.lines)
         elif not stripped:
             block.is_after_blank = bool(block.lines)
-        elif (heading := _heading(number, stripped, block)) is not None:
+        elif not is_inside and (heading := _heading(number, stripped, block)) is not None:
             if heading is not block and block.lines:
                 yield block
             if heading.lines:

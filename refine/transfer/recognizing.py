@@ -1,7 +1,7 @@
 """Recognizes the memories that the agent has, by their id at the source or their content."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sqlalchemy import select
 
@@ -16,6 +16,8 @@ from refine.rules.content import known_tags, memory_content
 from refine.sealing import DataKey
 from refine.transfer import own
 from refine.transfer.rows import Incoming, is_opaque
+
+Status = Literal["added", "already_present", "conflicting"]
 
 
 class Candidate(NamedTuple):
@@ -65,22 +67,23 @@ class Recognizer:
         # of kept core memories by content hash: whether they are constitutional, and their tags
         self._cores: dict[str, list[tuple[bool, set[str]]]] = {}
 
-    def sort(self, batch: Sequence[Candidate]) -> tuple[list[ImportedMemory], int]:
-        """Return which memories are new, and how many are known by id but have another text."""
+    def sort(self, batch: Sequence[Candidate]) -> list[Status]:
+        """Return what becomes of each; it conflicts if it is known by id, but has another text."""
         if not self._remembers:
             self._forget()
         self._load_ids(batch)
         self._load_own(batch)
         self._load_cores(batch)
-        new, conflicting = list[ImportedMemory](), 0
-        for each in batch:
-            known = self._hashes.get((each.memory.source, each.memory.source_id))
-            if known is not None:
-                conflicting += known != each.memory.content_hash
-            elif not self._has_content(each):
-                new.append(each.memory)
-                self._add(each)
-        return new, conflicting
+        return [self._status(each) for each in batch]
+
+    def _status(self, each: Candidate) -> Status:
+        known = self._hashes.get((each.memory.source, each.memory.source_id))
+        if known is not None:
+            return "already_present" if known == each.memory.content_hash else "conflicting"
+        if self._has_content(each):
+            return "already_present"
+        self._add(each)
+        return "added"
 
     def _has_content(self, each: Candidate) -> bool:
         same = self._cores.get(each.memory.content_hash, ()) if each.is_kept_core else ()
