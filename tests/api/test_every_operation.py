@@ -27,6 +27,7 @@ SENT = {
     "change": {"paused": True},
     "add_webhook": {"url": "https://example.org/refine"},
     "correct": {"content": "said better"},
+    "bring": {"source": "elsewhere", "rows": [{"content": "brought"}]},
 }
 
 
