@@ -16,7 +16,7 @@ def mcp(*, http: bool, host: str, port: int, url: str, token: str | None) -> Non
     run on another machine. Over HTTP each request brings a token of its own, as its bearer.
     """
     try:
-        from refine_client.mcp_server import server  # an extra: most installations lack it
+        from refine_client.mcp_server import server  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         raise click.ClickException(
             "the package mcp is missing: pip install 'refine[mcp]'"
