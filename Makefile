@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Each process imports all tests: let it use compiled ones, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
-SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
+SOURCES := app.py gunicorn.conf.py refine refine_client bench tests migrations examples
 
 .DEFAULT_GOAL := help
 .PHONY: help install up test check tests nightly bench long budget costly mutants prompts screenshots fix lock advisories clean

@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -20,6 +21,16 @@ UNBOUNDED = {"cryptography", "gunicorn", "rich", "structlog", "tzdata"}
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DIRECT = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+
+CLIENT = ROOT / "refine_client"
+# Which package a module of the client imports besides requests.
+SDKS = {
+    "anthropic_memory": "anthropic",
+    "langgraph_store": "langgraph",
+    "mcp_server": "mcp",
+    "openai_session": "agents",
+}
 
 
 @FILES
@@ -94,23 +105,37 @@ def test_this_environment_is_the_locked_one(file: Path) -> None:
 def test_every_package_that_refine_imports_is_in_its_lock() -> None:
     """And not only in that of its tests, which no server has."""
     locked = {canonicalize_name(each.name) for each in locked_in(RUNTIME)}
-    own = {"refine", "migrations", *sys.stdlib_module_names}
+    own = {"refine", "refine_client", "migrations", *sys.stdlib_module_names}
+    files = [ROOT / "app.py", ROOT / "gunicorn.conf.py"]
+    for folder in ("refine", "migrations"):
+        files += (ROOT / folder).rglob("*.py")
     providers = packages_distributions()
 
     missing = {
         name: providers.get(name)
-        for name in sorted(imported() - own)
+        for name in sorted(imported(files) - own)
         if not {canonicalize_name(each) for each in providers.get(name, ())} & locked
     }
 
     assert missing == {}
 
 
-def imported() -> set[str]:
-    """The packages that Refine's own files import, anywhere in them."""
-    files = [ROOT / "app.py", ROOT / "gunicorn.conf.py"]
-    for folder in ("refine", "migrations"):
-        files += (ROOT / folder).rglob("*.py")
+@pytest.mark.parametrize("file", sorted(CLIENT.glob("*.py")), ids=lambda file: file.stem)
+def test_a_module_of_the_client_needs_requests_and_its_own_sdk_alone(file: Path) -> None:
+    others = imported([file]) - {"refine_client", *sys.stdlib_module_names}
+
+    assert others <= {"requests", SDKS.get(file.stem)}
+
+
+def test_what_is_tested_with_is_what_the_extras_ask_for() -> None:
+    asked = {each for extra in EXTRAS.values() for each in extra}
+
+    assert len(EXTRAS) == len(SDKS)
+    assert asked <= set(PROJECT["dependency-groups"]["test"])
+
+
+def imported(files: Iterable[Path]) -> set[str]:
+    """The packages that these files import, anywhere in them."""
     names = set[str]()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
