@@ -60,7 +60,10 @@ class RefineMemoryTool(BetaAbstractMemoryTool):
         found = self._file(command.path)
         count = found.text.count(command.old_str)
         if count != 1:
-            raise ToolError(f"old_str stands {count} times in {command.path}; it must stand once")
+            raise ToolError(
+                f"No replacement was performed: old_str stands {count} times in {command.path}, "
+                "and must stand there once."
+            )
         self._memories.change(found, found.text.replace(command.old_str, command.new_str or ""))
         return "The memory file has been edited."
 
@@ -75,42 +78,47 @@ class RefineMemoryTool(BetaAbstractMemoryTool):
         return f"The file {command.path} has been edited."
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Forget a file, or all files of a folder, as far as the rules allow."""
-        name = _name(command.path)
-        if not name:
-            raise ToolError(f"Cannot delete the {_ROOT} directory itself")
-        found = self._memories.get(name)
-        files = [found] if found is not None else list(self._below(name))
-        if not files:
-            raise ToolError(f"The path {command.path} does not exist")
-        for each in files:
-            self._memories.forget(each)
+        """Forget a file, or the files of a folder until one is refused."""
+        for found in self._at(command.path):
+            self._memories.forget(found)
         return f"Successfully deleted {command.path}"
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Give a file another path."""
-        found, name = self._file(command.old_path), _name(command.new_path)
-        if self._memories.get(name) is not None:
+        """Give a file another path, or the files of a folder until one is refused."""
+        old, new = _name(command.old_path), _name(command.new_path)
+        if self._memories.get(new) is not None or self._below(new):
             raise ToolError(f"The destination {command.new_path} already exists")
-        self._memories.change(found, found.text, name)
+        for found in self._at(command.old_path):
+            self._memories.rename(found, new + found.name.removeprefix(old))
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
     def _file(self, path: str) -> Named:
         found = self._memories.get(_name(path))
         if found is None:
-            raise ToolError(f"The path {path} does not exist. Please provide a valid path.")
+            raise ToolError(_missing(path))
         return found
+
+    def _at(self, path: str) -> list[Named]:
+        """Return the file, or the files of a folder other than the root."""
+        name = _name(path)
+        if not name:
+            raise ToolError(f"{_ROOT} itself cannot be deleted or renamed")
+        found = self._memories.get(name)
+        files = [found] if found is not None else self._below(name)
+        if not files:
+            raise ToolError(_missing(path))
+        return files
 
     def _below(self, folder: str) -> list[Named]:
         start = f"{folder}/" if folder else ""
-        return [each for each in self._memories.all() if each.name.startswith(start)]
+        return [each for each in self._memories.all(start or None) if each.name.startswith(start)]
 
     def _listed(self, folder: str, path: str) -> str:
         files = self._below(folder)
         if not files and folder:
-            raise ToolError(f"The path {path} does not exist. Please provide a valid path.")
+            raise ToolError(_missing(path))
         lines = sorted(f"{len(each.text.encode())}\t{_ROOT}/{each.name}" for each in files)
-        return "\n".join([f"Here're the files in {path}:", *lines])
+        return "\n".join([f"Here're the files in {path}, with their sizes in bytes:", *lines])
 
 
 def _name(path: str) -> str:
@@ -119,3 +127,7 @@ def _name(path: str) -> str:
     if parts[:1] != [_ROOT.strip("/")] or ".." in parts:
         raise ToolError(f"Path must start with {_ROOT}, got: {path}")
     return "/".join(parts[1:])
+
+
+def _missing(path: str) -> str:
+    return f"The path {path} does not exist. Please provide a valid path."

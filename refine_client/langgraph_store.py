@@ -5,9 +5,13 @@ graph = builder.compile(store=RefineStore(Refine()))
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
+from urllib.parse import unquote
 
 from langgraph.store.base import (
     BaseStore,
@@ -28,11 +32,20 @@ from refine_client.named import Named, NamedMemories
 # A value that is a text in this field alone is kept as that text, so that it reads well.
 _FIELD = "content"
 
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": operator.eq,
+    "$ne": operator.ne,
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
 
 class RefineStore(BaseStore):
     """Items by namespace and key; what a rule of Refine refuses is raised as RefineError.
 
-    ``search`` finds a part of the text. Vectors and expiry are not kept.
+    A search ranks by the words that an item shares with the query. Vectors and expiry are not kept.
     """
 
     def __init__(self, refine: Refine) -> None:
@@ -51,10 +64,10 @@ class RefineStore(BaseStore):
             found = self._memories.get(_name(op.namespace, op.key))
             return None if found is None else Item(**_fields(found))
         if isinstance(op, PutOp):
-            return self._put(op)
+            self._put(op)
+            return None
         if isinstance(op, SearchOp):
-            found_items = [item for item in self._items(op) if _has(item.value, op.filter)]
-            return found_items[op.offset : op.offset + op.limit]
+            return self._search(op)
         if isinstance(op, ListNamespacesOp):
             return self._namespaces(op)
         raise TypeError(f"unknown operation {type(op).__name__}")
@@ -62,37 +75,53 @@ class RefineStore(BaseStore):
     def _put(self, op: PutOp) -> None:
         name = _name(op.namespace, op.key)
         if op.value is not None:
-            self._memories.put(name, _text(dict(op.value)))
+            self._memories.put(name, _text(op.value))
         elif (found := self._memories.get(name)) is not None:
             self._memories.forget(found)
 
-    def _items(self, op: SearchOp) -> Iterator[SearchItem]:
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        found = (
+            SearchItem(**_fields(each), score=_score(op.query, each) if op.query else None)
+            for each in self._memories.all()
+        )
         prefix = tuple(op.namespace_prefix)
-        for each in self._memories.all(op.query):
-            item = SearchItem(**_fields(each))
-            if item.namespace[: len(prefix)] == prefix:
-                yield item
+        items: Iterator[SearchItem] = (
+            item
+            for item in found
+            if item.namespace[: len(prefix)] == prefix and _has(item.value, op.filter or {})
+        )
+        if op.query:
+            items = iter(sorted(items, key=lambda item: -(item.score or 0)))
+        return list(islice(items, op.offset, op.offset + op.limit))
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         spaces = {_place(each.name)[0][: op.max_depth] for each in self._memories.all()}
-        wanted = [each for each in sorted(spaces) if _matches(each, op.match_conditions or ())]
+        wanted = [
+            space
+            for space in sorted(spaces)
+            if all(_meets(space, each) for each in op.match_conditions or ())
+        ]
         return wanted[op.offset : op.offset + op.limit]
 
 
 def _name(namespace: tuple[str, ...], key: str) -> str:
-    return "/".join((*namespace, key))
+    return "/".join(_escaped(part) for part in (*namespace, key))
+
+
+def _escaped(part: str) -> str:
+    return re.sub(r"[%/\[\]\n]", lambda found: f"%{ord(found[0]):02X}", part)
 
 
 def _place(name: str) -> tuple[tuple[str, ...], str]:
-    *namespace, key = name.split("/")
+    *namespace, key = map(unquote, name.split("/"))
     return tuple(namespace), key
 
 
-def _text(value: dict[str, Any]) -> str:
+def _text(value: Mapping[str, Any]) -> str:
     text = value.get(_FIELD)
     if len(value) == 1 and isinstance(text, str) and not text.startswith("{"):
         return text
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return json.dumps(dict(value), ensure_ascii=False, sort_keys=True)
 
 
 def _value(text: str) -> dict[str, Any]:
@@ -105,40 +134,40 @@ def _value(text: str) -> dict[str, Any]:
 
 def _fields(found: Named) -> dict[str, Any]:
     namespace, key = _place(found.name)
-    times = {
-        name: datetime.fromisoformat(found.row[name]) for name in ("created_at", "recorded_at")
-    }
     return {
         "namespace": namespace,
         "key": key,
         "value": _value(found.text),
-        "created_at": times["created_at"],
-        "updated_at": times["recorded_at"],
+        "created_at": datetime.fromisoformat(found.row["created_at"]),
+        "updated_at": datetime.fromisoformat(found.row["recorded_at"]),
     }
 
 
-def _has(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
-    return all(_compares(value.get(name), each) for name, each in (wanted or {}).items())
+def _score(query: str, found: Named) -> float:
+    """Return which share of the query's words stands in the item."""
+    wanted = _words(query)
+    return len(wanted & _words(f"{found.name} {found.text}")) / (len(wanted) or 1)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
+
+
+def _has(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(_compares(value.get(name), each) for name, each in wanted.items())
 
 
 def _compares(given: Any, wanted: Any) -> bool:
     if not isinstance(wanted, dict):
         return bool(given == wanted)
-    return all(_OPERATORS[name](given, operand) for name, operand in wanted.items())
+    return all(_holds(name, given, operand) for name, operand in wanted.items())
 
 
-_OPERATORS = {
-    "$eq": lambda given, operand: given == operand,
-    "$ne": lambda given, operand: given != operand,
-    "$gt": lambda given, operand: given is not None and given > operand,
-    "$gte": lambda given, operand: given is not None and given >= operand,
-    "$lt": lambda given, operand: given is not None and given < operand,
-    "$lte": lambda given, operand: given is not None and given <= operand,
-}
-
-
-def _matches(namespace: tuple[str, ...], conditions: Iterable[MatchCondition]) -> bool:
-    return all(_meets(namespace, each) for each in conditions)
+def _holds(name: str, given: Any, operand: Any) -> bool:
+    if name not in _OPERATORS:
+        raise ValueError(f"unknown operator {name}; there are {', '.join(_OPERATORS)}")
+    has_order = given is not None or name in ("$eq", "$ne")
+    return has_order and _OPERATORS[name](given, operand)
 
 
 def _meets(namespace: tuple[str, ...], condition: MatchCondition) -> bool:

@@ -8,41 +8,73 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.types import ToolAnnotations
 
-from refine_client.client import MemoryType, Reason, Refine, RefineError
+from refine_client.client import MemoryType, Reason, Refine, RefineError, Row
 
 _INSTRUCTIONS = (
     "Your long-term memory. Read memory://context before you answer; save what is worth keeping; "
     "correct what you learn to be wrong. What you change can be restored."
 )
-_MOST_FOUND = 20
+_MOST_LISTED = 20
 
-_Tool = TypeVar("_Tool", bound=Callable[..., Any])
+Setting = Literal[
+    "name",
+    "system_prompt",
+    "reflection_prompt",
+    "memory_reflection_prompt",
+    "refinement_prompt",
+    "refinement_threshold",
+]
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
 _memory: ContextVar[Refine] = ContextVar("_memory")
 
 
-def server(url: str | None = None, token: str | None = None) -> MCPServer[Any]:
+def server(url: str, token: str | None = None) -> MCPServer[Any]:
     """Return the server; without a token, each request brings one as its bearer."""
 
     async def with_memory(
-        context: ServerRequestContext[Any, Any], call_next: CallNext
+        ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        headers = getattr(context.request, "headers", None) or {}
-        _, _, secret = headers.get("authorization", "").partition(" ")
-        _memory.set(Refine(token if token is not None else secret, url))
-        return await call_next(context)
+        with Refine(_bearer(ctx) if token is None else token, url) as refine:
+            _memory.set(refine)
+            return await call_next(ctx)
 
     made = MCPServer("refine", instructions=_INSTRUCTIONS, middleware=[with_memory])
-    for tool in _TOOLS:
-        made.tool()(tool)
+    for tool in (*_READING, *_CHANGING):
+        hints = ToolAnnotations(read_only_hint=tool in _READING, open_world_hint=False)
+        made.tool(annotations=hints)(_refusing(tool))
     made.resource("memory://context", mime_type="text/markdown")(context)
     made.prompt()(memory)
     return made
+
+
+def _bearer(ctx: ServerRequestContext[Any, Any]) -> str:
+    headers = getattr(ctx.request, "headers", None) or {}
+    return str(headers.get("authorization", "")).partition(" ")[2]
+
+
+def _refusing(tool: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Make what Refine refuses the tool's own error, so that the model reads why."""
+
+    @wraps(tool)
+    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+        try:
+            return tool(*args, **kwargs)
+        except RefineError as error:
+            raise ToolError(str(error)) from None
+
+    return call
+
+
+# -- what is offered: the docstrings are for the model ---------------------------------------------
 
 
 def context() -> str:
@@ -58,88 +90,66 @@ def memory() -> str:
     return f"This is what you remember:\n\n{context()}"
 
 
-def _tool(function: _Tool) -> _Tool:
-    """What Refine refuses is the tool's own error, so that the model reads why."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except RefineError as error:
-            raise ToolError(str(error)) from None
-
-    return call  # type: ignore[return-value]
-
-
-@_tool
-def save_memory(content: str, memory_type: MemoryType = "core") -> dict[str, Any]:
+def save_memory(content: str, memory_type: MemoryType = "core") -> Row:
     """Save a memory: core is kept for good, journal is shown for a week."""
     return _memory.get().save(content, memory_type)
 
 
-@_tool
-def search_memories(query: str) -> list[dict[str, Any]]:
+def search_memories(query: str) -> list[Row]:
     """Find kept memories by a part of their text; the newest come first."""
-    return list(islice(_memory.get().memories(query), _MOST_FOUND))
+    return list(islice(_memory.get().memories(query), _MOST_LISTED))
 
 
-@_tool
-def correct_memory(memory_id: int, content: str, reason: Reason = "wrong") -> dict[str, Any]:
+def correct_memory(memory_id: int, content: str, reason: Reason = "wrong") -> Row:
     """Put a new text in place of a memory: outdated no longer holds, wrong never did."""
     return _memory.get().correct(memory_id, content, reason)
 
 
-@_tool
-def forget_memory(memory_id: int, reason: Reason = "outdated") -> dict[str, Any]:
+def forget_memory(memory_id: int, reason: Reason = "outdated") -> Row:
     """Forget a memory; it can be restored."""
     return _memory.get().forget(memory_id, reason)
 
 
-@_tool
 def self_authoring(
-    action: str, field: str | None = None, value: str | None = None
-) -> dict[str, Any]:
-    """Read or change your own prompts: action is view or update; GET /tools says more."""
+    action: Literal["view", "update"], field: Setting, value: str | None = None
+) -> Row:
+    """View or update one of your own settings; the value `default` sets it back."""
     given = {"action": action, "field": field, "value": value}
     arguments = {name: each for name, each in given.items() if each is not None}
-    return _memory.get().call("self_authoring", json.dumps(arguments))
+    answer = _memory.get().call("self_authoring", json.dumps(arguments))
+    if answer["type"] == "error":
+        raise ToolError(answer["error"])
+    return answer
 
 
-@_tool
-def request_refinement() -> dict[str, Any]:
+def request_refinement() -> Row:
     """Ask for a session in which you tidy your memory; you will be asked before it begins."""
     return _memory.get().request_session()
 
 
-@_tool
-def sessions() -> list[dict[str, Any]]:
+def sessions() -> list[Row]:
     """List your last sessions, and what each changed."""
-    return list(islice(_memory.get().sessions(), _MOST_FOUND))
+    return list(islice(_memory.get().sessions(), _MOST_LISTED))
 
 
-@_tool
-def undo_last_session() -> dict[str, Any]:
-    """Undo your last session."""
-    last = next(_memory.get().sessions(), None)
-    if last is None:
-        raise ToolError("There is no session to undo.")
-    return _memory.get().undo(last["id"])
+def undo_last_session() -> Row:
+    """Undo your last session that changed memories."""
+    return _memory.get().undo_last_session()
 
 
-@_tool
-def who_may_read_me() -> list[dict[str, Any]]:
+def who_may_read_me() -> list[Row]:
     """List who asked to read your memories, why, and until when they may."""
-    return list(islice(_memory.get().grants(), _MOST_FOUND))
+    return list(islice(_memory.get().grants(), _MOST_LISTED))
 
 
-@_tool
 def revoke_access(grant_id: str) -> str:
     """End somebody's access to your memories."""
     _memory.get().revoke(grant_id)
     return "The access has ended."
 
 
-_TOOLS = (
-    *(save_memory, search_memories, correct_memory, forget_memory, self_authoring),
-    *(request_refinement, sessions, undo_last_session, who_may_read_me, revoke_access),
+_READING = (search_memories, sessions, who_may_read_me)
+_CHANGING = (
+    *(save_memory, correct_memory, forget_memory, self_authoring),
+    *(request_refinement, undo_last_session, revoke_access),
 )

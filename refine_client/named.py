@@ -11,6 +11,7 @@ from refine_client.client import Reason, Refine, RefineError, Row
 
 _NAMED = re.compile(r"\[([^\[\]\n]{1,200})\][ \n]?(.*)", re.DOTALL)
 _UNNAMED = "unnamed/"
+_RULE = "1 to 200 characters, in one line, without brackets; unnamed/ and a number is no name"
 
 
 class Named(NamedTuple):
@@ -38,42 +39,45 @@ class NamedMemories:
 
     def get(self, name: str) -> Named | None:
         """Return the memory of this name, or None."""
-        if name.startswith(_UNNAMED) and (id_ := name.removeprefix(_UNNAMED)).isdigit():
-            return self._by_id(int(id_), name)
+        if _is_of_id(name):
+            return self._by_id(name)
         return next((each for each in self.all(f"[{name}]") if each.name == name), None)
 
-    def put(self, name: str, text: str, reason: Reason = "wrong") -> None:
-        """Save under this name, or correct what it names; RefineError if a rule refuses."""
-        if _NAMED.fullmatch(f"[{name}]") is None or name.startswith(_UNNAMED):
-            raise RefineError(422, "A name has 1 to 200 characters, without brackets.")
+    def put(self, name: str, text: str) -> None:
+        """Save a text under this name, in place of the one that it has."""
         found = self.get(name)
-        content = f"[{name}] {text}".rstrip()
         if found is None:
-            self._refine.save(content)
-        elif found.row["content"] != content:
-            self._refine.correct(found.row["id"], content, reason)
+            self._refine.save(_content(name, text))
+        else:
+            self.change(found, text)
 
-    def change(self, found: Named, text: str, name: str | None = None) -> None:
-        """Give a memory another text, or another name."""
-        is_unnamed = found.name.startswith(_UNNAMED)
-        if name is not None or not is_unnamed:
-            text = f"[{name or found.name}] {text}"
-        reason: Reason = "wrong" if name is None else "same"
-        self._refine.correct(found.row["id"], text.rstrip(), reason)
+    def change(self, found: Named, text: str) -> None:
+        """Give a memory another text, unless it has it already."""
+        content = text.strip() if _is_of_id(found.name) else _content(found.name, text)
+        self._correct(found, content, "wrong")
+
+    def rename(self, found: Named, name: str) -> None:
+        """Give a memory another name."""
+        self._correct(found, _content(name, found.text), "same")
 
     def forget(self, found: Named) -> None:
         """Forget a memory; it can be restored."""
         self._refine.forget(found.row["id"])
 
-    def _by_id(self, id_: int, name: str) -> Named | None:
+    def _correct(self, found: Named, content: str, reason: Reason) -> None:
+        if content != found.row["content"]:
+            self._refine.correct(found.row["id"], content, reason)
+
+    def _by_id(self, name: str) -> Named | None:
         try:
-            row = self._refine.memory(id_)
+            row = self._refine.memory(int(name.removeprefix(_UNNAMED)))
         except RefineError as error:
             if error.status == 404:
                 return None
             raise
-        is_it = row["discarded_at"] is None and _named(row).name == name
-        return _named(row) if is_it else None
+        found = _named(row)
+        is_kept_core = row["discarded_at"] is None and row["memory_type"] == "core"
+        return found if is_kept_core and found.name == name else None
 
 
 def _named(row: Row) -> Named:
@@ -81,3 +85,13 @@ def _named(row: Row) -> Named:
     if found is None:
         return Named(f"{_UNNAMED}{row['id']}", row["content"], row)
     return Named(found[1], found[2], row)
+
+
+def _content(name: str, text: str) -> str:
+    if _is_of_id(name) or _NAMED.fullmatch(f"[{name}]") is None:
+        raise RefineError(422, f"A name has {_RULE}.")
+    return f"[{name}] {text}".rstrip()
+
+
+def _is_of_id(name: str) -> bool:
+    return re.fullmatch(rf"{_UNNAMED}[1-9][0-9]{{0,17}}", name) is not None

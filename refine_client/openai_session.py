@@ -31,11 +31,8 @@ class RefineSession(SessionABC):
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the last items, oldest first."""
-        return (
-            self._items[len(self._items) - min(limit, len(self._items)) :]
-            if limit is not None
-            else list(self._items)
-        )
+        left_out = 0 if limit is None else max(0, len(self._items) - limit)
+        return self._items[left_out:]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end."""
@@ -54,9 +51,9 @@ class RefineSession(SessionABC):
         messages = [said for item in self._items if (said := _message(item)) is not None]
         if not messages:
             return None
-        task = await asyncio.to_thread(self._refine.hand_over, messages)
+        handed_over = await asyncio.to_thread(self._refine.hand_over, messages)
         self._items.clear()
-        return task
+        return handed_over
 
 
 def _message(item: Any) -> Row | None:
@@ -65,5 +62,6 @@ def _message(item: Any) -> Row | None:
         return None
     content = item.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
-    text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    text = "\n".join(each for each in texts if isinstance(each, str))
     return {"role": item["role"], "content": text} if text.strip() else None
