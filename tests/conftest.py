@@ -52,7 +52,8 @@ _FOLDERS_OF_PROOFS = {
 _MEASURED = {
     *("access", "jobs", "llm", "models", "refinement", "remembering", "rules", "tools", "transfer"),
     *("test_lying_database.py", "test_migrations.py", "test_sealing.py"),
-    *("api/test_access.py", "cli/test_audit_and_keys.py", "cli/test_import.py"),
+    *("api/test_access.py", "api/test_moving.py"),
+    *("cli/test_audit_and_keys.py", "cli/test_import.py"),
     *("web/test_access.py", "web/test_audit.py", "web/test_bulk_actions.py", "web/test_errors.py"),
     *("web/test_metrics.py", "web/test_overview.py", "web/test_paging.py", "web/test_people.py"),
     *("web/test_secrets.py", "web/test_sessions.py", "web/test_signing_in.py"),

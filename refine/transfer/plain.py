@@ -10,15 +10,16 @@ from refine.transfer.rows import BadRow, Row, Wanted, first_of
 from refine.transfer.sources import Source
 
 _TABLES = (".csv", ".tsv")
+_LISTS = (*LISTS, "rows")
 
 
 def recognizes_json(source: Source) -> bool:
-    return bool(first_of(source.sample, *LISTS))
+    return bool(first_of(source.sample, *_LISTS))
 
 
 def read_json(source: Source, wanted: Wanted) -> Iterator[Row]:
     """Yield the memories of JSON Lines, of a list, or of lists in an object."""
-    yield from object_rows(source, wanted, *LISTS)
+    yield from object_rows(source, wanted, *_LISTS)
 
 
 def recognizes_csv(source: Source) -> bool:
