@@ -105,7 +105,7 @@ def test_only_what_was_said_is_handed_over(home):
     asyncio.run(conversation())
 
     (task,) = factories.live_tasks(home.agent)
-    assert task.messages == [
+    assert task.messages() == [
         {"role": "user", "content": "My name is Anna"},
         {"role": "assistant", "content": "Hello"},
     ]
