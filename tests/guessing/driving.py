@@ -100,6 +100,8 @@ def paths_of(rule: str, things: Things) -> list[str]:
         "record_id": things.records,
         "token_id": things.tokens,
         "user_id": things.users,
+        "webhook_id": things.endpoints,
+        "delivery_id": things.deliveries,
         "secret": [*things.invitations, GUESS],
         "filename": ["refine.css", GUESS],
         "name": ["save_memory", "self_authoring", GUESS],

@@ -62,6 +62,8 @@ class Things:
     records: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     users: list[int] = field(default_factory=list)
+    endpoints: list[int] = field(default_factory=list)
+    deliveries: list[int] = field(default_factory=list)
     invitations: list[str] = field(default_factory=list)
     sign_ins: dict[str, str] = field(default_factory=dict)
     bearers: dict[str, str] = field(default_factory=dict)
@@ -344,7 +346,10 @@ def _name_things(things: Things) -> None:
     ]
     newest_of_each = db.select(db.func.max(AuditLog.id)).group_by(AuditLog.action)
     things.records = sorted(db.session.scalars(newest_of_each))
-    for name in ("refinement_sessions", "access_grants", "memory_tasks", "api_tokens", "users"):
+    for name in (
+        *("refinement_sessions", "access_grants", "memory_tasks", "api_tokens", "users"),
+        *("endpoints", "deliveries"),
+    ):
         found = db.session.scalars(text(f"SELECT id FROM {name} ORDER BY created_at, id"))
         kind = {"refinement_sessions": "sessions", "access_grants": "grants"}.get(name, name)
         setattr(

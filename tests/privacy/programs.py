@@ -102,6 +102,8 @@ def refused_of_a_platform(agent_id: int) -> Iterator[Bad]:
         status = 400 if "\0" in str(*wrong.values()) else 422
         yield Bad(status, agent, wrong, method="PATCH")
     yield Bad(422, f"{agent}/tokens", {"expires_at": CANARY})
+    for wrong in ({"url": f"https://{CANARY}/#"}, {"url": "https://a", "kinds": [CANARY]}):
+        yield Bad(422, "/webhooks", wrong)
     yield Bad(403, "/memories", {"content": CANARY, "memory_type": "core"})
     yield Bad(403, "/context", b"", method="GET")
 

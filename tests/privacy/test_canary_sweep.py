@@ -44,6 +44,7 @@ from tests.privacy.programs import (
     send_refused,
 )
 from tests.privacy.traces import Traces
+from tests.receiver import Receiver
 from tests.scripted_model import ScriptedModel, send
 from tests.web.crawling import CANARY, crawl
 
@@ -209,7 +210,11 @@ class Installation:
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
     # a short path: PostgreSQL's socket has little room for it
-    with tempfile.TemporaryDirectory(prefix="refine-sweep-") as folder, ScriptedModel() as model:
+    with (
+        tempfile.TemporaryDirectory(prefix="refine-sweep-") as folder,
+        ScriptedModel() as model,
+        Receiver() as receiver,
+    ):
         secrets = {
             "SECRET_KEY": "a secret of the tests",
             "REFINE_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
@@ -219,6 +224,7 @@ def installation() -> Iterator[Installation]:
             REFINE_LOG_LEVEL="DEBUG",
             OPENROUTER_API_KEY="a key of the tests",
             OPENROUTER_BASE_URL=model.base_url,
+            REFINE_WEBHOOKS_PRIVATE="1",
             **secrets,
         )
         try:
@@ -232,7 +238,7 @@ def installation() -> Iterator[Installation]:
             app = create_app(Settings.from_environ(own))
             with app.app_context(), Redis.from_url(own["REDIS_URL"]) as redis:
                 try:
-                    yield lived(Installation(app, up, model, redis))
+                    yield lived(Installation(app, up, model, redis), receiver)
                 finally:
                     db.session.remove()
                     db.engine.dispose()
@@ -240,11 +246,12 @@ def installation() -> Iterator[Installation]:
             up.close()
 
 
-def lived(installation: Installation) -> Installation:
+def lived(installation: Installation, receiver: Receiver) -> Installation:
     """Everything that can happen to an agent, right and wrong, once."""
     its, model, visitor = installation, installation.model, installation.visitor
     ids, agent_id = installation.ids, installation.agent_id
     visitor.sign_in("ines@example.org")
+    its.platform.says("/webhooks", {"url": receiver.url})
 
     model.say(f"{YES} So is {GONE}.").call("search", query=CANARY)
     model.call("consolidate", ids=ids[:2], content=merged()).reads()
@@ -302,6 +309,9 @@ def lived(installation: Installation) -> Installation:
     its.run("audit", "verify")
     its.run("audit", "anchor")
     its.run("tick")
+    told = {each.body.partition('"type":"')[2].partition('"')[0] for each in receiver.received}
+    assert told >= {"session.ended", "access.granted", "access.ended", "conversation.done"}
+    its.seen["webhooks"] = "\n".join(map(str, receiver.received)).encode()
     its.run("doctor")
     its.look("at the end")
     db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
@@ -423,9 +433,10 @@ def test_the_canary_is_in_no_log_of_any_process(installation):
     assert CANARY not in said.lower()
 
 
-def test_the_canary_is_in_no_table_no_job_and_no_answer_of_a_command(installation):
+def test_the_canary_is_in_no_table_no_job_no_webhook_and_no_answer_of_a_command(installation):
     assert traces.heard(CANARY, installation.seen) == []
-    assert {place.split()[0] for place in installation.seen} == {"table", "redis", "command"}
+    kinds = {place.split()[0] for place in installation.seen}
+    assert kinds == {"table", "redis", "command", "webhooks"}
 
 
 def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(installation):
