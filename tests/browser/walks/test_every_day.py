@@ -74,17 +74,17 @@ def test_one_session_is_read_for_less_time_than_asked_and_nothing_else(
     at_work: Visitor, wren: Agent, model: ScriptedModel, worker: None
 ) -> None:
     model.say("YES\nONLY: 15 minutes")
-    song = wren.ledger.remember("the goldfinch sings at dawn", "core")
+    ids = [wren.ledger.remember(text, "core")[0].id for text in ("red roses", "white roses")]
     wren.ledger.remember("beans by the fence", "core")
     session = factories.session(wren)
     tool = RefinementTool(session)
-    tool.execute("delete", id=song.id)
-    tool.execute("complete", summary="nobody hears it any more")
+    tool.execute("consolidate", ids=ids, content="red and white roses")
+    tool.execute("complete", summary="the roses stand together")
 
     at_work.go(f"/sessions/{session.id}")
     at_work.follow("Read its changes…")
     at_work.choose("Reason", "a session failed")
-    at_work.fill("Purpose", "to see what its last session removed")
+    at_work.fill("Purpose", "to see what its last session merged")
     at_work.choose("Duration", "60 minutes")
     at_work.press("Ask Wren")
     at_work.waits_for(state(at_work.page, "granted"))
@@ -92,8 +92,8 @@ def test_one_session_is_read_for_less_time_than_asked_and_nothing_else(
     at_work.follow("Read the changes of one session")
 
     at_work.arrives_at("Session of Wren")
-    at_work.sees("the goldfinch sings at dawn")
-    at_work.sees("nobody hears it any more")
+    at_work.sees("white roses")
+    at_work.sees("the roses stand together")
     at_work.go(f"/agents/{wren.id}/ledger")
     at_work.sees("Contents are sealed")
     at_work.does_not_see("beans by the fence")
