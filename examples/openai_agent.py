@@ -12,7 +12,8 @@ import asyncio
 import os
 import sys
 
-from agents import Agent, Runner, set_default_openai_api, set_tracing_disabled
+from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from openai import AsyncOpenAI
 
 from refine_client import Refine
 from refine_client.openai_session import RefineSession
@@ -23,7 +24,7 @@ async def talk() -> None:
     refine = Refine()
     agent = Agent(
         name="agent",
-        model=os.environ["MODEL"],
+        model=OpenAIChatCompletionsModel(os.environ["MODEL"], AsyncOpenAI()),
         instructions=f"You have a memory. Its content:\n\n{refine.context() or ''}",
     )
     session = RefineSession("this conversation", refine)
@@ -34,6 +35,5 @@ async def talk() -> None:
 
 
 if __name__ == "__main__":
-    set_default_openai_api("chat_completions")
     set_tracing_disabled(True)
     asyncio.run(talk())

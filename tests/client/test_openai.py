@@ -68,8 +68,8 @@ def test_a_day_of_an_agent_with_a_session(home, answered):
     assert [each["content"] for each in home.refine.memories("Anna")] == ["Anna sails on Mondays"]
     assert home.core == list(KEPT)
     assert home.told == [
-        *("memory_saved", "memory_extraction_ended", "memory_corrected"),
-        *("memory_constitutional_toggle", "memory_forgotten", "memory_restored"),
+        *("memory_saved", "memory_corrected", "memory_constitutional_toggle"),
+        *("memory_forgotten", "memory_restored"),
     ]
 
 
