@@ -25,7 +25,7 @@ from refine.rules.meaning.words import is_light, is_unspaced, language_of
 # One other memory must carry this share of a deleted one.
 DELETION_SHARE = Decimal("0.8")
 # One word may be missing, or this share of those that weigh anything.
-_MISSING_SHARE, _WEIGHS = 0.15, 0.2
+_MISSING_SHARE, _WEIGHS = Decimal("0.15"), 0.2
 # A text that shares less is about something else, and does not replace another.
 _RELATED = 0.15
 _LOOKED_AT = 4
@@ -89,11 +89,9 @@ def likely_carriers(ledger: LedgerTexts, text: str, without: Collection[int]) ->
 
     Where none has its words, the newest: they may say it in another language.
     """
-    keeping = Keeping(ledger.read(text), ledger, Decimal(1))
+    keeping = Keeping(ledger.read(text), ledger, DELETION_SHARE)
     shares = {id_: keeping.rough_share(each) for id_, each in keeping.nearest(without)}
-    most = max(shares.values(), default=0)
-    least = DELETION_SHARE if most >= DELETION_SHARE else most / 2
-    likely = [id_ for id_, share in shares.items() if share >= least]
+    likely = [id_ for id_, share in shares.items() if share >= DELETION_SHARE] or [*shares]
     return likely or nlargest(_NEWEST, ledger.texts.keys() - set(without))
 
 
@@ -200,10 +198,9 @@ class Keeping:
     def _turned(self, carrier: Reading) -> Iterator[Objection]:
         original = self.original
         is_denied, now = original.told["negations"], carrier.told["negations"]
-        denied = original.denied & original.words.keys()
-        newly = (carrier.denied - denied) & original.words.keys()
+        newly = (carrier.denied - original.denied) & original.words.keys()
         if is_denied and not now:
-            is_untold = denied and denied.isdisjoint(carrier.words)
+            is_untold = original.denied and original.denied.isdisjoint(carrier.words)
             yield Objection("denial" if is_untold else "negation", tuple(is_denied))
         elif now and not is_denied and (newly or original.script or carrier.told["closing"]):
             yield Objection("negation", tuple(now))
@@ -214,11 +211,10 @@ class Keeping:
         """Return how many of these words, the first ones first, would be enough."""
         total = sum(self.weights.values())
         heavy = {key for key, weight in self.original.words.items() if weight > _WEIGHS}
-        allowed = max(1, int(_MISSING_SHARE * len(heavy) + 1e-9))
+        allowed = max(1, int(_MISSING_SHARE * len(heavy)))
         for needed in range(len(missing)):
             left = set(missing[needed:])
             lost = sum(self.weights[key] for key in left)
-            is_enough = lost <= (1 - share) * total + 1e-9 and (total or not left)
-            if is_enough and len(left & heavy) <= allowed:
+            if lost <= (1 - share) * total + 1e-9 and len(left & heavy) <= allowed:
                 return needed
         return len(missing)

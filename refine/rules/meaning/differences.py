@@ -5,7 +5,8 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,14 +181,12 @@ def turned(sources: Sequence[Reading], result: Reading, ledger: LedgerTexts) -> 
     moved = {
         (before, after): key
         for key, owners in _said_of(result, names).items()
-        if key in was and not owners & was[key]
+        if not owners & was[key]
         for before in was[key]
         for after in owners
     }
-    neighbours = {(a[0], b[0]) for each in (*sources, result) for a, b in pairwise(each.order)}
     for (before, after), key in moved.items():
-        is_exchange = before < after and (after, before) in moved
-        if is_exchange and neighbours.isdisjoint({(before, after), (after, before)}):
+        if before < after and (after, before) in moved:
             exchange = Objection("exchange", result.as_written((key, moved[after, before])))
             yield _FREELY if _is_freely_reordered(sources, result) else exchange
 
@@ -200,14 +199,11 @@ def _owners(reading: Reading, ledger: LedgerTexts) -> set[str]:
 
 def _said_of(reading: Reading, names: Collection[str]) -> dict[str, set[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
-    name, sentence = "", 0
-    for key, number in reading.order:
-        if number != sentence:
-            name, sentence = "", number
-        if name and key != name:
+    for _, sentence in groupby(reading.order, itemgetter(1)):
+        name, *others = (key for key, _ in sentence)
+        for key in others:
             found[key].add(name)
-        if key in names:
-            name = key
+            name = key if key in names else name
     return found
 
 
@@ -297,7 +293,7 @@ def _denied(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
     )
     now, before = negations[0], negations[1:]
     fewest, most = now - sum(contrasts[1:]), now + contrasts[0]
-    denied = set[str]().union(*(each.denied & each.words.keys() for each in sources))
+    denied = set[str]().union(*(each.denied for each in sources))
     affirmed = set[str]().union(*(each.words.keys() - each.denied for each in sources))
     freed = (denied - affirmed - result.denied) & result.words.keys()
     caught = (affirmed - denied) & result.denied

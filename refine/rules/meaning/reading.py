@@ -58,7 +58,6 @@ _MANY_MEMORIES = 20
 _WORD = re.compile(r"[^\W_]+")
 _NEIGHBOURS = re.compile("(?=([\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff]{2}))")
 _IN_SENTENCE = re.compile(r"(?<=\w )([^\W_]+)|(?<=\w[,;] )([^\W_]+)")
-_UNKNOWN = 2.0
 # Before the key of a word that has a capital inside a sentence, or none.
 _CAPITAL, _LOWER = "^", "_"
 # A memory that carries a text has most of its rarest words.
@@ -129,8 +128,7 @@ def read(text: str, likely_language: str = "en") -> Reading:
     reading.subject = frozenset(stem(fold(word), language) for word in subject.split())
     _add_tokens(reading, tokens)
     _add_lists(reading)
-    for found in _QUOTATION.finditer(body):
-        quoted = found[found.lastindex or 0]
+    for quoted in map("".join, _QUOTATION.findall(body)):
         if flat := _row(tokens_of(quoted, language)[1]).replace(" ", ""):
             reading.quotations[flat] = quoted
     reading.codes = {
@@ -138,7 +136,7 @@ def read(text: str, likely_language: str = "en") -> Reading:
     }
     if not reading.words and _SIGN.search(body):
         reading.words[body], reading.written[body] = 1.0, body
-    reading.forms |= reading.subject | ({body} & reading.words.keys())
+    reading.forms |= reading.subject | {body}
     return reading
 
 
@@ -173,6 +171,7 @@ def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
             elif denied:
                 reading.denied.add(stem(word, reading.language))
         end, before = token.end, token.keys[0]
+    reading.denied &= reading.words.keys()
 
 
 def _add_word(reading: Reading, token: Token, before: str, *, is_head: bool, sentence: int) -> None:
@@ -213,14 +212,14 @@ def _add_unit(reading: Reading, number: Token) -> None:
     """Add the unit of a number: the word behind it, how a run goes on, or a sign."""
     names = units(reading.script or reading.language)
     behind = _BEHIND_NUMBER.match(reading.text, number.end)
-    word = fold(behind[1]) if behind else ""
-    if is_small(word, reading.language) and len(word) > 1:
-        return
+    word, end = (fold(behind[1]), behind.end()) if behind else ("", number.end)
+    if len(word) == 2 and is_small(word, reading.language):
+        return  # 3 in the box
     ends = range(len(word), 0, -1) if word and is_unspaced(word) else [len(word)]
     said = [word[:end] for end in ends] + [reading.text[max(0, number.start - 1) : number.start]]
     if unit := next((names[each] for each in said if names.get(each)), None):
         reading.units[number.keys[0]].add(unit)
-        reading.unit_end = behind.end() if behind and word in names else 0
+        reading.unit_end = end if word in names else number.end
 
 
 def _add_run(reading: Reading, run: str) -> None:
@@ -322,8 +321,8 @@ class LedgerTexts:
         """Return the keys of the names in a text, as far as capitals show them."""
         found = (reading.inner_capitals | reading.head_capitals) - reading.lower
         for key in reading.head_capitals & found:
-            frequent = frequency(fold(reading.written[key]), reading.language) >= _UNKNOWN
-            if frequent and not self._is_name(key, 1):
+            is_known = frequency(fold(reading.written[key]), reading.language)
+            if is_known and not self._is_name(key, 1):
                 found.remove(key)
         found.update(key for key in reading.lower if self._is_name(key, 2))
         found &= reading.words.keys() - reading.details.keys()

@@ -75,6 +75,9 @@ SAME = [
     ("Ute trank den Tee im Garten.", "Ute trinkt den Tee im Garten."),
     ("Mark goes running on the highway.", "Mark runs on the motorway."),
     ("毎朝、浩は犬の散歩をする。", "浩は毎朝犬の散歩をする。"),
+    ("Dana never eats nuts.", "Dana never eats nuts in spring."),
+    ("娘は海老を食べられない。", "娘は海老を食べられない。医者が言った。"),
+    ("Mira (person): likes mornings", "Mira (friend): likes mornings in spring"),
 ]
 
 
@@ -142,6 +145,8 @@ def test_a_deletion_needs_more_of_the_words_than_an_update() -> None:
     assert kinds(deleted(text, left)) == {"words"}
     assert kinds(updated(text, left)) == {"words"}
     assert updated(text, left, share=Decimal(1))
+    assert updated("violin, lantern, harbour, orchard", "violin, lantern, harbour") == []
+    assert deleted("violin, lantern, harbour, orchard", "violin, lantern, harbour") != []
 
 
 def test_a_memory_that_denies_does_not_carry_one_that_does_not() -> None:
@@ -151,6 +156,7 @@ def test_a_memory_that_denies_does_not_carry_one_that_does_not() -> None:
     assert "negation" in kinds(deleted("Dana never eats nuts", "Dana eats nuts in spring"))
     assert "negation" in kinds(deleted("仓库是允许的，请继续", "仓库是不允许的，请继续"))
     assert "negation" in kinds(deleted("Emil bereut den Verkauf", "Emil bereut den Verkauf nicht"))
+    assert "negation" in kinds(deleted("Emil bereut den Verkauf nicht", "Emil bereut den Verkauf"))
     assert deleted("Dana eats nuts", "Dana eats nuts, and Tom does not come") == []
 
 
@@ -166,7 +172,8 @@ def test_a_text_that_says_nothing_may_go() -> None:
     assert deleted("…") == []
     assert deleted("...", "Mira drinks tea") == []
     assert deleted("it is what it was") == []
-    assert kinds(deleted("It is Will", "Tom is here")) == {"nothing"}
+    for told in ("It is Will", "`it is`", "“it is”"):
+        assert kinds(deleted(told, "Tom is here")) == {"nothing"}, told
 
 
 def test_a_text_of_signs_is_carried_by_the_same_signs() -> None:
@@ -214,6 +221,8 @@ def test_a_ledger_follows_its_memories() -> None:
     ledger.keep_only({1: "Mira drinks coffee", 2: TOWER})
     ledger.drop(9)
 
+    assert set(ledger.texts) == {1, 2}
+    assert ledger.nearest_ids(ledger.read("green tea"), [], 5) == [2]
     assert ledger.nearest_ids(ledger.read(TOWER), [], 5) == [2]
     assert ledger.read(TOWER) is ledger.read(TOWER)
 
@@ -249,6 +258,16 @@ def test_a_refusal_names_all_objections_and_the_remedy() -> None:
     assert details_lost(found) == 2
 
 
+def test_a_refusal_tells_of_each_memory_once_what_it_lacks_now_and_lacked_earlier() -> None:
+    lost = [Objection("detail", (word,), 1) for word in ("17", "18", "x" * 200)]
+    earlier = [Objection("detail", (word,), 1, earlier="said") for word in ("17", "19")]
+
+    assert refusal([*lost, *earlier]) == (
+        f'#1 would lose "17", "18", "{"x" * 200}": add them; '
+        '#1 as it was before edits of the last 30 days would lose "19": add it'
+    )
+
+
 def test_a_refusal_shows_of_a_long_quotation_the_beginning() -> None:
     quoted = "bread before books " * 20
 
@@ -271,6 +290,8 @@ REPLACED = [
         True,
     ),
     ("Ana lives in Porto.", "Ana likes green tea.", False),
+    ("Ana lives by the sea.", "Ana likes green tea.", False),
+    ("The mill burns.", "Ana has a tie.", False),
     ("Ana lives in Porto.", "The gate code is 1234.", False),
     ("Ana has two dogs, a parrot, horses, uncles and lemon trees.", "Buy lemon cake.", False),
 ]
@@ -349,3 +370,14 @@ def test_of_a_memory_each_that_was_merged_into_it_counts_as_worn() -> None:
     assert [memories_worn(losses[:count]) for count in (1, 2, 3)] == [1, 1, 2]
     assert memories_worn([*losses, Objection("worn", ("roses",), 2), Objection("hedge")]) == 3
     assert memories_worn([Objection("hedge")]) == 1
+
+
+def test_the_heaviest_words_are_asked_for_and_of_twenty_words_three_may_be_missing() -> None:
+    words = """violin lantern harbour orchard meadow walnut chimney saddle lilac otter pigeon
+    falcon turnip candle bramble thistle parsley cobbler anvil trellis""".split()
+
+    assert updated("; ".join(words), "; ".join(words[3:])) == []
+    (found,) = updated("; ".join(words), "; ".join(words[4:]))
+    assert found.needed == 1
+    (found,) = updated("violin; water; house; city; lantern", "violin")
+    assert found.words[0] == "lantern"
