@@ -373,11 +373,13 @@ def test_of_a_memory_each_that_was_merged_into_it_counts_as_worn() -> None:
 
 
 def test_the_heaviest_words_are_asked_for_and_of_twenty_words_three_may_be_missing() -> None:
-    words = """violin lantern harbour orchard meadow walnut chimney saddle lilac otter pigeon
-    falcon turnip candle bramble thistle parsley cobbler anvil trellis""".split()
+    text = (
+        "violin; lantern; harbour; orchard; meadow; walnut; chimney; saddle; lilac; otter; pigeon;"
+        " falcon; turnip; candle; bramble; thistle; parsley; cobbler; anvil; trellis"
+    )
 
-    assert updated("; ".join(words), "; ".join(words[3:])) == []
-    (found,) = updated("; ".join(words), "; ".join(words[4:]))
+    assert updated(text, text.partition("harbour; ")[2]) == []
+    (found,) = updated(text, text.partition("orchard; ")[2])
     assert found.needed == 1
     (found,) = updated("violin; water; house; city; lantern", "violin")
     assert found.words[0] == "lantern"
