@@ -37,6 +37,7 @@ Order = Literal["worst", "name", "share", "tokens", "last"]
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of these agents: plain columns, not models."""
+    next_session_at = case((eligibility.is_available(automatic=True), Account.next_due_at))
     columns = select(
         Agent.id,
         Agent.name,
@@ -52,9 +53,7 @@ def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         Agent.last_session_status,
         Agent.last_session_undone_at,
         Agent.last_refinement_at,
-        case((eligibility.is_available(automatic=True), Account.next_due_at)).label(
-            "next_session_at"
-        ),
+        next_session_at.label("next_session_at"),
         Account.name.label("account_name"),
         Account.slug.label("account_slug"),
     )
@@ -97,13 +96,12 @@ def is_in(state: State) -> ColumnElement[bool]:
 
 
 def in_order(order: Order) -> list[Any]:
-    long_ago = func.coalesce(Agent.last_session_at, func.to_timestamp(0))
     by_name = func.lower(Agent.name).asc()
     by: dict[Order, list[Any]] = {
         "worst": [urgency().asc(), by_name],
         "name": [by_name],
         "share": [Agent.budget_share.desc()],
         "tokens": [Agent.core_tokens.desc()],
-        "last": [long_ago.desc()],
+        "last": [func.coalesce(Agent.last_session_at, func.to_timestamp(0)).desc()],
     }
     return [*by[order], Agent.id.asc()]

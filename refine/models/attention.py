@@ -12,6 +12,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    any_,
     case,
     exists,
     func,
@@ -98,11 +99,13 @@ def _reasons(at: datetime) -> tuple[_Reasons, _Reasons]:
     status, ended = Agent.last_session_status, Agent.last_session_ended_at
     waits = is_over_budget() & status.in_(LIVE).is_not(true())
     given_up = given_up_since(at - _LOST_WITHIN)
+    lost = select(MemoryTask.agent_id).where(given_up).scalar_subquery()
     lost_at = select(func.max(MemoryTask.ended_at)).where(_of_agent(given_up))
     since: dict[Kind, tuple[ColumnElement[bool], Any]] = {
         "failed": (status == "failed", ended),
         "given_up": (
-            Agent.id.in_(select(MemoryTask.agent_id).where(given_up)),
+            # as an array, so that all agents with a reason can be found by indexes
+            Agent.id == any_(func.array(lost)),
             lost_at.correlate(Agent).scalar_subquery(),
         ),
         "rolled_back": (status == "rolled_back", ended),
@@ -140,37 +143,43 @@ def _worst(reasons: _Reasons) -> ColumnElement[str]:
 
 def cases(account_id: AccountId) -> list[list[Case]]:
     """Return the worst cases of each cause: furthest over budget, or latest session."""
-    rows = db.session.execute(_first_of_each_cause(account_id, clock.now())).all()
-    stuck = stuck_above_budget([row.Agent.id for row in rows if row.cause == "stuck"])
-    found = [Case(*row)._replace(stuck=stuck.get(row.Agent.id)) for row in rows]
+    at = clock.now()
+    first = db.session.execute(_first_of_each_cause(account_id, at)).all()
+    # asked about these few by id: planned with the rest, it would read the memories of all agents
+    known = {row.Agent.id: row for row in db.session.execute(_about(first, at))}
+    stuck = stuck_above_budget([row.id for row in first if row.cause == "stuck"])
+    found = [Case(*row[:2], *known[row.id])._replace(stuck=stuck.get(row.id)) for row in first]
     groups = [list(group) for _, group in groupby(found, attrgetter("cause"))]
     return sorted(groups, key=lambda group: (KINDS.index(group[0].kind), -group[0].number))
 
 
 def _first_of_each_cause(account_id: AccountId, at: datetime) -> Select[*tuple[Any, ...]]:
     _, waiting = _reasons(at)
-    cause = _worst(waiting)
     share_of = Agent.budget_share.label("share")
-    those = select(Agent.id, cause, share_of, Agent.last_session_at).where(_any_of(waiting))
+    every = select(Agent.id, _worst(waiting), share_of, Agent.last_session_at)
+    those = every.where(_in_account(account_id), _any_of(waiting))
     # computed once, not again wherever the cause is used
-    each = those.where(_in_account(account_id)).cte("cases").prefix_with("MATERIALIZED")
+    each = those.cte("cases").prefix_with("MATERIALIZED")
     share = case((each.c.cause.in_(_ABOUT_BUDGET), each.c.share))
     order = [share.desc().nulls_last(), each.c.last_session_at.desc().nulls_last(), each.c.id]
     place = func.row_number().over(partition_by=each.c.cause, order_by=order).label("place")
     number = func.count().over(partition_by=each.c.cause).label("number")
-    c = select(each, number, place).subquery().c
+    c = select(each.c.id, each.c.cause, number, place).subquery().c
+    return select(c.cause, c.number, c.id).where(c.place <= _SHOWN).order_by(c.cause, c.place)
+
+
+def _about(found: Sequence[Row[*tuple[Any, ...]]], at: datetime) -> Select[*tuple[Any, ...]]:
+    """Select what else a ``Case`` tells of these agents."""
+    over_budget = [row.id for row in found if row.cause in _ABOUT_BUDGET]
     lost = select(func.count()).where(_of_agent(given_up_since(at - _LOST_WITHIN)))
-    eroded = and_(c.cause.in_(_ABOUT_BUDGET), RefinementSession.is_eroded(at))
+    eroded = and_(in_ids(Agent.id, over_budget), RefinementSession.is_eroded(at))
     why_not = case((eroded, literal(ERODED)), else_=why_not_on_request())
     last = aliased(RefinementSession)  # conditions look for others
-    conversations = lost.correlate(Agent).scalar_subquery()
     return (
-        select(c.cause, c.number, conversations, why_not, Agent, last)
-        .join(Agent, c.id == Agent.id)
+        select(lost.correlate(Agent).scalar_subquery(), why_not, Agent, last)
         .outerjoin(last, last.id == Agent.last_session_id)
-        .where(c.place <= _SHOWN)
+        .where(in_ids(Agent.id, [row.id for row in found]))
         .options(joinedload(Agent.account, innerjoin=True))
-        .order_by(c.cause, c.place)
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -13,16 +12,13 @@ from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSessi
 from refine.models.audit import ChainHead
 from refine.models.columns import id_in
 from refine.web import scope
-from refine.web.lists import contains
+from refine.web.lists import contains, id_begins
 from refine.web.words import action
 
 pages = Blueprint("find", __name__)
 
 _MAX_CHARACTERS = 100
 _SHOWN = 20
-_ID_DIGITS = 32
-# So many sessions begin alike with fewer that none is meant.
-_MIN_DIGITS = 4
 
 
 class Found(NamedTuple):
@@ -47,11 +43,10 @@ def _found(text: str) -> Iterator[Found]:
         for row in _rows(_of_agents().where(contains(text, Agent.name) | (Agent.id == number))):
             url = url_for("agent.page", agent_id=row.agent_id)
             yield Found(url, f"Agent {row.agent_name}", None, row.account_name)
-    if (ids := _ids_beginning(text)) is not None:
-        sessions = _of_agents(RefinementSession.id).where(RefinementSession.id.between(*ids))
-        for row in _rows(sessions.join(RefinementSession)):
-            url = url_for("sessions.page", session_id=row.id)
-            yield Found(url, f"Session {row.id}", row.agent_name, row.account_name)
+    sessions = _of_agents(RefinementSession.id).where(id_begins(RefinementSession.id, text))
+    for row in _rows(sessions.join(RefinementSession)):
+        url = url_for("sessions.page", session_id=row.id)
+        yield Found(url, f"Session {row.id}", row.agent_name, row.account_name)
     if number is not None:
         yield from _numbered(number)
 
@@ -82,11 +77,3 @@ def _of_agents(*columns: Any) -> Select[*tuple[Any, ...]]:
 
 def _rows(query: Select[*tuple[Any, ...]]) -> list[Row[Any]]:
     return list(db.session.execute(query.limit(_SHOWN)))
-
-
-def _ids_beginning(text: str) -> tuple[UUID, UUID] | None:
-    """Return the first and the last session id that begin so."""
-    digits = text.replace("-", "").lower()
-    if not _MIN_DIGITS <= len(digits) <= _ID_DIGITS or not set(digits) <= set("0123456789abcdef"):
-        return None
-    return UUID(digits.ljust(_ID_DIGITS, "0")), UUID(digits.ljust(_ID_DIGITS, "f"))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnExpressionArgument, Select, Text, and_, case, cast, select
+from sqlalchemy import ColumnExpressionArgument, Select, and_, case, select
 from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
@@ -33,7 +33,7 @@ from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
 from refine.web.bulk import outcome_in_words
 from refine.web.forms import attempt
-from refine.web.lists import Chosen, Filter, of_agent, one_of, page_of, searched, since
+from refine.web.lists import Chosen, Filter, id_begins, of_agent, one_of, page_of, searched, since
 from refine.web.picture import picture_of, sizes
 from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
@@ -87,7 +87,7 @@ FILTERS = [
     searched(
         *(Agent.name, User.email, case(TRIGGERS, value=RefinementSession.trigger)),
         label="Agent, trigger, who asked or id",
-        also=lambda text: cast(RefinementSession.id, Text).istartswith(text, autoescape=True),
+        also=lambda text: id_begins(RefinementSession.id, text),
     ),
     one_of("status", "Outcome", _OUTCOMES, lambda word: RefinementSession.status == word),
     one_of("trigger", "Trigger", TRIGGERS, lambda word: RefinementSession.trigger == word),

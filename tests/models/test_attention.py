@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import select, text
 
 from refine.extensions import db
-from refine.models import RefinementSession, attention
+from refine.models import Agent, RefinementSession, attention
 from refine.models.attention import KINDS, Numbers, cases, has_cause, numbers, put_aside_now
 from refine.models.runs.session import ENDED
 from refine.models.runs.session.session import ERODED
@@ -15,6 +16,7 @@ from tests import factories, sql
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC)
+LITERALLY = {"literal_binds": True}
 
 
 @pytest.fixture
@@ -274,3 +276,12 @@ def test_an_agent_is_brought_back_only_if_it_is_put_aside(account):
     assert sorted(found()["failed"]) == ["A", "B"]
     actions = [record.action for record in factories.records(agent)][-2:]
     assert actions == ["attention_acknowledged", "attention_taken_back"]
+
+
+def test_agents_that_need_a_person_are_found_by_indexes(app):
+    asked = select(Agent.id).where(has_cause()).compile(db.engine, compile_kwargs=LITERALLY)
+    db.session.execute(text("SET LOCAL enable_seqscan = off"))
+    plan = "\n".join(db.session.scalars(text(f"EXPLAIN {asked}")))
+
+    assert "BitmapOr" in plan
+    assert "Seq Scan on agents" not in plan
