@@ -16,6 +16,7 @@ from refine.models import (
     Agent,
     AgentMemory,
     ApiToken,
+    Delivery,
     Invitation,
     PeriodicWork,
     RefinementSession,
@@ -26,6 +27,7 @@ from refine.models.people.user import SavedView
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import EndStatus, Trigger
 from refine.refinement.time_machine import undo
+from refine.rules.pacing import DELIVERY_PAUSES
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories
 
@@ -88,6 +90,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
     admin.save_view(SavedView("agents.listing", "Over budget", "state=over_budget"))
     account.monthly_cost_cap_usd = Decimal("25.00")
     monday = account.last_slot(now - timedelta(days=1))
+    factories.endpoint(account, "https://hooks.example.org/refine/saltmarsh")
     with time_machine.travel(now - timedelta(weeks=weeks), tick=False):
         wren = _agent(account, "Wren", 12 + 5 * saves_a_week, core_token_budget=2_600)
         petrel = _agent(account, "Petrel", 8, core_token_budget=900)
@@ -112,12 +115,24 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         db.session.commit()
     _between_sessions(wren, now)
     _between_sessions(petrel, now, reflects=False)
+    _delivered(now)
     return History(
         *(admin, wren, petrel, protected, completed, obstacles_among),
         *(rolled_back, declined, failed, undone),
         **_now(account, now),
         **_access(admin, petrel, crowd[0], wren),
     )
+
+
+def _delivered(now: datetime) -> None:
+    """Most events arrived, of the last ones one waits and one was given up."""
+    *arrived, given_up, waiting = db.session.scalars(db.select(Delivery).order_by(Delivery.id))
+    given_up.attempts, waiting.attempts = len(DELIVERY_PAUSES) + 1, 3
+    db.session.flush()
+    for each, answer in [*((each, "204") for each in arrived), (given_up, "ConnectTimeout")]:
+        each.note(now, answer)
+    waiting.note(now, "503")
+    db.session.commit()
 
 
 def _access(admin: User, petrel: Agent, asked: Agent, read: Agent) -> dict[str, AccessGrant]:

@@ -68,6 +68,8 @@ def paths(history: History) -> dict[str, str]:
         "usage-none": "/usage?month=1990-01",
         "schedule": "/schedule",
         "schedule-run": "/schedule/run",
+        "deliveries": "/deliveries",
+        "deliveries-none": "/deliveries?kind=verification.failed",
         "operations": "/ops",
         "users": "/users",
         "tokens": "/tokens",
