@@ -7,7 +7,13 @@ import click
 @click.option("--http", is_flag=True, help="Serve HTTP at /mcp, instead of standard input.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --http.")
 @click.option("--port", default=8001, show_default=True, help="With --http.")
-@click.option("--url", envvar="REFINE_URL", default="http://localhost:8000", show_default=True)
+@click.option(
+    "--url",
+    envvar="REFINE_URL",
+    default="http://localhost:8000",
+    show_default=True,
+    help="Refine's address; also as REFINE_URL.",
+)
 @click.option("--token", envvar="REFINE_TOKEN", help="The agent's; better in REFINE_TOKEN.")
 def mcp(*, http: bool, host: str, port: int, url: str, token: str | None) -> None:
     """Serve an agent's memory to a client that speaks the Model Context Protocol.
