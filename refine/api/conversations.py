@@ -57,7 +57,7 @@ class Conversation(Resource):
 
 
 @operation("POST", "/conversations", bearer="agent", max_bytes=_MAX_BYTES, status=202)
-def hand_over(agent: Agent, body: NewConversation) -> Conversation:
+def send_conversation(agent: Agent, body: NewConversation) -> Conversation:
     """Send a finished conversation, from which the agent's model saves journal memories.
 
     It is encrypted, and deleted once the agent has read it. If it cannot be read, it is tried again
@@ -67,7 +67,7 @@ def hand_over(agent: Agent, body: NewConversation) -> Conversation:
 
 
 @operation("GET", "/conversations/<uuid:conversation_id>", bearer="agent")
-def conversation(agent: Agent, conversation_id: uuid.UUID) -> Conversation:
+def get_conversation(agent: Agent, conversation_id: uuid.UUID) -> Conversation:
     """Return the status of a conversation, never its messages."""
     task = agent_row_or_404(agent, MemoryTask, conversation_id, "conversation")
     if task.kind != "extraction":

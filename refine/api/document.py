@@ -75,7 +75,7 @@ class _ParameterSchemas(_Schemas):
 
 
 @operation("GET", "/openapi.json", bearer=None, returns=None)
-def openapi() -> dict[str, Any]:
+def get_openapi() -> dict[str, Any]:
     """Return this document."""
     return document() | {"servers": [{"url": f"{request.script_root}{api.url_prefix}"}]}
 
@@ -127,6 +127,7 @@ def _operation(each: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": each.name,
         "summary": summary.rstrip("."),
+        "tags": [each.bearer or "document"],
         "security": [{each.bearer: []}] if each.bearer is not None else [],
         "responses": {str(status): made for status, made in sorted(_responses(each).items())},
     }

@@ -118,13 +118,13 @@ class Removal(Resource):
     """When a scheduled erasure can be confirmed by a second request."""
 
 
-class Memories(Page):
+class MemoryPage(Page):
     """A page of memories."""
 
     memories: list[Memory]
 
 
-class Context(Resource):
+class MemoryContext(Resource):
     """The memory context, with its size."""
 
     context: str | None
@@ -134,7 +134,7 @@ class Context(Resource):
 
 
 @operation("GET", "/memories", bearer="agent")
-def memories(agent: Agent, query: MemoryQuery) -> Memories:
+def list_memories(agent: Agent, query: MemoryQuery) -> MemoryPage:
     """List the agent's memories, most recently recorded first.
 
     Expired journal memories are included, although they are not part of the context.
@@ -150,21 +150,21 @@ def memories(agent: Agent, query: MemoryQuery) -> Memories:
     if query.query is not None:
         found = agent.ledger.matching(rows, query.query)
         rows = rows.where(in_ids(AgentMemory.id, [memory.id for memory in found]))
-    return page_of(Memories, rows.order_by(AgentMemory.id.desc()), query, Memory.of)
+    return page_of(MemoryPage, rows.order_by(AgentMemory.id.desc()), query, Memory.of)
 
 
 _EXISTING = "The existing core memory that the new one duplicates exactly."
 
 
 @operation("POST", "/memories", bearer="agent", returns=Memory, status=201, other=(200, _EXISTING))
-def save(agent: Agent, body: NewMemory) -> tuple[Memory, int]:
+def save_memory(agent: Agent, body: NewMemory) -> tuple[Memory, int]:
     """Save a memory."""
     memory, already_present = agent.ledger.remember(body.content, body.memory_type, body.tags)
     return Memory.of(memory), 200 if already_present else 201
 
 
 @operation("GET", "/memories/<int:memory_id>", bearer="agent")
-def memory(agent: Agent, memory_id: int) -> MemoryWithHistory:
+def get_memory(agent: Agent, memory_id: int) -> MemoryWithHistory:
     """Return one memory, kept or discarded, and how it changed."""
     found = _own(agent, memory_id)
     history = [
@@ -181,7 +181,7 @@ def memory(agent: Agent, memory_id: int) -> MemoryWithHistory:
 
 
 @operation("PATCH", "/memories/<int:memory_id>", bearer="agent", returns=Memory)
-def correct(agent: Agent, memory_id: int, body: Correction) -> Memory:
+def correct_memory(agent: Agent, memory_id: int, body: Correction) -> Memory:
     """Put a new memory in place of a kept one, which is set aside and can be restored.
 
     The answer is the new memory, with an id of its own.
@@ -196,7 +196,7 @@ _SCHEDULED = "The erasure can be confirmed by the same request, a day later."
 @operation(
     "DELETE", "/memories/<int:memory_id>", bearer="agent", returns=Removal, other=(202, _SCHEDULED)
 )
-def forget(agent: Agent, memory_id: int, query: RemovalQuery) -> tuple[Removal, int]:
+def forget_memory(agent: Agent, memory_id: int, query: RemovalQuery) -> tuple[Removal, int]:
     """Forget a kept memory, which can be restored; or erase any memory for good."""
     _own(agent, memory_id)
     if not query.for_good:
@@ -215,8 +215,8 @@ def _own(agent: Agent, memory_id: int) -> AgentMemory:
     return found
 
 
-@operation("GET", "/context", bearer="agent", returns=Context, media_type=MARKDOWN)
-def context(agent: Agent) -> Response:
+@operation("GET", "/context", bearer="agent", returns=MemoryContext, media_type=MARKDOWN)
+def get_context(agent: Agent) -> Response:
     """Return the memory context for the next prompt.
 
     It contains the core memories and the journal of the last week, as Markdown; with `Accept:
@@ -229,7 +229,7 @@ def context(agent: Agent) -> Response:
         answer = Response(markdown or "", mimetype=MARKDOWN)
     else:
         tokens, budget = agent.core_token_usage, agent.core_token_budget
-        answer = json_response(Context(context=markdown, core_tokens=tokens, budget=budget))
+        answer = json_response(MemoryContext(context=markdown, core_tokens=tokens, budget=budget))
     answer.set_etag(sha256(media_type.encode() + b"\n" + answer.get_data()).hexdigest())
     answer.headers["Cache-Control"] = "private, no-cache"
     answer.vary.update(("Accept", "Authorization"))

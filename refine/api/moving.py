@@ -49,7 +49,7 @@ class Import(Body):
 class RowOutcome(Resource):
     """What became of a row."""
 
-    status: Status | Literal["invalid"]
+    status: Literal[Status, "invalid"]
     """conflicting: its id is known, with another text; what is stored stays."""
     detail: str | None
     """Why a row is invalid."""
@@ -69,7 +69,7 @@ class Export(Resource):
 
 
 @operation("POST", "/imports", bearer="agent", max_bytes=_MAX_BYTES)
-def bring(agent: Agent, body: Import) -> ImportReport:
+def import_rows(agent: Agent, body: Import) -> ImportReport:
     """Add memories from elsewhere, all in one transaction; an invalid row keeps no other out.
 
     A page can be sent again: what is here already is not added twice.
@@ -102,7 +102,7 @@ def _incoming(number: int, row: ImportedRow) -> Incoming | Outcome:
 
 
 @operation("GET", "/export", bearer="agent", returns=Export, media_type=MARKDOWN)
-def export(agent: Agent) -> Response:
+def export_memories(agent: Agent) -> Response:
     """Return all kept memories of the agent, expired journal entries too.
 
     As JSON, or with `Accept: text/markdown` as Markdown; both can be imported again.

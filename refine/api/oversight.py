@@ -49,20 +49,20 @@ class Record(Resource):
     hash: str
 
 
-class Records(Page):
+class RecordPage(Page):
     """A page of records."""
 
     records: list[Record]
 
 
 @operation("GET", "/audit", bearer="agent")
-def audit(agent: Agent, query: RecordQuery) -> Records:
+def list_records(agent: Agent, query: RecordQuery) -> RecordPage:
     """List the agent's records, newest first, with the contents before and after each change."""
     rows = rows_of_agent(agent, AuditLog).order_by(AuditLog.sequence.desc())
     if query.action is not None:
         rows = rows.where(AuditLog.action == query.action)
     query = _bounded(query, rows)
-    return page_of(Records, rows.options(undefer_group("sealed")), query, _record)
+    return page_of(RecordPage, rows.options(undefer_group("sealed")), query, _record)
 
 
 def _bounded(query: RecordQuery, rows: Select[Any]) -> RecordQuery:
@@ -124,14 +124,14 @@ class Grant(Resource):
     """How many times content was read under it."""
 
 
-class Grants(Page):
+class GrantPage(Page):
     """A page of grants."""
 
     grants: list[Grant]
 
 
 @operation("GET", "/grants", bearer="agent")
-def grants(agent: Agent, query: PageQuery) -> Grants:
+def list_grants(agent: Agent, query: PageQuery) -> GrantPage:
     """List every request to read this agent's memories, newest first, with its outcome."""
     rows = (
         rows_of_agent(agent, AccessGrant)
@@ -139,11 +139,11 @@ def grants(agent: Agent, query: PageQuery) -> Grants:
         .options(joinedload(AccessGrant.user), undefer(AccessGrant.sealed_purpose))
         .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
     )
-    return page_of(Grants, rows, query, _grant)
+    return page_of(GrantPage, rows, query, _grant)
 
 
 @operation("DELETE", "/grants/<uuid:grant_id>", bearer="agent", status=204)
-def revoke(agent: Agent, grant_id: uuid.UUID) -> None:
+def revoke_grant(agent: Agent, grant_id: uuid.UUID) -> None:
     """Revoke a grant immediately; pages that show content close within seconds."""
     grant = agent_row_or_404(agent, AccessGrant, grant_id, "grant")
     grant.end(user=None)

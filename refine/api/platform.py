@@ -97,34 +97,34 @@ class AgentSummary(Resource):
     created_at: Time
 
 
-class Agents(Page):
+class AgentPage(Page):
     """A page of agents."""
 
     agents: list[AgentSummary]
 
 
 @operation("GET", "/agents", bearer="platform")
-def agents(token: ApiToken, query: PageQuery) -> Agents:
+def list_agents(token: ApiToken, query: PageQuery) -> AgentPage:
     """List the account's agents, newest first."""
     rows = rows_of_account(token, Agent).order_by(Agent.id.desc())
-    return page_of(Agents, rows, query, _summary)
+    return page_of(AgentPage, rows, query, _summary)
 
 
 @operation("POST", "/agents", bearer="platform", status=201)
-def add(token: ApiToken, body: NewAgent) -> AgentSummary:
+def add_agent(token: ApiToken, body: NewAgent) -> AgentSummary:
     """Add an agent to the account."""
     require_one_model(body.model_id, settings.current())
     return _summary(token.add_agent(**body.model_dump(exclude_unset=True)))
 
 
 @operation("GET", "/agents/<int:agent_id>", bearer="platform")
-def agent(token: ApiToken, agent_id: int) -> AgentSummary:
+def get_agent(token: ApiToken, agent_id: int) -> AgentSummary:
     """Return one agent of the account."""
     return _summary(account_row_or_404(token, Agent, agent_id, "agent"))
 
 
 @operation("PATCH", "/agents/<int:agent_id>", bearer="platform")
-def change(token: ApiToken, agent_id: int, body: AgentChanges) -> AgentSummary:
+def change_agent(token: ApiToken, agent_id: int, body: AgentChanges) -> AgentSummary:
     """Change an agent. Each change is recorded, and the agent is told in its journal.
 
     For 24 hours after a change of its name, model or a prompt, nobody may ask the agent for
@@ -150,7 +150,7 @@ class NewToken(Body):
     """When it expires; null for never."""
 
 
-class Token(Resource):
+class CreatedToken(Resource):
     """A new token, shown only once."""
 
     id: int
@@ -170,13 +170,13 @@ class Token(Resource):
     shown_once="token",
     status=201,
 )
-def mint(token: ApiToken, agent_id: int, body: NewToken) -> Token:
+def create_token(token: ApiToken, agent_id: int, body: NewToken) -> CreatedToken:
     """Create a token that acts as the agent, and note it in the agent's journal."""
     agent = account_row_or_404(token, Agent, agent_id, "agent")
     if body.expires_at is not None and body.expires_at <= clock.now():
         raise InvalidValue("expires_at must be in the future")
     minted, secret = token.mint_for(agent, expires_at=body.expires_at)
-    return Token.of(minted, token=secret)
+    return CreatedToken.of(minted, token=secret)
 
 
 @operation("DELETE", "/tokens/<int:token_id>", bearer="platform", status=204)
@@ -219,7 +219,7 @@ class UsageOfMonth(Resource):
     """By how much sessions that were not undone made every prompt smaller."""
 
 
-class Usage(Page):
+class UsagePage(Page):
     """Usage of as many agents as `limit` says, by month, then by agent."""
 
     time_zone: str
@@ -228,7 +228,7 @@ class Usage(Page):
 
 
 @operation("GET", "/usage", bearer="platform")
-def usage(token: ApiToken, query: UsageQuery) -> Usage:
+def get_usage(token: ApiToken, query: UsageQuery) -> UsagePage:
     """Return sessions, reflections and conversations with their cost, by agent and month."""
     account = token.account
     since, until = _midnight(account, query.since), _midnight(account, query.until)
@@ -236,7 +236,7 @@ def usage(token: ApiToken, query: UsageQuery) -> Usage:
     agents = found_page(newest_first, query)
     months = by_month(account, [row.id for row in agents.rows], since=since, until=until)
     usage = [UsageOfMonth.of(month) for month in months]
-    return Usage(time_zone=account.time_zone, usage=usage, next_cursor=agents.after)
+    return UsagePage(time_zone=account.time_zone, usage=usage, next_cursor=agents.after)
 
 
 def _midnight(account: Account, day: date | None) -> datetime | None:

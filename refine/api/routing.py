@@ -68,7 +68,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        return f"{self.method.lower()}_{self.view.__name__}"
+        return self.view.__name__
 
 
 OPERATIONS: list[Operation] = []

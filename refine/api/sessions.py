@@ -13,7 +13,7 @@ from refine.models import Agent, RefinementSession
 from refine.models.runs.session import Channel, EndStatus, Trigger
 from refine.refinement import time_machine
 
-Status = Literal["queued", "running"] | EndStatus
+Status = Literal["queued", "running", EndStatus]
 
 
 class SessionQuery(PageQuery):
@@ -64,7 +64,7 @@ class Session(Resource):
     """Where the undo was requested."""
 
 
-class Sessions(Page):
+class SessionPage(Page):
     """A page of sessions."""
 
     sessions: list[Session]
@@ -80,7 +80,7 @@ class Undone(Resource):
 
 
 @operation("GET", "/sessions", bearer="agent")
-def sessions(agent: Agent, query: SessionQuery) -> Sessions:
+def list_sessions(agent: Agent, query: SessionQuery) -> SessionPage:
     """List the agent's sessions, newest first."""
     rows = (
         rows_of_agent(agent, RefinementSession)
@@ -89,23 +89,23 @@ def sessions(agent: Agent, query: SessionQuery) -> Sessions:
     )
     if query.status is not None:
         rows = rows.where(RefinementSession.status == query.status)
-    return page_of(Sessions, rows, query, Session.of)
+    return page_of(SessionPage, rows, query, Session.of)
 
 
 @operation("POST", "/sessions", bearer="agent", status=202)
-def ask(agent: Agent, body: EmptyBody) -> Session:
+def request_session(agent: Agent, body: EmptyBody) -> Session:
     """Request a session; the agent will be asked for its consent."""
     return Session.of(refine_later(agent, "api"))
 
 
 @operation("GET", "/sessions/<uuid:session_id>", bearer="agent")
-def session(agent: Agent, session_id: uuid.UUID) -> Session:
+def get_session(agent: Agent, session_id: uuid.UUID) -> Session:
     """Return one of the agent's sessions, such as one that it requested."""
     return Session.of(_own(agent, session_id))
 
 
 @operation("POST", "/sessions/<uuid:session_id>/undo", bearer="agent")
-def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Undone:
+def undo_session(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Undone:
     """Undo the agent's last session, including the removal of duplicates."""
     session = _own(agent, session_id)
     done = time_machine.undo_own_last(session)

@@ -56,13 +56,13 @@ class ToolResult(BaseModel):
 
 
 @operation("GET", "/tools", bearer="agent")
-def tools(_agent: Agent) -> Tools:
+def list_tools(_agent: Agent) -> Tools:
     """List the function definitions to pass as `tools` of a chat completion."""
     return Tools(_DEFINITIONS)
 
 
 @operation("POST", "/tools/<name>/calls", bearer="agent", body=ToolArguments)
-def call(agent: Agent, name: str, body: str) -> ToolResult:
+def call_tool(agent: Agent, name: str, body: str) -> ToolResult:
     """Run a tool call of the model.
 
     The body is `function.arguments` exactly as the model wrote it. It is parsed strictly and never

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -59,3 +61,35 @@ def test_the_parameters_of_a_list_may_be_left_out_but_not_null():
     assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}
     assert schemas["type"] == {"type": "string", "enum": ["core", "journal"]}
     assert schemas["cursor"].keys() == {"type", "minLength", "description"}
+
+
+def schemas_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object of the document, schemas among them."""
+    if isinstance(value, dict):
+        yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        yield from schemas_in(each)
+
+
+def test_generators_make_functions_of_a_verb_and_a_noun_in_a_module_for_each_token():
+    described = [each for methods in document()["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in described]
+
+    assert len(names) == len(set(names))
+    assert [name for name in names if not re.fullmatch(r"[a-z]+(_[a-z]+)+", name)] == []
+    assert {tag for each in described for tag in each["tags"]} == {"agent", "platform", "document"}
+
+
+def test_generators_make_classes_whose_names_no_field_has():
+    schemas = document()["components"]["schemas"]
+
+    plain = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in schemas}
+    assert [name for name in schemas if plain[name] in schemas[name].get("properties", {})] == []
+
+
+def test_generators_make_one_enumeration_of_a_choice_of_words():
+    choices = [each["anyOf"] for each in schemas_in(document()) if "anyOf" in each]
+
+    words = [[each for each in choice if {"enum", "const"} & each.keys()] for choice in choices]
+    assert [each for each in words if len(each) > 1] == []

@@ -45,7 +45,7 @@ def is_possible(each: Operation, who: str) -> bool:
     """
     if who == "its platform":
         return True
-    return ":" not in each.rule and (who, each.name) != ("a sibling", "post_ask")
+    return ":" not in each.rule and (who, each.name) != ("a sibling", "request_session")
 
 
 def drive(pair: Pair, each: Operation) -> None:
