@@ -1,6 +1,8 @@
-"""The example agent with real processes: it saves, is refined, and reads a smaller context."""
+"""The example agent, and every line of the documentation that calls curl, with real processes."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +13,12 @@ import pytest
 import requests
 
 from refine.llm import rehearsal
-from tests.commands import Up, eventually, refine, running_up
+from tests.commands import Up, environment, eventually, refine, running_up
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "agent.py"
+PAGES = [ROOT / "README.md", EXAMPLE.with_name("README.md"), *sorted(ROOT.glob("docs/*.md"))]
+BLOCK = re.compile(r"^```(?:console|sh|bash|shell)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 SAID = [
     "The boathouse key hangs behind the kitchen clock.",
@@ -95,3 +100,50 @@ def talk(environ: dict[str, str], *said: str) -> list[str]:
         check=True,
     )
     return done.stdout.splitlines()
+
+
+def lines_with_curl(page: Path) -> list[str]:
+    """What a reader types, from the blocks of a page in which curl is called."""
+    blocks = [block for block in BLOCK.findall(page.read_text()) if "curl " in block]
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def test_every_line_with_curl_stands_in_a_block_that_can_be_run():
+    for page in PAGES:
+        typed = sum(line.startswith("curl ") for line in lines_with_curl(page))
+
+        assert len(re.findall(r"\bcurl -", page.read_text())) == typed, page.name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed here")
+@pytest.mark.parametrize("page", list(filter(lines_with_curl, PAGES)), ids=lambda page: page.name)
+def test_every_line_with_curl_runs_as_it_stands(up, page, tmp_path):
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    # the pages name the usual port; each answer is told on stderr
+    (tmp_path / ".curlrc").write_text(
+        f'silent\nconnect-to = "localhost:8000:127.0.0.1:{up.port}"\n'
+        'write-out = "%{stderr}%{response_code} %{content_type}\\n"\n'
+    )
+    token = refine("token", "add", "--agent", "Wren", environ=up.environ).stdout.strip()
+    own = {"CURL_HOME": str(tmp_path), "REFINE_TOKEN": token}
+    typed = lines_with_curl(page)
+
+    done = subprocess.run(
+        ["sh", "-e"],
+        input="\n".join(typed),
+        cwd=tmp_path,
+        env=environment(up.environ | own),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stderr
+    answers = [line.split(" ", 1) for line in done.stderr.splitlines()]
+    calls = [line for line in typed if line.startswith("curl ")]
+    for (status, kind), call in zip(answers, calls, strict=True):
+        asked = "text/markdown" if "text/markdown" in call else "application/json"
+        assert status.startswith("2"), (call, status)
+        assert status == "204" or kind.startswith(asked), (call, kind)
