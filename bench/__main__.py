@@ -25,7 +25,7 @@ def main(size: str) -> None:
             *edits.benchmarks(world),
             *starts.benchmarks(world),
             *verifying.benchmarks(world),
-            *imports.benchmarks(world),
+            *imports.benchmarks(world, is_large=size == "large"),
             *(memory.benchmarks(world) if size != "tiny" else ()),
             *all_pages(world, is_grown=size != "default"),
         ]

@@ -1,36 +1,52 @@
-"""The cost of an import, against sealing contents and COPY of ready-made rows."""
+"""The cost of an import, against sealing contents and COPY of ready-made rows; and its memory."""
 
+import contextvars
 import gc
 import json
+import multiprocessing
 import random
 import statistics
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
+from flask import current_app
 
 from bench.measuring import Benchmark, Figure, Unexpected, plain_connection, print_goals, run, timed
 from bench.temporary import settings_for, temporary_database, temporary_folder
 from bench.world import CONTENT, World, add_agent, opened
+from refine import settings
+from refine.cli.context import in_context
 from refine.extensions import db
-from refine.models import Account, Agent
+from refine.models import Account, Agent, ApiToken
 from refine.sealing import Place
 from refine.transfer.importing import import_memories, rows_at
 
 AT_MOST_TIMES = 12.0
+# Of the import of a JSON file.
+OTHER_WAYS_AT_MOST_TIMES = 1.5
+MEMORY_AT_MOST_TIMES = 1.1
 
 _ROUNDS = 3
+_PAGE_ROWS = 1_000
+_LARGE = 100_000
+# With fewer, processes of their own are not worth while.
+_ROWS_OF_A_TRY = 1_000
 _CHARACTERS = (40, 400)
 _WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee", "bird", "noon")
 
 
-def benchmarks(world: World) -> list[Benchmark]:
-    """Return the benchmark of the import."""
+def benchmarks(world: World, *, is_large: bool) -> list[Benchmark]:
+    """Return the benchmarks of the import."""
     rounds = _ROUNDS if world.size.repetitions > 1 else 1
     account_id = db.session.get_one(Agent, world.large_id).account_id
-    return [_benchmark(account_id, world.size.imported, rounds)]
+    count = _LARGE if is_large else world.size.imported
+    return [_benchmark(account_id, world.size.imported, rounds), *_others(account_id, count)]
 
 
 @click.command("import")
@@ -48,10 +64,11 @@ def bench_import(sizes: tuple[int, ...]) -> None:
 
     The floor seals each content, and copies the rows into a table with the same indexes.
     """
-    with temporary_folder() as folder, temporary_database(settings_for(folder)):
+    with temporary_folder() as folder, temporary_database(settings_for(folder), valkey=True):
         account = Account.create("Bench")
         db.session.commit()
         measured = [_benchmark(account.id, size, 1) for size in sorted(sizes)]
+        measured += _others(account.id, max(sizes))
         print_goals(list(run(measured)))
 
 
@@ -84,21 +101,25 @@ def _imported(agent_id: int, path: Path, count: int) -> None:
         raise Unexpected(f"{report.added.total()} of {count} memories were imported")
 
 
-def _write_file(path: Path, count: int) -> None:
-    """Write a file like the result of ``get_all``, the same in every run."""
+def _rows(count: int) -> Iterator[dict[str, Any]]:
+    """Yield rows like those of ``get_all``, the same in every run."""
     chance = random.Random(count)  # noqa: S311
+    for number in range(count):
+        length = chance.randint(*_CHARACTERS)
+        words = " ".join(chance.choices(_WORDS, k=length // 5))
+        yield {
+            "id": str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+            "memory": f"{number} {words}"[:length],
+            "metadata": {"topic": chance.choice(_WORDS)},
+            "created_at": 1_700_000_000 + number,
+            "user_id": "bench",
+        }
+
+
+def _write_file(path: Path, count: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write('{"results": [')
-        for number in range(count):
-            length = chance.randint(*_CHARACTERS)
-            words = " ".join(chance.choices(_WORDS, k=length // 5))
-            row = {
-                "id": str(uuid.UUID(int=chance.getrandbits(128), version=4)),
-                "memory": f"{number} {words}"[:length],
-                "metadata": {"topic": chance.choice(_WORDS)},
-                "created_at": 1_700_000_000 + number,
-                "user_id": "bench",
-            }
+        for number, row in enumerate(_rows(count)):
             file.write(("," if number else "") + json.dumps(row))
         file.write("]}")
 
@@ -131,3 +152,80 @@ class _PlainImport:
         self._connection.execute("DROP TABLE bench_floor")
         self._connection.commit()
         self._connection.close()
+
+
+# -- other ways, and their memory ------------------------------------------------------------------
+
+
+def _others(account_id: int, count: int) -> list[Benchmark]:
+    measure = partial(_other_ways, account_id, count)
+    return [Benchmark(f"other ways to import {count:,}", measure)]
+
+
+def _other_ways(account_id: int, count: int) -> Iterator[Figure]:
+    """Compare the time with that of a JSON file, and the memory with that of a tenth."""
+    by_file = timed(lambda: _by_file(account_id, count))()
+    for name, way in (("as Markdown", _by_markdown), ("by POST /imports", _by_pages)):
+        ours = timed(partial(way, account_id, count))()
+        yield Figure(
+            f"import of {count:,} {name}", ours, by_file, at_most_times=OTHER_WAYS_AT_MOST_TIMES
+        )
+        if count < _ROWS_OF_A_TRY:
+            continue
+        most, floor = (_peak_megabytes(way, account_id, each) for each in (count, count // 10))
+        named = f"memory of an import of {count:,} {name}"
+        yield Figure(named, most, floor, at_most_times=MEMORY_AT_MOST_TIMES, unit="MB")
+
+
+def _by_file(account_id: int, count: int) -> None:
+    with temporary_folder() as folder:
+        path = folder / "memories.json"
+        _write_file(path, count)
+        _imported(add_agent(account_id, []), path, count)
+
+
+def _by_markdown(account_id: int, count: int) -> None:
+    with temporary_folder() as folder:
+        path = folder / "memories.md"
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(f"- {row['memory']}\n" for row in _rows(count))
+        _imported(add_agent(account_id, []), path, count)
+
+
+def _by_pages(account_id: int, count: int) -> None:
+    agent = db.session.get_one(Agent, add_agent(account_id, []))
+    _, token = ApiToken.mint(account=agent.account, agent=agent)
+    db.session.commit()
+    client, all_rows = current_app.test_client(), _rows(count)
+    while rows := list(islice(all_rows, _PAGE_ROWS)):
+        page = [
+            {"content": row["memory"], "created_at": row["created_at"], "source_id": row["id"]}
+            for row in rows
+        ]
+        sent = partial(
+            client.post,
+            "/api/v1/imports",
+            json={"source": "mem0", "rows": page},
+            headers={"Authorization": f"Bearer {token}"},
+            buffered=True,
+        )
+        answer = contextvars.Context().run(sent)  # as a request of its own
+        if answer.status_code != 200 or answer.get_json()["added"] != len(rows):
+            raise Unexpected(f"POST /imports: {answer.status_code}")
+
+
+def _peak_megabytes(way: Callable[[int, int], None], account_id: int, count: int) -> float:
+    """Return the most memory that a new process needs for an import."""
+    new = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=new) as pool:
+        data_dir = settings.current().data_dir
+        return pool.submit(_measured, data_dir, way, account_id, count).result()
+
+
+def _measured(
+    data_dir: Path, way: Callable[[int, int], None], account_id: int, count: int
+) -> float:
+    with in_context(settings_for(data_dir)):
+        way(account_id, count)
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
