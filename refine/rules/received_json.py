@@ -30,7 +30,7 @@ def strict_json(
     """Return the value in ``text``; InvalidValue unless it is one JSON value within limits."""
     try:
         values = strict_json_values(text, max_bytes=max_bytes, max_fields=max_fields)
-        return _only(values)
+        return only(values)
     except InvalidValue as error:
         raise InvalidValue(f"{subject} {error}".strip()) from None
 
@@ -41,14 +41,14 @@ def strict_json_values(
     given = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if len(given) > max_bytes:
         raise InvalidValue(f"must not be longer than {max_bytes:,} bytes")
-    values = _decoded(text)
+    values = unchecked_json_values(text)
     for value in values:
         check_json(value, max_fields=max_fields)
     return values
 
 
 def unchecked_json(text: str | bytes) -> Any:
-    return _only(_decoded(text))
+    return only(unchecked_json_values(text))
 
 
 def check_json(value: Any, *, max_fields: int | None) -> None:
@@ -78,13 +78,13 @@ def check_json(value: Any, *, max_fields: int | None) -> None:
         raise InvalidValue(problem)
 
 
-def _only(values: list[Any]) -> Any:
+def only(values: list[Any]) -> Any:
     if len(values) != 1:
         raise InvalidValue("must be valid JSON")
     return values[0]
 
 
-def _decoded(text: str | bytes) -> list[Any]:
+def unchecked_json_values(text: str | bytes) -> list[Any]:
     values, end = [], 0
     try:
         text = text if isinstance(text, str) else text.decode()

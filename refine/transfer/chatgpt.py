@@ -9,10 +9,13 @@ from refine.transfer.sources import Source
 
 # The tool to which the model writes what it wants to keep.
 _TOOL = "bio"
+# A file beside the conversations.
+_OF_FEEDBACK = {"conversation_id", "rating"}
 
 
 def recognizes(source: Source) -> bool:
-    return isinstance(first_of(source.sample).get("mapping"), dict)
+    first = first_of(source.sample)
+    return isinstance(first.get("mapping"), dict) or first.keys() >= _OF_FEEDBACK
 
 
 def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
@@ -24,7 +27,7 @@ def _rows(place: str, conversation: dict[str, Any]) -> Iterator[Row]:
     nodes = mapping.values() if isinstance(mapping, dict) else ()
     notes = [message for node in nodes if (message := at(node, ("message",))) and _is_note(message)]
     if not notes:
-        yield LeftOut("conversations in which nothing was noted")
+        yield LeftOut("conversations, or feedback, in which nothing was noted")
     for number, message in enumerate(notes, 1):
         yield _memory(f"{place}, note {number}", message, conversation)
 
@@ -34,8 +37,8 @@ def _is_note(message: Mapping[str, Any]) -> bool:
 
 
 def _memory(place: str, message: Mapping[str, Any], conversation: Mapping[str, Any]) -> Row:
-    parts = at(message, ("content", "parts"))
-    text = "\n".join(part for part in parts or () if isinstance(part, str))
+    parts = at(message, ("content", "parts")) or [at(message, ("content", "text"))]
+    text = "\n".join(part for part in parts if isinstance(part, str))
     if not text.strip():
         return LeftOut(BLANK)
     when = time_in(message, "create_time") or time_in(conversation, "create_time")

@@ -34,6 +34,8 @@ from refine.transfer.sources import Source, sources_of
 
 BATCH_MEMORIES = 500
 
+_NO_MEMORIES = "files that hold no memories"
+
 # More bad rows than this are counted, but not listed; of a dry run so many memories are shown.
 MAX_NAMED_BAD_ROWS, MAX_SHOWN = 20, 5
 
@@ -84,14 +86,20 @@ def rows_of(
     ``format_`` overrules what each file is recognized as.
     """
     for source in sources:
+        row: Row | None = None
         for row in _rows_of(source, format_, wanted):
             if source.is_alone or isinstance(row, LeftOut):
                 yield row
             else:
                 yield row._replace(place=f"{source.path}, {row.place}")
+        if row is None:
+            yield LeftOut(_NO_MEMORIES)
 
 
 def _rows_of(source: Source, given: str | None, wanted: Wanted) -> Iterator[Row]:
+    if source.is_hidden:
+        yield LeftOut("hidden files")
+        return
     try:
         format_ = given or format_of(source)
         if format_ is not None:
@@ -100,7 +108,7 @@ def _rows_of(source: Source, given: str | None, wanted: Wanted) -> Iterator[Row]
         elif source.is_alone:
             yield BadRow("file", "is in no format that is recognized: name it with --format")
         else:
-            yield LeftOut("files that hold no memories")
+            yield LeftOut(_NO_MEMORIES)
     except InvalidValue as error:
         yield BadRow("file", str(error))
 
@@ -223,10 +231,7 @@ class _Import:
         return row._replace(constitutional=False)
 
     def _candidate(self, row: Incoming) -> Candidate | BadRow:
-        try:
-            return candidate(row, self._key, self._source, self._memory_type)
-        except InvalidValue as error:
-            return BadRow(row.place, str(error))
+        return _candidate(row, self._key, self._source, self._memory_type)
 
     def add(self, batch: Sequence[Candidate]) -> None:
         if not self._dry_run:
@@ -274,14 +279,19 @@ def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Out
         here = len(good) - len(new)
         _write(agent, new, source=source, batch=1, already_here=here, by="agent")
     rest = iter(statuses)
-    return [each if isinstance(each, Outcome) else Outcome(next(rest)) for each in made]
+    return [
+        Outcome("invalid", each.reason) if isinstance(each, BadRow) else Outcome(next(rest))
+        for each in made
+    ]
 
 
-def _candidate(row: Incoming, key: DataKey, source: str) -> Candidate | Outcome:
+def _candidate(
+    row: Incoming, key: DataKey, source: str, memory_type: str = "core"
+) -> Candidate | BadRow:
     try:
-        return candidate(row, key, source, "core")
+        return candidate(row, key, source, memory_type)
     except InvalidValue as error:
-        return Outcome("invalid", str(error))
+        return BadRow(row.place, str(error))
 
 
 def _new(batch: Sequence[Candidate], statuses: Sequence[Status]) -> list[ImportedMemory]:

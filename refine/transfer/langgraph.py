@@ -1,5 +1,6 @@
 """LangGraph's stores: items with a namespace, a key and a value, LangMem's among them."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -69,10 +70,12 @@ def _text(value: Any) -> str | None:
         inner = next((at(value, (name,)) for name in ("content", *TEXTS) if value.get(name)), None)
         if isinstance(inner, str | dict):
             return _text(inner)
-        plain = {name: each for name, each in value.items() if isinstance(each, str | int | float)}
-        return first_text(value, *TEXTS) or "; ".join(
-            f"{name}: {each}" for name, each in plain.items()
+        parts = (
+            f"{name}: {each if isinstance(each, str) else json.dumps(each, ensure_ascii=False)}"
+            for name, each in value.items()
+            if each not in (None, [], {}, "")
         )
+        return first_text(value, *TEXTS) or "; ".join(parts)
     return value if isinstance(value, str) else None
 
 

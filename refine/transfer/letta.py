@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.rules.received_json import unchecked_json
+from refine.rules.received_json import at, unchecked_json
 from refine.transfer.rows import (
     DELETED,
     LeftOut,
@@ -26,15 +26,16 @@ _OF_PASSAGES = {"archive_id", "embedding_config", "file_id", "organization_id"}
 
 
 def recognizes(source: Source) -> bool:
-    sample = source.sample
+    sample, first = source.sample, first_of(source.sample)
     if isinstance(sample, list):
-        first = first_of(sample)
-        return "text" in first and not _OF_PASSAGES.isdisjoint(first)
+        is_passage = "text" in first and not _OF_PASSAGES.isdisjoint(first)
+        return is_passage or first.keys() >= {"label", "value"}
     is_inside_a_string = isinstance(sample, str) and sample.lstrip().startswith("{")
     return bool(
         is_inside_a_string
-        or list_in(sample, "core_memory")
-        or (list_in(sample, "agents") and list_in(sample, "blocks"))
+        or "core_memory" in first
+        or {"agents", "blocks"} <= first.keys()
+        or list_in(first.get("memory"), "blocks")
     )
 
 
@@ -43,11 +44,14 @@ def read(source: Source, wanted: Wanted) -> Iterator[Row]:
     if isinstance(document, str):  # some clients store the document inside a JSON string
         document = unchecked_json(document)
     own_blocks = _blocks_of_the_agent(document, wanted.agent)
-    passages = document if isinstance(document, list) else []
-    blocks, core_memory = list_in(document, "blocks"), list_in(document, "core_memory")
-    if not (passages or blocks or core_memory):
+    listed = document if isinstance(document, list) else []
+    blocks = list_in(document, "blocks") or list_in(at(document, ("memory",)), "blocks")
+    core_memory = list_in(document, "core_memory")
+    if not (listed or blocks or core_memory):
         raise InvalidValue("holds no blocks, core_memory, or archival passages")
-    yield from rows_of_objects("passage", passages, _passage)
+    is_of_blocks = "value" in first_of(listed)
+    make, noun = (_block, "block") if is_of_blocks else (_passage, "passage")
+    yield from rows_of_objects(noun, listed, make)
     yield from rows_of_objects("block", blocks, partial(_block, own_blocks=own_blocks))
     yield from rows_of_objects("block", core_memory, _block)
 

@@ -8,9 +8,8 @@ from itertools import chain
 from textwrap import dedent
 from typing import Any
 
-from refine import clock
 from refine.errors import InvalidValue
-from refine.rules.instants import instant
+from refine.transfer.dates import DAY, day_in, without_day
 from refine.transfer.rows import (
     BadRow,
     Incoming,
@@ -25,32 +24,24 @@ from refine.transfer.rows import (
 from refine.transfer.sources import Source
 
 _SUFFIXES = (".md", ".markdown", ".mdc", ".txt")
+_OWN_NAME = re.compile(r"\w+\.md\s*[-–—:]\s*")
 # Files that are named for what they are, not for what they speak of.
-_UNTOLD = frozenset(
-    {
-        "memory",
-        "memories",
-        "claude",
-        "agents",
-        "readme",
-        "index",
-        "notes",
-        "user",
-        "core",
-        "journal",
-    }
+_UNTOLD = (
+    *("", "memory", "memories", "long-term memory", "claude", "agents", "readme", "index"),
+    *("notes", "user", "core", "journal"),
 )
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)[\s#]*")
-# A line that is bold as a whole stands for a heading below all others.
-_BOLD_LINE, _BELOW_ALL = re.compile(r"\*\*([^*]+?):?\*\*:?"), 7
+# A line that is bold (or italic, and short) as a whole stands for a heading below all others.
+_BOLD_LINE, _BELOW_ALL = re.compile(r"\*\*([^*]+?):?\*\*:?|\*([^*.!?]{1,40})\*"), 7
 _UNDERLINE = re.compile(r"=+|-+")
 _BREAK = re.compile(r"([-*_])(\s*\1){2,}")
-_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(?=\S)")
+_ITEM = re.compile(r"(\s*)(?:[-*+•◦▪‣]|\d{1,9}[.)])\s+(?=\S)")
+# "[2025-04-01] - ", "(2025-04-01) ", "2025-04-01: ", "[unknown] - ".
+_DATED = re.compile(rf"[\[(*_]*{DAY.pattern.removeprefix('(?i)')}|\[[^\]]*\]\s*[-–—:]\s", re.I)
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_AFTER_DAY = re.compile(r"[\s:,–—-]*")
+_COMPLETE = re.compile(rf"{_DATED.pattern}.*|.*[.!?][\"”)*_]*\s*", re.I)
 _FIELD = re.compile(r"(\w[\w -]*):\s*(.*)")
 _LISTED = re.compile(r"\s*-\s+(.+)")
 
@@ -70,17 +61,18 @@ class Part:
 def recognizes(source: Source) -> bool:
     if source.path.suffix.lower() not in _SUFFIXES and source.path.suffix:
         return False
-    return b"\x00" not in source.head(10_000)
+    head = source.head(10_000)
+    return b"\x00" not in head and not head.lstrip().startswith(b"{")
 
 
 def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
     """Yield the memories of a text, line by line: it may be longer than what fits in memory."""
-    stem = source.path.stem
-    is_told = not source.is_alone and stem.lower() not in _UNTOLD and not _DAY.fullmatch(stem)
+    stem = without_day(source.path.stem)
+    is_told = not source.is_alone and stem.lower() not in _UNTOLD
     part = Part(
         title=stem if is_told else "",
         within="" if source.is_alone else source.path.as_posix(),
-        created_at=_day_in(stem),
+        created_at=day_in(source.path.stem),
     )
     yield from rows_of_part(part, source.text_lines())
 
@@ -98,7 +90,7 @@ def rows_of_part(part: Part, lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
         if block.level:
             headings.set(block)
         else:
-            yield headings.memory(block)
+            yield from map(headings.memory, block.parts())
 
 
 def _with_fields(part: Part, lines: Iterator[tuple[int, str]]) -> Part:
@@ -114,7 +106,7 @@ def _with_fields(part: Part, lines: Iterator[tuple[int, str]]) -> Part:
         elif (item := _LISTED.fullmatch(line)) and name:
             fields[name] = [*_listed(fields[name]), item[1].strip("'\" ")]
     tags, others = known_and_other_tags(fields.pop("tags", None))
-    day = _day_in(str(fields[time_field(fields)])) if has_time(fields) else None
+    day = day_in(str(fields[time_field(fields)])) if has_time(fields) else None
     return replace(
         part,
         title=fields.pop("title", None) or fields.pop("name", None) or part.title,
@@ -152,8 +144,16 @@ class _Block:
         if (item := _ITEM.match(line)) is not None:
             return self.indent is not None and len(item[1]) > self.indent + 1
         if self.indent is None:
-            return not self.is_after_blank
+            return not self.is_after_blank and _DATED.match(line) is None
         return not self.is_after_blank or self.holds(line)
+
+    def parts(self) -> "list[_Block]":
+        """Return a block for each line of a paragraph, or fence, whose lines are complete."""
+        is_fenced = _FENCE.match(self.lines[0]) is not None
+        lines = self.lines[is_fenced : -1 if is_fenced else None]
+        if self.indent is not None or not lines or not all(map(_COMPLETE.fullmatch, lines)):
+            return [self]
+        return [_Block(each, [line]) for each, line in enumerate(lines, self.number + is_fenced)]
 
     def add(self, line: str) -> None:
         if not self.lines and (item := _ITEM.match(line)) is not None:
@@ -213,7 +213,7 @@ def _heading(number: int, line: str, before: _Block) -> _Block | None:
     if (found := _BOLD_LINE.fullmatch(line)) is not None and not (
         before.lines and before.takes(line)
     ):
-        return _Block(number, [found[1]], level=_BELOW_ALL)
+        return _Block(number, [found[1] or found[2]], level=_BELOW_ALL + (found[1] is None))
     return None
 
 
@@ -229,10 +229,10 @@ class _Headings:
         for kept in (self._texts, self._days):
             for level in [level for level in kept if level >= heading.level]:
                 del kept[level]
-        text = _plain(heading.lines[0])
-        if (day := _day_in(text)) is not None:
+        text = _OWN_NAME.sub("", _plain(heading.lines[0]))
+        if (day := day_in(text)) is not None:
             self._days[heading.level] = day
-            text = _AFTER_DAY.sub("", _DAY.sub("", text), count=1)
+            text = without_day(text)
         if text.lower().removesuffix(".md") not in (*_UNTOLD, self._part.title.lower()):
             self._texts[heading.level] = text
 
@@ -248,7 +248,8 @@ class _Headings:
                 content=content,
                 prefix=subject_prefix(f"{about.rstrip(':')}:") if about else "",
                 tags=part.tags,
-                created_at=(_day_in(content[:10]) if _DAY.match(content) else None) or above,
+                created_at=(day_in(dated[0]) if (dated := _DATED.match(content)) else None)
+                or above,
                 within=f"{part.within}#{about}",
                 extra=extra_of(part.fields),
             )
@@ -264,12 +265,3 @@ def _outdented(lines: list[str]) -> list[str]:
 
 def _plain(text: str) -> str:
     return _BOLD.sub(r"\1", text).strip()
-
-
-def _day_in(text: str) -> datetime | None:
-    """Return the first day that a text names, if it is one on which something can be kept."""
-    found = _DAY.search(text)
-    try:
-        return instant(found[0], now=clock.now()) if found else None
-    except InvalidValue:
-        return None

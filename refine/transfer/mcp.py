@@ -52,14 +52,17 @@ def _rows(place: str, entity: dict[str, Any]) -> Iterator[Row]:
     if "observations" not in entity and _is_relation(entity):
         yield LeftOut("relations between entities; only observations are imported")
         return
-    if first_text(entity, *_KINDS) not in (None, "", "entity"):
+    if "observations" not in entity and first_text(entity, *_KINDS) not in (None, "", "entity"):
         raise InvalidValue("is neither an entity nor a relation")
     name, observations = first_text(entity, *_NAMES), entity.get("observations")
     if not name:
         raise InvalidValue(f"has no {', '.join(_NAMES)}")
     if not isinstance(observations, list):
         raise InvalidValue("has no list of observations")
-    about = {key: value for key, value in entity.items() if key not in (*_KINDS, "observations")}
+    if not observations:
+        yield LeftOut("entities without observations")
+    kinds = [each for each in _KINDS if entity.get(each) == "entity"]
+    about = {key: each for key, each in entity.items() if key not in (*kinds, "observations")}
     for number, observation in enumerate(observations, 1):
         where = f"{place}, observation {number}"
         try:
@@ -74,7 +77,7 @@ def _memory(place: str, about: Mapping[str, Any], observation: object) -> Row:
         raise InvalidValue("is not text")
     if not text:
         return LeftOut(BLANK)
-    name, type_ = about["name"], (first_text(about, *_TYPES) or "").strip()
+    name, type_ = about["name"], (first_text(about, *_TYPES, *_KINDS) or "").strip()
     is_typed = type_.lower() not in _NO_TYPES
     return memory_in(
         place,

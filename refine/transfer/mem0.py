@@ -1,17 +1,13 @@
 """mem0: what ``get_all`` or ``search`` return in each SDK, its platform, and Qdrant's points."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from refine.errors import InvalidValue
 from refine.transfer.objects import LISTS, object_rows
-from refine.transfer.rows import BadRow, LeftOut, Row, Wanted, first_of, list_in, listed
+from refine.transfer.rows import LeftOut, Row, Wanted, first_of, list_in, listed
 from refine.transfer.sources import Source
 
-# The fields of an answer about its other pages.
-_NEXT = ("next", "previous", "has_more", "next_cursor")
-_TOTALS = ("count", "total", "total_count", "total_memories")
-_PAGES = ("pages", "total_pages")
 _POINTS = (*LISTS, "result", "points")
 # Fields of a row, or of a point's payload, that other programs have no use for.
 _ITS_OWN = {"memory", "data", "old_memory", "new_memory"}
@@ -27,28 +23,15 @@ def read(source: Source, wanted: Wanted) -> Iterator[Row]:
     """Yield the memories of lines, of a list, or of one under a name that mem0 has used."""
     document = None if source.has_json_lines else source.document
     memories = listed(document, *_POINTS)
-    is_answer = memories != [document] or not _ITS_OWN.isdisjoint(memories[0])
+    is_answer = memories != [document] or not _ITS_OWN.isdisjoint(_unpacked(memories[0]))
     if not source.has_json_lines and not (memories and is_answer):
         raise InvalidValue(f"holds no memories (a list, or one under {', '.join(LISTS)})")
     yield from object_rows(source, wanted, *_POINTS, unpack=_unpacked)
-    if isinstance(document, dict):
-        yield from _rest_of(document, len(memories))
+    for _ in list_in(document, "relations"):
+        yield LeftOut("relations of the graph; only memories are imported")
 
 
 def _unpacked(row: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a row, those of a point's payload among them."""
     payload = row.get("payload")
     return {**row, **payload, "payload": None} if isinstance(payload, dict) else row
-
-
-def _rest_of(around: Mapping[str, Any], count: int) -> Iterator[Row]:
-    for _ in list_in(around, "relations"):
-        yield LeftOut("relations of the graph; only memories are imported")
-    has_neighbour = any(around.get(name) for name in _NEXT)
-    if has_neighbour or _largest(around, _PAGES) > 1 or _largest(around, _TOTALS) > count:
-        join = "join the rows of all pages in one file, and import that"
-        yield BadRow("file", f"is one page of several, with {count:,} rows; {join}")
-
-
-def _largest(around: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    return max((around[name] for name in names if isinstance(around.get(name), int)), default=0)

@@ -6,11 +6,13 @@ from typing import Any
 
 from refine import clock
 from refine.errors import InvalidValue
+from refine.models.ledger import MEMORY_TYPES
 from refine.rules.instants import has_passed
 from refine.rules.received_json import at
 from refine.transfer.rows import (
     DELETED,
     NOT_ASKED_FOR,
+    TIMES,
     LeftOut,
     Row,
     Wanted,
@@ -34,7 +36,7 @@ _EXPIRED = "expired at the source"
 # Why a memory is left out: by the words that programs have for it, in its state, or in a field
 # that is set ("archived", "is_archived", "archived_at", "isArchived").
 _NOT_SHOWN = {
-    DELETED: ("deleted",),
+    DELETED: ("deleted", "discarded"),
     _ARCHIVED: ("archived",),
     f"paused {_REACTIVATE}": ("paused", "inactive"),
     "replaced by newer memories at the source": (
@@ -54,18 +56,22 @@ _FIELDS = {
 _UNSET = ("", "0", "false", "no", "none", "null")
 _EXPIRATIONS = ("expiration_date", "expires_at", "expirationDate", "expiresAt")
 
-
 NO_TEXT = f"has no text in {', '.join(TEXTS)}; or name its field with --map"
 _NO_CHANGE = "is a change in a memory's history; export the memories with get_all"
 
-# The names that ``--map`` stands for.
-_MAPPED = {
-    "content": "memory",
-    "date": "created_at",
-    "subject": "subject",
-    "id": "id",
-    "tags": "tags",
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace(" ", "")
+
+
+# Without case and signs, for tables and programs that write "Created At" or "UserID".
+_KNOWN = {
+    _letters(name): name
+    for name in (*reversed(TIMES), "tags", "id", *reversed(PEOPLE), *SUBJECTS, *TEXTS)
 }
+
+# What ``--map`` stands for, where it is not the name of a field.
+_MAPPED = {"content": "memory", "date": "created_at"}
 
 
 def object_rows(
@@ -83,14 +89,14 @@ def maker(
     wanted: Wanted, rows: Iterable[Mapping[str, Any]]
 ) -> Callable[[str, dict[str, Any]], Iterator[Row]]:
     """Return what makes memories of these rows; of several people, each begins with its person."""
-    people = set(map(_person, rows)) - {""}
+    people = {_person(_plainly_named(row)) for row in rows} - {""}
     return partial(_rows, wanted=wanted, is_of_several=len(people) > 1 and wanted.user is None)
 
 
 def _rows(
     place: str, given: dict[str, Any], *, wanted: Wanted, is_of_several: bool
 ) -> Iterator[Row]:
-    row = _mapped(given, wanted.fields) if wanted.fields else given
+    row = _plainly_named(_mapped(given, wanted.fields))
     person = _person(row)
     if wanted.user not in (None, person):
         yield LeftOut(NOT_ASKED_FOR)
@@ -107,6 +113,7 @@ def _rows(
         row,
         *texts,
         source_id=plain_id(row),
+        memory_type=type_ if (type_ := row.get("memory_type")) in MEMORY_TYPES else None,
         prefix=subject_prefix(f"{subject.strip()}:") if subject else "",
         within=subject,
     )
@@ -117,8 +124,17 @@ def _mapped(given: dict[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     for known, path in fields.items():
         value = at(given, tuple(path.split(".")))
         row.pop(path, None)
-        row[_MAPPED[known]] = str(value) if known == "content" and value is not None else value
+        row[_MAPPED.get(known, known)] = (
+            str(value) if known == "content" and value is not None else value
+        )
     return row
+
+
+def _plainly_named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields by the names that are known, for those that differ in case and signs."""
+    known = {name: _KNOWN.get(_letters(name), name) for name in given}
+    row = {name if known[name] in given else known[name]: each for name, each in given.items()}
+    return row if len(row) == len(given) else dict(given)
 
 
 def _person(row: Mapping[str, Any]) -> str:

@@ -2,19 +2,24 @@
 
 import csv
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.transfer.objects import LISTS, maker, object_rows
-from refine.transfer.rows import BadRow, Row, Wanted, first_of
+from refine.transfer.objects import LISTS, TEXTS, maker, object_rows
+from refine.transfer.rows import BadRow, Row, Wanted, first_of, first_text
 from refine.transfer.sources import Source
 
+_JSON = (".json", ".jsonl", ".ndjson", ".af")
 _TABLES = (".csv", ".tsv")
-_LISTS = (*LISTS, "rows")
+_LISTS = (*LISTS, "rows", "facts", "entries", "records")
 
 
 def recognizes_json(source: Source) -> bool:
-    return bool(first_of(source.sample, *_LISTS))
+    """Of many files, those alone are read that have a text under a usual name, or are damaged."""
+    first, suffix = first_of(source.sample, *_LISTS), source.path.suffix.lower()
+    is_damaged = source.sample is None and suffix in _JSON
+    return is_damaged or bool(first and (source.is_alone or first_text(first, *TEXTS) is not None))
 
 
 def read_json(source: Source, wanted: Wanted) -> Iterator[Row]:
@@ -39,9 +44,11 @@ def read_csv(source: Source, wanted: Wanted) -> Iterator[Row]:
 
 def _table(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     lines = (f"{line}\n" for _, line in source.text_lines())
-    first = source.head(10_000).partition(b"\n")[0]
-    delimiter = max(b",;\t", key=lambda each: first.count(bytes([each])))
-    reader = csv.DictReader(lines, delimiter=chr(delimiter), restkey="others", strict=True)
+    first = next(lines, "")
+    if first.lower().startswith("sep="):  # Excel's
+        first = next(lines, "")
+    delimiter, lines_ = max(",;\t|", key=first.count), chain([first], lines)
+    reader = csv.DictReader(lines_, delimiter=delimiter, restkey="others", strict=True)
     try:
         for row in reader:
             yield reader.line_num, {name.strip(): value for name, value in row.items() if name}

@@ -9,12 +9,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.content import TAGS
-from refine.rules.instants import instant
 from refine.rules.personal import looks_personal
 from refine.rules.received_json import check_json
+from refine.transfer.dates import time_of
 from refine.transfer.sources import MAX_FIELDS, Source, line_values
 
 MAX_EXTRA_CHARACTERS = 50_000
@@ -23,7 +22,9 @@ MAX_PREFIX_CHARACTERS = 1_000
 # The names that a time, or the day of a memory, has in the wild; the first that is filled counts.
 TIMES = (
     *("created_at", "createdAt", "created", "create_time", "created_time", "creation_date"),
-    *("timestamp", "date", "datetime", "time", "_savedAt", "saved_at", "savedAt"),
+    *("date_created", "dateCreated", "added_at", "addedAt", "recorded_at", "recordedAt"),
+    *("timestamp", "date", "datetime", "time", "ts", "_savedAt", "saved_at", "savedAt"),
+    *("occurred_start", "mentioned_at", "valid_at", "observed_at", "learned_at"),
     *("updated_at", "updatedAt", "modified"),
 )
 
@@ -99,6 +100,11 @@ ALL = Wanted()
 # What ``--map`` can name.
 FIELDS = ("content", "date", "subject", "id", "tags")
 
+# The fields of an answer about its other pages.
+_NEXT = ("next", "previous", "has_more", "next_cursor", "next_page", "next_page_offset")
+_PAGES = ("pages", "total_pages")
+_TOTALS = ("count", "total", "total_count", "total_memories")
+
 NOT_ASKED_FOR = "memories of others than --user names"
 
 
@@ -107,7 +113,10 @@ def rows_in(
 ) -> Iterator[Row]:
     """Yield what ``make`` yields of each object: on a line each, in a list, or in lists by name."""
     if not source.has_json_lines:
-        yield from rows_of_objects("row", listed(source.document, *lists), make)
+        rows = listed(source.document, *lists)
+        yield from rows_of_objects("row", rows, make)
+        if isinstance(source.document, dict) and rows != [source.document]:
+            yield from _further_pages(source.document, len(rows))
         return
     for number, line in source.lines():
         place = f"line {number}"
@@ -116,6 +125,20 @@ def rows_in(
                 yield from make(place, json_object(value))
         except InvalidValue as error:
             yield BadRow(place, str(error))
+
+
+def _further_pages(document: Any, count: int) -> Iterator[Row]:
+    """Yield a BadRow if the fields around a list tell of other pages."""
+    inner = document.get("result")
+    around = {**inner, **document} if isinstance(inner, dict) else document
+    has_neighbour = any(around.get(name) for name in _NEXT)
+    if has_neighbour or _largest(around, _PAGES) > 1 or _largest(around, _TOTALS) > count:
+        join = "join the rows of all pages in one file, and import that"
+        yield BadRow("file", f"is one page of several, with {count:,} rows; {join}")
+
+
+def _largest(around: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    return max((around[name] for name in names if isinstance(around.get(name), int)), default=0)
 
 
 def objects_in(source: Source, *lists: str) -> Iterator[dict[str, Any]]:
@@ -204,7 +227,7 @@ def subject_prefix(subject: str) -> str:
 
 
 def plain_id(row: Mapping[str, Any]) -> str | None:
-    value = row.get("id")
+    value = row.get("id", row.get("source_id"))
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value.strip() or None if isinstance(value, str) else None
@@ -230,7 +253,7 @@ def without_times(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def time_in(row: Mapping[str, Any], name: str) -> datetime | None:
     try:
-        return instant(row.get(name), now=clock.now())
+        return time_of(row.get(name))
     except InvalidValue as error:
         raise InvalidValue(f"{name} {error}") from None
 

@@ -1,17 +1,22 @@
 """What is read: a file, or each file of a folder or a zip, as UTF-8 whatever its mark says."""
 
+import binascii
 import codecs
 import io
+import os
+import re
 import zipfile
+import zlib
+from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.rules.received_json import strict_json_values, unchecked_json
+from refine.rules.received_json import only, strict_json_values, unchecked_json_values
 
 MAX_DOCUMENT_BYTES = 256_000_000
 MAX_LINE_BYTES = 2_000_000
@@ -25,6 +30,12 @@ _ENCODINGS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
+# A picture may hold the JSON of a character card, as Base64 in a chunk of text; a newer one first.
+_PNG, _CARD = b"\x89PNG", re.compile(rb"(?s)(.{4})tEXt(ccv3|chara)\0")
+
+_HIDDEN = re.compile(r"\.|__MACOSX")
+_JSON = re.compile(rb'\s*(?:\{|"|\[\s*[\[{"\]])')
+
 
 class Source:
     """A file that can be read from its beginning as often as one likes.
@@ -36,12 +47,15 @@ class Source:
     def __init__(self, path: str, stream: BinaryIO, *, is_alone: bool = False) -> None:
         self.path = PurePosixPath(path)
         self.is_alone = is_alone
+        self.is_hidden = not is_alone and any(map(_HIDDEN.match, self.path.parts))
         self._given = stream
 
     @cached_property
     def _stream(self) -> BinaryIO:
         self._given.seek(0)
         head = self._given.read(4)
+        if head == _PNG and (card := _card_in(_read(self._given))) is not None:
+            return io.BytesIO(card)
         for mark, encoding in _ENCODINGS:
             if head.startswith(mark):
                 self._given.seek(0)
@@ -78,12 +92,14 @@ class Source:
             try:
                 yield number, line.decode().rstrip("\r\n")
             except UnicodeDecodeError:
-                raise InvalidValue("must be valid UTF-8") from None
+                raise InvalidValue(f"must be valid UTF-8, and is not in line {number}") from None
 
     @cached_property
     def document(self) -> Any:
-        """The one JSON value, its rows unchecked; InvalidValue if it is damaged or too large."""
-        return unchecked_json(_read(self._from_beginning()))
+        """The JSON value, or a list of objects that follow each other, unchecked; InvalidValue."""
+        values = unchecked_json_values(_read(self._from_beginning()))
+        are_rows = len(values) > 1 and all(isinstance(each, dict) for each in values)
+        return values if are_rows else only(values)
 
     @cached_property
     def has_json_lines(self) -> bool:
@@ -100,6 +116,8 @@ class Source:
     @cached_property
     def sample(self) -> Any:
         """The document, or the value of the first line that has one; None for what is no JSON."""
+        if _JSON.match(self.head(10_000)) is None:
+            return None  # a long text is not read as a whole to tell that
         try:
             if not self.has_json_lines:
                 return self.document
@@ -115,7 +133,7 @@ class Source:
 
 @contextmanager
 def sources_of(path: Path) -> Iterator[Iterator[Source]]:
-    """Give the file, or those of a folder or a zip: sorted, without hidden files and links."""
+    """Give the file, or those of a folder or a zip: sorted."""
     if path.is_dir():
         yield _in_folder(path)
     elif zipfile.is_zipfile(path):
@@ -127,23 +145,38 @@ def sources_of(path: Path) -> Iterator[Iterator[Source]]:
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:
-    for path in sorted(folder.rglob("*")):
-        inner = path.relative_to(folder)
-        if path.is_file() and not path.is_symlink() and not _is_hidden(inner.parts):
+    for root, folders, names in os.walk(folder):
+        folders.sort()
+        for path in (Path(root, name) for name in sorted(names)):
+            inner = path.relative_to(folder).as_posix()
+            if path.is_symlink() or not path.is_file():
+                yield Source(inner, io.BytesIO())  # not followed, and counted
+                continue
             with path.open("rb") as stream:
-                yield Source(inner.as_posix(), stream)
+                yield Source(inner, stream)
 
 
 def _in_zip(archive: zipfile.ZipFile) -> Iterator[Source]:
     for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
-        if entry.is_dir() or _is_hidden(PurePosixPath(entry.filename).parts):
-            continue
-        with archive.open(entry) as packed, closing(io.BytesIO(_read(packed))) as stream:
-            yield Source(entry.filename, stream)
+        if not entry.is_dir():
+            yield Source(entry.filename, io.BytesIO(_unpacked(archive, entry)))
 
 
-def _is_hidden(parts: tuple[str, ...]) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in parts)
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    try:
+        with archive.open(entry) as packed:
+            return _read(packed)
+    except (RuntimeError, zipfile.BadZipFile, zlib.error):
+        raise InvalidValue("the zip is damaged, or needs a password") from None
+
+
+def _card_in(picture: bytes) -> bytes | None:
+    found = {chunk[2]: chunk for chunk in _CARD.finditer(picture)}
+    if (chunk := found.get(b"ccv3", found.get(b"chara"))) is None:
+        return None
+    with suppress(binascii.Error):
+        return b64decode(picture[chunk.end() : chunk.start(2) + int.from_bytes(chunk[1])])
+    raise InvalidValue("holds a character card that is damaged")
 
 
 def _read(stream: Any) -> bytes:

@@ -25,7 +25,8 @@ _OF_STORES = {"memory_store_id", "memory_version_id", "content_sha256"}
 def recognizes(source: Source) -> bool:
     first = first_of(source.sample, *_LISTS)
     is_in_store = not _OF_STORES.isdisjoint(first) or str(first.get("path")).startswith("/")
-    return is_in_store and {"path", "content"} <= first.keys()
+    is_memory = is_in_store and {"path", "content"} <= first.keys()
+    return is_memory or first.get("type") == "memory_prefix"
 
 
 def read(source: Source, _wanted: Wanted) -> Iterator[Row]:

@@ -1,6 +1,8 @@
 """Files as other programs write them, and what a person would expect to be kept of each."""
 
+import base64
 import json
+import zlib
 from typing import Any, NamedTuple
 
 
@@ -14,6 +16,20 @@ class Shape(NamedTuple):
 
 def lines(*rows: Any) -> str:
     return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def picture(**texts: bytes) -> bytes:
+    """A PNG with these texts."""
+    chunks = {b"IHDR": b"\0\0\0\1\0\0\0\1\x08\0\0\0\0"}
+    parts = [*chunks.items(), *((b"tEXt", b"%s\0%s" % (k.encode(), v)) for k, v in texts.items())]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        len(data).to_bytes(4) + type_ + data + zlib.crc32(type_ + data).to_bytes(4)
+        for type_, data in (*parts, (b"IEND", b""))
+    )
+
+
+def packed(card: Any) -> bytes:
+    return base64.b64encode(json.dumps(card).encode())
 
 
 ANNA = {"name": "Anna", "entityType": "Person", "observations": ["Sails a sloop", "Fears geese"]}
@@ -56,7 +72,28 @@ reads this -->
 The lamp is lit.
 """
 
-CLAUDE = "**Work**\n\nRuns a ferry.\n\n**Hobbies**\n\n- Sails\n- Knits"
+CLAUDE = "**Work**\n\nRuns a ferry.\n\n**Hobbies**\n\n- Sails\n- Knits\n\n*Lately*\n\nPaints."
+# What people copy from a page of saved memories, or from a model that is asked for them.
+COPIED = """# MEMORY.md - Long-term memory
+
+User sails on Sundays.
+User has two geese.
+
+[2025-04-01] - Knits
+[unknown] - Paints
+(2025-05-02) Mended the mast
+• Fears owls
+
+## Tuesday, April 1st, 2025: harbour
+
+We slept in the harbour
+and rose late.
+
+```
+[2025-04-03] - Rowed
+[2025-04-04] - Swam
+```
+"""
 MAPPING = {
     "a": {"message": {"recipient": "all", "content": {"parts": ["Hello"]}}},
     "b": {
@@ -70,6 +107,17 @@ MAPPING = {
 }
 ITEM = {"namespace": ["memories", "anna"], "key": "1", "created_at": f"{DAY}T08:00:00Z"}
 ENTRY = {"keys": ["sloop", "boat"], "content": "The sloop is {{char}}'s.", "enabled": True}
+CARD = {
+    "spec": "chara_card_v3",
+    "data": {
+        "name": "Anna",
+        "description": "{{char}} sails.",
+        "first_mes": "Ahoy!",
+        "character_book": {"entries": [ENTRY]},
+    },
+}
+OF_CARD = ((None, "Anna, description: Anna sails."), (None, "sloop: The sloop is Anna's."))
+BLOCK = {"id": "block-1", "label": "human", "value": "Sails", "limit": 5000}
 STORED = {"memory_store_id": "s", "path": "/people.md", "created_at": f"{DAY}T08:00:00Z"}
 
 SHAPES = {
@@ -140,6 +188,7 @@ SHAPES = {
             (None, "Work: Runs a ferry."),
             (None, "Hobbies: Sails"),
             (None, "Hobbies: Knits"),
+            (None, "Hobbies / Lately: Paints."),
             (None, "Builds a mast."),
         ),
     ),
@@ -184,21 +233,102 @@ SHAPES = {
         ((None, "The boat: Leaks."), (None, "mast: Is tall.")),
         1,
     ),
-    "character card": Shape(
+    "character card": Shape("lorebook", json.dumps(CARD), OF_CARD, 1),
+    "character card in a picture": Shape(
         "lorebook",
-        json.dumps(
-            {
-                "spec": "chara_card_v2",
-                "data": {
-                    "name": "Anna",
-                    "description": "{{char}} sails.",
-                    "first_mes": "Ahoy!",
-                    "character_book": {"entries": [ENTRY]},
-                },
-            }
-        ),
-        ((None, "Anna, description: Anna sails."), (None, "sloop: The sloop is {{char}}'s.")),
+        picture(chara=packed({"name": "Old", "first_mes": ""}), ccv3=packed(CARD)),
+        OF_CARD,
         1,
+        "anna.png",
+    ),
+    "character card, first version": Shape(
+        "lorebook",
+        json.dumps({"name": "Anna", "first_mes": "", "personality": "Brave", "scenario": " "}),
+        ((None, "Anna, personality: Brave"),),
+    ),
+    "Pygmalion": Shape(
+        "lorebook",
+        json.dumps({"char_name": "Anna", "char_persona": "Brave", "char_greeting": "Ahoy!"}),
+        ((None, "Anna, persona: Brave"),),
+        1,
+    ),
+    "lorebook, third version": Shape(
+        "lorebook",
+        json.dumps({"spec": "lorebook_v3", "data": {"entries": [ENTRY]}}),
+        ((None, "sloop: The sloop is {{char}}'s."),),
+    ),
+    "mcp Neo4j": Shape(
+        "mcp",
+        json.dumps({"entities": [{"name": "Anna", "type": "Person", "observations": ["Sails"]}]}),
+        ((None, "Anna (Person): Sails"),),
+    ),
+    "mcp without observations": Shape(
+        "mcp", lines({**ANNA, "observations": []}, BOAT), (OF_BOAT,), 1
+    ),
+    "mem0 pgvector": Shape(
+        "mem0", lines({"vector": "[0.1]", "payload": {"data": "Sails"}}), ((None, "Sails"),)
+    ),
+    "Letta blocks": Shape("letta", json.dumps([BLOCK]), ((None, "[human] Sails"),)),
+    "Letta agent": Shape(
+        "letta",
+        json.dumps({"name": "Wren", "memory": {"blocks": [BLOCK]}}),
+        ((None, "[human] Sails"),),
+    ),
+    "ChatGPT tool call": Shape(
+        "chatgpt",
+        json.dumps(
+            [
+                {
+                    "mapping": {
+                        "a": {"message": {"recipient": "bio", "content": {"text": "User sails."}}},
+                        "b": {"message": {"recipient": "bio", "content": {"parts": [" "]}}},
+                    }
+                }
+            ]
+        ),
+        ((None, "User sails."),),
+        1,
+    ),
+    "ChatGPT feedback": Shape(
+        "chatgpt",
+        json.dumps([{"conversation_id": "c", "rating": "thumbs_up", "content": "{}"}]),
+        (),
+        1,
+    ),
+    "LangGraph profile": Shape(
+        "langgraph",
+        lines({**ITEM, "value": {"content": {"name": "Anna", "likes": ["tea"], "age": None}}}),
+        ((DAY, 'name: Anna; likes: ["tea"]'),),
+    ),
+    "Anthropic folders": Shape(
+        "stores",
+        json.dumps({"data": [{"type": "memory_prefix", "path": "/a/"}, STORED]}),
+        (),
+        2,
+    ),
+    "Refine's rows": Shape(
+        "jsonl",
+        json.dumps({"rows": [{"content": "Sails", "memory_type": "journal", "created_at": DAY}]}),
+        ((DAY, "Sails"),),
+    ),
+    "JSON objects one after the other": Shape(
+        "jsonl",
+        "\n".join(json.dumps(row, indent=1) for row in ({"text": "Sails"}, {"text": "Knits"})),
+        ((None, "Sails"), (None, "Knits")),
+    ),
+    "JSON Lines with other names": Shape(
+        "jsonl",
+        lines(
+            {"Text": "Sails", "CreatedAt": "Tue, 01 Apr 2025 08:00:00 GMT", "User ID": "anna"},
+            {"Text": "Knits", "text": "Rows", "UserId": "bo"},
+        ),
+        ((DAY, "anna: Sails"), (None, "bo: Rows")),
+    ),
+    "CSV of Excel": Shape(
+        "csv",
+        "sep=|\r\nDate|Person|Memory\r\n2025/04/01|Anna|Sails\r\n".encode("utf-16"),
+        ((DAY, "Anna: Sails"),),
+        name="table.csv",
     ),
     "JSON Lines": Shape(
         "jsonl",
@@ -223,5 +353,21 @@ SHAPES = {
             (DAY, "Harbour / At night: The lamp is lit."),
         ),
         name="notes.md",
+    ),
+    "copied memories": Shape(
+        "markdown",
+        COPIED,
+        (
+            (None, "User sails on Sundays."),
+            (None, "User has two geese."),
+            (DAY, "[2025-04-01] - Knits"),
+            (None, "[unknown] - Paints"),
+            ("2025-05-02", "(2025-05-02) Mended the mast"),
+            (None, "Fears owls"),
+            (DAY, "harbour: We slept in the harbour\nand rose late."),
+            ("2025-04-03", "harbour: [2025-04-03] - Rowed"),
+            ("2025-04-04", "harbour: [2025-04-04] - Swam"),
+        ),
+        name="copied.txt",
     ),
 }

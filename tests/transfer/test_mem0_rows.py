@@ -124,3 +124,13 @@ class TestFurtherPages:
         assert [row.reason[:37] for row in rows if isinstance(row, BadRow)] == [
             "is one page of several, with 2 rows; "
         ] * are_told
+
+    def test_are_told_of_by_others_too(self):
+        for file in (
+            {"result": {"points": [{"payload": {"data": "a"}}], "next_page_offset": 7}},
+            {"data": [{"path": "/a.md", "content": "a"}], "next_page": "page_7"},
+        ):
+            rows = read(json.dumps(file))
+
+            assert len(memories(rows)) == 1
+            assert [reason[:22] for _, reason in bad(rows)] == ["is one page of several"]
