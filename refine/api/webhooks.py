@@ -31,17 +31,17 @@ class Webhook(Resource):
     """What signs them, `whsec_…` as Standard Webhooks write it; shown once, to who adds it."""
 
 
-class Webhooks(Page):
+class WebhookPage(Page):
     """A page of webhooks."""
 
     webhooks: list[Webhook]
 
 
 @operation("GET", "/webhooks", bearer="platform")
-def webhooks(token: ApiToken, query: PageQuery) -> Webhooks:
+def list_webhooks(token: ApiToken, query: PageQuery) -> WebhookPage:
     """List the account's webhooks, newest first."""
     rows = rows_of_account(token, Endpoint).where(Endpoint.is_active())
-    return page_of(Webhooks, rows.order_by(Endpoint.id.desc()), query, _shown)
+    return page_of(WebhookPage, rows.order_by(Endpoint.id.desc()), query, _shown)
 
 
 @operation("POST", "/webhooks", bearer="platform", shown_once="secret", status=201)

@@ -272,7 +272,7 @@ class Outcome(NamedTuple):
 def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Outcome]:
     """Add what an agent brings itself, in the caller's transaction; say what became of each row."""
     agent.lock()
-    made = [_candidate(row, agent.data_key(), source) for row in rows]
+    made = [_candidate(row, agent.data_key(), source, "core") for row in rows]
     good = [each for each in made if isinstance(each, Candidate)]
     statuses = Recognizer(agent, remembers=False).sort(good)
     if new := _new(good, statuses):
@@ -285,11 +285,9 @@ def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Out
     ]
 
 
-def _candidate(
-    row: Incoming, key: DataKey, source: str, memory_type: str = "core"
-) -> Candidate | BadRow:
+def _candidate(row: Incoming, key: DataKey, source: str, type_: str) -> Candidate | BadRow:
     try:
-        return candidate(row, key, source, memory_type)
+        return candidate(row, key, source, type_)
     except InvalidValue as error:
         return BadRow(row.place, str(error))
 

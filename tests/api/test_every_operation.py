@@ -21,13 +21,13 @@ OF_THINGS = [each for each in CLOSED if "<int" in each.rule or "<uuid" in each.r
 OF_PAGES = re.compile(r"/refine/web/|/flask_login/")
 
 SENT = {
-    "save": {"content": "said", "memory_type": "core"},
-    "hand_over": {"messages": [{"role": "user", "content": "hello"}]},
-    "add": {"name": "New", "model_id": "rehearsal/new"},
-    "change": {"paused": True},
+    "save_memory": {"content": "said", "memory_type": "core"},
+    "send_conversation": {"messages": [{"role": "user", "content": "hello"}]},
+    "add_agent": {"name": "New", "model_id": "rehearsal/new"},
+    "change_agent": {"paused": True},
     "add_webhook": {"url": "https://example.org/refine"},
-    "correct": {"content": "said better"},
-    "bring": {"source": "elsewhere", "rows": [{"content": "brought"}]},
+    "correct_memory": {"content": "said better"},
+    "import_rows": {"source": "elsewhere", "rows": [{"content": "brought"}]},
 }
 
 

@@ -34,9 +34,9 @@ CHECKS: list[CheckFunction] = [
     response_schema_conformance,
 ]
 # Reads any text that a model wrote, and says what is wrong with it.
-TAKES_ANYTHING = ("call",)
+TAKES_ANYTHING = ("call_tool",)
 # The schema cannot say that a message must hold text, nor how many decimals a threshold may have.
-NEEDS_MORE = ("hand_over", "change")
+NEEDS_MORE = ("send_conversation", "change_agent")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def unlimited(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
 pytestmark = pytest.mark.slow
 
 # One operation of each kind in the gate, all others nightly.
-IN_THE_GATE = ("save", "memories", "change")
+IN_THE_GATE = ("save_memory", "list_memories", "change_agent")
 MODES = [
     pytest.param(
         each,
