@@ -39,7 +39,7 @@ def up() -> Iterator[Up]:
 
 @pytest.mark.slow
 def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up):
-    named = ("Gull", "--account", "demo", "--model", "rehearsal/gull")
+    named = ("Tern", "--account", "demo", "--model", "rehearsal/gull")
     added = refine("agent", "add", *named, environ=up.environ)
     assert added.returncode == 0, added.stderr
     secret = refine("token", "add", "--agent", added.stdout.strip(), environ=up.environ).stdout
@@ -117,8 +117,8 @@ def test_every_line_with_curl_stands_in_a_block_that_can_be_run():
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed here")
-@pytest.mark.parametrize("page", list(filter(lines_with_curl, PAGES)), ids=lambda page: page.name)
-def test_every_line_with_curl_runs_as_it_stands(up, page, tmp_path):
+@pytest.mark.parametrize("text", list(filter(lines_with_curl, PAGES)), ids=lambda text: text.name)
+def test_every_line_with_curl_runs_as_it_stands(up, text, tmp_path):
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     # the pages name the usual port; each answer is told on stderr
@@ -128,7 +128,7 @@ def test_every_line_with_curl_runs_as_it_stands(up, page, tmp_path):
     )
     token = refine("token", "add", "--agent", "Wren", environ=up.environ).stdout.strip()
     own = {"CURL_HOME": str(tmp_path), "REFINE_TOKEN": token}
-    typed = lines_with_curl(page)
+    typed = lines_with_curl(text)
 
     done = subprocess.run(
         ["sh", "-e"],
