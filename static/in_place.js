@@ -133,9 +133,12 @@
   const keepingPlace = (ctx) => {
     const pointed = [...document.querySelectorAll("#main :hover")].at(-1);
     const before = pointed?.getBoundingClientRect().top;
+    // a morphed link may lead elsewhere now: then another one leads where it did
+    const { href, text } = pointed?.closest("a") ?? {};
     return () => {
-      if (!pointed?.isConnected || ctx.swap.includes("show:top")) return;
-      scrollBy(0, pointed.getBoundingClientRect().top - before);
+      const same = [...document.links].find((each) => each.href === href && each.text === text) ?? pointed;
+      if (!same?.isConnected || ctx.swap.includes("show:top")) return;
+      scrollBy(0, same.getBoundingClientRect().top - before);
     };
   };
   // What had the focus may be gone: then what follows it has it, but no button, which would act.

@@ -96,7 +96,7 @@ def test_a_page_that_nobody_sees_does_not_ask_until_it_is_seen(
     fail_session_of(agents[0])
     page.evaluate(SET_HIDDEN, False)
 
-    expect(rows(page, "Sessions")).to_have_count(1)
+    expect(rows(page, "1 session, newest first")).to_have_count(1)
     assert asked_while_hidden == 0
 
 
