@@ -8,7 +8,7 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models.columns import ID, MAX_ID
-from refine.rules.received_json import strict_json
+from refine.rules.received_json import MAX_ARGUMENT_BYTES, strict_json
 
 Result = dict[str, Any]
 
@@ -65,7 +65,7 @@ def parse_ids(value: object) -> list[int]:
     """Return the distinct ids in 7, "7", "#7", "7, 9", [7, 9] or "[7, 9]"; or InvalidValue."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(InvalidValue):
-            value = strict_json(value, max_bytes=MAX_IDS * (len(str(MAX_ID)) + 2))
+            value = strict_json(value, max_bytes=MAX_ARGUMENT_BYTES)
     if isinstance(value, str):
         parts: list[object] = [part.strip() for part in value.split(",")]
     elif isinstance(value, list):

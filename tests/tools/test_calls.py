@@ -71,3 +71,4 @@ def test_a_single_id_is_exactly_one() -> None:
 def test_refuses_more_than_a_thousand_ids() -> None:
     assert len(parse_ids(list(range(1, 1_001)))) == 1_000
     assert not_refused(parse_ids, [list(range(1, 1_002))], "too many") == []
+    assert len(parse_ids(str(list(range(LARGEST, LARGEST - 1_000, -1))))) == 1_000

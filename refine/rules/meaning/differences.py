@@ -73,7 +73,7 @@ def refusal(objections: Sequence[Objection], *, is_deletion: bool = False) -> st
     for each in objections:
         if each.earlier is not None and each._replace(earlier=None) in objections:
             continue  # the memory would lose the same as it is
-        alike = *_KINDS[each.kind].items(), each.memory_id, each.earlier is not None
+        alike = *_KINDS[each.kind].items(), each.memory_id, bool(each.earlier)
         before = told[alike].words if alike in told else ()
         told[alike] = each._replace(words=(*before, *each.words))
     faults = [each.of_removal if is_deletion else str(each) for each in told.values()]
@@ -297,8 +297,7 @@ def _denied(sources: Sequence[Reading], result: Reading) -> Iterator[Objection]:
     affirmed = set[str]().union(*(each.words.keys() - each.denied for each in sources))
     freed = (denied - affirmed - result.denied) & result.words.keys()
     caught = (affirmed - denied) & result.denied
-    is_fewer = len(sources) > 1 and most < sum(before)
-    if most < max(before) or fewest > sum(before) or (freed and (caught or is_fewer)):
+    if most < max(before) or fewest > sum(before) or (freed and (caught or most < sum(before))):
         is_untold = denied and denied.isdisjoint(result.words)
         words = _distinct(each.told["negations"] for each in (*sources, result))
         yield Objection("denial" if is_untold else "negation", words)

@@ -25,7 +25,7 @@ EITHER = (False, True)
 @pytest.fixture
 def agents(app):
     """An agent in each state: switched off or not, erased or not, with or without work to do."""
-    accounts = [factories.account(paused=paused) for paused in EITHER]
+    accounts = [factories.account(paused=paused, next_due_at=SLOT) for paused in EITHER]
     states = list(
         product(
             accounts,
@@ -134,6 +134,11 @@ def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, 
         (
             "available to the clock",
             lambda agent: eligibility.unavailable_reason(agent, automatic=True) is None,
+            eligibility.is_available(automatic=True),
+        ),
+        (
+            "with a next session",
+            lambda agent: eligibility.next_session_at(agent) is not None,
             eligibility.is_available(automatic=True),
         ),
         (

@@ -155,6 +155,18 @@ def test_a_promotion_changes_only_the_type(agent):
     assert record.data["mass_after"] == agent.core_token_usage
 
 
+def test_an_entry_repeats_a_core_memory_with_its_text_and_all_of_its_tags(agent):
+    core = factories.memory(agent, "the canary sang", tags=["voice"])
+    ids = [
+        factories.entry(agent, "the canary sang", tags=tags).id
+        for tags in ([], ["voice"], ["voice", "relational"])
+    ]
+
+    promoted = saving.promote(reflection(agent), ids)
+
+    assert promoted == ([ids[2]], {ids[0]: core.id, ids[1]: core.id})
+
+
 def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agent):
     entry = factories.entry(agent)
     core = db.session.scalars(agent.ledger.core()).one()

@@ -106,6 +106,9 @@ def test_a_merge_keeps_apart_what_is_denied_who_and_when():
     assert "negation" in kinds(told)
     assert "exchange" in kinds(exchanged)
     assert "exchange" in kinds(merged(["Anna is 17.", "Tom is 18."], "Anna is 18, Tom is 17."))
+    assert "exchange" in kinds(
+        merged(["Nora likes boats.", "Petra likes bikes."], "Petra likes boats, Nora likes bikes.")
+    )
     assert "occasion" not in kinds(merged(["The dentist is tomorrow.", "Lea sings."], "Lea sings."))
     for text, again in (
         ("Has the dentist tomorrow at noon.", "The dentist is tomorrow at noon."),
@@ -140,6 +143,7 @@ def test_a_merge_says_little_of_its_own():
     texts = ["Ruth adopted a greyhound.", "Ruth's greyhound is called Dash."]
 
     assert merged(texts, "Ruth got a greyhound called Dash, adopted.") == []
+    assert merged(texts, "Ruth adopted a greyhound called Dash for her house.") == []
     assert kinds(merged(texts, "Ruth adopted a pregnant greyhound called Dash.")) == {"words added"}
 
 
@@ -149,6 +153,22 @@ def test_what_is_denied_and_left_out_is_not_turned():
     assert "denial" in kinds(updated(text, "Sara is a vegetarian from Utrecht."))
     assert "negation" in kinds(updated(text, "Sara is a vegetarian from Utrecht, eats prawns."))
     assert "denial" in kinds(deleted(text, "Sara is a vegetarian from Utrecht."))
+
+
+# memories, a text in their place, and whether it turns round what they deny
+DENIED = [
+    (["Mira drinks tea instead of milk."], "Mira drinks tea, not milk.", False),
+    (["Mira drinks tea, not milk."], "Mira drinks tea instead of milk.", False),
+    (["She doesn't eat prawns, Lea sings."], "She doesn't, in town, eat prawns, Lea sings.", False),
+    (["Lea sings.", "She doesn't eat prawns."], "She doesn't, ever, eat prawns; Lea sings.", False),
+    (["Dana wants peace.", "No phones."], "No phones as Dana wants peace.", False),
+    (["Mira drinks no tea.", "Mira never sings."], "Mira drinks no tea, sings.", True),
+]
+
+
+@pytest.mark.parametrize(("texts", "result", "is_turned"), DENIED)
+def test_a_new_text_denies_what_memories_deny_in_whatever_words(texts, result, is_turned):
+    assert ("negation" in kinds(merged(texts, result))) == is_turned
 
 
 def test_two_parts_that_stand_side_by_side_may_change_places():
@@ -204,6 +224,7 @@ def test_words_are_in_another_order_unless_two_parts_changed_places(text, other,
         ("jonathon", "we met Jonathon there", "jonathan", False),
         ("った", "雨だった", "雨だ", False),
         ("北京", "住北京", "北和京", False),
+        ("北京", "私の北京", "私の北海、京", False),
         ("北京", "住北京", "住北、京", True),
         ("弟は", "弟は東京で", "東京の弟", True),
         ("弟は", "弟は東京で", "東京の弟子", False),
@@ -211,3 +232,9 @@ def test_words_are_in_another_order_unless_two_parts_changed_places(text, other,
 )
 def test_a_word_is_said_in_another_form_and_by_parts_that_stand_apart(key, text, other, is_said):
     assert says(read(other), key, read(text)) == is_said
+
+
+def test_a_word_is_said_by_the_same_word_in_another_language():
+    german = read("die Kinder und die cats sind da")
+
+    assert (german.language, says(german, "cat", read("the cats"))) == ("de", True)

@@ -262,6 +262,8 @@ def test_the_originals_are_read_once_and_then_kept_up_with(app):
     editing.update(session, walk, f"{LONG}!", reading=reading)
     editing.update(session, walk, LESS, reading=reading)
 
+    db.session.refresh(session.agent)
+    assert sql.statements_of(lambda: reading.follow(session.agent)) == 0
     refused(
         lambda: editing.update(session, walk, LEAST, reading=reading),
         owed(walk),
