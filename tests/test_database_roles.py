@@ -14,7 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from refine import clock, create_app
 from refine.extensions import db
-from refine.models import ApiToken, AuditLog, IdempotencyKey
+from refine.models import ApiToken, AuditLog, Delivery, IdempotencyKey
+from refine.models.budget_events import prune_deliveries
 from refine.models.shared_count import SharedCount
 from refine.refinement import time_machine
 from refine.settings import Settings
@@ -147,10 +148,15 @@ def test_the_running_role_can_delete_what_the_application_deletes(running):
     token, _ = ApiToken.mint(account=factories.account())
     IdempotencyKey.reserve(token, "a key", "a request")
     SharedCount.add(["a user"], lasts=timedelta(minutes=15))
+    agent = factories.agent()
+    factories.endpoint(agent.account)
+    factories.ended(agent)
+    db.session.scalars(db.select(Delivery)).one().note(clock.now(), "200")
 
     SharedCount.delete_ended(later)
 
     assert IdempotencyKey.delete_expired(later) == 1
+    assert prune_deliveries(later + timedelta(days=30)) == 1
     assert db.session.query(SharedCount).count() == 0
     db.session.rollback()
 
@@ -161,6 +167,7 @@ def test_passes_every_command_that_changes_something(migrated, running):
         ("user", "add", "ada@example.org", "--account", "acme", "--password-stdin"),
         ("agent", "add", "Ada", "--account", "acme", "--model", "test/model"),
         ("token", "add", "--platform", "--account", "acme"),
+        ("webhook", "add", "https://example.org/", "--account", "acme"),
         ("keys", "rotate"),
         ("tick",),
         ("audit", "verify"),

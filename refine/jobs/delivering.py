@@ -46,9 +46,12 @@ def _attempt(claimed: Delivery) -> str:
     endpoint = claimed.endpoint
     try:
         endpoint.require_genuine()
-        message = Message(endpoint.url, endpoint.secret or "", claimed.event_id, claimed.body)
+        url, secret, body = endpoint.url, endpoint.secret, claimed.body
+        id_ = claimed.event_id
     except RowAltered:
         return "altered"
     finally:
         db.session.commit()
-    return _WAYS[urlsplit(message.url).scheme](message)
+    if secret is None:
+        return "removed"
+    return _WAYS[urlsplit(url).scheme](Message(url, secret, id_, body))

@@ -34,10 +34,9 @@ def _tell(kind: EventKind, is_so: ColumnElement[bool], since: Any, at: datetime)
         *("agent_id", Agent.id, "core_tokens", Agent.core_tokens),
         *("core_token_budget", Agent.core_token_budget, "core_memories", Agent.core_count),
     )
+    told = Endpoint.id, Endpoint.account_id, id_, literal(kind), figures, since, literal(at)
     new = (
-        select(
-            Endpoint.id, Endpoint.account_id, id_, literal(kind), figures, literal(at), literal(at)
-        )
+        select(*told)
         .join(Agent, Agent.account_id == Endpoint.account_id)
         .where(Endpoint.wants(kind), is_so, since >= Endpoint.created_at, ~is_told)
     )

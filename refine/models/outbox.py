@@ -178,19 +178,19 @@ class Delivery(Base):
         first = due.order_by(cls.next_at, cls.id).limit(1).with_for_update(skip_locked=True)
         claimed = db.session.scalar(first.execution_options(populate_existing=True))
         if claimed is not None:
-            claimed.attempts += 1
             claimed.next_at = at + CLAIMED_FOR
         return claimed
 
     def note(self, at: datetime, answer: str) -> None:
         """Note how an attempt ended: after a failure it is due again, or given up."""
         db.session.refresh(self, with_for_update=True)
-        self.answer = answer
+        self.attempts, self.answer = self.attempts + 1, answer
+        pause = delivery_pause(self.attempts)
         if answer.startswith("2"):
-            self.delivered_at, self.next_at = at, None
-        elif self.next_at is not None:  # its endpoint is still there
-            pause = delivery_pause(self.attempts)
-            self.next_at = at + pause if pause is not None else None
+            self.delivered_at, pause = at, None
+        if self.endpoint.removed_at is not None:
+            pause = None
+        self.next_at = at + pause if pause is not None else None
 
     def replay(self) -> None:
         """Have it sent once more, with the same id; Refused if its endpoint was removed."""

@@ -127,7 +127,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
 def _delivered(now: datetime) -> None:
     """Most events arrived, of the last ones one waits and one was given up."""
     *arrived, given_up, waiting = db.session.scalars(db.select(Delivery).order_by(Delivery.id))
-    given_up.attempts, waiting.attempts = len(DELIVERY_PAUSES) + 1, 3
+    given_up.attempts, waiting.attempts = len(DELIVERY_PAUSES), 2
     db.session.flush()
     for each, answer in [*((each, "204") for each in arrived), (given_up, "ConnectTimeout")]:
         each.note(now, answer)

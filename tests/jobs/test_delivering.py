@@ -170,7 +170,6 @@ def test_a_claim_whose_process_died_is_due_again(time, private, receiver):
     assert receiver.received == []
     deliver(time, NOW + 2 * MINUTE)
     assert len(receiver.received) == 1
-    assert delivery().attempts == 2
 
 
 def test_an_endpoint_that_does_not_answer_is_left_alone_until_the_next_round(time, private):
@@ -215,6 +214,28 @@ def test_what_is_removed_during_an_attempt_is_not_repeated(private, receiver):
     db.session.commit()
 
     assert delivery().next_at is None
+
+
+def test_what_was_queued_while_its_webhook_was_removed_is_not_sent(private, receiver):
+    hook(receiver.url)
+    delivery().endpoint.remove(by=BY)
+    db.session.commit()
+    sql.run("UPDATE deliveries SET next_at = created_at")
+    deliver()
+
+    assert receiver.received == []
+    assert (delivery().outcome, delivery().answer) == ("given_up", "removed")
+
+
+def test_a_replay_during_an_attempt_is_not_put_off_for_long(time, private, receiver):
+    hook(receiver.url)
+    claimed = Delivery.claim(delivery().endpoint_id, NOW)
+    assert claimed is not None
+    claimed.replay()
+    claimed.note(NOW, "500")
+    db.session.commit()
+
+    assert delivery().next_at == NOW + MINUTE
 
 
 def test_the_tick_tells_and_delivers(private, receiver, redis: Redis):

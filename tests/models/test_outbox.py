@@ -225,7 +225,7 @@ def test_an_agent_that_goes_over_its_budget_is_told_once(agent):
         "core_token_budget": 99,
         "core_memories": 4,
     }
-    assert delivery.created_at == delivery.next_at == at
+    assert (delivery.created_at, delivery.next_at) == (owner.over_budget_since, at)
 
 
 def test_an_agent_is_told_of_again_when_it_is_over_its_budget_once_more(agent):

@@ -17,6 +17,7 @@ from tests.web.crawling import CANARY, PURPOSE, crawl, kind_of, sing
 def agent(app: Flask) -> Agent:
     """An agent all of whose own words are the canary's."""
     owner = factories.agent(name="Ada", model_id="test/ada")
+    factories.endpoint(owner.account)
     sing(owner)
     configuring.author(owner, "name", "Ada the second")
     db.session.commit()
@@ -38,7 +39,15 @@ def test_no_reachable_page_shows_content(dashboard):
         *("/", "/access", "/access/0", "/access/new", "/accounts", "/ops", "/profile"),
         *("/agents", "/agents/0", "/agents/0/ledger", "/agents/0/settings", "/agents/0/tasks"),
         *("/audit", "/audit/0", "/audit/export.jsonl"),
-        *("/schedule", "/sessions", "/sessions/0", "/sessions/0/undo", "/tokens", "/users"),
+        *(
+            "/deliveries",
+            "/schedule",
+            "/sessions",
+            "/sessions/0",
+            "/sessions/0/undo",
+            "/tokens",
+            "/users",
+        ),
     }
 
 

@@ -24,7 +24,7 @@ def deliveries(account):
     waiting, delivered, given_up = found
     waiting.note(clock.now(), "503")
     delivered.note(clock.now(), "204")
-    given_up.attempts = 10
+    given_up.attempts = 9
     db.session.flush()
     given_up.note(clock.now(), "timeout")
     db.session.commit()
