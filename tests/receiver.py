@@ -31,6 +31,9 @@ class Receiver:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.received: list[Received] = []
         self.statuses: deque[int] = deque()
+        # set by the first request; and what it waits for before it is answered
+        self.has_arrived = threading.Event()
+        self.waits_for: threading.Event | None = None
         # a location to which each request is redirected
         self.location: str | None = None
         self._server = _Server(("127.0.0.1", 0), self._handler())
@@ -65,6 +68,9 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 receiver.received.append(Received(self.path, headers, body))
+                receiver.has_arrived.set()
+                if receiver.waits_for is not None:
+                    receiver.waits_for.wait(60)
                 status = receiver.statuses.popleft() if receiver.statuses else 200
                 self.send_response(status)
                 if receiver.location is not None:

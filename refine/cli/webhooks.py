@@ -18,7 +18,7 @@ _LISTED = (
     Field("id", "id"),
     Field("account", "account", "account.slug"),
     Field("url", "url"),
-    Field("kinds", "kinds", words=lambda each: ", ".join(each.kinds or ["all"])),
+    Field("kinds", "kinds", words=lambda each: str(each.wanted)),
     Field("created_at", "added"),
 )
 _BY = {"by": "command line"}

@@ -10,7 +10,7 @@ from flask import Flask, current_app
 
 from refine.errors import RowAltered
 from refine.extensions import db
-from refine.jobs import webhook
+from refine.jobs import stopping, webhook
 from refine.jobs.webhook import Message
 from refine.models import Delivery
 
@@ -33,7 +33,9 @@ def deliver_due(at: datetime, deadline: float) -> None:
 def _serve(app: Flask, at: datetime, deadline: float, endpoint_id: int) -> None:
     """Deliver to one endpoint, oldest first, until an attempt gets no answer."""
     with app.app_context():
-        while time.monotonic() < deadline and (claimed := Delivery.claim(endpoint_id, at)):
+        while time.monotonic() < deadline and not stopping.stop_requested():
+            if (claimed := Delivery.claim(endpoint_id, at)) is None:
+                return
             answer = _attempt(claimed)
             claimed.note(at, answer)
             db.session.commit()
@@ -46,12 +48,9 @@ def _attempt(claimed: Delivery) -> str:
     endpoint = claimed.endpoint
     try:
         endpoint.require_genuine()
-        url, secret, body = endpoint.url, endpoint.secret, claimed.body
-        id_ = claimed.event_id
+        message = Message(endpoint.url, endpoint.secret or "", claimed.event_id, claimed.body)
     except RowAltered:
         return "altered"
     finally:
         db.session.commit()
-    if secret is None:
-        return "removed"
-    return _WAYS[urlsplit(url).scheme](Message(url, secret, id_, body))
+    return _WAYS[urlsplit(message.url).scheme](message) if message.secret else "removed"

@@ -78,6 +78,10 @@ class Endpoint(Attested, Base):
     def data_key(self) -> DataKey:
         return WrappedKey.platform_key()
 
+    @property
+    def wanted(self) -> str:
+        return ", ".join(self.kinds or ["all"])
+
     @classmethod
     def add(
         cls, account: Any, url: str, kinds: Collection[str] | None, *, by: Mapping[str, Any]
@@ -109,7 +113,7 @@ class Endpoint(Attested, Base):
             self._record("webhook_removed", by)
 
     def _record(self, action: str, by: Mapping[str, Any]) -> None:
-        data = {"kinds": self.kinds, **by}
+        data = {"kinds": self.wanted, **by}
         self.account.record(action, subject=("Endpoint", self.id), data=data)
 
     @classmethod
