@@ -154,7 +154,7 @@ def _add_tokens(reading: Reading, tokens: list[Token]) -> None:
         sentence += is_head
         denied = 0 if _CLAUSE_END.search(gap) else max(0, denied - 1)
         if token.kind == "unspaced":
-            _add_run(reading, token.keys[0])
+            _add_run(reading, token.keys[0], sentence)
         elif token.kind != "word":
             _add_detail(reading, token, sentence)
         elif token.start >= reading.unit_end:
@@ -222,7 +222,7 @@ def _add_unit(reading: Reading, number: Token) -> None:
         reading.unit_end = end if word in names else number.end
 
 
-def _add_run(reading: Reading, run: str) -> None:
+def _add_run(reading: Reading, run: str, sentence: int) -> None:
     reading.forms.update(run)
     for one, other in pairwise(f" {run} "):
         reading.forms.update([f"{one}|"] if is_light(other) else ())
@@ -232,7 +232,7 @@ def _add_run(reading: Reading, run: str) -> None:
         reading.beside[pair] = before, after
         reading.words[pair] = _WEIGHTS_OF_PAIRS[sum(map(is_light, pair))]
         reading.forms.add(pair)
-        reading.order.append((pair, 0))
+        reading.order.append((pair, sentence))
     for role in ("hedges", "conditions", "occasions", "negations"):
         found = one_of(role, reading.script)
         reading.told[role] += (each[0] for each in found.finditer(run))
@@ -242,7 +242,7 @@ def _add_run(reading: Reading, run: str) -> None:
 def _add_lists(reading: Reading) -> None:
     for part in re.split(r"[.。;:!?()\n]", reading.text):
         separators = _SEPARATOR.findall(part)
-        if not any(re.search(r"\w|、", each) for each in separators) or len(separators) < 2:
+        if not any(re.search(r"\w|、", each) for each in separators):
             continue  # without an "and", commas are but pauses
         chunks = [_telling(each, reading.language) for each in _SEPARATOR.split(part)]
         inner = [each for each in chunks[1:-1] if len(each) <= _ITEM_WORDS]
@@ -295,7 +295,7 @@ class LedgerTexts:
     def weight(self, reading: Reading, key: str) -> float:
         """Return the weight of a word of a text, by its language and by this ledger."""
         weight, memories = reading.words[key], len(self.texts)
-        if memories < _MANY_MEMORIES or key[:1] in "#@":
+        if memories < _MANY_MEMORIES:
             return weight
         return weight * log((memories + 1) / max(1, self._count(key))) / log(memories + 1)
 
@@ -333,7 +333,7 @@ class LedgerTexts:
         return self._count(_CAPITAL + key) >= max(times, self._count(_LOWER + key))
 
     def _count(self, key: str) -> int:
-        return len(self._holders[key]) if key in self._holders else 0
+        return len(self._holders.get(key, ()))
 
 
 def _words_of(text: str) -> frozenset[str]:

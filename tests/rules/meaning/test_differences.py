@@ -84,7 +84,15 @@ MERGED = [
         ["Has the dentist tomorrow.", "This month the rent was late."],
         "Has the dentist tomorrow; this month the rent was late.",
     ),
+    (
+        ["Nora sings. Boats are red.", "Petra dances. Bikes are blue."],
+        "Petra dances. Boats are red. Nora sings. Bikes are blue.",
+    ),
     (["Ann: buy milk.", "Ann wants oat milk."], "Ann: buy milk; Ann wants oat milk."),
+    (
+        ["太郎は歌う。船は赤い。", "花子は踊る。車は青い。"],
+        "花子は踊る。船は赤い。太郎は歌う。車は青い。",
+    ),
     (["陈浩养了一只猫。", "陈浩的猫叫团子。"], "陈浩养了一只猫，叫团子。"),
     (["We use Redis.", "It was decided whether or not we use Redis."], "We use Redis, decided."),
     (["She lives in Lagos.", "In Lagos she has 3 cats."], "She lives in Lagos, has three cats."),
@@ -108,6 +116,9 @@ def test_a_merge_keeps_apart_what_is_denied_who_and_when():
     assert "exchange" in kinds(merged(["Anna is 17.", "Tom is 18."], "Anna is 18, Tom is 17."))
     assert "exchange" in kinds(
         merged(["Nora likes boats.", "Petra likes bikes."], "Petra likes boats, Nora likes bikes.")
+    )
+    assert "exchange" in kinds(
+        merged(["太郎は船長です。", "花子は料理人です。"], "花子は船長、太郎は料理人です。")
     )
     assert "occasion" not in kinds(merged(["The dentist is tomorrow.", "Lea sings."], "Lea sings."))
     for text, again in (
@@ -225,6 +236,7 @@ def test_words_are_in_another_order_unless_two_parts_changed_places(text, other,
         ("った", "雨だった", "雨だ", False),
         ("北京", "住北京", "北和京", False),
         ("北京", "私の北京", "私の北海、京", False),
+        ("北京", "住北京", "北、東京", False),
         ("北京", "住北京", "住北、京", True),
         ("弟は", "弟は東京で", "東京の弟", True),
         ("弟は", "弟は東京で", "東京の弟子", False),

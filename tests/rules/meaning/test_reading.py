@@ -64,7 +64,7 @@ def test_a_month_by_its_name_is_read_as_a_date():
         ("$5 a month", "USD"),
         ("It cost €5", "EUR"),
         ("每次服用5毫克的药。", "mass-milligram"),
-        ("每次服用5克的药。", "mass-gram"),
+        ("每次服用5克的。", "mass-gram"),
         # neither metres nor inches
         ("We keep 5 mice there.", None),
         ("There are 5 in the box.", None),
@@ -91,7 +91,10 @@ def test_a_unit_is_no_word_by_itself_and_what_follows_another_is():
         ("McDonald is here.", (), {"mcdonald"}),
         ("Zorbia is here.", (), {"zorbia"}),
         ("We meet on Sunday with plan B.", (), set()),
+        ("They work in IT now.", (), {"it"}),
         ("Bread is here.", ("we met Bread there",), {"bread"}),
+        ("bread is here", ("we met Bread", "it was Bread"), {"bread"}),
+        ("bread is here", ("we met Bread", "it was Bread", "no bread", "old bread"), set()),
     ],
 )
 def test_a_name_is_known_by_its_capitals(text, others, names):
