@@ -88,6 +88,7 @@ MERGED = [
         ["Nora sings. Boats are red.", "Petra dances. Bikes are blue."],
         "Petra dances. Boats are red. Nora sings. Bikes are blue.",
     ),
+    (["Häuser, Türme"], "Die Häuser und der Turm"),
     (["Ann: buy milk.", "Ann wants oat milk."], "Ann: buy milk; Ann wants oat milk."),
     (
         ["太郎は歌う。船は赤い。", "花子は踊る。車は青い。"],

@@ -157,7 +157,7 @@ def test_a_memory_that_denies_does_not_carry_one_that_does_not() -> None:
     assert "negation" in kinds(deleted("仓库是允许的，请继续", "仓库是不允许的，请继续"))
     assert "negation" in kinds(deleted("Emil bereut den Verkauf", "Emil bereut den Verkauf nicht"))
     assert "negation" in kinds(deleted("Emil bereut den Verkauf nicht", "Emil bereut den Verkauf"))
-    assert deleted("Dana eats nuts", "Dana eats nuts, and Tom does not come") == []
+    assert deleted("Dana eats nuts", "Dana eats nuts, and Tom does not sing") == []
 
 
 def test_without_a_related_memory_everything_is_lost() -> None:
@@ -383,3 +383,15 @@ def test_the_heaviest_words_are_asked_for_and_of_twenty_words_three_may_be_missi
     assert found.needed == 1
     (found,) = updated("violin; water; house; city; lantern", "violin")
     assert found.words[0] == "lantern"
+    # common words are not counted
+    assert (
+        updated(
+            "violin; lantern; harbour; orchard; house; water", "violin; lantern; harbour; orchard"
+        )
+        == []
+    )
+    # a fifth of the weight may go with a memory, and no more
+    assert (
+        deleted("zorbia; quantrix; vellomar; tindle; krowash", "zorbia quantrix vellomar tindle")
+        == []
+    )
