@@ -216,6 +216,7 @@ def _by_pages(account_id: int, count: int) -> None:
 
 def _peak_megabytes(way: Callable[[int, int], None], account_id: int, count: int) -> float:
     """Return the most memory that a new process needs for an import."""
+    db.session.rollback()  # PostgreSQL ends a transaction that is idle for so long
     new = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=new) as pool:
         data_dir = settings.current().data_dir

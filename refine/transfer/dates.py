@@ -10,10 +10,11 @@ from refine.rules.instants import instant
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH, _NTH = rf"({'|'.join(_MONTHS)})[a-z]*\.?", r"(\d\d?)(?:st|nd|rd|th)?\.?"
-# 2025-04-01 or 2025/4/1; 1 April 2025; Apr 1st, 2025.
+# 2025-04-01 or 2025/4/1; 1 April 2025; Apr 1st, 2025; 1.4.2025.
 DAY = re.compile(
     r"(?i)(?<!\d)(?:(\d{4})([-/._])(\d\d?)\2(\d\d?)"
-    rf"|{_NTH} {_MONTH},? (\d{{4}})|{_MONTH} {_NTH},? (\d{{4}}))(?!\d)"
+    rf"|{_NTH} {_MONTH},? (\d{{4}})|{_MONTH} {_NTH},? (\d{{4}})"
+    r"|(\d\d?)\.(\d\d?)\.(\d{4}))(?!\d)"
 )
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
 _AROUND = re.compile(rf"(?i)[\s:,()\[\]–—-]*(?:\b{_WEEKDAY}\b)?[\s:,()\[\]–—-]*")
@@ -53,8 +54,10 @@ def without_day(text: str) -> str:
 
 
 def _day(found: re.Match[str]) -> str:
-    year, _, month, day, *named = found.groups()
-    if year is None:
-        day, month, year = named[:3] if named[0] else (named[4], named[3], named[5])
-        month = _MONTHS.index(month.lower()) + 1
-    return f"{int(year)}-{int(month):02}-{int(day):02}"
+    day, month, year = (each for each in found.groups() if each and each not in "-/._")
+    if len(day) == 4:
+        day, year = year, day
+    elif day.isalpha():
+        day, month = month, day
+    number = _MONTHS.index(month.lower()) + 1 if month.isalpha() else int(month)
+    return f"{year}-{number:02}-{int(day):02}"

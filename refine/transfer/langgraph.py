@@ -4,15 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refine.rules.received_json import at
-from refine.transfer.objects import TEXTS
 from refine.transfer.rows import (
     NOT_ASKED_FOR,
     LeftOut,
     Row,
     Wanted,
     first_of,
-    first_text,
     memory_in,
     objects_in,
     rows_in,
@@ -21,6 +18,7 @@ from refine.transfer.rows import (
 from refine.transfer.sources import Source
 
 _LISTS = ("items", "results", "data")
+_TEXTS = ("content", "memory", "text", "data")
 _NAMESPACES = ("namespace", "prefix")
 
 
@@ -53,7 +51,7 @@ def _namespace(item: Mapping[str, Any]) -> tuple[str, ...]:
 def _memory(place: str, item: dict[str, Any], about: str) -> Row:
     return memory_in(
         place,
-        {**item, "text": _text(item.get("value")), "value": _others(item.get("value"))},
+        {**item, "text": _text(item.get("value"))},
         "text",
         prefix=subject_prefix(f"{about}:") if about else "",
         source_id=_id(item),
@@ -67,7 +65,7 @@ def _id(item: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str | None:
     """Return the text of a value, wherever LangMem and others put it; or its fields as text."""
     if isinstance(value, dict):
-        inner = next((at(value, (name,)) for name in ("content", *TEXTS) if value.get(name)), None)
+        inner = next((value[name] for name in _TEXTS if value.get(name)), None)
         if isinstance(inner, str | dict):
             return _text(inner)
         parts = (
@@ -75,12 +73,5 @@ def _text(value: Any) -> str | None:
             for name, each in value.items()
             if each not in (None, [], {}, "")
         )
-        return first_text(value, *TEXTS) or "; ".join(parts)
+        return "; ".join(parts)
     return value if isinstance(value, str) else None
-
-
-def _others(value: Any) -> Any:
-    """Return what of a value is not its text."""
-    if not isinstance(value, dict):
-        return None
-    return {name: each for name, each in value.items() if name not in ("content", *TEXTS)}

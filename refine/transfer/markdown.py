@@ -32,7 +32,7 @@ _UNTOLD = (
 )
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)[\s#]*")
-# A line that is bold (or italic, and short) as a whole stands for a heading below all others.
+# A line that is a day, or bold (or italic, and short), stands for a heading below all others.
 _BOLD_LINE, _BELOW_ALL = re.compile(r"\*\*([^*]+?):?\*\*:?|\*([^*.!?]{1,40})\*"), 7
 _UNDERLINE = re.compile(r"=+|-+")
 _BREAK = re.compile(r"([-*_])(\s*\1){2,}")
@@ -141,8 +141,8 @@ class _Block:
         """Tell whether a line that is neither blank nor a heading goes on with the block."""
         if not self.lines:
             return True
-        if (item := _ITEM.match(line)) is not None:
-            return self.indent is not None and len(item[1]) > self.indent + 1
+        if _ITEM.match(line) is not None:
+            return self.indent is not None and _indent(line) > self.indent + 1
         if self.indent is None:
             return not self.is_after_blank and _DATED.match(line) is None
         return not self.is_after_blank or self.holds(line)
@@ -157,7 +157,7 @@ class _Block:
 
     def add(self, line: str) -> None:
         if not self.lines and (item := _ITEM.match(line)) is not None:
-            self.indent, line = len(item[1]), line[item.end() :]
+            self.indent, line = _indent(line), line[item.end() :]
         elif self.is_after_blank:
             self.lines.append("")
         if self.fence:
@@ -169,7 +169,7 @@ class _Block:
 
 
 def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    return len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
 
 
 def _blocks(lines: Iterable[tuple[int, str]]) -> Iterator[_Block]:
@@ -210,9 +210,11 @@ def _heading(number: int, line: str, before: _Block) -> _Block | None:
         return before
     if _BREAK.fullmatch(line):
         return _Block(number)
-    if (found := _BOLD_LINE.fullmatch(line)) is not None and not (
-        before.lines and before.takes(line)
-    ):
+    if before.lines and before.takes(line):
+        return None
+    if _DATED.match(line) is not None and not without_day(line):
+        return _Block(number, [line], level=_BELOW_ALL)
+    if (found := _BOLD_LINE.fullmatch(line)) is not None:
         return _Block(number, [found[1] or found[2]], level=_BELOW_ALL + (found[1] is None))
     return None
 

@@ -104,6 +104,9 @@ def _rows(
     if (kind := _kind_left_out(row, wanted)) is not None:
         yield LeftOut(kind)
         return
+    if "role" in row and "memory" not in row:
+        yield LeftOut("messages of conversations, which are no memories")
+        return
     texts = TEXTS if "content" not in wanted.fields else ("memory",)
     if first_text(row, *texts) is None:
         raise InvalidValue(_NO_CHANGE if "new_memory" in row else NO_TEXT)

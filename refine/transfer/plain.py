@@ -44,7 +44,7 @@ def read_csv(source: Source, wanted: Wanted) -> Iterator[Row]:
 
 def _table(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     lines = (f"{line}\n" for _, line in source.text_lines())
-    first = next(lines, "")
+    first = next(filter(str.strip, lines), "")
     if first.lower().startswith("sep="):  # Excel's
         first = next(lines, "")
     delimiter, lines_ = max(",;\t|", key=first.count), chain([first], lines)

@@ -164,9 +164,12 @@ def rows_of_objects(
 
 
 def listed(value: Any, *lists: str) -> list[Any]:
-    """Return a list, the lists under these names together (or under one there), or the object."""
+    """Return a list, the lists under these names together (or under one there), or the object.
+
+    A text in a list is an object with this text.
+    """
     if isinstance(value, list):
-        return value
+        return [{"text": each} if isinstance(each, str) else each for each in value]
     if not isinstance(value, dict):
         return []
     found = [value[name] for name in lists if isinstance(value.get(name), list | dict)]

@@ -89,6 +89,12 @@ User has two geese.
 We slept in the harbour
 and rose late.
 
+02.04.2025
+Sailed home.
+
+- Bo
+\t- paints
+
 ```
 [2025-04-03] - Rowed
 [2025-04-04] - Swam
@@ -311,6 +317,18 @@ SHAPES = {
         json.dumps({"rows": [{"content": "Sails", "memory_type": "journal", "created_at": DAY}]}),
         ((DAY, "Sails"),),
     ),
+    "LangGraph episode": Shape(
+        "langgraph",
+        lines({**ITEM, "value": {"content": {"observation": "Rain", "action": "Reefed"}}}),
+        ((DAY, "observation: Rain; action: Reefed"),),
+    ),
+    "texts": Shape("jsonl", json.dumps(["Sails", "Knits"]), ((None, "Sails"), (None, "Knits"))),
+    "messages of a conversation": Shape(
+        "jsonl",
+        lines({"role": "user", "content": "Hello"}, {"text": "Sails"}),
+        ((None, "Sails"),),
+        1,
+    ),
     "JSON objects one after the other": Shape(
         "jsonl",
         "\n".join(json.dumps(row, indent=1) for row in ({"text": "Sails"}, {"text": "Knits"})),
@@ -326,7 +344,7 @@ SHAPES = {
     ),
     "CSV of Excel": Shape(
         "csv",
-        "sep=|\r\nDate|Person|Memory\r\n2025/04/01|Anna|Sails\r\n".encode("utf-16"),
+        "\r\nsep=|\r\nDate|Person|Memory\r\n2025/04/01|Anna|Sails\r\n".encode("utf-16"),
         ((DAY, "Anna: Sails"),),
         name="table.csv",
     ),
@@ -365,6 +383,8 @@ SHAPES = {
             ("2025-05-02", "(2025-05-02) Mended the mast"),
             (None, "Fears owls"),
             (DAY, "harbour: We slept in the harbour\nand rose late."),
+            ("2025-04-02", "harbour: Sailed home."),
+            ("2025-04-02", "harbour: Bo\n- paints"),
             ("2025-04-03", "harbour: [2025-04-03] - Rowed"),
             ("2025-04-04", "harbour: [2025-04-04] - Swam"),
         ),

@@ -21,6 +21,7 @@ EIGHT = DAY.replace(hour=8)
         ("Tue, 01 Apr 2025 08:00:00 GMT", EIGHT),
         ("2025/4/1", DAY),
         ("1. April 2025", DAY),
+        ("01.04.2025", DAY),
         ("April 1st, 2025, 8:00 AM", DAY),
         (1743494400, EIGHT),
         (None, None),

@@ -39,7 +39,7 @@ def files() -> list[tuple[str, bytes]]:
         ("letta", fixture("agent-in-a-string.af")),
         ("letta", fixture("passages.json")),
         ("mem0", fixture("mem0.json")),
-        *[("mem0", fixture("mem0-page.json"))] * 16,
+        *[("mem0", fixture("mem0-page.json"))] * 20,
         ("mem0", fixture("mem0-people.json")),
         ("mcp", fixture("mcp.jsonl")),
         ("refine", own),
