@@ -25,6 +25,7 @@ from refine.models.runs.session.prospects import estimate, why_not_on_request
 from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.agents import FILTERS, conditions_of
+from refine.web.forms import own_path
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen
 from refine.web.words import BULK_ACTIONS
@@ -42,7 +43,7 @@ class Agents:
     work: Work
     ids: Sequence[int] | None
     wanted: Chosen
-    is_from_overview: bool
+    back: str
 
     @classmethod
     def of_request(cls) -> "Agents":
@@ -52,28 +53,23 @@ class Agents:
             work = f"snooze_{given.get('until')}"
         if work not in BULK_ACTIONS:
             abort(400, "Choose on the list of agents what to do, and for whom.")
-        is_from_overview = given.get("from") == "overview"
+        listing = url_in_account("agents.listing", **wanted.texts)
+        back = own_path(given.get("back", "")) or listing
         if who == "all":
             if scope.sees_all_accounts():
                 abort(400, "Choose an account first: this is done for one account at a time.")
-            return cls(work, None, wanted, is_from_overview)
+            return cls(work, None, wanted, back)
         on_page = given.get("on_page", "").split(",")
         ticked = on_page if who == "page" else given.getlist("agent")
         ids = sorted({id_ for each in ticked if (id_ := id_in(each)) is not None})
         if len(ids) > _MOST_TICKED:
             abort(400, f"Select at most {_MOST_TICKED} agents, or all that match.")
-        return cls(work, ids, wanted, is_from_overview)
+        return cls(work, ids, wanted, back)
 
     @property
     def is_done_at_once(self) -> bool:
         """Whether nobody needs to confirm it: it is of agents that were seen, and taken back."""
         return self.work in PUTTING_ASIDE and bool(self.ids)
-
-    @property
-    def list_url(self) -> str:
-        if self.is_from_overview:
-            return url_in_account("overview.page")
-        return url_in_account("agents.listing", **self.wanted.texts)
 
     @property
     def conditions(self) -> list[ColumnElement[bool]]:
@@ -83,9 +79,7 @@ class Agents:
 
     @property
     def fields(self) -> dict[str, str]:
-        same = {"work": self.work, **self.wanted.texts}
-        if self.is_from_overview:
-            same["from"] = "overview"
+        same = {"work": self.work, "back": self.back, **self.wanted.texts}
         if self.ids is None:
             return {**same, "who": "all"}
         return {**same, "who": "page", "on_page": ",".join(map(str, self.ids))}
@@ -148,7 +142,7 @@ def act() -> ResponseReturnValue:
     if digest is None:
         outcome.skipped.update({str(group.reason): group.number for group in chosen.left_out})
     flash(outcome_in_words(chosen.work, outcome))
-    return redirect(chosen.list_url, 303)
+    return redirect(chosen.back, 303)
 
 
 def outcome_in_words(work: Work, outcome: BulkOutcome) -> str:

@@ -16,7 +16,7 @@ from refine.models.ledger import Composition, is_of_kind
 from refine.models.ledger.history import records_of_memory
 from refine.rules.content import TAGS
 from refine.web import granted, scope
-from refine.web.forms import shown_again
+from refine.web.forms import own_path, shown_again
 from refine.web.lists import PAGE_ROWS, page_of
 from refine.web.record_changes import MemoryChange, memory_changes
 
@@ -112,7 +112,7 @@ def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
     memory.set_constitutional(is_wanted, user=scope.user())
     db.session.commit()
     flash(f"Memory #{memory_id} is {'now' if is_wanted else 'no longer'} constitutional.")
-    return redirect(_back_to(agent_id, memory_id), 303)
+    return redirect(_back_to(agent_id), 303)
 
 
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
@@ -124,7 +124,7 @@ def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
     db.session.commit()
     restored = f"Memory #{memory_id} was restored to the {memory.memory_type} memories."
     flash(restored if was_discarded else f"Memory #{memory_id} is not discarded, so it stays.")
-    return redirect(_back_to(agent_id, memory_id), 303)
+    return redirect(_back_to(agent_id), 303)
 
 
 def _page(
@@ -144,12 +144,8 @@ def _page(
     )
 
 
-def _back_to(agent_id: int, memory_id: int) -> str:
-    if request.form.get("from") == "memory":
-        return url_for("ledger.memory_page", agent_id=agent_id, memory_id=memory_id)
-    kind = request.form.get("kind", "core")
-    page = request.form.get("page") or None
-    return url_for("ledger.page", agent_id=agent_id, kind=kind, page=page)
+def _back_to(agent_id: int) -> str:
+    return own_path(request.form.get("back", "")) or url_for("ledger.page", agent_id=agent_id)
 
 
 def memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:

@@ -12,7 +12,6 @@ from sqlalchemy.orm import contains_eager
 from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.batches import act_on
 from refine.models import (
     MAX_MUTATIONS,
     Account,
@@ -31,7 +30,6 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.bulk import outcome_in_words
 from refine.web.forms import attempt
 from refine.web.lists import Chosen, Filter, id_begins, of_agent, one_of, page_of, searched, since
 from refine.web.picture import picture_of, sizes
@@ -152,15 +150,6 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
         lambda: session.request_stop(scope.user()),
         "Stop requested: the session ends before its next step. Changes so far are kept.",
     )
-    return redirect(url_for("sessions.page", session_id=session_id), 303)
-
-
-@pages.post("/sessions/<uuid:session_id>/seen")
-@scope.admins_only
-def acknowledge(session_id: uuid.UUID) -> ResponseReturnValue:
-    agent = scope.session_or_404(session_id).agent
-    outcome = act_on([agent.id], "acknowledge", scope.user())
-    flash(outcome_in_words("acknowledge", outcome))
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 

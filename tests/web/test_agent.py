@@ -168,13 +168,14 @@ def test_the_constitutional_flag_is_set_lifted_and_recorded(
 ) -> None:
     path = f"/agents/{agent.id}/memories/{memory.id}/constitutional"
 
-    answer = dashboard.submit(path, {"constitutional": "1", "kind": "core"})
+    back = f"/agents/{agent.id}/ledger?kind=core"
+    answer = dashboard.submit(path, {"constitutional": "1", "back": back})
     db.session.refresh(memory)
     is_set = memory.constitutional
     dashboard.submit(path, {"constitutional": "0"})
 
     db.session.refresh(memory)
-    assert answer.headers["Location"] == f"/agents/{agent.id}/ledger?kind=core"
+    assert answer.headers["Location"] == back
     assert (is_set, memory.constitutional) == (True, False)
     toggles = records("memory_constitutional_toggle")
     assert [record.user_id for record in toggles] == [admin.id] * 2
@@ -189,7 +190,7 @@ def test_a_discarded_memory_is_restored_and_recorded(
 
     answer = dashboard.submit(
         f"/agents/{agent.id}/memories/{memory.id}/restore",
-        {"kind": "discarded"},
+        {"back": f"/agents/{agent.id}/ledger?kind=discarded"},
         follow_redirects=True,
     )
 

@@ -148,7 +148,7 @@ def test_all_of_one_cause_are_put_aside_after_a_question(dashboard, agents):
     for agent, error_kind in zip(agents, ("timeout", "timeout", "worker_lost"), strict=True):
         factories.ended(agent, "failed", error_kind=error_kind)
     db.session.commit()
-    form = {"work": "acknowledge", "who": "all", "cause": "failed:timeout", "from": "overview"}
+    form = {"work": "acknowledge", "who": "all", "cause": "failed:timeout", "back": "/"}
 
     asked = dashboard.submit("/agents/many", form).location
     said = words_of(dashboard.get(asked).text)

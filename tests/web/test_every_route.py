@@ -114,7 +114,6 @@ ACTED = {
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
-    "/sessions/<uuid:session_id>/seen": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/stop": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ACT_IN_ACCOUNT,
     "/sign-in": Answers(422, 422, 422, 422, 422),

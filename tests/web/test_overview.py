@@ -131,7 +131,7 @@ def test_an_agent_is_put_aside_and_brought_back(
     dashboard, admin, account, failed, work, until, verb
 ):
     work, _, span = work.partition("_")
-    form = {"agent": str(failed[0].id), "from": "overview"}
+    form = {"agent": str(failed[0].id), "back": "/"}
 
     answer = dashboard.submit("/agents/many", {"work": work, "until": span, **form})
 
@@ -157,7 +157,8 @@ def test_a_session_page_acknowledges_and_says_by_whom(dashboard, admin, failed):
     page = f"/sessions/{failed[0].last_session_id}"
     assert "off the overview until something happens again" in said(dashboard, page)
 
-    answer = dashboard.submit(f"{page}/seen")
+    form = {"work": "acknowledge", "agent": str(failed[0].id), "back": page}
+    answer = dashboard.submit("/agents/many", form)
 
     assert answer.location == page
     assert f"Acknowledged by {admin.email}" in said(dashboard, page)
