@@ -29,6 +29,7 @@ def tell_of_budgets(at: datetime) -> None:
 
 def _tell(kind: EventKind, is_so: ColumnElement[bool], since: Any, at: datetime) -> None:
     id_ = _event_id(kind)
+    # whatever conflicts takes an id all the same
     is_told = exists().where(Delivery.endpoint_id == Endpoint.id, Delivery.event_id == id_)
     figures = func.json_build_object(
         *("agent_id", Agent.id, "core_tokens", Agent.core_tokens),

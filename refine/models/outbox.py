@@ -90,7 +90,6 @@ class Endpoint(Attested, Base):
         ``by`` says in the record who adds it.
         """
         url = webhook_url(url, is_private_allowed=settings.current().webhooks_private)
-        account.lock()
         mine = select(func.count()).where(cls.account_id == account.id, cls.is_active())
         if db.session.scalars(mine).one() >= MOST_OF_AN_ACCOUNT:
             raise Refused(f"an account has at most {MOST_OF_AN_ACCOUNT} webhooks; remove one first")

@@ -216,9 +216,12 @@ def test_an_agent_that_goes_over_its_budget_is_told_once(agent):
 
     for minutes in range(3):
         tell(at + timedelta(minutes=minutes))
+    factories.ended(agent)
+    db.session.commit()
 
-    assert told() == [("agent.over_budget", None)]
-    (delivery,) = deliveries()
+    assert told() == [("agent.over_budget", None), ("session.ended", "completed")]
+    delivery, following = deliveries()
+    assert following.id == delivery.id + 1
     assert delivery.data == {
         "agent_id": owner.id,
         "core_tokens": 100,
