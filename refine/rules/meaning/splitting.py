@@ -144,9 +144,8 @@ def _eastern_date(found: re.Match[str]) -> str:
 
 def _token(match: re.Match[str], language: str) -> Token:
     keys, says = _meant(match, language)
-    kind = {"time": "date", "phone": "number"}.get(match.lastgroup or "", match.lastgroup or "")
-    written = match[0].rstrip(_TRAILING) if kind == "address" else match[0]
-    return Token(kind, written, match.start(), match.end(), keys, says)
+    written = match[0].rstrip(_TRAILING) if match.lastgroup == "address" else match[0]
+    return Token(str(match.lastgroup), written, match.start(), match.end(), keys, says)
 
 
 def _meant(match: re.Match[str], language: str) -> tuple[tuple[str, ...], ...]:
@@ -170,7 +169,7 @@ def _meant(match: re.Match[str], language: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _dated(written: str, language: str) -> tuple[tuple[str, ...], ...]:
-    is_plain = written.startswith("--") or len(written) == 7
+    is_plain = re.fullmatch(r"--.+|\d{4}-\d\d", written)
     dates = (written,) if is_plain else numeric_date(written, language)
     keys = tuple(f"#{each}" for each in dates or (written,))
     if len(keys) > 1:
