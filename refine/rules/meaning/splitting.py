@@ -196,7 +196,7 @@ def _longest_part(word: str) -> str:
     whole = [part for part in parts if part.lower() not in _CONTRACTIONS]
     if len(whole) > 1 and len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
         return parts[0]
-    if len(parts) > 1 and parts[-1].lower() == "t":  # don't
+    if parts[-1].lower() == "t":  # don't
         return "".join(parts)
     return max(whole or parts, key=len)
 
