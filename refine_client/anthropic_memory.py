@@ -1,15 +1,25 @@
 """Anthropic's memory tool with Refine behind it: a file is a memory. Needs ``anthropic``.
 
-tool = RefineMemoryTool(Refine())
-client.beta.messages.tool_runner(tools=[tool], …)
+    tool = RefineMemoryTool(Refine())
+    client.beta.messages.tool_runner(tools=[tool], …)
+
+``AsyncAnthropic`` takes an ``AsyncRefineMemoryTool``.
 """
 
-from anthropic.lib.tools import BetaAbstractMemoryTool, ToolError
+import asyncio
+
+from anthropic.lib.tools import (
+    BetaAbstractMemoryTool,
+    BetaAsyncBuiltinFunctionTool,
+    BetaFunctionToolResultType,
+    ToolError,
+)
 from anthropic.types.beta import (
     BetaMemoryTool20250818Command,
     BetaMemoryTool20250818CreateCommand,
     BetaMemoryTool20250818DeleteCommand,
     BetaMemoryTool20250818InsertCommand,
+    BetaMemoryTool20250818Param,
     BetaMemoryTool20250818RenameCommand,
     BetaMemoryTool20250818StrReplaceCommand,
     BetaMemoryTool20250818ViewCommand,
@@ -119,6 +129,20 @@ class RefineMemoryTool(BetaAbstractMemoryTool):
             raise ToolError(_missing(path))
         lines = sorted(f"{len(each.text.encode())}\t{_ROOT}/{each.name}" for each in files)
         return "\n".join([f"Here're the files in {path}, with their sizes in bytes:", *lines])
+
+
+class AsyncRefineMemoryTool(BetaAsyncBuiltinFunctionTool):
+    """The same tool, whose calls are carried out in a thread."""
+
+    def __init__(self, refine: Refine) -> None:
+        self._tool = RefineMemoryTool(refine)
+
+    def to_dict(self) -> BetaMemoryTool20250818Param:
+        return self._tool.to_dict()
+
+    async def call(self, input: object) -> BetaFunctionToolResultType:
+        """Carry out a call; ToolError says in words why it was not done."""
+        return await asyncio.to_thread(self._tool.call, input)
 
 
 def _name(path: str) -> str:

@@ -1,13 +1,14 @@
 """Anthropic's memory tool with Refine behind it, through Anthropic's own SDK."""
 
+import asyncio
 from typing import Any
 
 import pytest
-from anthropic import Anthropic
+from anthropic import Anthropic, AsyncAnthropic
 from anthropic.lib.tools import ToolError
 
 from refine.llm import rehearsal
-from refine_client.anthropic_memory import RefineMemoryTool
+from refine_client.anthropic_memory import AsyncRefineMemoryTool, RefineMemoryTool
 from tests.client.conftest import KEPT, Home
 
 ANNA = "/memories/people/anna.md"
@@ -155,6 +156,36 @@ def test_the_model_is_told_of_a_refusal_as_an_error_of_its_tool(home, tool):
     )
     assert last.content[0].text == "I may not forget that."
     assert home.core == list(KEPT)
+
+
+def test_the_asynchronous_client_uses_the_tool_likewise(home):
+    locked = home.memories[0].id
+    home.lock(locked)
+    asked: list[dict[str, Any]] = []
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        asked.append(body)
+        command = {"command": "delete", "path": f"/memories/unnamed/{locked}"}
+        call = {"type": "tool_use", "id": "call-1", "name": "memory", "input": command}
+        return message(*([call] if len(asked) == 1 else [{"type": "text", "text": "I may not."}]))
+
+    async def run(url: str) -> Any:
+        async with AsyncAnthropic(api_key="of a test", base_url=url) as client:
+            runner = client.beta.messages.tool_runner(
+                model="claude-test",
+                max_tokens=100,
+                messages=[{"role": "user", "content": "Forget the key"}],
+                tools=[AsyncRefineMemoryTool(home.refine)],
+            )
+            return await runner.until_done()
+
+    with rehearsal.serving(answer) as url:
+        last = asyncio.run(run(url.removesuffix("/v1")))
+
+    (result,) = asked[1]["messages"][-1]["content"]
+    assert result["is_error"]
+    assert "constitutional" in result["content"]
+    assert last.content[0].text == "I may not."
 
 
 def message(*content: dict[str, Any]) -> dict[str, Any]:
