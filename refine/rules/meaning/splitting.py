@@ -144,8 +144,8 @@ def _eastern_date(found: re.Match[str]) -> str:
 
 def _token(match: re.Match[str], language: str) -> Token:
     keys, says = _meant(match, language)
-    written = match[0].rstrip(_TRAILING) if match.lastgroup == "address" else match[0]
-    return Token(str(match.lastgroup), written, match.start(), match.end(), keys, says)
+    written, (start, end) = match[0].rstrip(_TRAILING), match.span()
+    return Token(str(match.lastgroup), written, start, end, keys, says)
 
 
 def _meant(match: re.Match[str], language: str) -> tuple[tuple[str, ...], ...]:
@@ -203,7 +203,7 @@ def _longest_part(word: str) -> str:
 
 def date_keys(key: str) -> tuple[str, ...]:
     """Return the parts of a date: its year, month (--03) and day of any year (--03-03)."""
-    year, month, day = key.rsplit("-", 2) if len(key) == 10 else (*key.rsplit("-", 1), "")
+    year, month, day = key.split("-") if len(key) == 10 else (*key.rsplit("-", 1), "")
     if key.startswith("--"):
         year, month, day = "", key[2:4], key[5:]
     dated = (f"--{month}-{day}" if day else "", year, f"{year}-{month}" if year else "")
@@ -231,7 +231,7 @@ def numeric_date(written: str, language: str) -> tuple[str, ...]:
 
 @cache
 def _written_date(language: str) -> re.Pattern[str]:
-    names = "|".join(sorted(map(re.escape, months(language)), key=len, reverse=True))
+    names = "|".join(map(re.escape, months(language)))
     month, year = rf"\b({names})\b\.?", rf"(?:,?\s+{_OF}(\d{{4}})\b)?"
     return re.compile(
         rf"\b{_DAY}\s*{_OF}{month}{year}|{month}\s+(?:the\s+)?{_DAY}{year}|{month}{year}",
