@@ -69,6 +69,7 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("its undo", f"/sessions/{session_id}/undo")
     yield Page("usage", "/usage")
     yield Page("usage by month", "/usage?by=month")
+    yield Page("deliveries", "/deliveries")
     yield Page("audit", "/audit")
     yield Page("audit by account", f"/audit?account={slug}")
     yield Page("audit by dates", f"/audit?since={since}&until={until}")
