@@ -1,7 +1,7 @@
 """Where events may be sent: the URL of a webhook, and which network addresses are public."""
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from refine.errors import InvalidValue
@@ -10,7 +10,10 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
 def webhook_url(url: str, *, is_private_allowed: bool) -> str:
-    """Return the URL; InvalidValue unless it is https, or may be http."""
+    """Return the URL; InvalidValue unless it is https to no private address, or both are allowed.
+
+    What a name leads to is looked at whenever something is sent there.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -24,7 +27,18 @@ def webhook_url(url: str, *, is_private_allowed: bool) -> str:
         raise InvalidValue("url must be at most 2,000 characters of ASCII, without blanks")
     if not parts.hostname or "@" in parts.netloc or "#" in url:
         raise InvalidValue("url must name a host, and have no user name, password or fragment")
+    if not is_private_allowed and _is_private(parts.hostname):
+        raise InvalidValue(
+            "url names a private address; these need REFINE_WEBHOOKS_PRIVATE=1 on the server"
+        )
     return url
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return not is_public(ip_address(host))
+    except ValueError:
+        return host == "localhost"
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

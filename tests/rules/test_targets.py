@@ -31,6 +31,9 @@ REFUSED = {
     "https://exämple.org/": "of ASCII",
     "https://example.org/\r\nHost: other": "without blanks",
     f"https://example.org/{'a' * 2_000}": "at most",
+    "https://10.0.0.7/hook": "private address",
+    "https://[fd00::1]:8443/": "private address",
+    "https://localhost/hook": "private address",
 }
 
 
