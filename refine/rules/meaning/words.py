@@ -258,9 +258,9 @@ def months(language: str) -> dict[str, int]:
     for locale in _locales(language):
         for context in locale.months.values():
             for width in ("wide", "abbreviated"):
-                for number, name in (context.get(width) or {}).items():
+                for number, name in context[width].items():
                     found.setdefault(fold(name.rstrip(".")), number)
-    return {name: number for name, number in found.items() if name[:1].isalpha() and len(name) > 2}
+    return {name: number for name, number in found.items() if name[:1].isalpha()}
 
 
 @cache
@@ -294,6 +294,4 @@ def units(language: str) -> dict[str, str]:
 def _names_of_unit(unit: str, locale: Locale) -> Iterator[str]:
     for length in ("long", "short"):
         for count in (1, 2, 5):
-            name = format_unit(count, unit, length, locale=locale).strip("0123456789 \xa0.")
-            if name and " " not in name:
-                yield fold(name)
+            yield fold(format_unit(count, unit, length, locale=locale).strip("0123456789 \xa0."))

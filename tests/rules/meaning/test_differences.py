@@ -40,6 +40,7 @@ FALSIFIED = [
     ),
     ("Pills before the meals, please.", "Pills after the meals, please.", "opposite"),
     ("The gate stays open at night.", "The gate stays shut at night.", "opposite"),
+    ("The gate stays shut at night.", "The gate stays open at night.", "opposite"),
     ("The door opens to the left.", "The door opens to the right.", "opposite"),
     ("Das Tor ist nachts offen.", "Das Tor ist nachts geschlossen.", "opposite"),
     (

@@ -77,3 +77,9 @@ def test_an_address_is_written_without_the_end_of_its_sentence():
 )
 def test_an_opening_that_says_nothing_is_passed_over(text, left):
     assert without_filler(text, "en", "").strip() == left
+
+
+def test_phrases_that_say_nothing_are_passed_over():
+    assert without_filler("彼は医者だと言っていました。", "en", "ja") == "彼は医者だ 。"
+    assert without_filler("Tea in general", "en", "").split() == ["Tea"]
+    assert without_filler("Tea within generals", "en", "") == "Tea within generals"

@@ -43,6 +43,9 @@ def test_the_language_of_a_text_is_that_of_most_of_its_words():
         ("spaecs", "spaces", True),
         ("spoecs", "spaces", False),
         ("repozitorry", "repository", True),
+        ("piqtyre", "picture", True),
+        ("repozitorryx", "repository", False),
+        ("form", "from", False),
         ("kat", "cat", False),
         ("hte", "the", False),
         ("o", "of", False),
@@ -58,7 +61,7 @@ def test_a_misspelling_is_rare_and_much_like_a_word_that_is_not(word, other, exp
 
 
 def test_a_word_weighs_as_much_as_it_is_rare():
-    words = "the", "b", "don't", "time", "house", "lantern", "zorbia"
+    words = "the", "é", "don't", "time", "house", "lantern", "zorbia"
     weights = [rarity(word, "en") for word in words]
 
     assert weights == sorted(weights)
@@ -77,17 +80,30 @@ def test_forms_and_synonyms_have_one_stem():
     assert {word: stem(word, "en") for word in alike} == {
         word: stem(other, "en") for word, other in alike.items()
     }
-    assert [stem(word, "de") for word in ("stadt", "init_db")] == ["stadt", "init_db"]
+    assert [stem(word, "de") for word in ("stadt", "warm", "init_db")] == [
+        "stadt",
+        "warm",
+        "init_db",
+    ]
+    assert stem("malt", "en") == "malt"
     nouns = ("haus", "de"), ("firma", "de"), ("peter", "de"), ("haus", "en")
     assert [is_noun(*each) for each in nouns] == [True, True, False, False]
 
 
 def test_months_days_and_units_are_known_by_their_names_and_signs():
     known = {"kilograms": "mass-kilogram", "kg": "mass-kilogram", "€": "EUR", "euros": "EUR"}
-    known |= {"eur": "EUR", "dollars": "USD", "m": "length-meter", "minute": "duration-minute"}
+    known |= {
+        "eur": "EUR",
+        "euro": "EUR",
+        "dollars": "USD",
+        "m": "length-meter",
+        "minute": "duration-minute",
+    }
 
     assert {name: units("en")[name] for name in known} == known
     assert {"sept": 9, "may": 5, "december": 12}.items() <= months("en").items()
     assert len(months("en")) == 24
+    assert months("hi")["मई"] == 5
+    assert "b" not in units("en")
     assert {"monday": 0, "sundays": 6}.items() <= weekdays("en").items()
     assert months("ja").keys() == months("en").keys()
