@@ -26,7 +26,7 @@ _MARKS = "".join(
 )
 _LETTER = rf"[^\W_{UNSPACED}]"
 _WORD = rf"{_LETTER}+(?:[{_MARKS}]+{_LETTER}*|_+{_LETTER}+)*"
-_BODY = rf"[^\s<>|\"“”„«»、。،؛؟{UNSPACED}]"
+_BODY = rf"[^\s<>|\"“”„«»「」『』《》、。،؛؟{UNSPACED}]"
 _ADDRESS = rf"""
     (?P<address>(?<![a-zA-Z0-9])[a-z][a-z0-9+.-]{{1,15}}://{_BODY}+ | (?<!\w)www\.{_BODY}+
       | (?<!{_LETTER})[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+ | (?<![\w@])@\w[\w.-]*\w

@@ -11,7 +11,7 @@ from tests.rules.meaning.judging import SHARE, ledger_of, updated
 # What texts are made of, in many scripts, and characters that have caused trouble elsewhere.
 PIECES = """
 Anna Tomasz's ANNA anna Müller Mu\u0308ller McDonald iPhone B12 HTTP Will The likes 17 seventeen
-١٧ 十七 २० 1,000.5 -5 0042 3/4/2026 2026-03-03 March may 3rd 24.12. 15:30 3pm +49-30-1234567
+١٧ 十七 २० 1,000.5 -5 0042 3/4/2026 3.12.26 2026-03-03 March may 3rd 24.12. 15:30 3pm +49-30-1234567
 x@y.org https://x.org/a #tag @tom /etc/hosts "quoted "and" «цитата» 「引用」 田中さん 王先生
 三月五日 김민수는 열두 명 Анна Иванова Γιώργος Ελένη أحمد וחמש צה"ל דנה Status: if never perhaps
 राहुल कुछ जी คุณสมชาย İstanbul'da ışık straße ǅ ﬁ ß . , : today kg €20 init_db `make test`
