@@ -1,6 +1,6 @@
 """Nothing but ``refine.access.reading`` brings what an agent keeps before a human.
 
-The API answers agents with what is their own, in four named places; its other modules, and with
+The API answers agents with what is their own, in five named places; its other modules, and with
 them all that a platform token can ask, read nothing that is sealed.
 
 What unseals is found in the models themselves: every attribute that opens a seal, and every
@@ -19,7 +19,7 @@ import refine
 from refine.api.routing import OPERATIONS
 from refine.api.schemas import Resource
 from refine.extensions import Base
-from refine.models import configure
+from refine.models import Endpoint, configure
 from refine.models.keys import SealedText
 
 SOURCE = Path(refine.__file__).parent
@@ -32,6 +32,7 @@ _TEXTS = ("str", "str | None", "Image", "dict[str, Any]", "tuple[Any, bool]")
 # What the agent itself is given, by the bearer of its own token: in these modules, and no more.
 _THE_AGENTS_OWN = {
     "api/memories.py": {"content"},
+    "api/moving.py": {"content"},
     "api/oversight.py": {"sealed", "purpose"},
     "api/sessions.py": {"summary"},
 }
@@ -43,6 +44,7 @@ _READ_BY_LISTS = {
     "cli/output.py": "Field",
     "web/audit.py": "_ATTRIBUTES",
     "web/status.py": "_SUMS",
+    "web/usage.py": "_FIGURES",
 }
 _EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 
@@ -50,7 +52,9 @@ _EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 def sealed_names() -> set[str]:
     """The names of all attributes that open a seal, and of the columns in which it is kept."""
     configure()
-    classes = {cls for mapper in Base.registry.mappers for cls in mapper.class_.__mro__}
+    # what signs webhooks is a secret, and no content
+    mappers = (each for each in Base.registry.mappers if each.class_ is not Endpoint)
+    classes = {cls for mapper in mappers for cls in mapper.class_.__mro__}
     texts = {
         name
         for cls in classes

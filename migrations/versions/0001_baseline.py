@@ -179,7 +179,7 @@ CREATE TABLE deliveries (
   attempts integer DEFAULT 0 NOT NULL,
   next_at timestamptz,
   delivered_at timestamptz,
-  answer text,
+  last_status text,
   outcome text GENERATED ALWAYS AS (CASE WHEN next_at IS NOT NULL THEN 'waiting' WHEN delivered_at
     IS NOT NULL THEN 'delivered' ELSE 'given_up' END) STORED NOT NULL,
   CONSTRAINT uq_deliveries_endpoint_id_event_id UNIQUE (endpoint_id, event_id)

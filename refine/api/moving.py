@@ -8,7 +8,7 @@ from pydantic import Field
 from refine import clock
 from refine.api.memories import MARKDOWN
 from refine.api.routing import JSON, json_response, operation
-from refine.api.schemas import Body, Resource
+from refine.api.schemas import Body, Resource, Time
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
@@ -62,10 +62,20 @@ class ImportReport(Resource):
     rows: list[RowOutcome]
 
 
-class Export(Resource):
-    """The agent's kept memories, oldest first, as rows that can be imported."""
+class ExportedRow(Resource):
+    """A kept memory, as a row that can be imported."""
 
-    rows: list[ImportedRow]
+    content: str
+    memory_type: MemoryType
+    tags: list[str]
+    created_at: Time
+    source_id: str
+
+
+class Export(Resource):
+    """The agent's kept memories, oldest first."""
+
+    rows: list[ExportedRow]
 
 
 @operation("POST", "/imports", bearer="agent", max_bytes=_MAX_BYTES)
@@ -112,7 +122,7 @@ def export_memories(agent: Agent) -> Response:
         .where(AgentMemory.agent_id == agent.id, ~AgentMemory.discarded)
         .order_by(AgentMemory.memory_type, AgentMemory.created_at, AgentMemory.id)
     )
-    shown = (Readable(*(getattr(each, name) for name in Readable._fields)) for each in memories)
+    shown = (Readable.of(each, each.content) for each in memories)
     if request.accept_mimetypes.best_match([JSON, MARKDOWN], default=JSON) == MARKDOWN:
         return Response("\n".join(as_markdown(agent.name, shown)), mimetype=MARKDOWN)
-    return json_response({"rows": [memory.row() for memory in shown]})
+    return json_response({"rows": [memory.as_row() for memory in shown]})

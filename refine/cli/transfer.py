@@ -32,8 +32,6 @@ from refine.transfer.own import full_lines, metadata_lines, pages_of
 from refine.transfer.rows import FIELDS, Row, Wanted
 from refine.transfer.sources import sources_of
 
-_SHOWN_CHARACTERS = 72
-
 _Read = tuple[AgentMemory, dict[str, Any]]  # a memory, and its texts
 
 
@@ -175,11 +173,7 @@ def export(reference: str, grant_id: uuid.UUID | None, format_: str) -> None:
 def _full_lines(agent: Agent, memories: Iterator[_Read], format_: str) -> Iterator[str]:
     if format_ == "refine":
         return full_lines(agent, memories)
-    kept = [
-        Readable(each.id, each.memory_type, read["content"], list(each.tags), each.created_at)
-        for each, read in memories
-        if not each.discarded
-    ]
+    kept = [Readable.of(each, read["content"]) for each, read in memories if not each.discarded]
     kept.sort(key=lambda each: (each.memory_type, each.created_at, each.id))
     return WRITERS[format_](agent.name, kept)
 
@@ -201,10 +195,8 @@ def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[_Read]:
 def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
     verb = "would be imported" if dry_run else "imported"
     console.print(report.headline(f"{verb} into {agent.name} (agent {agent.id})"))
-    for memory in report.first if dry_run else ():
-        text = " ".join(memory.content.split())
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        console.print(f"  {memory.created_at:%Y-%m-%d} {memory.memory_type:<7} {shown}")
+    for line in report.first_rows() if dry_run else ():
+        console.print(f"  {line}")
     for label, line in report.rows():
         console.print(f"  {label:<14} {line}")
     more = report.added_core_tokens if dry_run else 0

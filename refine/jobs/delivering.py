@@ -17,7 +17,7 @@ from refine.models import Delivery
 # How many endpoints are served at the same time.
 _THREADS = 8
 
-# How an event is sent, by the scheme of the endpoint's URL; returns an answer for ``note``.
+# How an event is sent, by the scheme of the endpoint's URL; returns a status for ``note``.
 _WAYS = {"https": webhook.send, "http": webhook.send}
 
 
@@ -36,10 +36,10 @@ def _serve(app: Flask, at: datetime, deadline: float, endpoint_id: int) -> None:
         while time.monotonic() < deadline and not stopping.stop_requested():
             if (claimed := Delivery.claim(endpoint_id, at)) is None:
                 return
-            answer = _attempt(claimed)
-            claimed.note(at, answer)
+            status = _attempt(claimed)
+            claimed.note(at, status)
             db.session.commit()
-            if not answer.isdigit():
+            if not status.isdigit():
                 return
 
 

@@ -108,7 +108,7 @@ class Endpoint(Attested, Base):
                 self.removed_at, self.secret = clock.now(), None
             waits = Delivery.endpoint_id == self.id, Delivery.next_at.is_not(None)
             ended = update(Delivery).where(*waits)
-            db.session.execute(ended.values(next_at=None, answer="removed"))
+            db.session.execute(ended.values(next_at=None, last_status="removed"))
             self._record("webhook_removed", by)
 
     def _record(self, action: str, by: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Delivery(Base):
     next_at: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
     # the last HTTP status, or why there was none
-    answer: Mapped[str | None] = mapped_column(Text)
+    last_status: Mapped[str | None] = mapped_column(Text)
     outcome: Mapped[str] = mapped_column(Text, Computed(_OUTCOME, persisted=True))
 
     endpoint: Mapped[Endpoint] = relationship()
@@ -184,12 +184,12 @@ class Delivery(Base):
             claimed.next_at = at + CLAIMED_FOR
         return claimed
 
-    def note(self, at: datetime, answer: str) -> None:
+    def note(self, at: datetime, status: str) -> None:
         """Note how an attempt ended: after a failure it is due again, or given up."""
         db.session.refresh(self, with_for_update=True)
-        self.attempts, self.answer = self.attempts + 1, answer
+        self.attempts, self.last_status = self.attempts + 1, status
         pause = delivery_pause(self.attempts)
-        if answer.startswith("2"):
+        if status.startswith("2"):
             self.delivered_at, pause = at, None
         if self.endpoint.removed_at is not None:
             pause = None
@@ -201,4 +201,4 @@ class Delivery(Base):
         if self.endpoint.removed_at is not None:
             raise Refused("the webhook was removed, so nothing is sent to it")
         self.attempts, self.next_at = 0, clock.now()
-        self.delivered_at = self.answer = None
+        self.delivered_at = self.last_status = None

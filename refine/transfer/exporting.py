@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from refine import clock
+from refine.models import AgentMemory
 
 
 class Readable(NamedTuple):
@@ -17,7 +18,11 @@ class Readable(NamedTuple):
     tags: list[str]
     created_at: datetime
 
-    def row(self) -> dict[str, Any]:
+    @classmethod
+    def of(cls, memory: AgentMemory, content: str) -> "Readable":
+        return cls(memory.id, memory.memory_type, content, list(memory.tags), memory.created_at)
+
+    def as_row(self) -> dict[str, Any]:
         """Return it as ``POST /imports`` takes it."""
         return {
             "content": self.content,
@@ -31,7 +36,7 @@ class Readable(NamedTuple):
 def as_json(_name: str, memories: Iterable[Readable]) -> Iterator[str]:
     yield '{"rows":['
     for number, memory in enumerate(memories):
-        yield ("," if number else "") + json.dumps(memory.row(), ensure_ascii=False)
+        yield ("," if number else "") + json.dumps(memory.as_row(), ensure_ascii=False)
     yield "]}"
 
 

@@ -38,6 +38,7 @@ _NO_MEMORIES = "files that hold no memories"
 
 # More bad rows than this are counted, but not listed; of a dry run so many memories are shown.
 MAX_NAMED_BAD_ROWS, MAX_SHOWN = 20, 5
+_SHOWN_CHARACTERS = 72
 
 
 class Format(NamedTuple):
@@ -145,6 +146,13 @@ class Report:
             self.bad_rows += 1
             if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
                 self.named_bad_rows.append(row)
+
+    def first_rows(self) -> Iterator[str]:
+        """Yield the first memories as they would be kept, each in a line."""
+        for memory in self.first:
+            text = " ".join(memory.content.split())
+            shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+            yield f"{memory.created_at:%Y-%m-%d} {memory.memory_type:<7} {shown}"
 
     def headline(self, verb: str) -> str:
         types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)

@@ -101,7 +101,7 @@ def test_an_event_arrives_signed(private, receiver):
     assert "." not in received.id
     with pytest.raises(WebhookVerificationError):
         received.verified(SECRET)
-    assert (done.outcome, done.attempts, done.answer) == ("delivered", 1, "200")
+    assert (done.outcome, done.attempts, done.last_status) == ("delivered", 1, "200")
 
 
 def test_a_failed_attempt_is_repeated_after_growing_pauses_and_given_up_after_three_days(
@@ -116,7 +116,7 @@ def test_a_failed_attempt_is_repeated_after_growing_pauses_and_given_up_after_th
 
     assert len(receiver.received) == attempts
     assert {each.id for each in receiver.received} == {ended.event_id}
-    assert (ended.outcome, ended.answer, ended.attempts) == ("given_up", "500", attempts)
+    assert (ended.outcome, ended.last_status, ended.attempts) == ("given_up", "500", attempts)
     assert timedelta(days=2, hours=23) < clock.now() - NOW <= timedelta(days=3)
     assert list(DELIVERY_PAUSES) == sorted(DELIVERY_PAUSES)
 
@@ -180,8 +180,12 @@ def test_an_endpoint_that_does_not_answer_is_left_alone_until_the_next_round(tim
     deliver(time, NOW)
 
     tried, waiting = deliveries()
-    assert (tried.attempts, tried.answer, tried.next_at) == (1, "ConnectionError", NOW + MINUTE)
-    assert (waiting.attempts, waiting.answer) == (0, None)
+    assert (tried.attempts, tried.last_status, tried.next_at) == (
+        1,
+        "ConnectionError",
+        NOW + MINUTE,
+    )
+    assert (waiting.attempts, waiting.last_status) == (0, None)
 
 
 def test_one_endpoint_does_not_hold_up_another(private, receiver):
@@ -204,7 +208,7 @@ def test_removed_and_altered_endpoints_are_sent_nothing(private, receiver):
     deliver()
 
     assert receiver.received == []
-    assert [each.answer for each in deliveries()] == ["removed", "altered"]
+    assert [each.last_status for each in deliveries()] == ["removed", "altered"]
 
 
 def test_what_is_removed_during_an_attempt_is_not_repeated(private, receiver):
@@ -226,7 +230,7 @@ def test_what_was_queued_while_its_webhook_was_removed_is_not_sent(private, rece
     deliver()
 
     assert receiver.received == []
-    assert (delivery().outcome, delivery().answer) == ("given_up", "removed")
+    assert (delivery().outcome, delivery().last_status) == ("given_up", "removed")
 
 
 def test_a_replay_during_an_attempt_is_not_put_off_for_long(time, private, receiver):

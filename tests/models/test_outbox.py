@@ -318,7 +318,7 @@ def test_removing_a_webhook_ends_its_deliveries(agent):
     db.session.commit()
 
     (delivery,) = deliveries()
-    assert (delivery.outcome, delivery.answer) == ("given_up", "removed")
+    assert (delivery.outcome, delivery.last_status) == ("given_up", "removed")
     with pytest.raises(Refused, match="was removed"):
         delivery.replay()
 

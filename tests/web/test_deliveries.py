@@ -54,7 +54,7 @@ def test_a_delivery_is_sent_again(dashboard, deliveries):
 
     db.session.rollback()
     assert answer.status_code == 303
-    assert (last.outcome, last.attempts, last.answer) == ("waiting", 0, None)
+    assert (last.outcome, last.attempts, last.last_status) == ("waiting", 0, None)
     assert last.next_at <= clock.now() + timedelta(seconds=1)
 
 
