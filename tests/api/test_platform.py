@@ -265,6 +265,7 @@ def test_a_platform_token_never_reads_content(app, redis):
         "grant_id": grant.id,
         "conversation_id": task.id,
         "token_id": 1,
+        "webhook_id": 1,
     }
     heard = []
     for path in {each.path.format(**names, name="self_authoring") for each in OPERATIONS}:

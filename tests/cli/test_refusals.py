@@ -91,7 +91,7 @@ REFUSALS = [
     usage("undo", "x", says="'x' is not a valid UUID"),
     Refusal(("undo", SEVENTH), f"there is no session {SEVENTH}"),
     Refusal(("import", "Nobody", MEM0, "--format", "mem0"), "no agent is called 'Nobody'"),
-    usage("import", "Idle", MEM0, "--format", "zep", says="'zep' is not one of 'letta', 'mem0'"),
+    usage("import", "Idle", MEM0, "--format", "zep", says="'zep' is not one of 'refine', 'letta'"),
     usage("import", "Idle", MEM0, "--format", "mem0", "--as", "vow", says="'vow' is not one of"),
     Refusal(("export", "Nobody"), "no agent is called 'Nobody'"),
     # settings (each bad value is tested with Settings itself)

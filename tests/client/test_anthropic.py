@@ -1,6 +1,5 @@
 """Anthropic's memory tool with Refine behind it, through Anthropic's own SDK."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from anthropic.lib.tools import ToolError
 
 from refine.llm import rehearsal
 from refine_client.anthropic_memory import AsyncRefineMemoryTool, RefineMemoryTool
+from tests.client.asynchronous import run
 from tests.client.conftest import KEPT, Home
 
 ANNA = "/memories/people/anna.md"
@@ -169,7 +169,7 @@ def test_the_asynchronous_client_uses_the_tool_likewise(home):
         call = {"type": "tool_use", "id": "call-1", "name": "memory", "input": command}
         return message(*([call] if len(asked) == 1 else [{"type": "text", "text": "I may not."}]))
 
-    async def run(url: str) -> Any:
+    async def talk(url: str) -> Any:
         async with AsyncAnthropic(api_key="of a test", base_url=url) as client:
             runner = client.beta.messages.tool_runner(
                 model="claude-test",
@@ -180,7 +180,7 @@ def test_the_asynchronous_client_uses_the_tool_likewise(home):
             return await runner.until_done()
 
     with rehearsal.serving(answer) as url:
-        last = asyncio.run(run(url.removesuffix("/v1")))
+        last = run(talk(url.removesuffix("/v1")))
 
     (result,) = asked[1]["messages"][-1]["content"]
     assert result["is_error"]

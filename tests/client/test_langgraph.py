@@ -1,11 +1,10 @@
 """LangGraph's store with Refine behind it, through LangGraph's own base class."""
 
-import asyncio
-
 import pytest
 
 from refine_client import RefineError
 from refine_client.langgraph_store import RefineStore
+from tests.client.asynchronous import run
 from tests.client.conftest import KEPT, Home
 
 BO = ("users", "bo")
@@ -141,4 +140,4 @@ def test_the_same_is_done_asynchronously(store):
         assert await store.aget(BO, "food") is None
         return found and found.value
 
-    assert asyncio.run(day()) == {"content": "Bo likes rye bread"}
+    assert run(day()) == {"content": "Bo likes rye bread"}

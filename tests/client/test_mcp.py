@@ -4,7 +4,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
@@ -13,6 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from refine.extensions import db
 from refine_client.mcp_server import server
 from tests import factories
+from tests.client.asynchronous import run
 from tests.client.conftest import KEPT, Home
 from tests.commands import REFINE, environment, refine
 
@@ -44,7 +44,7 @@ def over_http(mcp_url: str, home: Home) -> Use:
             ):
                 return await work(client)
 
-        return anyio.run(connected)
+        return run(connected())
 
     return use
 
@@ -59,7 +59,7 @@ def used(client: Client, work: Callable[[Client], Awaitable[Any]]) -> Any:
         async with client:
             return await work(client)
 
-    return anyio.run(connected)
+    return run(connected())
 
 
 def calling(tool: str, **arguments: Any) -> Callable[[Client], Awaitable[Any]]:

@@ -1,6 +1,5 @@
 """OpenAI Agents SDK's session with Refine behind it, through the SDK's own runner."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from refine.settings import Settings
 from refine_client import Refine, RefineError
 from refine_client.openai_session import RefineSession
 from tests import factories
+from tests.client.asynchronous import run
 from tests.client.conftest import KEPT
 from tests.scripted_model import ScriptedModel
 
@@ -48,7 +48,7 @@ def test_a_day_of_an_agent_with_a_session(home, answered):
         return await session.finish()
 
     answered.say("Hello Anna").say("Enjoy the wind")
-    handed_over = asyncio.run(conversation())
+    handed_over = run(conversation())
     answered.tool = "save_memory"
     answered.calls({"content": "Anna sails on Sundays", "memory_type": "journal"}).say(
         "That is all"
@@ -78,7 +78,7 @@ def test_the_model_is_shown_what_was_said_before(home, answered):
     session = RefineSession("talk-1", home.refine)
     answered.say("Hello Anna").say("Your name is Anna")
 
-    last = asyncio.run(talk(answered, session, "My name is Anna", "What is my name?"))
+    last = run(talk(answered, session, "My name is Anna", "What is my name?"))
 
     assert last == "Your name is Anna"
     assert [each["content"] for each in answered.requests[1]["messages"]] == [
@@ -102,7 +102,7 @@ def test_only_what_was_said_is_handed_over(home):
         )
         return await session.finish()
 
-    asyncio.run(conversation())
+    run(conversation())
 
     (task,) = factories.live_tasks(home.agent)
     assert task.messages() == [
@@ -121,7 +121,7 @@ def test_items_are_returned_removed_and_cleared(home):
         await session.clear_session()
         return [*seen, await session.pop_item(), await session.get_items()]
 
-    every, two, none, more, last, left, *cleared = asyncio.run(use())
+    every, two, none, more, last, left, *cleared = run(use())
 
     assert [each["content"] for each in every] == ["a", "b", "c"]
     assert (two, none, more) == (every[1:], [], every)
@@ -130,7 +130,7 @@ def test_items_are_returned_removed_and_cleared(home):
 
 
 def test_a_conversation_without_words_is_not_handed_over(home):
-    assert asyncio.run(RefineSession("talk-1", home.refine).finish()) is None
+    assert run(RefineSession("talk-1", home.refine).finish()) is None
 
 
 def test_a_refused_conversation_is_kept(home):
@@ -142,4 +142,4 @@ def test_a_refused_conversation_is_kept(home):
             await session.finish()
         return len(await session.get_items())
 
-    assert asyncio.run(conversation()) == 1
+    assert run(conversation()) == 1
