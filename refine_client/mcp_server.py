@@ -4,6 +4,7 @@ It keeps no state, and speaks to Refine's HTTP API alone. Needs the package ``mc
 """
 
 import json
+import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
@@ -47,6 +48,8 @@ def server(url: str, token: str | None = None) -> MCPServer[Any]:
             _memory.set(refine)
             return await call_next(ctx)
 
+    # it logs why a tool refuses, which may quote a memory
+    logging.getLogger(MCPServer.__module__).setLevel(logging.WARNING)
     made = MCPServer("refine", instructions=_INSTRUCTIONS, middleware=[with_memory])
     for tool in (*_READING, *_CHANGING):
         hints = ToolAnnotations(read_only_hint=tool in _READING, open_world_hint=False)

@@ -183,6 +183,18 @@ def test_a_refused_setting_is_the_tools_own_error(home):
     assert said.endswith("value required for update")
 
 
+def test_what_a_tool_refuses_is_in_no_log(home, caplog):
+    caplog.set_level("INFO")
+
+    is_error, said = used(
+        Client(server(home.url, home.token)), calling("revoke_access", grant_id="x")
+    )
+
+    assert is_error
+    assert said not in caplog.text
+    assert "revoke_access" not in caplog.text
+
+
 def test_a_tool_says_whether_it_only_reads(home):
     async def hints(client: Client) -> dict[str, bool | None]:
         tools = (await client.list_tools()).tools
