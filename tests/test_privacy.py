@@ -126,6 +126,19 @@ def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
     ]
 
 
+def test_what_signs_webhooks_is_read_where_it_signs_alone():
+    """It is no content, but nobody else's either: the API shows it once, to who adds the webhook."""
+    reading = {
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        if read_in(ast.parse(path.read_text()), {"secret"})
+    }
+    shown = [each for each in TEMPLATES.rglob("*.html") if ".secret" in each.read_text()]
+
+    assert reading == {"jobs/delivering.py", "jobs/webhook.py"}
+    assert shown == []
+
+
 def test_the_names_that_unseal_are_found(unsealing, telling):
     assert unsealing >= {
         *("content", "extra", "sealed", "summary", "consent_reply", "purpose", "reply"),
