@@ -127,7 +127,7 @@ def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
 
 
 def test_what_signs_webhooks_is_read_where_it_signs_alone():
-    """It is no content, but nobody else's either: the API shows it once, to who adds the webhook."""
+    """It is no content; the API shows it to nobody but who adds the webhook, once."""
     reading = {
         str(path.relative_to(SOURCE))
         for path in modules()
