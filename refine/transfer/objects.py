@@ -1,7 +1,7 @@
 """Lists of objects with a text each, as most programs write them; others' states are heeded."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from refine import clock
@@ -55,6 +55,8 @@ _FIELDS = {
 }
 _UNSET = ("", "0", "false", "no", "none", "null")
 _EXPIRATIONS = ("expiration_date", "expires_at", "expirationDate", "expiresAt")
+# Most memories have none of these, and are current.
+_STATES = {"event", "state", "status", *_EXPIRATIONS}.union(*_FIELDS.values())
 
 NO_TEXT = f"has no text in {', '.join(TEXTS)}; or name its field with --map"
 _NO_CHANGE = "is a change in a memory's history; export the memories with get_all"
@@ -69,6 +71,12 @@ _KNOWN = {
     _letters(name): name
     for name in (*reversed(TIMES), "tags", "id", *reversed(PEOPLE), *SUBJECTS, *TEXTS)
 }
+
+
+@lru_cache  # the rows of a file have the same fields
+def _known_name(name: str) -> str:
+    return _KNOWN.get(_letters(name), name)
+
 
 # What ``--map`` stands for, where it is not the name of a field.
 _MAPPED = {"content": "memory", "date": "created_at"}
@@ -135,7 +143,7 @@ def _mapped(given: dict[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
 
 def _plainly_named(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields by the names that are known, for those that differ in case and signs."""
-    known = {name: _KNOWN.get(_letters(name), name) for name in given}
+    known = {name: _known_name(name) for name in given}
     row = {name if known[name] in given else known[name]: each for name, each in given.items()}
     return row if len(row) == len(given) else dict(given)
 
@@ -145,6 +153,8 @@ def _person(row: Mapping[str, Any]) -> str:
 
 
 def _kind_left_out(row: Mapping[str, Any], wanted: Wanted) -> str | None:
+    if _STATES.isdisjoint(row):
+        return None
     if str(row.get("event")).upper() == "DELETE":
         return DELETED
     states = {str(row.get(name)).strip().lower() for name in ("state", "status")}

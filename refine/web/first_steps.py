@@ -79,11 +79,12 @@ def _with_own_agents() -> list[Step]:
     is_own = ~Agent.model_id.startswith(REHEARSAL_PREFIX, autoescape=True)
     has_own = scope.in_scope(Agent.account_id) & is_own
     of_own = RefinementSession.agent_id == Agent.id, RefinementSession.status.in_(ENDED)
-    has_token, has_agent, has_session = _found(
+    has_token, has_agent = _found(
         exists().where(scope.in_scope(ApiToken.account_id), ApiToken.agent_id.is_(None)),
         exists().where(has_own),
-        exists().where(has_own, *of_own),
     )
+    # without own agents it would look through the sessions of all others
+    (has_session,) = _found(exists().where(has_own, *of_own)) if has_agent else (False,)
     agents, tokens = url_in_account("agents.listing"), url_in_account("tokens.listing")
     slug = scope.account_to_change().slug
     return [
