@@ -14,6 +14,7 @@ from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.database import database, keys
 from refine.cli.doctor import doctor
+from refine.cli.locking import lock, unlock
 from refine.cli.mcp import mcp
 from refine.cli.memories import memory
 from refine.cli.running import clock, reflect, run, sweep, tick, worker
@@ -71,7 +72,7 @@ def refine() -> None:
 for command in (
     *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
     *(import_, export, mcp, memory, audit, account, letter, user, agent),
-    *(token, webhook, keys, database),
+    *(lock, unlock, token, webhook, keys, database),
 ):
     refine.add_command(command)
 

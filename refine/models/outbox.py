@@ -120,6 +120,11 @@ class Endpoint(Attested, Base):
         return cls.removed_at.is_(None)
 
     @classmethod
+    def active_of(cls, account: Any) -> Sequence["Endpoint"]:
+        mine = select(cls).where(cls.account_id == account.id, cls.is_active())
+        return db.session.scalars(mine.order_by(cls.id)).all()
+
+    @classmethod
     def wants(cls, kind: str) -> ColumnElement[bool]:
         return cls.is_active() & or_(cls.kinds.is_(None), literal(kind) == func.any(cls.kinds))
 

@@ -5,6 +5,8 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
+from refine import clock
+from refine.errors import Refused
 from refine.extensions import db
 from refine.models import AccessGrant, Account, Agent, ApiToken, Invitation, SignIn, User
 from refine.models.columns import set_fields
@@ -20,8 +22,10 @@ pages = Blueprint("people", __name__)
 @pages.get("/users")
 def listing(**shown: object) -> str:
     chosen = Chosen([searched(User.email, label="E-mail")])
+    theirs = SignIn.user_id == User.id, SignIn.is_open(clock.now())
+    sign_ins = select(func.count()).select_from(SignIn).where(*theirs).scalar_subquery()
     page = page_of(
-        select(User)
+        select(User, sign_ins)
         .options(joinedload(User.account))
         .where(scope.in_scope(User.account_id), *chosen.conditions())
         .order_by(func.lower(User.email), User.account_id)
@@ -29,7 +33,7 @@ def listing(**shown: object) -> str:
     return render_template(
         "people/page.html",
         page=page,
-        users=[row[0] for row in page.rows],
+        users=[row[:2] for row in page.rows],
         chosen=chosen,
         account=scope.account_to_change(),
         drawn_from=lambda user: version(_stored(user)),
@@ -58,7 +62,7 @@ def invite() -> ResponseReturnValue:
 @scope.password_confirmed
 def invite_again(user_id: int) -> ResponseReturnValue:
     user = scope.found_or_404(User, user_id)
-    _protect_site_admins(user)
+    protect_site_admins(user)
     link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
     user.record("user_invited", by=scope.user())
     db.session.commit()
@@ -70,7 +74,7 @@ def invite_again(user_id: int) -> ResponseReturnValue:
 @shown_again(lambda user_id, error: listing(error=error))
 def update(user_id: int) -> ResponseReturnValue:
     user = scope.found_or_404(User, user_id)
-    _protect_site_admins(user)
+    protect_site_admins(user)
     if user.id == scope.user().id:
         flash("You cannot change your own role or state: ask another admin.", "error")
         return redirect(url_in_account("people.listing"), 303)
@@ -80,6 +84,8 @@ def update(user_id: int) -> ResponseReturnValue:
     if "active" in form:
         fields["active"] = form["active"] == "1"
     user.lock_for(scope.user())
+    if user.locked_at is not None:
+        raise Refused(f"{user.email} is locked: unlock them first")
     require_current(_stored(user), fields)
     if set_fields(user, fields):
         if not (user.active and user.may_act):
@@ -99,7 +105,7 @@ def _stored(user: User) -> dict[str, object]:
     return {"role": user.role, "active": user.active}
 
 
-def _protect_site_admins(user: User) -> None:
+def protect_site_admins(user: User) -> None:
     if user.site_admin and not scope.user().site_admin:
         abort(403, "Only a site admin can change a site admin.")
 

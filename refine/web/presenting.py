@@ -96,6 +96,8 @@ def budget_badge(tokens: int, budget: int) -> Badge:
 
 
 def user_badge(user: User) -> Badge:
+    if user.locked_at is not None:
+        return Badge("locked", "✗", "bad")
     if not user.active:
         return Badge("not active", "○", "calm")
     if user.password_hash is None:

@@ -5,17 +5,23 @@ from collections.abc import Iterator
 from inspect import getmembers, isfunction
 from types import ModuleType
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 from flask import Flask, g
 from flask_login import current_user
 from flask_wtf.csrf import generate_csrf
 
+from refine import settings
 from refine.extensions import db
 from refine.models import Agent, Verification
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
-from refine.models.people.sign_in import CONFIRMED_FOR
-from refine.models.people.user import MAX_VIEW_NAME_CHARACTERS, MIN_PASSWORD_CHARACTERS
+from refine.models.people.sign_in import CONFIRMED_FOR, IDLE_FOR, LASTS_FOR
+from refine.models.people.user import (
+    LOCK_REASONS,
+    MAX_VIEW_NAME_CHARACTERS,
+    MIN_PASSWORD_CHARACTERS,
+)
 from refine.models.runs.access import REASONS
 from refine.models.runs.session.prospects import LOOKS_BACK
 from refine.rules import quantities
@@ -47,6 +53,7 @@ def _of_user() -> dict[str, Any]:
     names: dict[str, Any] = {
         "is_signed_in": current_user.is_authenticated,
         "csrf_token": generate_csrf,
+        "identity_provider": urlsplit(settings.current().oidc_issuer or "").hostname,
         "verification_alarm": lambda: verification_watch().alarm,
     }
     if current_user.is_authenticated:
@@ -89,6 +96,9 @@ _NAMES: dict[str, Any] = {
     "ACCESS_REASONS": REASONS,
     "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
     "CONFIRMED_FOR": CONFIRMED_FOR,
+    "IDLE_FOR": IDLE_FOR,
+    "LASTS_FOR": LASTS_FOR,
+    "LOCK_REASONS": LOCK_REASONS,
     "INVITATION_VALID_FOR": VALID_FOR,
     "DAYS_SHOWN": DAYS_SHOWN,
     "LOOKS_BACK": LOOKS_BACK,

@@ -68,6 +68,8 @@ MARKS = {
     "hand": "discarded or restored by a user",
 }
 
+SIGN_IN_WAYS = {"password": "password", "passkey": "passkey", "oidc": "single sign-on"}
+
 ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
 
 ACCESS_STATES = {
@@ -87,8 +89,8 @@ ACCESS_ENDS = {
     "ended_by_user": "ended by the user",
     "revoked_by_agent": "revoked by the agent",
     "revoked_by_admin": "revoked by an admin",
-    "no_longer_allowed": "ended for good: its user or its agent was deactivated or erased, or the "
-    "user made a viewer",
+    "no_longer_allowed": "ended for good: its user was locked, deactivated or made a viewer, or "
+    "its agent deactivated or erased",
 }
 
 # In the order in which people look for them; ``ACTIONS_OF_KIND`` has the actions of each.

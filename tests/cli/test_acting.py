@@ -67,3 +67,27 @@ def test_user_reset_prints_a_link_with_which_a_new_password_is_chosen(demo, envi
         str(user.id),
     )
     assert [client.get(link).status_code for link in links] == [404, 200]
+
+
+def test_a_user_or_an_account_is_locked_out_and_let_in_again(demo, environ):
+    user = factories.user(email="ada@example.org", account=demo)
+    db.session.commit()
+    states = []
+
+    for arguments in (
+        ("lock", "ada@example.org", "--reason", "lost_device"),
+        ("unlock", str(user.id)),
+        ("lock", "--account", "demo", "--reason", "incident", "--tokens"),
+        ("unlock", "--account", "demo"),
+    ):
+        done = refine(*arguments, environ=environ)
+        db.session.rollback()
+        states.append((done.stdout.strip(), user.active, demo.locked_at is None))
+
+    assert states == [
+        ("locked; ended: 0 grants, 0 tokens, 0 links, 0 sign-ins", False, True),
+        ("unlocked", True, True),
+        ("locked; ended: 0 grants, 0 tokens, 0 links, 0 sign-ins", False, False),
+        ("unlocked", True, True),
+    ]
+    assert last_record("account_unlocked").data == {"users": 1, "by": "command line"}

@@ -55,6 +55,9 @@ REFUSALS = [
     usage("agent", "add", "Ada", "--account", "demo", says="Missing option '--model'"),
     usage("user", "add", "a@b.c", "--account", "demo", says="Missing option '--password-stdin'"),
     usage("token", "add", says="give --agent NAME, --platform with --account SLUG, or --wall"),
+    usage("lock", "--reason", "left", says="give USER, or --account SLUG"),
+    usage("lock", "x", "--reason", "my words", says="'my words' is not one of 'lost_device'"),
+    usage("unlock", "x", "--account", "demo", says="give USER, or --account SLUG"),
     usage("agent", "set", "Ada", says="give at least one option, such as --budget 6000"),
     usage("agent", "list", "--limit", "0", says="0 is not in the range"),
     *(
@@ -77,6 +80,9 @@ REFUSALS = [
     Refusal(("session", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("session", "stop", SEVENTH), f"there is no session {SEVENTH}"),
     Refusal(("user", "reset", "x"), "no user is called 'x'"),
+    Refusal(("lock", "x", "--reason", "left"), "no user is called 'x'"),
+    Refusal(("unlock", "--account", "x"), "no account has the slug 'x'"),
+    Refusal(("unlock", "taken@example.org"), "taken@example.org is not locked"),
     # values
     Refusal(("agent", "set", "Idle", "--budget", "0"), "core_token_budget must be a whole number"),
     Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),

@@ -100,6 +100,8 @@ def paths_of(rule: str, things: Things) -> list[str]:
         "record_id": things.records,
         "token_id": things.tokens,
         "user_id": things.users,
+        "account_id": things.accounts,
+        "sign_in_id": [1],
         "webhook_id": things.endpoints,
         "delivery_id": things.deliveries,
         "secret": [*things.invitations, GUESS],

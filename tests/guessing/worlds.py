@@ -62,6 +62,7 @@ class Things:
     records: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     users: list[int] = field(default_factory=list)
+    accounts: list[int] = field(default_factory=list)
     endpoints: list[int] = field(default_factory=list)
     deliveries: list[int] = field(default_factory=list)
     invitations: list[str] = field(default_factory=list)
@@ -256,6 +257,7 @@ def _build(app: Flask) -> Things:
     things = Things([world.agent.id, empty.id])
     people = ("viewer", "admin", "site_admin", "stranger")
     things.sign_ins = {who: _signed_in(getattr(world, who)) for who in people}
+    things.accounts = [world.account.id]
     things.users = [factories.user(account=world.account).id]
     things.invitations = [world.invitation]
     things.bearers = {

@@ -50,6 +50,7 @@ READ = {
     "/access/<uuid:grant_id>": OF_ACCOUNT,
     "/access/new": ADMINS_OF_ACCOUNT,
     "/accounts": OF_SITE,
+    "/accounts/<int:account_id>/lock": OF_SITE,
     "/agents": PAGE,
     "/agents/<int:agent_id>": OF_ACCOUNT,
     "/agents/<int:agent_id>/ledger": OF_ACCOUNT,
@@ -69,6 +70,7 @@ READ = {
     "/ops": PAGE,
     "/profile": PAGE,
     "/profile/confirm": PAGE,
+    "/profile/sign-ins": PAGE,
     "/readyz": OPEN,
     "/schedule": PAGE,
     "/schedule/run": ADMINS,
@@ -76,11 +78,15 @@ READ = {
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,
     "/sign-in": Answers(200, 302, 302, 302, 302),
+    # without a provider, there is no way to it
+    "/sign-in/provider": Answers(404, 404, 404, 404, 404),
+    "/sign-in/provider/callback": Answers(404, 404, 404, 404, 404),
     "/static/<path:filename>": OPEN,
     "/tokens": PAGE,
     "/tokens/<int:token_id>/revoke": ADMINS_OF_ACCOUNT,
     "/usage": PAGE,
     "/users": PAGE,
+    "/users/<int:user_id>/lock": ADMINS_OF_ACCOUNT,
     "/wall": Answers(303, 200, 200, 200, 200),
     "/wall/open": OPEN,
 }
@@ -98,6 +104,8 @@ ACTED = {
     "/access/<uuid:grant_id>/end": ACT_IN_ACCOUNT,
     "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),
+    "/accounts/<int:account_id>/lock": OF_SITE._replace(site_admin=303),
+    "/accounts/<int:account_id>/unlock": OF_SITE._replace(site_admin=303),
     "/agents/<int:agent_id>/ledger": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/restore": ACT_IN_ACCOUNT,
@@ -112,6 +120,8 @@ ACTED = {
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
+    "/profile/sign-ins/<int:sign_in_id>/end": Answers("sign-in", 303, 303, 303, 303),
+    "/profile/sign-ins/end": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
     "/sessions/<uuid:session_id>/stop": ACT_IN_ACCOUNT,
@@ -122,6 +132,10 @@ ACTED = {
     "/users": ADMINS,
     "/users/<int:user_id>": ACT_IN_ACCOUNT,
     "/users/<int:user_id>/invitation": ADMINS_OF_ACCOUNT,
+    # nobody is locked out twice
+    "/users/<int:user_id>/lock": ACT_IN_ACCOUNT._replace(site_admin=409),
+    "/users/<int:user_id>/sign-ins/end": ACT_IN_ACCOUNT,
+    "/users/<int:user_id>/unlock": ACT_IN_ACCOUNT,
     "/views": Answers("sign-in", 303, 303, 303, 303),
     "/views/deleted": Answers("sign-in", 303, 303, 303, 303),
     "/wall/open": Answers(422, 422, 422, 422, 422),
@@ -141,6 +155,8 @@ def form_of(rule: str, who: str, agent_id: int) -> dict[str, Any]:
             "duration_minutes": "15",
         },
         "/accounts": {"name": f"Account of {who}"},
+        "/accounts/<int:account_id>/lock": {"reason": "incident"},
+        "/users/<int:user_id>/lock": {"reason": "left"},
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
         "/agents/many": {"digest": digest_of([agent_id])},
@@ -168,6 +184,8 @@ def path_of(rule: str, world: World, who: str = "") -> str:
         "<int:token_id>": world.token.id,
         "<int:delivery_id>": world.delivery.id,
         "<int:user_id>": world.invited.id,
+        "<int:account_id>": world.stranger.account_id,
+        "<int:sign_in_id>": 1,
         "<secret>": world.invitation,
         "<path:filename>": "refine.css",
     }
@@ -261,7 +279,8 @@ def test_viewers_are_offered_only_what_they_may_do(world, signed_in):
         }
 
     own = {"/sign-out", "/wall/open", f"/invitations/{world.invitation}"}
-    assert offered - own == {f"/profile/{each}" for each in ("confirm", "password")}
+    mine = ("confirm", "password", "sign-ins/end")
+    assert offered - own == {f"/profile/{each}" for each in mine}
 
 
 def is_refused(rule: str, who: str) -> bool:

@@ -71,6 +71,8 @@ class Account(Attested, Base):
     # the next ticks queue a session for every agent that needs one, as for a slot
     sweep_requested_at: Mapped[datetime | None]
     paused: Mapped[BoolFalse]
+    # since when its users are locked out, and nobody joins it
+    locked_at: Mapped[datetime | None]
     zero_data_retention: Mapped[BoolTrue]
     monthly_cost_cap_usd: Mapped[Decimal | None] = mapped_column(Numeric(12, 2))
     created_at: Mapped[Created]

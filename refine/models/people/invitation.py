@@ -57,23 +57,27 @@ class Invitation(Attested, Base):
         return secret
 
     @classmethod
-    def end_all_of(cls, user: User, at: datetime | None = None) -> None:
-        cls._end(cls.user_id == user.id, at)
+    def end_all_of(cls, user: User, at: datetime | None = None) -> int:
+        return cls._end(cls.user_id == user.id, at)
 
     @classmethod
-    def end_issued_by(cls, user: User) -> None:
+    def end_issued_by(cls, user: User) -> int:
         """End the links issued by a user who may no longer act."""
-        cls._end(cls.issued_by_id == user.id)
+        return cls._end(cls.issued_by_id == user.id)
 
     @classmethod
-    def _end(cls, chosen: ColumnElement[bool], at: datetime | None = None) -> None:
-        links = select(cls).where(chosen, cls.used_at.is_(None)).order_by(cls.id)
-        for link in db.session.scalars(links).all():
+    def _end(cls, chosen: ColumnElement[bool], at: datetime | None = None) -> int:
+        """End the links that were not used; return how many would still have worked."""
+        at = at or clock.now()
+        unused = select(cls).where(chosen, cls.used_at.is_(None)).order_by(cls.id)
+        links = db.session.scalars(unused).all()
+        for link in links:
             if link.log_if_altered():
                 subject = ("Invitation", link.id)
                 link.user.account.record("invitation_ended", subject=subject, at=at)
             else:
-                link.used_at = at or clock.now()
+                link.used_at = at
+        return sum(link.expires_at > at for link in links)
 
     @classmethod
     def by_secret(cls, secret: str, at: datetime | None = None) -> "Invitation | None":
@@ -88,7 +92,7 @@ class Invitation(Attested, Base):
         found.require_genuine(secret_hash=hashed)
         found.require_own("user")
         is_open = found.used_at is None and found.expires_at > at and found._issuer_may_act
-        return found if is_open and found.user.active else None
+        return found if is_open and found.user.active and found.user.takes_password else None
 
     @property
     def _issuer_may_act(self) -> bool:

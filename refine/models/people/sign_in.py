@@ -4,10 +4,10 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from flask_login import UserMixin
-from sqlalchemy import ForeignKey, Text, select
+from sqlalchemy import ColumnElement, ForeignKey, Text, and_, select, text
 from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
@@ -18,6 +18,7 @@ from refine.models.columns import BigId, Created
 from refine.models.keys import keyed_hash, new_secret
 from refine.models.people.user import User
 from refine.models.shared_count import SharedCount
+from refine.rules.browsers import OTHER, browser_named
 from refine.rules.quantities import rough_span
 
 IDLE_FOR = timedelta(hours=12)
@@ -42,9 +43,12 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     id: Mapped[BigId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     secret_hash: Mapped[str] = mapped_column(Text, unique=True)
+    # how: "password", "passkey" or "oidc"
+    way: Mapped[str] = mapped_column(Text, default="password", server_default=text("'password'"))
+    browser: Mapped[str] = mapped_column(Text, default=OTHER, server_default=text("'other'"))
     created_at: Mapped[Created]
     last_seen_at: Mapped[Created]
-    # when the password was last typed
+    # when the password was last typed, or what stands for it was last shown
     confirmed_at: Mapped[Created]
     ended_at: Mapped[datetime | None]
     # no column: only the row's hash is stored
@@ -61,16 +65,19 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return self.user.chain_owner if self.ended_at is not None else None
 
     @classmethod
-    def begin(cls, user: User, at: datetime | None = None) -> "SignIn":
-        """Return a new sign-in; ``secret``, for the cookie, is available only now."""
+    def begin(cls, user: User, at: datetime | None = None, **given: Any) -> "SignIn":
+        """Return a new sign-in; ``secret``, for the cookie, is available only now. ``given``: the
+        way, and when it was confirmed, unless a password is given now.
+        """
         at = at or clock.now()
         secret = new_secret()
         begun = cls(
             user=user,
             secret_hash=keyed_hash(secret, "sign_ins.secret_hash"),
+            browser=browser_named(user.client.get("browser", "")),
             created_at=at,
             last_seen_at=at,
-            confirmed_at=at,
+            **{"confirmed_at": at, **given},
         )
         begun.secret = secret
         db.session.add(begun)
@@ -104,14 +111,37 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         self.require_genuine(secret_hash=secret_hash)
         self.require_own("user")
         self.user.require_own("account")
+        return self._is_open(at) and self.user.active
+
+    def _is_open(self, at: datetime) -> bool:
         lasts = self.last_seen_at > at - IDLE_FOR and self.created_at > at - LASTS_FOR
-        return lasts and self.ended_at is None and self.user.active
+        return lasts and self.ended_at is None
 
     @classmethod
-    def end_all_of(cls, user: User, *, at: datetime | None = None) -> None:
+    def is_open(cls, at: datetime) -> ColumnElement[bool]:
+        """Return the same condition in SQL."""
+        lasts = cls.last_seen_at > at - IDLE_FOR, cls.created_at > at - LASTS_FOR
+        return and_(*lasts, cls.ended_at.is_(None))
+
+    @classmethod
+    def open_of(cls, user: User, at: datetime | None = None) -> list["SignIn"]:
+        """Return the user's sign-ins that work, the last used first."""
+        theirs = select(cls).where(cls.user_id == user.id, cls.is_open(at or clock.now()))
+        found = db.session.scalars(theirs.order_by(cls.last_seen_at.desc(), cls.id.desc()))
+        return [each for each in found if each.is_genuine and each.user_id == user.id]
+
+    @classmethod
+    def end_all_of(
+        cls, user: User, *, at: datetime | None = None, but: "SignIn | None" = None
+    ) -> int:
+        """End the user's sign-ins, ``but`` one; return how many would still have worked."""
+        at = at or clock.now()
         theirs = select(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
-        for each in db.session.scalars(theirs.order_by(cls.id)).all():
+        ending = [each for each in db.session.scalars(theirs.order_by(cls.id)) if each is not but]
+        worked = sum(each._is_open(at) for each in ending)
+        for each in ending:
             each.end(at)
+        return worked
 
     def is_confirmed(self, at: datetime | None = None) -> bool:
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
@@ -133,7 +163,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         """Return a new sign-in in place of this one, for when it gains rights."""
         at = at or clock.now()
         self.end(at)
-        return SignIn.begin(self.user, at)
+        return SignIn.begin(self.user, at, way=self.way)
 
     def get_id(self) -> str:
         """Identify the sign-in to Flask-Login."""

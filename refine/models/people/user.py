@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
+from refine import settings
 from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
@@ -34,11 +35,23 @@ from refine.rules.content import email_address
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
+# Why somebody was locked out, as the end of a sentence: "because …".
+LOCK_REASONS = {
+    "lost_device": "a device was lost or stolen",
+    "password_known": "somebody else may know a password or token",
+    "suspected_misuse": "misuse is suspected",
+    "left": "they left",
+    "incident": "a security incident is being looked into",
+}
+
 MIN_PASSWORD_CHARACTERS = 10
 MAX_PASSWORD_CHARACTERS = 1_000
 
 MAX_VIEWS = 20
 MAX_VIEW_NAME_CHARACTERS = 40
+
+# In place of a hash: of somebody who joined through the provider of identities.
+NO_PASSWORD = "-"  # noqa: S105
 
 _hasher = PasswordHasher()
 # Verified for unknown users, so that the answer takes as long.
@@ -61,6 +74,9 @@ class User(Attested, Base):
     __tablename__ = "users"
     __table_args__ = (
         CheckConstraint(f"role IN {ROLES}", name="role"),
+        CheckConstraint(f"lock_reason IN {tuple(LOCK_REASONS)}", name="lock_reason"),
+        CheckConstraint("(locked_at IS NULL) = (lock_reason IS NULL)", name="locked"),
+        CheckConstraint("locked_at IS NULL OR NOT active", name="locked_out"),
         # also the index by which users are found
         Index("uq_users_email", func.lower(text("email")), "account_id", unique=True),
         # an invited user who has not joined does not reserve the address
@@ -76,11 +92,17 @@ class User(Attested, Base):
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     email: Mapped[str] = mapped_column(Text)
     password_hash: Mapped[str | None] = mapped_column(Text)
-    # when it was last set through a link that somebody else issued
+    # the keyed hash of who they are at the provider of identities, if they sign in there
+    identity_hash: Mapped[str | None] = mapped_column(Text, unique=True)
+    # when their password was last set through a link that somebody else issued, or that provider
+    # first vouched for them
     password_linked_at: Mapped[datetime | None]
     role: Mapped[str] = mapped_column(Text, default="admin", server_default=text("'admin'"))
     site_admin: Mapped[BoolFalse]
     active: Mapped[BoolTrue]
+    # somebody locked is not active either, until another admin unlocks them
+    locked_at: Mapped[datetime | None]
+    lock_reason: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
     # when they put the first steps away
@@ -144,15 +166,18 @@ class User(Attested, Base):
         cls,
         account: Account,
         email: str,
-        password: str,
+        password: str | None,
         *,
         by: str,
         role: str = "admin",
         site_admin: bool = False,
+        **fields: Any,
     ) -> "User":
-        """Add a user with a password; Refused if the address is in use, InvalidValue."""
-        user = cls(account=account, email=email, role=role, site_admin=site_admin)
-        user.set_password(password)
+        """Add a user who joined; Refused if the address is in use, InvalidValue."""
+        user = cls(account=account, email=email, role=role, site_admin=site_admin, **fields)
+        user.password_hash = NO_PASSWORD
+        if password is not None:
+            user.set_password(password)
         user._add(elsewhere=True)
         user.record("user_created", data={"role": role, "site_admin": site_admin, "by": by})
         return user
@@ -172,7 +197,7 @@ class User(Attested, Base):
     def with_password(cls, email: str, password: str) -> "User | None":
         """Return the active user, locked until the commit; as slow for unknown addresses."""
         found = cls.by_email(email)
-        stored = found.password_hash if found is not None else None
+        stored = found.password_hash if found is not None and found.takes_password else None
         matches = _matches(stored or DUMMY_PASSWORD_HASH, password)
         if found is None or found.email != email.strip().lower() or not (stored and matches):
             return None
@@ -201,7 +226,13 @@ class User(Attested, Base):
         return not db.session.scalar(select(exists().where(*others)))
 
     def has_password(self, password: str) -> bool:
-        return _matches(self.password_hash or "", password)
+        return self.takes_password and _matches(self.password_hash or "", password)
+
+    @property
+    def takes_password(self) -> bool:
+        """Whether they have one, and may use it though they can go to the provider."""
+        may = self.identity_hash is None or not settings.current().oidc_only
+        return may and self.password_hash != NO_PASSWORD
 
     # -- filters of lists ------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from refine.extensions import db
 from refine.models import AuditLog, SignIn
-from refine.models.people.sign_in import IDLE_FOR, LASTS_FOR
+from refine.models.people.sign_in import CONFIRMED_FOR, IDLE_FOR, LASTS_FOR
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -34,7 +34,7 @@ def test_a_sign_in_is_found_by_its_secret(begun, user):
     assert found.get_id() == begun.secret
 
 
-def test_an_unknown_secret_finds_no_sign_in(begun):
+def test_an_unpassword_known_finds_no_sign_in(begun):
     assert SignIn.find_valid(begun.secret + "x", AT) is None
     assert SignIn.find_valid(begun.secret_hash, AT) is None
     assert SignIn.find_valid("", AT) is None
@@ -109,3 +109,45 @@ def test_it_ends_once(begun, user):
     ends = select(AuditLog).filter_by(action="sign_in_ended")
     assert begun.ended_at == AT
     assert [record.created_at for record in db.session.scalars(ends)] == [AT]
+
+
+def test_the_open_ones_are_those_that_work_the_last_used_first(user):
+    old, ended = SignIn.begin(user, AT - LASTS_FOR), SignIn.begin(user, AT)
+    idle, first = SignIn.begin(user, AT - IDLE_FOR), SignIn.begin(user, AT - timedelta(hours=2))
+    second, _other = SignIn.begin(user, AT - timedelta(hours=1)), SignIn.begin(factories.user(), AT)
+    old.last_seen_at = AT
+    ended.end(AT)
+    first.last_seen_at = AT
+    db.session.commit()
+
+    assert SignIn.open_of(user, AT) == [first, second]
+    assert [SignIn.find_valid(each.secret, AT) is each for each in (idle, first)] == [False, True]
+
+
+def test_an_altered_one_is_not_listed(begun, user):
+    db.session.commit()
+    sql.run("UPDATE sign_ins SET confirmed_at = now()")
+    db.session.expire_all()
+
+    assert SignIn.open_of(user, AT) == []
+
+
+def test_ending_all_but_one_counts_those_that_worked(user):
+    kept, _expired = SignIn.begin(user, AT), SignIn.begin(user, AT - LASTS_FOR)
+    others = [SignIn.begin(user, AT) for _ in range(2)]
+
+    ended = SignIn.end_all_of(user, at=AT, but=kept)
+
+    assert ended == len(others)
+    assert SignIn.open_of(user, AT) == [kept]
+    assert SignIn.end_all_of(user, at=AT) == 1
+
+
+def test_it_keeps_a_word_for_the_browser_and_how_somebody_signed_in(user):
+    user.client = {"address": "192.0.2.7", "browser": "Mozilla/5.0 Secret Firefox/150.0"}
+
+    begun = SignIn.begin(user, AT, way="oidc", confirmed_at=AT - CONFIRMED_FOR)
+
+    assert (begun.browser, begun.way, begun.is_confirmed(AT)) == ("Firefox", "oidc", False)
+    renewed = begun.renewed(AT)
+    assert (renewed.browser, renewed.way, renewed.is_confirmed(AT)) == ("Firefox", "oidc", True)
