@@ -34,6 +34,8 @@ _WITHOUT_PREFIX = frozenset(
     }
 )
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 # Takes a variable's name and text; raises SettingsError with the name and a reason.
 _Parse = Callable[[str, str], Any]
 
@@ -100,6 +102,13 @@ def _http_url(name: str, text: str) -> str:
         raise SettingsError(f"{name} must not contain a user name or password")
     # as browsers spell it, so that comparisons need not fold the case
     return str(parts._replace(netloc=parts.netloc.lower()).geturl()).rstrip("/")
+
+
+def _issuer(name: str, text: str) -> str:
+    url = _http_url(name, text)
+    if not url.startswith("https://") and urlsplit(url).hostname not in _LOOPBACK:
+        raise SettingsError(f"{name} must begin with https://, but on this machine")
+    return url
 
 
 def _database_url(name: str, text: str) -> str:
@@ -194,6 +203,13 @@ class Settings:
     public_url: Annotated[str, _http_url]
     proxies: Annotated[int, _whole_number(0, 10)] = 0
     webhooks_private: Annotated[bool, _switch] = False
+    oidc_issuer: Annotated[str | None, _issuer] = None
+    oidc_client_id: Annotated[str | None, _text] = None
+    oidc_client_secret: Annotated[str | None, _text] = None
+    oidc_scope: Annotated[str, _text] = "openid email"
+    oidc_role_claim: Annotated[str, _text] = "roles"
+    oidc_link: Annotated[bool, _switch] = False
+    oidc_only: Annotated[bool, _switch] = False
     log_level: Annotated[str, _log_level] = "INFO"
     metrics_token: Annotated[str | None, _header_value] = None
 
@@ -206,6 +222,8 @@ class Settings:
             for name, parse in _PARSERS.items()
             if (text := _given(complete, variable_of(name)))
         }
+        if ("oidc_issuer" in values) != ("oidc_client_id" in values):
+            raise SettingsError("REFINE_OIDC_ISSUER and REFINE_OIDC_CLIENT_ID need each other")
         return cls(
             embedded_postgres=not _given(environ, "DATABASE_URL"),
             embedded_valkey=not _given(environ, "REDIS_URL"),

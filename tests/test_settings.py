@@ -69,7 +69,7 @@ def test_migrations_may_connect_as_another_role():
 def test_a_blank_variable_counts_as_not_set():
     fields_of_variables = {each.name for each in fields(Settings)} - EMBEDDED
     names = set(map(variable_of, fields_of_variables)) - NEEDED.keys()
-    assert len(names) == 27
+    assert len(names) == 34
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -163,6 +163,8 @@ BAD_VALUES = {
         "http://a b",
     ],
     "REFINE_PROXIES": ["-1", "11", "10.0.0.1"],
+    "REFINE_OIDC_ISSUER": ["http://id.example.org", "id.example.org", "https://u:canary@h"],
+    "REFINE_OIDC_LINK": ["yes"],
     "REFINE_LOG_LEVEL": ["LOUD", "10", "NOTSET"],
     "REFINE_METRICS_TOKEN": ["ключ"],
 }
@@ -174,6 +176,19 @@ def test_a_database_url_names_the_driver(scheme, rest):
     made = settings(DATABASE_URL=f"{scheme}://{rest}")
 
     assert made.database_url == f"postgresql+psycopg://{rest}"
+
+
+def test_an_identity_provider_is_named_with_its_client():
+    issuer, client_id = "https://id.example.org/", "refine"
+    both = settings(REFINE_OIDC_ISSUER=issuer, REFINE_OIDC_CLIENT_ID=client_id)
+
+    assert (both.oidc_issuer, both.oidc_client_id) == ("https://id.example.org", "refine")
+    assert settings(
+        REFINE_OIDC_ISSUER="http://localhost:9000", REFINE_OIDC_CLIENT_ID=client_id
+    ).oidc_issuer
+    for half in ({"REFINE_OIDC_ISSUER": issuer}, {"REFINE_OIDC_CLIENT_ID": client_id}):
+        with pytest.raises(SettingsError, match="need each other"):
+            settings(**half)
 
 
 def test_secrets_are_required_with_a_database_url():

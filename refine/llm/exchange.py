@@ -53,6 +53,7 @@ _CODES = {
 _CODES_WITHOUT_BODY = {**_CODES, "invalid-argument": _WRONG_KEY}
 
 _Read = TypeVar("_Read")
+_Http = TypeVar("_Http", bound=requests.Session)
 Answer = tuple[bytes, Mapping[str, str]]
 
 
@@ -206,7 +207,10 @@ class Wire:
         self._sockets: list[socket.socket] = []
 
     def session(self) -> requests.Session:
-        http = _Session()
+        return self.guard(_Session())
+
+    def guard(self, http: _Http) -> _Http:
+        """Let this session use the wire alone, and nothing of the environment."""
         # a .netrc would replace the bearer token, a proxy would see the ledger
         http.trust_env = False
         for scheme in ("http://", "https://"):

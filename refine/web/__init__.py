@@ -27,6 +27,7 @@ from refine.web import (
     sessions,
     sign_ins,
     signing_in,
+    single_sign_on,
     status,
     templating,
     usage,
@@ -37,6 +38,7 @@ from refine.web import (
 _AREAS = [
     status.pages,
     signing_in.pages,
+    single_sign_on.pages,
     overview.pages,
     find.pages,
     agents.pages,

@@ -1,5 +1,7 @@
 """Signing in and out, invitations, and passwords."""
 
+from typing import Any
+
 from flask import Blueprint, flash, g, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
@@ -23,17 +25,17 @@ pages = Blueprint("signing_in", __name__)
 def form() -> ResponseReturnValue:
     if current_user.is_authenticated:
         return redirect(_target())
-    return _form()
+    return form_page()
 
 
 @pages.post("/sign-in")
 @scope.public
-@shown_again(lambda error: _form(error))
+@shown_again(lambda error: form_page(error))
 def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
     guess = PasswordGuess(email, request.remote_addr or "?")
-    _count_and_commit(guess)
+    count_and_commit(guess)
     user = User.with_password(email, password)
     if user is None:
         refusals.count("password")
@@ -45,7 +47,7 @@ def sign_in() -> ResponseReturnValue:
         db.session.commit()
         raise InvalidValue("incorrect e-mail or password")
     guess.uncount()
-    _begin(user)
+    begin(user)
     db.session.commit()
     return redirect(_target(), 303)
 
@@ -100,7 +102,7 @@ def accept(secret: str) -> ResponseReturnValue:
     SignIn.end_all_of(user)
     action = "user_password_changed" if had_password else "user_joined"
     user.record(action, by=user, data={"through": "link", "issued_by": found.issued_by_id})
-    _begin(user)
+    begin(user)
     db.session.commit()
     return redirect(url_for("overview.page"), 303)
 
@@ -151,28 +153,28 @@ def change_password() -> ResponseReturnValue:
     return redirect(url_for("signing_in.profile"), 303)
 
 
-def _form(error: Exception | None = None) -> str:
+def form_page(error: Exception | None = None) -> str:
     email = request.form.get("email", "")
     return render_template("signing_in/sign_in.html", error=error, email=email, next=_next())
 
 
-def _begin(user: User) -> None:
-    _continue(user)
+def begin(user: User, **how: Any) -> None:
+    _continue(user, **how)
     user.record("user_signed_in", by=user)
 
 
-def _continue(user: User) -> None:
+def _continue(user: User, **how: Any) -> None:
     """Sign in with a new cookie: nothing of the previous one is kept."""
     user.client = refusals.client()
     session.clear()
     g.pop("csrf_token", None)  # the one of the previous session
-    login_user(SignIn.begin(user))
+    login_user(SignIn.begin(user, **how))
 
 
 def _check_current_password() -> None:
     user = scope.user()
     guess = PasswordGuess(user.email, request.remote_addr or "?", scope.sign_in().id)
-    _count_and_commit(guess)
+    count_and_commit(guess)
     if not user.has_password(request.form.get("current_password", "")):
         refusals.count("password", user=user)
         user.record("user_sign_in_failed", by=user)
@@ -184,7 +186,7 @@ def _check_current_password() -> None:
         raise InvalidValue("you were signed out meanwhile; sign in again")
 
 
-def _count_and_commit(guess: PasswordGuess) -> None:
+def count_and_commit(guess: PasswordGuess) -> None:
     try:
         guess.count()
     except TooMany:

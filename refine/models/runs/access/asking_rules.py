@@ -81,10 +81,10 @@ def why_not_ask(agent: Agent, user: User, now: datetime) -> str | None:
     if reason or (reason := eligibility.unavailable_reason(agent, automatic=False)):
         return reason
     if (until := _end_of(user.password_linked_at, PASSWORD_LINK_WAIT)) > now:
-        return (
-            f"the password of {user.email} was set through a link; they can request access at "
-            f"{until:%Y-%m-%d %H:%M} UTC"
-        )
+        is_new = f"{user.email} began to sign in at the provider of identities"
+        if user.identity_hash is None:
+            is_new = f"the password of {user.email} was set through a link"
+        return f"{is_new}; they can request access at {until:%Y-%m-%d %H:%M} UTC"
     if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
         return f"{agent.name} uses the rehearsal model, which cannot grant access"
     if (until := _end_of(agent.identity_changed_at, IDENTITY_CHANGE_WAIT)) > now:
