@@ -2,10 +2,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Each process imports all tests: let it use compiled ones, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+LOCKED := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras
 SOURCES := app.py gunicorn.conf.py refine refine_client bench tests migrations examples
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests nightly bench long budget costly mutants prompts screenshots fix lock advisories clean
+.PHONY: help install up test check tests nightly bench long budget costly mutants prompts screenshots dist fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -57,18 +58,20 @@ prompts: .venv/.developed ## Generate docs/prompts.md, what agents' models read,
 screenshots: .venv/.developed ## Take screenshots of every page, in build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots
 
+dist: .venv/.installed ## Build the wheel and the sdist, in dist/
+	$(BIN)/python -m hatchling build -d dist
+
 fix: .venv/.developed ## Format, and fix what the linter can fix
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
 lock: ## Pin the requirements of pyproject.toml, with hashes (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
-	  --group build pyproject.toml -o requirements.txt
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
-	  --group dev pyproject.toml -o requirements-dev.txt
+	$(LOCKED) pyproject.toml -o requirements.txt
+	$(LOCKED) -c requirements.txt --extra embedded --group build pyproject.toml -o requirements-local.txt
+	$(LOCKED) -c requirements-local.txt --extra embedded --group dev pyproject.toml -o requirements-dev.txt
 
 advisories: ## Ask the advisory database about every pinned package (needs uv and a network)
-	for file in requirements.txt requirements-dev.txt; do \
+	for file in requirements.txt requirements-local.txt requirements-dev.txt; do \
 	  uvx pip-audit --strict --disable-pip --require-hashes -r $$file || exit 1; done
 
 clean: ## Remove the virtual environments and the tools' caches
@@ -80,8 +83,8 @@ clean: ## Remove the virtual environments and the tools' caches
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-.venv/.installed: .venv/.made requirements.txt pyproject.toml
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
+.venv/.installed: .venv/.made requirements-local.txt pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-local.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
     from refine.settings import Settings
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def create_app(settings: "Settings | None" = None) -> "Flask":

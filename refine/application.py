@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -22,6 +21,7 @@ from refine.extensions import (
 )
 from refine.llm.provider import dialect_of
 from refine.models.columns import id_in
+from refine.places import ROOT
 from refine.sealing import Keyring
 from refine.settings import Settings
 from refine.web import errors
@@ -32,7 +32,10 @@ _LARGEST_FORM_BYTES = 500_000
 # All links begin with it: anything else could lead to another host.
 _PREFIX = re.compile(r"(/[\w~-][\w.~-]*)*/?", re.ASCII)
 
-_ROOT = Path(__file__).parent.parent
+# An address in brackets, one with a port, or one of IPv4 as a socket of IPv6 shows it.
+_ADDRESS = re.compile(
+    r"\[(?P<v6>[\da-f:.]+)\](:\d+)?|(::ffff:)?(?P<v4>(\d{1,3}\.){3}\d{1,3})(:\d+)?", re.IGNORECASE
+)
 
 # Security headers of every response.
 _CONTENT_SECURITY_POLICY = (
@@ -66,11 +69,11 @@ def build(settings: Settings) -> Flask:
         return _built[settings]
     app = Flask(
         "refine",
-        template_folder=str(_ROOT / "templates"),
-        static_folder=str(_ROOT / "static"),
+        template_folder=str(ROOT / "templates"),
+        static_folder=str(ROOT / "static"),
     )
     app.config.update(_config(settings))
-    app.wsgi_app = _with_plain_prefix(app.wsgi_app)  # type: ignore[assignment, method-assign]
+    app.wsgi_app = _with_plain_names(app.wsgi_app)  # type: ignore[assignment, method-assign]
     if settings.proxies:
         # each appends the address that called it; anything before that can be forged
         trusted = {"x_for": settings.proxies, "x_proto": settings.proxies}
@@ -84,7 +87,7 @@ def build(settings: Settings) -> Flask:
     # before the session is closed, which would raise if its connection is gone; the request's work
     # is already committed
     app.teardown_appcontext(lambda _fault: safe_rollback())
-    migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
+    migrate.init_app(app, db, directory=str(ROOT / "migrations"))
     app.before_request(_forget_last_request)
     app.after_request(_set_headers)
     app.after_request(end_reading)
@@ -117,10 +120,15 @@ def _config(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _with_plain_prefix(app: WSGIApplication) -> WSGIApplication:
-    """Ignore a ``SCRIPT_NAME`` that is no path: a proxy may pass on a client's header."""
+def _with_plain_names(app: WSGIApplication) -> WSGIApplication:
+    """Ignore a ``SCRIPT_NAME`` that is no path: a proxy may pass on a client's header.
+
+    Some proxies append the port to a client's address; with it, each connection would count anew.
+    """
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if (found := _ADDRESS.fullmatch(environ.get("REMOTE_ADDR", ""))) is not None:
+            environ["REMOTE_ADDR"] = found["v6"] or found["v4"]
         if not _PREFIX.fullmatch(environ["SCRIPT_NAME"]):
             environ["SCRIPT_NAME"] = ""
         return app(environ, start_response)

@@ -3,7 +3,6 @@
 import logging
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import click
 from sqlalchemy.exc import DBAPIError
@@ -25,11 +24,11 @@ from refine.cli.webhooks import webhook
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
 from refine.outages import NO_ANSWER, TROUBLES, database_trouble
+from refine.places import ROOT
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
-_ROOT = Path(__file__).parent.parent.parent
-# Commands of the package ``bench``, which stands beside ``refine`` in the repository alone.
+# Commands of the package ``bench``, which nothing else in ``refine`` imports.
 _BENCH_COMMANDS = ("bench", "evaluate")
 
 
@@ -37,17 +36,12 @@ class _WithBench(click.Group):
     """Also has the commands of ``bench``, and loads them only where they are asked for."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        is_there = (_ROOT / "bench").is_dir()
-        return sorted([*self.commands, *(_BENCH_COMMANDS if is_there else ())])
+        return sorted([*self.commands, *_BENCH_COMMANDS])
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _BENCH_COMMANDS:
             return super().get_command(context, name)
-        if not (_ROOT / "bench").is_dir():
-            raise click.ClickException(
-                f"`refine {name}` is not installed: it is part of Refine's repository; run it there"
-            )
-        sys.path.insert(0, str(_ROOT))
+        sys.path.insert(0, str(ROOT))
         command: click.Command = import_module("bench.commands").COMMANDS[name]
         return command
 

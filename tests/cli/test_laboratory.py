@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
-
-from refine import cli
-from tests.cli.conftest import problem, row_counts
+from tests.cli.conftest import row_counts
 
 SMALL = ("--agents", 1, "--weeks", 2, "--memories", 8)
 
@@ -24,11 +21,3 @@ def test_survival_prints_a_summary_and_writes_its_weeks_as_json(run, ledger, tmp
     assert [week["week"] for week in written["models"]["careful"]["weeks"]] == [1, 2]
     assert written["models"]["careful"]["missed"] == []
     assert row_counts() == before
-
-
-@pytest.mark.parametrize("name", ["bench", "evaluate"])
-def test_says_plainly_where_the_laboratory_is_missing(app, run, monkeypatch, tmp_path, name):
-    monkeypatch.setattr(cli, "_ROOT", tmp_path)
-
-    assert "it is part of Refine's repository" in problem(run(name, "anything"))
-    assert f"  {name} " not in run("--help").stdout

@@ -6,7 +6,9 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent.parent
-RUNTIME, DEVELOPMENT = ROOT / "requirements.txt", ROOT / "requirements-dev.txt"
+# What a server installs; what `make up` does, with the embedded servers; what tests need too.
+RUNTIME, LOCAL = ROOT / "requirements.txt", ROOT / "requirements-local.txt"
+DEVELOPMENT = ROOT / "requirements-dev.txt"
 
 
 class Locked(NamedTuple):

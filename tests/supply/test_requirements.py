@@ -12,9 +12,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.supply.locked import DEVELOPMENT, ROOT, RUNTIME, locked_in
+from tests.supply.locked import DEVELOPMENT, LOCAL, ROOT, RUNTIME, locked_in
 
-FILES = pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT], ids=lambda file: file.name)
+LOCKS = [RUNTIME, LOCAL, DEVELOPMENT]
+FILES = pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.name)
 
 # These number each release as a major one, so that a bound would only say "not the next".
 UNBOUNDED = {"cryptography", "gunicorn", "rich", "structlog", "tzdata"}
@@ -22,6 +23,7 @@ UNBOUNDED = {"cryptography", "gunicorn", "rich", "structlog", "tzdata"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DIRECT = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
+EMBEDDED = {Requirement(each).name for each in EXTRAS["embedded"]}
 
 CLIENT = ROOT / "refine_client"
 # Which package a module of the client imports besides requests.
@@ -128,10 +130,17 @@ def test_a_module_of_the_client_needs_requests_and_its_own_sdk_alone(file: Path)
 
 
 def test_what_is_tested_with_is_what_the_extras_ask_for() -> None:
-    asked = {each for extra in EXTRAS.values() for each in extra}
+    asked = {each for name, extra in EXTRAS.items() if name != "embedded" for each in extra}
 
-    assert len(EXTRAS) == len(SDKS)
     assert asked <= set(PROJECT["dependency-groups"]["test"])
+
+
+def test_a_server_installs_neither_the_embedded_servers_nor_what_builds_the_package():
+    local = {each.name for each in locked_in(LOCAL)}
+    runtime = {each.name for each in locked_in(RUNTIME)}
+
+    assert {"hatchling", *EMBEDDED} <= local - runtime
+    assert runtime < local < {each.name for each in locked_in(DEVELOPMENT)}
 
 
 def imported(files: Iterable[Path]) -> set[str]:
