@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from sqlalchemy import text
 
 from refine.cli.context import in_context
-from refine.cli.database import upgrade_database
+from refine.cli.upgrading import upgrade_database
 from refine.embedded import owned_servers
 from refine.extensions import db
 from refine.settings import Settings

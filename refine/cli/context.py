@@ -8,6 +8,7 @@ from pathlib import Path
 from flask import Flask
 
 from refine import create_app, logs
+from refine.cli.upgrading import upgrade_if_allowed
 from refine.embedded import servers_available
 from refine.errors import NotFound
 from refine.extensions import db
@@ -33,10 +34,10 @@ def application(
     """Yield the application with its context pushed.
 
     Uses the running embedded servers, or starts them until the command ends. Raises WrongKey if the
-    keys do not belong to the database, BeingUpgraded if its version does not (services wait for
-    that), and NotFound if there is no installation, unless the command may create one
-    (``may_install``). Services log what they do; other commands print it and log only warnings.
-    ``as_table_owner``: connect as the owner of the tables.
+    keys do not belong to the database, BeingUpgraded if its version does not (services upgrade it,
+    or wait until somebody has), and NotFound if there is no installation, unless the command may
+    create one (``may_install``). Services log what they do; other commands print it and log only
+    warnings. ``as_table_owner``: connect as the owner of the tables.
     """
     if not may_install and not is_installed():
         raise NotFound(
@@ -54,6 +55,9 @@ def application(
     )
     with servers, in_context(settings, is_service=is_service) as app:
         if is_service:
+            if schema_version.is_behind():
+                with in_context(settings.as_table_owner(), is_service=True):
+                    upgrade_if_allowed()
             schema_version.wait_until_compatible()
         elif check_keys:
             schema_version.require_compatible()

@@ -1,35 +1,23 @@
 """The database: migrations, the role that the application runs as, and the keys of its content."""
 
+import signal
 import sys
 
 import click
 from cryptography.fernet import Fernet
-from flask_migrate import upgrade
 
 from refine import database_roles
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.errors import BeingUpgraded, InvalidValue
-from refine.extensions import db, safe_rollback
-from refine.models import WrappedKey, schema_version
+from refine.cli.upgrading import require_as_migrated, upgrade_database
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import WrappedKey
 from refine.models.audit import PLATFORM, AuditLog
 from refine.rules.quantities import plural
 
 _BATCH = 100
 _MAX_LISTED = 10
-
-
-def upgrade_database() -> None:
-    """Apply all migrations and grant the running roles; BeingUpgraded for another version."""
-    with schema_version.upgrading():
-        migration = schema_version.current()
-        if migration is not None:  # before anything is written
-            if migration not in schema_version.migrations():
-                raise BeingUpgraded(schema_version.problem())
-            WrappedKey.check_keyring()
-            safe_rollback()
-        upgrade()
-        database_roles.renew()
 
 
 @click.group("db")
@@ -38,14 +26,23 @@ def database() -> None:
 
 
 @database.command("upgrade")
-def db_upgrade() -> None:
-    """Apply all migrations; safe to repeat.
+@click.option(
+    "--stay", is_flag=True, help="Then stay until SIGTERM: honcho ends all with the first."
+)
+def db_upgrade(*, stay: bool) -> None:
+    """Apply all migrations, and compare the schema with what they make; safe to repeat.
 
     Connects as the owner of the tables: with REFINE_OWNER_DATABASE_URL, otherwise DATABASE_URL.
     """
+    stop_signals = {signal.SIGTERM, signal.SIGINT}
+    if stay:
+        signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
     with application("db upgrade", check_keys=False, may_install=True, as_table_owner=True):
         upgrade_database()
+        require_as_migrated()
         console.print("the database is up to date")
+    if stay:
+        signal.sigwait(stop_signals)
 
 
 @database.command("roles")

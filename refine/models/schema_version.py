@@ -1,5 +1,6 @@
 """Whether the database's schema fits this version, and locks for upgrades."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ _BELIEVED_SECONDS = 10.0
 _PAUSE_SECONDS = 1.0
 # An upgrade waits no longer for another one.
 _LONGEST_WAIT = "10min"
+
+# Migrations of before 1.0.0, which were renumbered and merged.
+_BEFORE_RELEASES = "00[0-9][0-9]"
 
 _KEPT = "refine.schema_version"
 _WAITS = "refine.schema_version.waits"
@@ -51,6 +55,15 @@ def _migrations_in(directory: str) -> tuple[str, ...]:
     return tuple(script.revision for script in ScriptDirectory(directory).walk_revisions())
 
 
+def is_behind() -> bool:
+    """Tell whether this version's migrations are missing; not of an unreachable database."""
+    try:
+        migration = current()
+    except Unreachable:
+        return False
+    return migration is None or migration in migrations()[1:]
+
+
 def problem() -> str | None:
     migration, (newest, *older) = current(), migrations()
     if migration == newest:
@@ -59,6 +72,11 @@ def problem() -> str | None:
         return "the database has no tables yet; run `refine db upgrade`"
     if migration in older:
         return "the database is not at the newest migration; run `refine db upgrade`"
+    if re.fullmatch(_BEFORE_RELEASES, migration):
+        return (
+            "the database was made before Refine 1.0.0 and cannot be upgraded: export what its "
+            "agents keep with the version that made it, and start with an empty one"
+        )
     return (
         f"the database is at {migration}, for another version of Refine than this; start that one"
     )

@@ -199,7 +199,7 @@ def test_runs_wait_for_a_database_of_this_version(app, redis):
         sql.run("UPDATE alembic_version SET version_num = 'other'")
         app.extensions.pop("refine.schema_version", None)
         runner.begin_waiting()
-        sql.run("UPDATE alembic_version SET version_num = '0001'")
+        sql.run("UPDATE alembic_version SET version_num = '1001'")
 
         assert begun == []
 
