@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from cryptography.fernet import Fernet
 from flask import current_app
@@ -130,6 +130,24 @@ def _redis_url(name: str, text: str) -> str:
     return text
 
 
+def _redis_tls(name: str, text: str) -> str:
+    """Return the parameter of redis-py for the certificate that Redis shows."""
+    if text == "insecure":
+        return "ssl_cert_reqs=none"
+    if not Path(text).is_file():
+        raise SettingsError(
+            f"{name} must be insecure, or the path of a file with the certificate of who issued "
+            "that of Redis"
+        )
+    return f"ssl_ca_certs={quote(str(Path(text).absolute()))}"
+
+
+def _with_tls(redis_url: str, parameter: str) -> str:
+    if not redis_url.startswith("rediss://"):
+        raise SettingsError("REFINE_REDIS_TLS needs a REDIS_URL that begins with rediss://")
+    return f"{redis_url}{'&' if '?' in redis_url else '?'}{parameter}"
+
+
 def _price_file(name: str, text: str) -> dict[str, Price]:
     try:
         return parse_price_file(Path(text).read_text(encoding="utf-8"))
@@ -177,6 +195,7 @@ class Settings:
     owner_database_url: Annotated[str | None, _database_url] = None
     pooled: Annotated[bool, _switch] = False
     redis_url: Annotated[str, _redis_url]
+    redis_tls: Annotated[str | None, _redis_tls] = None
     embedded_postgres: bool
     embedded_valkey: bool
     secret_key: Annotated[str, _text]
@@ -224,6 +243,8 @@ class Settings:
         }
         if ("oidc_issuer" in values) != ("oidc_client_id" in values):
             raise SettingsError("REFINE_OIDC_ISSUER and REFINE_OIDC_CLIENT_ID need each other")
+        if "redis_tls" in values:
+            values["redis_url"] = _with_tls(values["redis_url"], values["redis_tls"])
         return cls(
             embedded_postgres=not _given(environ, "DATABASE_URL"),
             embedded_valkey=not _given(environ, "REDIS_URL"),

@@ -69,7 +69,7 @@ def test_migrations_may_connect_as_another_role():
 def test_a_blank_variable_counts_as_not_set():
     fields_of_variables = {each.name for each in fields(Settings)} - EMBEDDED
     names = set(map(variable_of, fields_of_variables)) - NEEDED.keys()
-    assert len(names) == 34
+    assert len(names) == 35
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -114,6 +114,21 @@ def test_variables_are_parsed():
         assert getattr(settings(**{name: given}), attribute) == value, (name, given)
 
 
+@pytest.mark.parametrize(("url", "mark"), [("rediss://:p@h:6380/1", "?"), ("rediss://h?db=1", "&")])
+def test_the_certificate_of_redis_is_judged_as_told_beside_its_url(url, mark, tmp_path):
+    issuer = tmp_path / "who issued it.pem"
+    issuer.touch()
+    quoted = str(issuer).replace(" ", "%20")
+
+    insecure = settings(REDIS_URL=url, REFINE_REDIS_TLS="insecure")
+    private = settings(REDIS_URL=url, REFINE_REDIS_TLS=str(issuer))
+
+    assert insecure.redis_url == f"{url}{mark}ssl_cert_reqs=none"
+    assert private.redis_url == f"{url}{mark}ssl_ca_certs={quoted}"
+    with pytest.raises(SettingsError, match="REFINE_REDIS_TLS needs a REDIS_URL that begins with"):
+        settings(REFINE_REDIS_TLS="insecure")
+
+
 def test_bad_values_are_refused_by_the_name_of_the_variable():
     for name, values in BAD_VALUES.items():
         for value in values:
@@ -133,6 +148,7 @@ BAD_VALUES = {
         *("http://h", "cache", "redis://", "redis://h:99999", "redis://h?db=x"),
         *("rediss://:canary@h?ssl_cert_req=none", "rediss://:canary@h?ssl_cert_reqs=None"),
     ],
+    "REFINE_REDIS_TLS": ["secure", "none", "1", "/no/such/file", "/"],
     "REFINE_ENCRYPTION_KEYS": [",", "canary", f"{KEY},canary", f"canary,{KEY}", "ключ"],
     "OPENROUTER_API_KEY": ["canary…", "canary\nX: y", "ключ"],
     "OPENROUTER_BASE_URL": [

@@ -90,8 +90,8 @@ def _trouble(error: BaseException) -> str:
     if isinstance(cause, SSLCertVerificationError):
         reason = cause.verify_message.partition(",")[0]  # what follows quotes the host
         return (
-            f"Redis's certificate is not trusted ({reason}); add ?ssl_ca_certs=/path to "
-            "REDIS_URL, the file of who issued it, or ?ssl_cert_reqs=none to trust any certificate"
+            f"Redis's certificate is not trusted ({reason}); set REFINE_REDIS_TLS to the path of a "
+            "file with the certificate of who issued it, or to insecure to trust any certificate"
         )
     name = type(cause if isinstance(cause, OSError) else error).__name__
     return f"Redis does not answer at REDIS_URL; start it, or fix REDIS_URL ({name})"

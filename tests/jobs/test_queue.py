@@ -163,7 +163,7 @@ def test_an_unknown_certificate_is_named_with_its_remedy_and_no_password(app):
     fault = RedisConnectionError("Error 1 connecting to h:6380")
     fault.__context__ = distrust
 
-    said = "not trusted .self-signed certificate.; add"
+    said = "not trusted .self-signed certificate.; set"
     with pytest.raises(Unreachable, match=said) as refusal, redis_connection():
         raise fault
 

@@ -185,6 +185,26 @@ def test_forwarded_addresses_count_only_behind_so_many_proxies(client, with_sett
     assert status(client, "192.0.2.7") == 422
 
 
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ("192.0.2.7:4711", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("[2001:db8::7]", "2001:db8::7"),
+        ("[2001:db8::7]:4711", "2001:db8::7"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_the_address_of_a_client_is_recorded_without_its_port(ada, with_settings, given, counted):
+    browser = browser_of(with_settings(REFINE_PROXIES="1"))
+    form = {"csrf_token": browser.token(), "email": "ada@example.org", "password": "wrong battery"}
+
+    browser.post("/sign-in", data=form, headers={"X-Forwarded-For": given})
+
+    assert [each.data["from"]["address"] for each in records("user_sign_in_failed")] == [counted]
+
+
 # -- what ends it ----------------------------------------------------------------------------------
 
 
