@@ -23,6 +23,8 @@ CREATE TABLE accounts (
   locked_at timestamptz,
   zero_data_retention boolean DEFAULT true NOT NULL,
   monthly_cost_cap_usd numeric(12, 2),
+  kept_months integer,
+  retention_from timestamptz,
   created_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
   row_digest text,
@@ -73,6 +75,7 @@ CREATE TABLE agents (
   paused boolean DEFAULT false NOT NULL,
   reflects_daily boolean DEFAULT false NOT NULL,
   identity_changed_at timestamptz,
+  erase_at timestamptz,
   last_refinement_at timestamptz,
   created_at timestamptz DEFAULT now() NOT NULL,
   updated_at timestamptz DEFAULT now() NOT NULL,
@@ -94,6 +97,7 @@ CREATE TABLE agents (
 );
 CREATE INDEX ix_agents_account_id ON agents (account_id);
 CREATE INDEX ix_agents_account_id_name ON agents (account_id, lower(name), id);
+CREATE INDEX ix_agents_erase_at ON agents (erase_at) WHERE erase_at IS NOT NULL;
 CREATE INDEX ix_agents_last_session_error_kind ON agents (last_session_error_kind, account_id)
   WHERE last_session_error_kind IS NOT NULL;
 CREATE INDEX ix_agents_last_session_status ON agents (last_session_status, account_id);
@@ -237,7 +241,7 @@ CREATE TABLE memory_tasks (
   created_at timestamptz DEFAULT now() NOT NULL,
   started_at timestamptz,
   ended_at timestamptz,
-  CONSTRAINT ck_memory_tasks_kind CHECK (kind IN ('reflection', 'extraction')),
+  CONSTRAINT ck_memory_tasks_kind CHECK (kind IN ('reflection', 'extraction', 'data_subject')),
   CONSTRAINT ck_memory_tasks_trigger CHECK (trigger IN ('daily', 'api', 'cli')),
   CONSTRAINT ck_memory_tasks_status
     CHECK (status IN ('queued', 'running', 'completed', 'incomplete', 'skipped', 'failed')),
@@ -246,7 +250,7 @@ CREATE TABLE memory_tasks (
   CONSTRAINT ck_memory_tasks_ended
     CHECK ((status IN ('completed', 'incomplete', 'skipped', 'failed')) = (ended_at IS NOT NULL)),
   CONSTRAINT ck_memory_tasks_conversation
-    CHECK ((conversation IS NOT NULL) = (kind = 'extraction' AND status IN ('queued', 'running')))
+    CHECK ((conversation IS NOT NULL) = (kind <> 'reflection' AND status IN ('queued', 'running')))
 );
 CREATE INDEX ix_memory_tasks_agent_id_created_at ON memory_tasks (agent_id, created_at);
 CREATE INDEX ix_memory_tasks_errors ON memory_tasks (created_at DESC, id, error_kind)

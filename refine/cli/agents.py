@@ -12,7 +12,7 @@ from refine.cli.output import Field, console, print_json, print_list, print_one,
 from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
 from refine.extensions import db
 from refine.llm.provider import require_one_model, warning_about
-from refine.models import Account, Agent
+from refine.models import Account, Agent, agent_erasure
 from refine.models.agent import configuring, eligibility
 from refine.models.agent_list import STATES, State, is_in
 from refine.rules.personal import masked_id
@@ -49,6 +49,7 @@ _SHOWN = (
     Field("next_session_at", None, eligibility.next_session_at),
     Field("reflects_daily"),
     Field("erased", None, "is_erased"),
+    Field("erase_at"),
 )
 
 
@@ -78,19 +79,32 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
 
 @agent.command("erase")
 @agent_argument
-@click.option(
-    "--for-good", is_flag=True, required=True, help="Confirm that the content cannot come back."
-)
-def agent_erase(reference: str, for_good: bool) -> None:
-    """Destroy AGENT's data key: its memories and prompts become unreadable for good.
+@click.option("--for-good", is_flag=True, help="Confirm that the content cannot come back.")
+@click.option("--now", "is_now", is_flag=True, help="With --for-good: at once, not in seven days.")
+@click.option("--call-off", is_flag=True, help="Let the agent live after all.")
+def agent_erase(reference: str, for_good: bool, is_now: bool, call_off: bool) -> None:
+    """Destroy AGENT's data key in seven days: its memories and prompts become unreadable for good.
 
-    Its figures and audit records stay. Backups that hold the key can still be read.
+    Until then it works as before, everybody in its account sees it, and every admin can call it
+    off. Its figures and audit records stay. Backups that hold the key can still be read.
     """
+    if for_good == call_off or (is_now and not for_good):
+        raise click.UsageError("give --for-good, with --now to erase it at once, or --call-off")
     with application("agent erase"):
-        erased = Agent.named(reference)
-        erased.erase(by="command line")
+        found = Agent.named(reference)
+        named = f"{found.name} (agent {found.id})"
+        if call_off:
+            agent_erasure.call_off(found)
+            done = f"{named} is not erased"
+        elif is_now:
+            found.erase(by="command line")
+            done = f"erased {named}"
+        else:
+            erase_at = agent_erasure.request(found)
+            done = f"{named} is erased for good on {erase_at:%Y-%m-%d %H:%M} UTC; until then, "
+            done += f"`refine agent erase {found.id} --call-off` calls it off"
         db.session.commit()
-        console.print(f"erased {erased.name} (agent {erased.id})")
+        console.print(done)
 
 
 @agent.command("list")

@@ -32,6 +32,9 @@ from refine.models import (
     RefinementSession,
     SharedCount,
     SignIn,
+    agent_erasure,
+    erasing,
+    retention,
     schema_version,
 )
 from refine.models.budget_events import prune_deliveries, tell_of_budgets
@@ -48,8 +51,18 @@ from refine.rules.schedules import last_slot
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
 PRUNE_EVERY = timedelta(days=1)
+ERASE_EVERY = timedelta(hours=1)
+# Nothing is erased sooner after a gap between ticks, so that people can call it off first.
+ERASES_AFTER_GAP = timedelta(days=1)
 # A step that takes longer continues in the next tick, so that every step has its turn.
 LONGEST_STEP_SECONDS = 5.0
+
+# Selects the agents with something to erase, and erases it of one.
+_ERASING = (
+    (agent_erasure.due, agent_erasure.carry_out),
+    (erasing.due_for_persons, erasing.erase_for_persons),
+    (retention.due, retention.erase_old),
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -67,6 +80,7 @@ class TickResult:
     pruned: int = 0
     tasks_lapsed: int = 0
     reflections: int = 0
+    erased: int = 0
     faults: int = 0
 
     def plus(self, other: "TickResult") -> "TickResult":
@@ -102,6 +116,7 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.announce,
         running.deliver,
         running.prune,
+        running.erase,
         running.mark,
         running.verify,  # last, as a long chain may use up the job's time
     ):
@@ -212,6 +227,14 @@ class _Tick:
                 self.done.pruned += pruned
         PeriodicWork.reached("pruning", None)
 
+    def erase(self) -> None:
+        if not PeriodicWork.has_ticked_for(ERASES_AFTER_GAP, self.at):
+            return
+        if PeriodicWork.begin("erasing", every=ERASE_EVERY, at=self.at) is not None:
+            for due, erase in _ERASING:
+                self._each(due(self.at), partial(self._erase, erase), at_once=1)
+            PeriodicWork.reached("erasing", None)
+
     def verify(self) -> None:
         verify_slice(self.at, self._deadline)
 
@@ -220,7 +243,7 @@ class _Tick:
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
-        PeriodicWork.note("tick", self.at)
+        PeriodicWork.note_tick(self.at)
 
     def _end_lost(self, kind: type[Run], agents: Sequence[Agent]) -> TickResult:
         held = [run for agent in agents for run in kind.held_of(agent)]
@@ -229,6 +252,11 @@ class _Tick:
     def _end_lapsed_tasks(self, agents: Sequence[Agent]) -> TickResult:
         waiting = [task for agent in agents for task in tasks.waiting_of(agent)]
         return TickResult(tasks_lapsed=sum(task.end_if_lapsed(self.at) for task in waiting))
+
+    def _erase(
+        self, erase: Callable[[Agent, datetime], int], agents: Sequence[Agent]
+    ) -> TickResult:
+        return TickResult(erased=sum(erase(each, self.at) for each in agents))
 
     def _reflect_in(self, time_zone: str) -> None:
         slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)

@@ -1,15 +1,17 @@
 """Erasing a memory for good: asked for twice, a day apart, by its agent or on the server."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import BigInteger, ColumnElement, Select, delete, select, update
 
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models.agent import Agent
+from refine.models.agent.eligibility import is_readable
 from refine.models.audit import AuditLog
 from refine.models.clients import ApiToken, IdempotencyKey
 from refine.models.columns import in_ids, in_names
@@ -20,10 +22,18 @@ from refine.models.runs.session import RefinementSession
 from refine.models.runs.task import MemoryTask
 from refine.rules.quantities import abbreviated
 
-By = Literal["agent", "command line"]
+By = Literal["agent", "command line", "data subject"]
+_NAMES: dict[By, str] = {
+    "agent": "I",
+    "command line": "An operator",
+    "data subject": "For a person who asked, I",
+}
 
 # A request that is not repeated in this time has lapsed.
 LAPSES_AFTER = timedelta(days=30)
+# What goes of an erased memory, and of what the model said in a session.
+_GONE = {"content": None, "extra": None, "source_id": None, CONTENT_KEY: None}
+UNSAID = (RefinementSession.sealed_summary, RefinementSession.sealed_consent_reply)
 # The edits that put a new memory in place of others.
 _DESCENT = ("memory_refinement_consolidate", "memory_refinement_update", "memory_corrected")
 
@@ -50,15 +60,16 @@ def erase(
     at = at or clock.now()
     db.session.flush()
     agent.lock()
-    if (live := RefinementSession.live_of(agent)) is not None:
-        raise Refused(f"session {live.id} of this agent is {live.status}; wait until it has ended")
     ids, descendants = _family(agent, memory_id)
     if with_descendants:
         ids, descendants = ids | descendants, set()
     rows = AgentMemory.lock_rows(agent, ids)
-    _refuse_unerasable(memory_id, rows, by)
+    if written_by_agent(rows, memory_id).is_erased:
+        raise Refused(f"Memory #{memory_id} was erased for good already")
     about = {"by": by, "ids": sorted(ids), "with_descendants": with_descendants}
     asked_at, from_at = _asked_at(agent, memory_id, about, at), None
+    if by != "data subject" or asked_at is not None:
+        _refuse_unerasable(agent, rows, by)
     if asked_at is None:
         from_at = at + DAY
         agent.record(_REQUESTED, subject=("AgentMemory", memory_id), data=about, at=at)
@@ -78,10 +89,10 @@ def erase(
 _REQUESTED = "memory_erasure_requested"
 
 
-def _refuse_unerasable(memory_id: int, family: Mapping[int, AgentMemory], by: By) -> None:
+def _refuse_unerasable(agent: Agent, family: Mapping[int, AgentMemory], by: By) -> None:
     """An agent erases nothing that is locked; on the server, a tag is not in the way."""
-    if written_by_agent(family, memory_id).is_erased:
-        raise Refused(f"Memory #{memory_id} was erased for good already")
+    if (live := RefinementSession.live_of(agent)) is not None:
+        raise Refused(f"session {live.id} of this agent is {live.status}; wait until it has ended")
     ways = {"constitutional": "lift the flag first"}
     if by == "agent":
         ways["immutable"] = "only an operator can, with `refine memory erase`"
@@ -106,7 +117,7 @@ def _refuse_while_read(agent: Agent, asked_at: datetime) -> None:
 def _asked_at(
     agent: Agent, memory_id: int, about: Mapping[str, Any], at: datetime
 ) -> datetime | None:
-    """Return when the same was asked for last, of the same ids and by the same, not carried out."""
+    """Return when it was asked for last, by the same, of these ids at least, not carried out."""
     asked = select(AuditLog.created_at, AuditLog.data).where(
         AuditLog.agent_id == agent.id,
         AuditLog.action == _REQUESTED,
@@ -114,20 +125,19 @@ def _asked_at(
         AuditLog.created_at > at - LAPSES_AFTER,
     )
     newest_first = db.session.execute(asked.order_by(AuditLog.sequence.desc()))
-    return next((row.created_at for row in newest_first if {**row.data, **about} == row.data), None)
+    for asked_at, data in newest_first:
+        is_of_all = set(about["ids"]) <= set(data["ids"])  # copies may have gone with others
+        if is_of_all and {**data, **about, "ids": data["ids"]} == data:
+            return cast(datetime, asked_at)
+    return None
 
 
 def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: datetime) -> None:
     removed = sum(memory.core_tokens for memory in rows.values())
-    if by == "agent":
+    if by != "command line":
         removed = refuse_too_much(agent, rows.values(), at)
     rows = {**rows, **_unsaid(agent, rows.values())}
-    gone = {"content": None, "extra": None, "source_id": None, CONTENT_KEY: None}
-    changes = []
-    for id_, memory in rows.items():
-        before = memory.image()
-        discarded_at = before["discarded_at"] or clock.iso(at)
-        changes.append(Change(id_, before, {**before, **gone, "discarded_at": discarded_at}))
+    changes = [erasure_of(memory, at) for memory in rows.values()]
     change_memories(
         "memory_erased",
         changes,
@@ -142,12 +152,18 @@ def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: dateti
     db.session.execute(delete(IdempotencyKey).where(IdempotencyKey.token_id.in_(tokens)))
 
 
+def erasure_of(memory: AgentMemory, at: datetime) -> Change:
+    """Return the change that erases a locked memory."""
+    before = memory.image()
+    discarded_at = before["discarded_at"] or clock.iso(at)
+    return Change(memory.id, before, {**before, **_GONE, "discarded_at": discarded_at})
+
+
 def _unsaid(agent: Agent, erased: Collection[AgentMemory]) -> dict[int, AgentMemory]:
     """Delete what the model said in sessions that could show these; return its closing notes."""
     since = min(memory.recorded_at for memory in erased)
     could = RefinementSession.agent_id == agent.id, RefinementSession.ended_at >= since
-    unsaid = {"sealed_summary": None, "sealed_consent_reply": None}
-    db.session.execute(update(RefinementSession).where(*could).values(unsaid))
+    db.session.execute(update(RefinementSession).where(*could).values(dict.fromkeys(UNSAID)))
     notes = select(AgentMemory.id).where(
         AgentMemory.session_id.in_(select(RefinementSession.id).where(*could)),
         AgentMemory.is_note(),
@@ -157,7 +173,7 @@ def _unsaid(agent: Agent, erased: Collection[AgentMemory]) -> dict[int, AgentMem
 
 
 def _note(erasure: Erasure, by: By) -> str:
-    who = "I" if by == "agent" else "An operator"
+    who = _NAMES[by]
     named = ", ".join(f"#{id_}" for id_ in erasure.ids)
     if erasure.from_at is not None:
         return (
@@ -168,6 +184,36 @@ def _note(erasure: Erasure, by: By) -> str:
         f"{who} erased for good: {named}. Nobody can read or restore them, nor what I said in "
         "sessions since the first of them was saved."
     )
+
+
+# -- at a person's request: the clock confirms what a search asked for ---------------------------
+
+
+def asked_for_persons(since: datetime, until: datetime) -> Select[*tuple[Any, ...]]:
+    """Select the agent and the id of memories to erase that searches asked for in this time."""
+    memory_id = AuditLog.auditable_id.cast(BigInteger)
+    return (
+        select(AuditLog.agent_id, AgentMemory.id, AgentMemory.constitutional)
+        .join(AgentMemory, AgentMemory.id == memory_id)
+        .where(AuditLog.action == _REQUESTED, AuditLog.by == "data subject")
+        .where(AuditLog.created_at.between(since, until), ~AgentMemory.is_erased)
+        .distinct()
+    )
+
+
+def due_for_persons(at: datetime) -> Select[int]:
+    c = asked_for_persons(at - LAPSES_AFTER, at - DAY).subquery().c
+    return select(Agent.id).where(Agent.id.in_(select(c.agent_id)), is_readable())
+
+
+def erase_for_persons(agent: Agent, at: datetime) -> int:
+    """Erase what can be erased now, and return how many; the rest is tried again."""
+    asked, erased = asked_for_persons(at - LAPSES_AFTER, at - DAY), 0
+    for _, memory_id, _ in db.session.execute(asked.where(AgentMemory.agent_id == agent.id)).all():
+        with suppress(Refused):
+            done = erase(agent, memory_id, "data subject", at=at)
+            erased += len(done.ids) if done.from_at is None else 0
+    return erased
 
 
 # -- what has the same words ----------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""The settings of one agent; of its prompts only length and last change, but under a grant."""
+"""The settings of one agent, of its prompts only length and last change, but under a grant; and its
+erasure.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,16 +10,17 @@ from flask.typing import ResponseReturnValue
 
 from refine.extensions import db
 from refine.llm.provider import require_one_model, warning_about
-from refine.models import Agent
+from refine.models import Agent, agent_erasure
 from refine.models.agent import configuring
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
 from refine.rules.content import MAX_NAME_CHARACTERS
 from refine.rules.personal import masked_id
-from refine.rules.quantities import in_hours
+from refine.rules.quantities import in_days, in_hours
 from refine.rules.retention import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.forms import attempt, require_current, shown_again, version_to_send, whole_number
+from refine.web.words import minute
 
 pages = Blueprint("agent_settings", __name__)
 
@@ -89,6 +92,35 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
         "Refinement prompt cleared: sessions now use the default.",
     )
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
+
+
+@pages.get("/agents/<int:agent_id>/erasure")
+@scope.admins_only
+@scope.password_confirmed
+def erasure(agent_id: int, error: Exception | None = None) -> str:
+    agent, delay = scope.agent_or_404(agent_id), in_days(agent_erasure.DELAY)
+    return render_template("agent/erasure.html", agent=agent, error=error, delay=delay)
+
+
+@pages.post("/agents/<int:agent_id>/erasure")
+@scope.admins_only
+@scope.password_confirmed
+@shown_again(erasure)
+def erase(agent_id: int) -> ResponseReturnValue:
+    agent = scope.agent_or_404(agent_id)
+    erase_at = agent_erasure.request(agent, user=scope.user())
+    db.session.commit()
+    flash(f"{agent.name} is erased for good on {minute(erase_at)}, unless it is called off.")
+    return redirect(url_for("agent.page", agent_id=agent_id), 303)
+
+
+@pages.post("/agents/<int:agent_id>/erasure/call-off")
+@scope.admins_only
+def call_off_erasure(agent_id: int) -> ResponseReturnValue:
+    agent = scope.agent_or_404(agent_id)
+    done = f"Called off: {agent.name} is not erased."
+    attempt(lambda: agent_erasure.call_off(agent, user=scope.user()), done)
+    return redirect(url_for("agent.page", agent_id=agent_id), 303)
 
 
 def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:

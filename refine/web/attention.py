@@ -17,7 +17,7 @@ from refine.rules.quantities import in_percent, plural
 from refine.rules.retention import sessions_to
 from refine.web import scope
 from refine.web.links import url_in_account
-from refine.web.words import CAUSES, ERROR_ADVICE, SET_A_KEY, SHAPES, cause_in_words
+from refine.web.words import CAUSES, ERROR_ADVICE, SET_A_KEY, SHAPES, cause_in_words, minute
 
 _ACCOUNTS_SHOWN = 10
 # Budgets are proposed in steps of this.
@@ -41,8 +41,9 @@ class Attention(NamedTuple):
     url: str
 
 
-def in_general() -> list[Attention]:
+def in_general(*, with_erasures: bool = True) -> list[Attention]:
     found = [*_without_key(), *_installation(), *_accounts()]
+    found += _erasures() if with_erasures else []
     return sorted(found, key=lambda item: list(SHAPES).index(item.level))
 
 
@@ -152,6 +153,20 @@ def _accounts() -> list[Attention]:
         why = cap_in_words(account.monthly_cost_cap_usd, is_reached=is_spent)
         found.append(Attention("warn", f"{account.name}: the {why}", _schedule_of(account)))
     return found
+
+
+def _erasures() -> list[Attention]:
+    """No case that somebody can put aside: everybody is to see it."""
+    wanted = select(Agent).where(scope.in_scope(Agent.account_id), Agent.erase_at.is_not(None))
+    first = wanted.order_by(Agent.erase_at, Agent.id).limit(_ACCOUNTS_SHOWN)
+    return [
+        Attention(
+            "bad",
+            f"{agent.name} is erased for good on {minute(agent.erase_at)}",
+            url_for("agent.page", agent_id=agent.id),
+        )
+        for agent in db.session.scalars(first)
+    ]
 
 
 def _schedule_of(account: Account) -> str:

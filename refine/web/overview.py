@@ -33,11 +33,13 @@ _ROWS_SHOWN = 10
 def page() -> str:
     account = None if scope.sees_all_accounts() else scope.account_to_change()
     trend = _trend()
-    counts = select(func.count(), func.count().filter(is_in("running")))
-    agents, running = db.session.execute(counts.where(scope.in_scope(Agent.account_id))).one()
+    is_running = func.count().filter(is_in("running"))
+    counts = select(func.count(), is_running, func.count(Agent.erase_at))
+    mine = counts.where(scope.in_scope(Agent.account_id))
+    agents, running, erasures = db.session.execute(mine).one()
     return render_template(
         "overview/page.html",
-        general=attention.in_general(),
+        general=attention.in_general(with_erasures=erasures > 0),
         groups=attention.in_groups(),
         numbers=attention.numbers(),
         aside=page_of(put_aside_now(scope.account_id())) if request.args.get("aside") else None,

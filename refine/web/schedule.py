@@ -9,19 +9,22 @@ from typing import Any, Literal
 
 from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
+from sqlalchemy import func, select
 from werkzeug.datastructures import MultiDict
 
 from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Account, Agent, RefinementSession
+from refine.models import Account, Agent, RefinementSession, retention
+from refine.models.people.account import MAX_KEPT_MONTHS, RETENTION_WAIT
 from refine.models.runs.session.prospects import Prospects
 from refine.models.runs.spending import CostCaps
-from refine.rules.quantities import finite
+from refine.rules.quantities import finite, in_days
 from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after
 from refine.web import in_place, scope
-from refine.web.forms import require_current, shown_again, time_zones, version_to_send
+from refine.web.forms import require_current, shown_again, time_zones, version_to_send, whole_number
 from refine.web.links import url_in_account
+from refine.web.lists import page_of
 from refine.web.sessions import listed
 from refine.web.usage import month_of_account
 
@@ -30,7 +33,7 @@ pages = Blueprint("schedule", __name__)
 _SESSIONS_SHOWN = 20
 _NEXT_SHOWN = 5
 # The fields that a message can be about.
-_FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd")
+_FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd", "kept_months")
 
 
 @pages.get("/schedule")
@@ -56,6 +59,7 @@ def page(error: Exception | None = None) -> str:
         outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
         spent=month_of_account(account).spent,
         why_capped=CostCaps(at).reason(account),
+        retention_wait=in_days(RETENTION_WAIT),
     )
 
 
@@ -91,6 +95,24 @@ def run() -> ResponseReturnValue:
     db.session.commit()
     flash("Within a minute, a session is queued for every agent that needs one.")
     return redirect(url_in_account("schedule.page"), 303)
+
+
+@pages.get("/schedule/retention")
+@scope.admins_only
+def retention_form() -> str:
+    """What a number of months would erase: nothing is changed."""
+    account, given = scope.account_to_change(), request.args.get("months", type=int)
+    months = min(max(given or account.kept_months or 12, 1), MAX_KEPT_MONTHS)
+    would_go = retention.counts(account, clock.now(), months)
+    c = would_go.subquery().c
+    totals = db.session.execute(select(func.sum(c.memories), func.sum(c.sessions))).one()
+    return render_template(
+        "schedule/retention.html",
+        account=account,
+        months=months,
+        page=page_of(would_go),
+        totals=totals,
+    )
 
 
 def _next_slots(account: Account, at: datetime) -> list[tuple[datetime, bool]]:
@@ -132,6 +154,7 @@ def _stored(account: Account) -> dict[str, Any]:
         "schedule": account.schedule,
         "time_zone": account.time_zone,
         "monthly_cost_cap_usd": account.monthly_cost_cap_usd,
+        "kept_months": account.kept_months,
     }
 
 
@@ -145,6 +168,9 @@ def _sent_settings(form: MultiDict[str, str]) -> dict[str, Any]:
         fields["paused"] = form["paused"] == "1"
     if "monthly_cost_cap_usd" in form:
         fields["monthly_cost_cap_usd"] = _usd(form["monthly_cost_cap_usd"])
+    if "kept_months" in form:
+        months = form["kept_months"].strip()
+        fields["kept_months"] = whole_number(months, "kept_months") if months else None
     return fields
 
 

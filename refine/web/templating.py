@@ -13,7 +13,7 @@ from flask_wtf.csrf import generate_csrf
 
 from refine import settings
 from refine.extensions import db
-from refine.models import Agent, Verification
+from refine.models import Agent, Verification, agent_erasure
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR, IDLE_FOR, LASTS_FOR
@@ -103,6 +103,7 @@ _NAMES: dict[str, Any] = {
     "DAYS_SHOWN": DAYS_SHOWN,
     "LOOKS_BACK": LOOKS_BACK,
     "view": presenting,
+    "erasure_request": agent_erasure.last_request,
     "here": here,
     "is_refresh": scope.is_refresh,
     "attention": attention,

@@ -42,7 +42,7 @@ DELIVERIES = {
 }
 
 # Memory tasks, by what they read.
-TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
+TASK_KINDS = {"reflection": "reflection", "extraction": "conversation", "data_subject": "search"}
 
 UNDONE = Badge("undone", "↺", "calm")
 
@@ -230,6 +230,7 @@ LABELS = {
     "refinement_threshold": "retention threshold",
     "time_zone": "time zone",
     "monthly_cost_cap_usd": "monthly cost cap",
+    "kept_months": "months kept",
     "email": "e-mail",
     "duration_minutes": "duration",
 }

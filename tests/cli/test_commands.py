@@ -52,15 +52,32 @@ def test_agent_add_prints_the_id(demo, environ):
     assert actions() == ["agent_created"]
 
 
-def test_agent_erase_destroys_the_content_and_keeps_the_records(ledger, environ):
-    unconfirmed = refine("agent", "erase", str(ledger.id), environ=environ)
-    still_there = not ledger.is_erased
+def test_agent_erase_waits_a_week_and_can_be_called_off(ledger, environ):
+    unclear = [
+        refine("agent", "erase", str(ledger.id), *options, environ=environ).returncode
+        for options in ((), ("--now",), ("--for-good", "--call-off"))
+    ]
+    asked = refine("agent", "erase", str(ledger.id), "--for-good", environ=environ)
+    db.session.rollback()
+    erase_at = ledger.erase_at
+    called_off = refine("agent", "erase", str(ledger.id), "--call-off", environ=environ)
 
-    erased = refine("agent", "erase", str(ledger.id), "--for-good", environ=environ)
+    db.session.rollback()
+    named = f"{ledger.name} (agent {ledger.id})"
+    assert unclear == [2, 2, 2]
+    assert asked.stdout == (
+        f"{named} is erased for good on {erase_at:%Y-%m-%d %H:%M} UTC; until then, `refine agent "
+        f"erase {ledger.id} --call-off` calls it off\n"
+    )
+    assert called_off.stdout == f"{named} is not erased\n"
+    assert (ledger.erase_at, ledger.is_erased) == (None, False)
+
+
+def test_agent_erase_now_destroys_the_content_and_keeps_the_records(ledger, environ):
+    erased = refine("agent", "erase", str(ledger.id), "--for-good", "--now", environ=environ)
 
     db.session.rollback()
     record = db.session.scalars(db.select(AuditLog).filter_by(action="agent_erased")).one()
-    assert (unconfirmed.returncode, still_there) == (2, True)
     assert (erased.returncode, erased.stderr) == (0, "")
     assert erased.stdout == f"erased {ledger.name} (agent {ledger.id})\n"
     assert ledger.is_erased

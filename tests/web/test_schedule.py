@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 import time_machine
 from flask import Flask
 
+from refine import clock
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
@@ -170,3 +171,42 @@ def test_a_site_admin_changes_the_chosen_account(account, signed_in):
     assert "Schedule of Own account" in words_of(page)
     assert {"/schedule?account=own"} == set(actions_of(page))
     assert (account.paused, site_admin.account.paused) == (True, False)
+
+
+# -- how long things are kept ---------------------------------------------------------------------
+
+
+def test_a_dry_run_counts_by_agent_what_so_many_months_would_erase(dashboard, account):
+    with clock.ahead(-timedelta(days=366)):
+        wren = factories.agent(account=account, name="Wren")
+        factories.entry(wren)
+    db.session.commit()
+    before = sql.snapshot()
+
+    six = words_of(dashboard.get("/schedule/retention?months=6").text)
+    more = words_of(dashboard.get("/schedule/retention?months=24").text)
+
+    assert "Of 1 journal memory and 0 sessions the text would be erased for good:" in six
+    assert "Wren 1 0" in six
+    assert "Nothing." in more
+    assert "Now they are kept for ever." in more
+    changed = {name for name, rows in sql.snapshot().items() if rows != before[name]}
+    assert changed <= {"sign_ins"}
+
+
+def test_the_months_are_set_with_the_schedule_and_wait_a_week(dashboard, account):
+    answer = dashboard.submit("/schedule", {"kept_months": "6"}, follow_redirects=True)
+    wrong = [dashboard.submit("/schedule", {"kept_months": each}) for each in ("0", "x")]
+
+    db.session.refresh(account)
+    assert account.kept_months == 6
+    assert account.retention_from > clock.now() + timedelta(days=6)
+    assert "A change waits for 7 days, this one until" in words_of(answer.text)
+    assert [each.status_code for each in wrong] == [422, 422]
+    (record,) = records("account_settings_update")
+    assert record.data["changes"] == {"kept_months": [None, 6]}
+    kept = words_of(dashboard.get("/schedule/retention").text)
+    assert "Now they are kept for 6 months, which holds from" in kept
+    dashboard.submit("/schedule", {"kept_months": ""})
+    db.session.refresh(account)
+    assert account.kept_months is None

@@ -112,6 +112,7 @@ class Agent(Attested, Base):
         Index(
             "ix_agents_over_budget", "account_id", postgresql_where=text("over_budget AND active")
         ),
+        Index("ix_agents_erase_at", "erase_at", postgresql_where=text("erase_at IS NOT NULL")),
         Index("ix_agents_last_session_status", "last_session_status", "account_id"),
         Index(
             "ix_agents_last_session_error_kind",
@@ -145,6 +146,8 @@ class Agent(Attested, Base):
     paused: Mapped[BoolFalse]
     reflects_daily: Mapped[BoolFalse]
     identity_changed_at: Mapped[datetime | None]
+    # the clock erases it then, for good
+    erase_at: Mapped[datetime | None]
     last_refinement_at: Mapped[datetime | None]
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
@@ -233,6 +236,7 @@ class Agent(Attested, Base):
         if not self.is_erased:
             at = at or clock.now()
             self.wrapped_key.wrapped, self.wrapped_key.destroyed_at = None, at
+            self.erase_at = None
             self.end_access(ERASED, None)
             about = {"by": by} if by is not None else None
             self.record("agent_erased", data=about, at=at)

@@ -73,6 +73,10 @@ def is_available(*, automatic: bool) -> ColumnElement[bool]:
     return and_(*map(not_, obstacles(automatic=automatic).values()))
 
 
+def is_readable() -> ColumnElement[bool]:
+    return not_(obstacles(automatic=False)[ERASED])
+
+
 def why_unavailable(*, automatic: bool) -> ColumnElement[str | None]:
     conditions = obstacles(automatic=automatic).items()
     return case(*((condition, literal(reason)) for reason, condition in conditions))

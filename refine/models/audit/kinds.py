@@ -21,6 +21,8 @@ _KINDS = {
         "account_settings_update": "account settings changed",
         "agent_created": "agent added",
         "agent_settings_update": "agent settings changed",
+        "agent_erasure_requested": "erasure of an agent requested",
+        "agent_erasure_called_off": "erasure of an agent called off",
         "agent_erased": "agent erased",
         "webhook_added": "webhook added",
         "webhook_removed": "webhook removed",
@@ -58,6 +60,9 @@ _KINDS = {
         "memory_forgotten": "memory forgotten by the agent",
         "memory_erasure_requested": "erasure of a memory requested",
         "memory_erased": "memory erased for good",
+        "data_subject_requested": "search for a person requested",
+        "data_subject_search_ended": "search for a person ended",
+        "retention_erased": "erased after the account's retention",
         "memory_constitutional_toggle": "constitutional flag changed",
     },
     "users": {

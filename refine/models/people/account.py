@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, Mapper, mapped_column, validates
 
 from refine import clock, settings
 from refine.errors import InvalidValue, NotFound, Refused
-from refine.extensions import Base, Instant, db
+from refine.extensions import Base, Instant, db, later_now
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
@@ -42,7 +42,11 @@ from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
 # Fields that an admin may set in the dashboard.
-ADMIN_FIELDS = ("name", "time_zone", "schedule", "paused", "monthly_cost_cap_usd")
+ADMIN_FIELDS = ("name", "time_zone", "schedule", "paused", "monthly_cost_cap_usd", "kept_months")
+
+# What is erased cannot come back, so a new number of months waits for so long.
+RETENTION_WAIT = timedelta(days=7)
+MAX_KEPT_MONTHS = 120
 
 # A slot is served within minutes; one that is open for this long is stuck.
 SLOT_IS_LATE_AFTER = timedelta(hours=1)
@@ -75,6 +79,9 @@ class Account(Attested, Base):
     locked_at: Mapped[datetime | None]
     zero_data_retention: Mapped[BoolTrue]
     monthly_cost_cap_usd: Mapped[Decimal | None] = mapped_column(Numeric(12, 2))
+    # how long expired journal memories, and what was said in sessions, are kept; NULL: for ever
+    kept_months: Mapped[int | None]
+    retention_from: Mapped[datetime | None]
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
@@ -143,6 +150,8 @@ class Account(Attested, Base):
         is_due = self.next_due_at is not None and self.next_due_at <= at
         if changes.keys() & {"schedule", "time_zone"} and not is_due:
             self.next_due_at = self.next_slot(at)
+        if "kept_months" in changes:
+            self.retention_from = max(at, later_now()) + RETENTION_WAIT
         self.record("account_settings_update", user=user, data={"changes": changes}, at=at)
         return list(changes)
 
@@ -207,6 +216,12 @@ class Account(Attested, Base):
     @validates("time_zone")
     def _valid_time_zone(self, _key: str, name: Any) -> str:
         return valid_time_zone(name)
+
+    @validates("kept_months")
+    def _valid_months(self, key: str, months: Any) -> int | None:
+        if months is not None and not 1 <= months <= MAX_KEPT_MONTHS:
+            raise InvalidValue(f"{key} must be from 1 to {MAX_KEPT_MONTHS}, or empty")
+        return None if months is None else int(months)
 
     @validates("schedule")
     def _valid_schedule(self, _key: str, schedule: Any) -> str | None:

@@ -10,7 +10,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.extensions import Base, db
 
-Event = Literal["tick", "budget_check", "pruning", "worker"]
+Event = Literal["tick", "ticking", "budget_check", "pruning", "erasing", "worker"]
+
+# Ticks further apart are a gap: the clock was away, or the database restored from a backup.
+_GAP = timedelta(minutes=10)
 
 
 class PeriodicWork(Base):
@@ -46,6 +49,24 @@ class PeriodicWork(Base):
     def reached(cls, event: Event, after_id: int | None) -> None:
         """Note how far the round got; None: it is finished."""
         db.session.execute(update(cls).where(cls.event == event).values(after_id=after_id))
+
+    @classmethod
+    def note_tick(cls, at: datetime) -> None:
+        """Note a tick and, of the first after a gap, since when they come without one."""
+        if cls._is_after_gap(at):
+            cls.note("ticking", at)
+        cls.note("tick", at)
+
+    @classmethod
+    def has_ticked_for(cls, span: timedelta, at: datetime) -> bool:
+        """Tell whether ticks have come without a gap for that long."""
+        since = cls.age("ticking", at)
+        return since is not None and since >= span and not cls._is_after_gap(at)
+
+    @classmethod
+    def _is_after_gap(cls, at: datetime) -> bool:
+        age = cls.age("tick", at)
+        return age is None or abs(age) > _GAP
 
     @classmethod
     def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
