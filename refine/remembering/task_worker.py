@@ -23,11 +23,13 @@ from refine.models.runs.task import MAX_KEPT, EndStatus
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.tokens import Room, last_that_fit, packed, tokens_at_most
 from refine.running import ModelWorker, RunEnded
-from refine.tools import PromoteTool, SaveToJournalTool
+from refine.running.model_calls import answer_to_question
+from refine.tools import ErasePersonTool, PromoteTool, SaveToJournalTool
 
-_TOOLS: dict[str, type[PromoteTool | SaveToJournalTool]] = {
+_TOOLS: dict[str, type[PromoteTool | SaveToJournalTool | ErasePersonTool]] = {
     "reflection": PromoteTool,
     "extraction": SaveToJournalTool,
+    "data_subject": ErasePersonTool,
 }
 _NOTHING_TO_READ = "nothing was written in its journal of the last week"
 _TOO_LARGE = "a single entry is too large for the context of the agent's model"
@@ -87,15 +89,23 @@ def opening(task: MemoryTask, layout: Layout, part: int = 1) -> list[Message]:
     return [{"role": "system", "content": task.agent.system_message}, user_message(shown)]
 
 
+def question(task: MemoryTask) -> list[Message]:
+    task.prompt_version = prompts.version()
+    shown = prompts.render("data_subject", words=as_line({"words": task.conversation}))
+    return [{"role": "system", "content": task.agent.system_message}, user_message(shown)]
+
+
 class TaskWorker(ModelWorker[MemoryTask]):
     """Works on one task, which is retried later if it kept nothing."""
 
     _kind = MemoryTask
 
     def _work(self) -> None:
-        tool = _TOOLS[self._committed(lambda: self._run.kind)]
-        self._definition = tool.definition
-        self._execute = tool(self._run_id, self._lease_token, self._retry).execute
+        kind = self._committed(lambda: self._run.kind)
+        self._definition = _TOOLS[kind].definition
+        self._execute = _TOOLS[kind](self._run_id, self._lease_token, self._retry).execute
+        if kind == "data_subject":
+            self._search()
         lines = self._committed(lambda: lines_of(self._run))
         if not lines:
             raise RunEnded("skipped", _NOTHING_TO_READ)
@@ -109,9 +119,20 @@ class TaskWorker(ModelWorker[MemoryTask]):
                 self._read(unread := unread - len(shown))
         raise RunEnded("completed", "")
 
+    def _search(self) -> None:
+        """Ask for consent, then let the model search and say what is to be erased."""
+        with self._connected():
+            self._messages = self._committed(lambda: question(self._held()))
+            _, has_agreed = answer_to_question(self._ask_model, self._messages)
+            if not has_agreed:
+                raise RunEnded("skipped", "the agent declined")
+            self._messages.append(user_message(prompts.render("data_subject", words=None)))
+            self._read(0)
+        raise RunEnded("completed", "")
+
     def _end(self, run: MemoryTask, ending: RunEnded) -> None:
         status = cast(EndStatus, ending.status)
-        if status == "incomplete" and run.kind == "extraction":
+        if status == "incomplete" and run.kind != "reflection":
             run.give_up(ending.reason, ending.error_kind)
             return
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)

@@ -1,6 +1,7 @@
 """The tools that models may call."""
 
 from refine.tools.memory_task import (
+    ErasePersonTool as ErasePersonTool,
     PromoteTool as PromoteTool,
     SaveToJournalTool as SaveToJournalTool,
 )

@@ -1,12 +1,12 @@
-"""The tools of memory tasks: a reflection may ``promote``, an extraction ``save_memory``."""
+"""The tools of memory tasks: ``promote``, ``save_memory`` and, for a person, ``memories_about``."""
 
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-from refine.errors import InvalidValue
+from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
-from refine.models import AgentMemory, MemoryTask
+from refine.models import AgentMemory, MemoryTask, erasing
 from refine.models.runs import saving
 from refine.outages import NO_RETRY, RetryPolicy, in_one_call
 from refine.tools.calls import (
@@ -17,6 +17,7 @@ from refine.tools.calls import (
     parse_ids,
     unknown_parameter,
 )
+from refine.tools.refinement import MAX_SEARCH_RESULTS, search_in
 from refine.tools.save_memory import SavingTool, saving_definition
 
 
@@ -86,3 +87,44 @@ class SaveToJournalTool(TaskTool, SavingTool):
         if memory_type not in (None, "journal"):
             raise InvalidValue("memory_type must be journal: a conversation yields nothing else")
         return saving.save(self._held(), content, tags)
+
+
+class ErasePersonTool(TaskTool):
+    definition = function_definition(
+        "memories_about",
+        "Search all that you ever kept, or say which of these memories are to be erased for good.",
+        {
+            "query": {"type": "string", "description": "A part of the text."},
+            "erase": {
+                "type": "array",
+                "items": {"type": "integer"},
+                "description": "The ids of memories that are about the person.",
+            },
+        },
+    )
+
+    def execute(self, /, query: object = None, erase: object = None, **unknown: Any) -> Result:
+        """Search, or have memories erased in a day; ``refused`` says of each why it stays."""
+        if unknown or (query is None) == (erase is None):
+            return error("memories_about takes either query or erase")
+        try:
+            if erase is None:
+                return self._in_one_call(lambda: self._search(query))
+            return self._in_one_call(lambda: self._erase(parse_ids(erase)))
+        except InvalidValue as fault:
+            return error(str(fault))
+
+    def _search(self, query: object) -> Result:
+        ledger = self._held().agent.ledger
+        text, found = search_in(ledger, ledger.written(), query)
+        shown = [memory.ledger_entry() for memory in found[:MAX_SEARCH_RESULTS]]
+        return {"type": "search_results", "query": text, "count": len(found), "results": shown}
+
+    def _erase(self, ids: list[int]) -> Result:
+        agent, refused = self._held().agent, {}
+        for id_ in ids:
+            try:
+                erasing.erase(agent, id_, "data subject")
+            except (NotFound, Refused) as refusal:
+                refused[id_] = str(refusal)
+        return {"type": "to_be_erased", "ids": sorted({*ids} - {*refused}), "refused": refused}

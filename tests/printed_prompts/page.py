@@ -78,6 +78,10 @@ def _sections(agent: Agent) -> Iterator[str]:
     yield from _task(MemoryTask.reflect(agent, "daily"))
     yield "## A conversation to remember"
     yield from _task(MemoryTask.extract(agent, CONVERSATION))
+    yield "## A search for a person"
+    search = MemoryTask.search_for(agent, "Mara Lind, mara@example.org")
+    yield from _conversation(remembering.question(search))
+    yield from _message("user, after a YES", prompts.render("data_subject", words=None))
 
 
 def _session(agent: Agent) -> Iterator[str]:

@@ -62,6 +62,10 @@ class Ledger:
         """Return a query for core and journal memories, also expired ones, without notes."""
         return self._mine().where(~AgentMemory.discarded, ~AgentMemory.is_note())
 
+    def written(self) -> Select[AgentMemory]:
+        """Return a query for all that can still be read, discarded too, without notes."""
+        return self._mine().where(~AgentMemory.is_erased, ~AgentMemory.is_note())
+
     def matching(
         self,
         among: Select[AgentMemory],

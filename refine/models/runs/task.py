@@ -1,4 +1,6 @@
-"""Memory tasks: reflections on the journal, and extractions from conversations."""
+"""Memory tasks: reflections on the journal, extractions from conversations, searches for a person
+(a data subject) who asks that what is kept about them be erased.
+"""
 
 import json
 import uuid
@@ -32,12 +34,12 @@ from refine.models.keys import SealedText
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
-from refine.rules.content import storable_or_none
+from refine.rules.content import bounded_text, storable_or_none
 from refine.rules.conversation import valid_conversation
 from refine.rules.pacing import conversation_pause, retry_pause
 from refine.rules.quantities import in_days
 
-Kind = Literal["reflection", "extraction"]
+Kind = Literal["reflection", "extraction", "data_subject"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Trigger = Literal["daily", "api", "cli"]
@@ -50,18 +52,27 @@ ENDED: tuple[EndStatus, ...] = get_args(EndStatus)
 TASK_LAPSES_AFTER: dict[str, timedelta] = {
     "reflection": timedelta(days=1),
     "extraction": timedelta(days=7),
+    "data_subject": timedelta(days=7),
 }
 # In each account's own time zone.
 REFLECTION_SCHEDULE = "0 3 * * *"
 
 # How many memories one task may promote or save.
-MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20}
+MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20, "data_subject": 0}
 # How many conversations of one agent may wait.
 MAX_WAITING = 100
 # How long a conversation waits before its agent, unavailable now, is checked again.
 _RECHECK_AFTER = timedelta(hours=1)
 
-_END_ACTION = {"reflection": "memory_reflection_ended", "extraction": "memory_extraction_ended"}
+# How often an agent may be asked to search for somebody, and with how many characters.
+SEARCHES_EVERY = timedelta(days=1)
+MAX_WORDS_CHARACTERS = 500
+
+_END_ACTION = {
+    "reflection": "memory_reflection_ended",
+    "extraction": "memory_extraction_ended",
+    "data_subject": "data_subject_search_ended",
+}
 
 
 class ReflectionAlreadyLive(Refused):
@@ -79,9 +90,9 @@ class MemoryTask(RetriableRun, Base):
         ),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
         CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
-        # a conversation is stored only until its task ends
+        # a conversation, or the words to search for, are stored only until their task ends
         CheckConstraint(
-            f"(conversation IS NOT NULL) = (kind = 'extraction' AND status IN {LIVE})",
+            f"(conversation IS NOT NULL) = (kind <> 'reflection' AND status IN {LIVE})",
             name="conversation",
         ),
         Index(
@@ -162,6 +173,25 @@ class MemoryTask(RetriableRun, Base):
         return cls._add(agent, at, conversation=kept, **fields)
 
     @classmethod
+    def search_for(cls, agent: Agent, words: object, *, at: datetime | None = None) -> "MemoryTask":
+        """Queue a search for a person; InvalidValue, Refused. On the server alone: whoever sees an
+        agent's figures must not choose the words, or the figures would answer guesses.
+        """
+        at, limit = at or clock.now(), MAX_WORDS_CHARACTERS
+        words = bounded_text(words, field="words", limit=limit)
+        _refuse_unavailable(agent)
+        agent.lock()
+        mine = cls.agent_id == agent.id, cls.kind == "data_subject"
+        lately = select(cls.id).where(*mine, cls.created_at > at - SEARCHES_EVERY)
+        if db.session.scalar(lately.limit(1)) is not None:
+            raise Refused(f"{agent.name} was asked within a day to search for somebody; try later")
+        fields = {"kind": "data_subject", "trigger": "cli", "due_at": at, "created_at": at}
+        task = cls._add(agent, at, conversation=words, **fields)
+        about = {"subject": ("MemoryTask", task.id), "data": {"by": "command line"}}
+        agent.record("data_subject_requested", **about, at=at)
+        return task
+
+    @classmethod
     def conversations_waiting(cls, agent: Agent) -> int:
         waiting = select(func.count()).where(
             cls.agent_id == agent.id, cls.kind == "extraction", cls.is_waiting
@@ -230,7 +260,7 @@ class MemoryTask(RetriableRun, Base):
         """Retry later; end if something was kept, on request, or after too many attempts."""
         at = at or clock.now()
         pause = retry_pause(self.attempt) if self.is_automatic else None
-        if self.kind == "extraction":
+        if self.kind != "reflection":
             pause = conversation_pause(self.attempt)
         if self.memories_kept and not self.lines_unread:
             self.finish("incomplete", reason, error_kind=error_kind, at=at)
