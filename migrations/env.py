@@ -1,11 +1,17 @@
 """Alembic's environment: the application's engine, the models' metadata."""
 
+from typing import Any
+
 from alembic import context
 from flask import current_app
 
 from refine.models import schema_version
 
 database = current_app.extensions["migrate"].db
+
+
+def note_releases(ctx: Any, step: Any, **_: Any) -> None:
+    schema_version.note_releases(ctx.connection, step)
 
 
 def run_migrations() -> None:
@@ -17,6 +23,7 @@ def run_migrations() -> None:
             transaction_per_migration=True,
             compare_type=True,
             compare_server_default=True,
+            on_version_apply=note_releases,
         )
         with context.begin_transaction():
             context.run_migrations()

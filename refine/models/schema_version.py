@@ -1,4 +1,9 @@
-"""Whether the database's schema fits this version, and locks for upgrades."""
+"""Whether the database's schema fits this version, and locks for upgrades.
+
+A migration whose file says ``is_additive = True`` lets the release before it go on working. The
+database keeps its migration, and those of all releases that may, as a comment: a release does not
+have the files of a later one.
+"""
 
 import re
 import time
@@ -6,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from typing import Any
 
 import structlog
+from alembic.runtime.migration import MigrationInfo
 from alembic.script import ScriptDirectory
 from flask import current_app
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from refine.errors import BeingUpgraded, Refused, Unreachable
@@ -35,15 +43,38 @@ _is_upgrading: ContextVar[bool] = ContextVar("refine.is_upgrading", default=Fals
 _log = structlog.get_logger(__name__)
 
 
+_CURRENT = (
+    "SELECT version_num, obj_description('alembic_version'::regclass, 'pg_class') "
+    "FROM alembic_version"
+)
+
+
 def current() -> str | None:
     """Return the database's migration; None without tables; Unreachable."""
+    return _found()[0]
+
+
+def _found() -> tuple[str | None, list[str]]:
+    """Return the database's migration, and those of the releases that it works with."""
     try:
         with db.engine.connect() as connection:
             if connection.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is None:
-                return None
-            return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+                return None, []
+            row = connection.exec_driver_sql(_CURRENT).one_or_none()
     except SQLAlchemyError:
         raise Unreachable(NO_ANSWER) from None
+    return (row[0], (row[1] or "").split()) if row is not None else (None, [])
+
+
+def note_releases(connection: Connection, step: MigrationInfo) -> None:
+    """Keep with which releases the database works, in the transaction of a migration."""
+    script: Any = step.up_revision
+    works_with = [script.revision] if step.is_upgrade else []
+    while works_with and getattr(script.module, "is_additive", False):
+        script = step.revision_map.get_revision(script.down_revision)
+        works_with.append(script.revision)
+    listed = " ".join(works_with)
+    connection.exec_driver_sql(f"COMMENT ON TABLE alembic_version IS '{listed}'")
 
 
 def migrations() -> tuple[str, ...]:
@@ -65,8 +96,8 @@ def is_behind() -> bool:
 
 
 def problem() -> str | None:
-    migration, (newest, *older) = current(), migrations()
-    if migration == newest:
+    (migration, works_with), (newest, *older) = _found(), migrations()
+    if newest == migration or (newest in works_with and works_with[0] == migration):
         return None
     if migration is None:
         return "the database has no tables yet; run `refine db upgrade`"

@@ -1,14 +1,15 @@
 """Upgrades: one at a time, and what happens while code and database are of two versions."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
-from flask_migrate import upgrade
+from flask_migrate import downgrade, upgrade
 
 from refine import create_app
 from refine.errors import Refused
@@ -25,8 +26,19 @@ ROOT = Path(__file__).parent.parent.parent
 HEAD = schema_version._migrations_in(str(ROOT / "migrations"))[0]
 LATER = '''"""Of a later version."""
 
-revision = "9001"
-down_revision = "{head}"
+from alembic import op
+
+revision = "{revision}"
+down_revision = "{before}"
+is_additive = {is_additive}
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE periodic_work ADD COLUMN scratch_{revision} text")
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE periodic_work DROP COLUMN scratch_{revision}")
 '''
 
 EMPTY = "the database has no tables yet; run `refine db upgrade`"
@@ -40,6 +52,24 @@ def ours(fresh: dict[str, str]) -> Iterator[Flask]:
     with app_of(fresh) as ours:
         upgrade()
         yield ours
+
+
+@pytest.fixture
+def release(ours: Flask, tmp_path: Path) -> Callable[..., None]:
+    """Upgrades the database as later releases do, one for each migration."""
+    newer = tmp_path / "migrations"
+    shutil.copytree(ROOT / "migrations", newer, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def deploy(*additive: bool, command: Callable[..., None] = upgrade) -> None:
+        before = HEAD
+        for number, is_additive in enumerate(additive, start=1):
+            named = {"revision": f"900{number}", "before": before, "is_additive": is_additive}
+            (newer / "versions" / f"900{number}_later.py").write_text(LATER.format(**named))
+            before = f"900{number}"
+        command(directory=str(newer))
+        schema_version.forget()
+
+    return deploy
 
 
 def make_another() -> None:
@@ -67,10 +97,43 @@ def test_an_empty_database_is_incompatible(fresh):
 def test_an_older_database_is_incompatible(ours, tmp_path):
     newer = tmp_path / "migrations"
     shutil.copytree(ROOT / "migrations", newer, ignore=shutil.ignore_patterns("__pycache__"))
-    (newer / "versions" / "9001_later.py").write_text(LATER.format(head=HEAD))
+    named = {"revision": "9001", "before": HEAD, "is_additive": True}
+    (newer / "versions" / "9001_later.py").write_text(LATER.format(**named))
     ours.extensions["migrate"].directory = str(newer)
 
     assert schema_version.problem() == OLDER
+
+
+@pytest.mark.parametrize(
+    ("additive", "goes_on"),
+    [([True], True), ([False], False), ([True, True], True), ([True, False], False)],
+)
+def test_a_release_goes_on_beside_later_ones_that_only_add(ours, release, additive, goes_on):
+    release(*additive)
+
+    assert (schema_version.problem() is None) == goes_on
+    assert schema_version.must_wait() != goes_on
+
+
+def test_a_release_that_goes_on_beside_a_later_one_serves_and_works(ours, release, fresh):
+    admin = person()
+    db.session.commit()
+    browser = signed_in_browser(ours, admin)
+    release(True)
+
+    assert browser.get("/agents").status_code == 200
+    assert tick.run_tick().faults == 0
+    assert PeriodicWork.age("tick") is not None
+    assert refine("db", "upgrade", environ=fresh).returncode == 0
+    assert schema_version.current() == "9001"
+
+
+def test_a_downgrade_leaves_no_release_beside_it(ours, release):
+    release(True)
+    release(command=partial(downgrade, revision=HEAD))
+
+    assert schema_version.problem() is None
+    assert sql.value("SELECT obj_description('alembic_version'::regclass, 'pg_class')") is None
 
 
 def test_a_database_of_another_version_is_incompatible(ours):
