@@ -42,7 +42,7 @@ _RUN_JOB = "refine.jobs.worker.work_on"
 # How long Redis may take for an answer: to the clock, and to a request, whose process then leaves
 # Redis alone for a while.
 PATIENCE_SECONDS = 5.0
-_SHORT_PATIENCE_SECONDS = 2.0
+SHORT_PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 10.0
 _silent_until: dict[str, float] = {}
 
@@ -68,7 +68,7 @@ def redis_connection(*, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[
 
 def require_redis() -> None:
     """Raise Unreachable if Redis does not answer, or takes nothing."""
-    with redis_connection(patience_seconds=_SHORT_PATIENCE_SECONDS) as connection:
+    with redis_connection(patience_seconds=SHORT_PATIENCE_SECONDS) as connection:
         connection.set("refine:check", "1", ex=60)  # a full one can still be read
 
 
@@ -133,13 +133,13 @@ def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[
             yield Waiting(MemoryTask, id_, is_automatic=True)
 
 
-def announce_waiting(at: datetime) -> int:
+def announce_waiting(at: datetime, patience_seconds: float = PATIENCE_SECONDS) -> int:
     """Announce, outside a transaction, the runs whose ids Redis lacks; return how many."""
     waiting = list(waiting_runs(at, _MOST_WAITING, automatic_limit=_MOST_WAITING))
     db.session.commit()
     if not waiting:
         return 0
-    with redis_connection() as connection:
+    with redis_connection(patience_seconds=patience_seconds) as connection:
         keys = [queue(name, connection).key for name in RUN_QUEUES]
         known = {as_text(id_) for key in keys for id_ in connection.lrange(key, 0, -1)}
         missing = [run for run in waiting if str(run.id) not in known]
@@ -175,7 +175,7 @@ def _announce_soon(run: Waiting) -> None:
     if time.monotonic() < _silent_until.get(url, 0.0):
         return
     try:
-        with redis_connection(patience_seconds=_SHORT_PATIENCE_SECONDS) as connection:
+        with redis_connection(patience_seconds=SHORT_PATIENCE_SECONDS) as connection:
             _announce([run], connection)
     except Unreachable:
         _silent_until[url] = time.monotonic() + _PAUSE_SECONDS

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 import structlog
@@ -18,7 +19,17 @@ from refine.access import asking
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
-from refine.jobs.queue import QUEUES, RUN_KINDS, TICKS, Waiting, require_redis, take, waiting_runs
+from refine.jobs.queue import (
+    QUEUES,
+    RUN_KINDS,
+    SHORT_PATIENCE_SECONDS,
+    TICKS,
+    Waiting,
+    announce_waiting,
+    require_redis,
+    take,
+    waiting_runs,
+)
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, MemoryTask, PeriodicWork, RefinementSession, schema_version
 from refine.models.runs import Run
@@ -33,6 +44,8 @@ STOP_SECONDS = 8.0
 # How often it looks for runs that Redis did not announce.
 LOOK_SECONDS = 5.0
 _WAIT_SECONDS = 1
+# For each run that it works on, it leaves the next one to the others for so long, and at most.
+GIVE_WAY_SECONDS, _LONGEST_WAY_SECONDS = 0.05, 0.5
 
 _log = structlog.get_logger(__name__)
 
@@ -78,9 +91,11 @@ def _serve(runner: "ConcurrentRunner", *, burst: bool) -> None:
     look_at = 0.0
     while not stopping.stop_requested():
         if time.monotonic() >= look_at:
-            runner.begin_waiting()
             look_at = time.monotonic() + LOOK_SECONDS
-        if runner.await_end(0 if runner.free else _WAIT_SECONDS):
+            if runner.begin_next():
+                look_at = 0.0
+                runner.give_way()
+        elif runner.await_end(0 if runner.free else _WAIT_SECONDS):
             look_at = 0.0
         elif runner.free and (name := _take(wait=not burst or not runner.is_idle)) is not None:
             look_at = 0.0
@@ -108,6 +123,8 @@ class ConcurrentRunner:
         self._work_on = work_on
         # the runs of its threads by id, with their lease tokens
         self._held: dict[uuid.UUID, tuple[Waiting, uuid.UUID]] = {}
+        # when it began them: one that cannot be claimed, and waits on, keeps no other waiting
+        self._begun_at: dict[uuid.UUID, float] = {}
         self._ended: queues.SimpleQueue[uuid.UUID] = queues.SimpleQueue()
 
     @property
@@ -118,8 +135,10 @@ class ConcurrentRunner:
     def is_idle(self) -> bool:
         return not self._held
 
-    def begin_waiting(self) -> None:
-        """Begin the runs that wait; one thread stays free for those that somebody asked for."""
+    def begin_next(self) -> bool:
+        """Begin one run that waits, if any: others are there for the next. One thread stays free
+        for runs that somebody asked for.
+        """
         try:
             found = []
             if not schema_version.must_wait():
@@ -129,17 +148,26 @@ class ConcurrentRunner:
         except SQLAlchemyError as fault:
             safe_rollback()
             _log.warning("the worker waits for the database", fault=type(fault).__name__)
-            return
-        for run in found[: self.free]:
-            self._begin(run)
+            return False
+        if not found or not self.free:
+            return False
+        self._begin(found[0])
+        return True
+
+    def give_way(self) -> None:
+        """Pause, the longer the more it works on, so that workers with less to do are first."""
+        time.sleep(min(GIVE_WAY_SECONDS * len(self._held), _LONGEST_WAY_SECONDS))
 
     def _waiting(self) -> list[Waiting]:
+        lately = time.monotonic() - LOOK_SECONDS
+        self._begun_at = {id_: at for id_, at in self._begun_at.items() if at > lately}
         # begun runs count as waiting until their thread has claimed them
-        limit = self._threads + len(self._held)
+        begun = self._held.keys() | self._begun_at.keys()
+        limit = self._threads + len(begun)
         kept_free = 1 if self._threads > 1 else 0
         automatic_limit = limit if self.free > kept_free else 0
         found = waiting_runs(clock.now(), limit, automatic_limit=automatic_limit)
-        new = [run for run in found if run.id not in self._held]
+        new = [run for run in found if run.id not in begun]
         asked = [run for run in new if not run.is_automatic]
         others = [run for run in new if run.is_automatic]
         return asked + others[: max(0, self.free - len(asked) - kept_free)]
@@ -147,6 +175,7 @@ class ConcurrentRunner:
     def _begin(self, run: Waiting) -> None:
         lease_token = uuid.uuid4()
         self._held[run.id] = run, lease_token
+        self._begun_at[run.id] = time.monotonic()
         threading.Thread(
             target=self._run, args=(run, lease_token), name="refine-run", daemon=True
         ).start()
@@ -175,6 +204,8 @@ class ConcurrentRunner:
             self.await_end(left)
         for run, lease_token in self._held.values():
             _give_up(run, lease_token)
+        if stopping.stop_requested():
+            _wake_others()
 
 
 def _give_up(waiting: Waiting, lease_token: uuid.UUID) -> None:
@@ -188,6 +219,13 @@ def _give_up(waiting: Waiting, lease_token: uuid.UUID) -> None:
         _log.warning("could not end a run that did not stop", fault=type(fault).__name__)
     finally:
         db.session.remove()
+
+
+def _wake_others() -> None:
+    """Announce what was handed back; other workers find it a little later anyway."""
+    with suppress(SQLAlchemyError, Unreachable):
+        announce_waiting(clock.now(), SHORT_PATIENCE_SECONDS)
+    db.session.remove()
 
 
 def _return_large_blocks() -> None:

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -28,6 +30,7 @@ from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, Service, eventually, services, start
 from tests.in_redis import everything_in
+from tests.interleaving.model import PlayedModel
 from tests.scripted_model import ScriptedModel
 
 YES = "YES, gladly."
@@ -142,6 +145,17 @@ def test_entries_planted_in_redis_are_not_run_and_hold_up_nothing(
     assert not Path("x").exists()
 
 
+def test_a_session_that_cannot_be_claimed_keeps_no_other_waiting(answered, redis, agent, model):
+    model.say(YES).call("complete", summary="All is well.")
+    altered = refine_later(agent, "api")
+    session = refine_later(another_agent(), "api")
+    sql.run(f"UPDATE refinement_sessions SET threshold = 0.1 WHERE id = '{altered.id}'")
+
+    work(burst=True)
+
+    assert outcome_of(session) == ("completed", None)
+
+
 def test_a_worker_ticks_if_a_tick_is_queued(answered, redis):
     queue(TICKS, redis).enqueue_call(TICK)
 
@@ -174,10 +188,11 @@ def test_automatic_runs_leave_one_thread_free_for_requested_ones(app, redis):
         refine_later(factories.agent("a memory"), "weekly")
 
     with held_runs(app, 3) as (runner, _):
-        runner.begin_waiting()
+        while runner.begin_next():
+            pass
         still_free = runner.free
         refine_later(factories.agent("a memory"), "manual")
-        runner.begin_waiting()
+        runner.begin_next()
 
         assert (still_free, runner.free) == (1, 0)
 
@@ -186,10 +201,19 @@ def test_a_single_thread_takes_automatic_runs_too(app, redis):
     refine_later(factories.agent("a memory"), "weekly")
 
     with held_runs(app, 1) as (runner, _):
-        runner.begin_waiting()
-        runner.begin_waiting()
+        begun = [runner.begin_next(), runner.begin_next()]
 
-        assert runner.free == 0
+        assert (begun, runner.free) == ([True, False], 0)
+
+
+def test_a_worker_begins_one_run_at_a_time(app, redis):
+    for _ in range(3):
+        refine_later(factories.agent("a memory"), "manual")
+
+    with held_runs(app, 5) as (runner, _):
+        runner.begin_next()
+
+        assert runner.free == 4
 
 
 def test_runs_wait_for_a_database_of_this_version(app, redis):
@@ -198,7 +222,7 @@ def test_runs_wait_for_a_database_of_this_version(app, redis):
     with held_runs(app, 1) as (runner, begun):
         sql.run("UPDATE alembic_version SET version_num = 'other'")
         app.extensions.pop("refine.schema_version", None)
-        runner.begin_waiting()
+        runner.begin_next()
         sql.run("UPDATE alembic_version SET version_num = '1001'")
 
         assert begun == []
@@ -295,7 +319,9 @@ def worker(redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen
 
 
 @pytest.mark.slow
-def test_a_stopped_worker_ends_its_session_properly(worker, redis, agent, model, waiting):
+def test_a_stopped_worker_leaves_its_session_to_the_next(
+    worker, begin, redis, agent, model, waiting
+):
     first = db.session.scalars(agent.ledger.core()).all()[0].id
     model.say(YES).call("delete", id=first)
     model.say("too late").meanwhile(lambda: waiting.wait(30))
@@ -309,8 +335,49 @@ def test_a_stopped_worker_ends_its_session_properly(worker, redis, agent, model,
 
     assert time.monotonic() - began < 10
     assert worker.returncode == 0
-    assert outcome_of(session) == ("incomplete", "worker_stopped")
-    assert session.mutation_count == 1
+    assert outcome_of(session) == ("queued", None)
+    assert queue(REQUESTED, redis).job_ids == [str(session.id)]
+    model.call("complete", summary="One less.")
+    assert begin("worker", "--burst").wait() == 0
+    assert outcome_of(session) == ("completed", None)
+    assert (session.mutation_count, len(model.requests)) == (1, 4)
+
+
+class Consenting(PlayedModel):
+    """Consents, and completes each session as soon as it may."""
+
+    def __init__(self) -> None:
+        super().__init__(Random)
+        self.asked = 0
+        self.may_complete = threading.Event()
+
+    def _play(self, asked: dict[str, Any]) -> None:
+        self.asked += 1
+        if all(each["role"] != "assistant" for each in asked["messages"]):
+            self.say(YES)
+            return
+        self.call("complete", summary="Done.").meanwhile(lambda: self.may_complete.wait(30))
+
+
+@pytest.mark.slow
+def test_two_workers_share_what_waits_and_one_takes_over_all_of_the_other(begin, redis, app):
+    with Consenting() as model:
+        own = {"OPENROUTER_BASE_URL": model.base_url, "REFINE_CONCURRENCY": "10"}
+        workers = [begin("worker", **own) for _ in range(2)]
+        eventually(lambda: len(redis.client_list()) > 2)
+        sessions = [refine_later(another_agent(), "api") for _ in range(10)]
+        eventually(lambda: model.asked == 20)
+
+        workers[0].signal(signal.SIGTERM)
+        code = workers[0].wait()
+        handed_back = sql.value("SELECT sum(handed_back) FROM refinement_sessions")
+        eventually(lambda: model.asked == 20 + handed_back)
+        model.may_complete.set()
+        eventually(lambda: all(map(is_over, sessions)))
+
+    assert code == 0
+    assert 2 <= handed_back <= 8
+    assert {outcome_of(session) for session in sessions} == {("completed", None)}
 
 
 @pytest.mark.slow
@@ -340,7 +407,7 @@ def test_a_run_that_does_not_end_is_given_up_with_its_own_lease_alone(
         over.wait(20)
 
     runner = ConcurrentRunner(1, claim_and_hang)
-    runner.begin_waiting()
+    runner.begin_next()
     eventually(lambda: outcome_of(mine)[0] == "running")
 
     runner.stop()
