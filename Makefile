@@ -6,7 +6,7 @@ LOCKED := uv pip compile -q --universal --python-version 3.11 --generate-hashes 
 SOURCES := app.py gunicorn.conf.py refine refine_client bench tests migrations examples
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests nightly bench long budget costly mutants prompts screenshots dist fix lock advisories clean
+.PHONY: help install up test check tests nightly bench long gameday budget costly mutants prompts screenshots dist fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ nightly: .venv/.developed ## Run the tests that are too long for the gate: every
 long: .venv/.developed ## Play storms and interleavings for as long as you like (MINUTES=60 SEED=7 SEEDS=10000)
 	$(if $(MINUTES),MINUTES=$(MINUTES)) $(if $(SEED),SEED=$(SEED)) $(if $(SEEDS),SEEDS=$(SEEDS)) \
 	  $(BIN)/python -m pytest -n auto --dist load -m nightly tests/chaos tests/interleaving
+
+gameday: .venv/.developed ## Deploy each minute while 30 sessions run, and count what was lost (MINUTES=60 SEED=7)
+	$(if $(MINUTES),MINUTES=$(MINUTES)) $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m tests.chaos.gameday
 
 bench: .venv/.installed ## Measure speed against floors, in under ten minutes (SIZE=large: also ten times the data)
 	$(BIN)/python -m bench $(if $(SIZE),--size $(SIZE))

@@ -39,22 +39,22 @@ class Fleet:
             POSTGRES: Server(folder, postgres.running),
             VALKEY: Server(folder, valkey.running),
         }
-        self._environ, self._web_port = environ, web_port
+        self.environ, self.web_port = environ, web_port
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "logs").mkdir()
 
     def start(self, name: str) -> None:
-        """Start a process, or start it again."""
-        bound = ("--bind", f"127.0.0.1:{self._web_port}", *_GUNICORN)
+        """Start a process, or start it again; what follows a dot in its name is its release."""
+        bound = ("--bind", f"127.0.0.1:{self.web_port}", *_GUNICORN)
         command = {
             WEB: ("gunicorn", "app:app", *bound),
             CLOCK: ("refine", "clock"),
-        }.get(name, ("refine", "worker"))
+        }.get(name.partition(".")[0], ("refine", "worker"))
         with self.log_of(name).open("ab") as output:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", *command],
                 cwd=_ROOT,
-                env=environment(self._environ),
+                env=environment(self.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -46,7 +46,7 @@ class Load:
         self.saved: list[tuple[int, str]] = []  # by which agent, and what; each by one request
         self.faults: list[str] = []
         self.requests = 0
-        self._tenants, self._email, self._base_url = tenants, email, base_url
+        self._tenants, self._email, self.base_url = tenants, email, base_url
         self._stopped = threading.Event()
         self._csrf: str | None = None
         acts = (self._program, self._program, self._program, self._admin)
@@ -76,7 +76,7 @@ class Load:
     def _ask(self, with_: Any, method: str, path: str, **options: Any) -> requests.Response:
         """Ask; what is away is called unavailable, anything else of 500 is a fault."""
         self.requests += 1
-        url = self._base_url + path
+        url = self.base_url + path
         answer = with_.request(
             method, url, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **options
         )

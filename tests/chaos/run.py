@@ -32,7 +32,7 @@ _STORED = {
     "undo": RefinementSession,
     "conversation": MemoryTask,
 }
-_ENVIRON = {
+ENVIRON = {
     "REFINE_CONCURRENCY": "4",
     "REFINE_MAX_SECONDS": "120",
     "REFINE_ROLLING_FLOOR": "0.2",
@@ -62,31 +62,31 @@ class Outcome:
 
 def run(options: Options, folder: Path) -> Outcome:
     """Let a storm pass over an installation in this folder."""
-    dice, port = Random(options.seed), _free_port()
+    dice, port = Random(options.seed), free_port()
     with PlayedModel(lambda: dice) as model:
         url = f"http://127.0.0.1:{port}"
         own = {"OPENROUTER_BASE_URL": model.base_url, "PUBLIC_URL": url}
-        environ = {**environ_of(folder), **_ENVIRON, **own}
+        environ = {**environ_of(folder), **ENVIRON, **own}
         fleet = Fleet(folder, environ, port, options.names)
         with servers_of(fleet), migrated(environ) as app:
-            tenants, email = _build(options.agents)
+            tenants, email = build(options.agents)
             befores = [Before.of(agent) for agent in db.session.scalars(select(Agent))]
             db.session.remove()
             for name in options.names:
                 fleet.start(name)
-            _await_web(fleet, port)
+            await_web(fleet, port)
             load, storm = Load(tenants, email, url, options.seed), Storm(fleet, model)
             load.start()
             storm.blow(options.faults, options.seconds)
             storm.abate()
             load.stop()
-            _calm_down(storm)
+            calm_down(storm)
             fleet.end()
-            found = [*load.faults, *_broken(app, befores, load), *_unverified(environ)]
+            found = [*load.faults, *broken(app, befores, load), *unverified(environ)]
             return Outcome(found, _figures(storm, load))
 
 
-def _build(agents: int) -> tuple[list[Tenant], str]:
+def build(agents: int) -> tuple[list[Tenant], str]:
     """Agents of an account whose slot comes each minute; every third is over its budget."""
     account = factories.account(schedule="* * * * *")
     admin = factories.user(account=account)
@@ -105,7 +105,7 @@ def _tenant(account: Account, *, is_over: bool) -> Tenant:
     return Tenant(agent.id, token, free[-1].id)
 
 
-def _calm_down(storm: Storm) -> None:
+def calm_down(storm: Storm) -> None:
     """Wait until conversations were read; then pause the account, and wait for its sessions."""
 
     def is_calm(*kinds: type[Run]) -> bool:
@@ -113,11 +113,11 @@ def _calm_down(storm: Storm) -> None:
         return not any(map(_live, kinds))
 
     db.engine.dispose()
-    _wait_until(lambda: is_calm(MemoryTask), _CALMING_SECONDS)
+    wait_until(lambda: is_calm(MemoryTask), _CALMING_SECONDS)
     for account in db.session.scalars(select(Account)):
         account.paused = True
     db.session.commit()
-    _wait_until(lambda: is_calm(MemoryTask, RefinementSession), _CALMING_SECONDS)
+    wait_until(lambda: is_calm(MemoryTask, RefinementSession), _CALMING_SECONDS)
     db.session.remove()
 
 
@@ -133,7 +133,7 @@ def _live(kind: type[Run]) -> list[str]:
 # -- what holds then ------------------------------------------------------------------------------
 
 
-def _broken(app: Flask, befores: Sequence[Before], load: Load) -> Iterator[str]:
+def broken(app: Flask, befores: Sequence[Before], load: Load) -> Iterator[str]:
     """Every agent is as its records say, and every promise was kept, once."""
     for before in befores:
         yield from (f"agent {before.agent_id}: {each}" for each in breaches(before))
@@ -159,7 +159,7 @@ def _problem_of(promise: Promise) -> str | None:
     return None
 
 
-def _unverified(environ: dict[str, str]) -> Iterator[str]:
+def unverified(environ: dict[str, str]) -> Iterator[str]:
     done = refine("audit", "verify", environ=environ, seconds=120)
     if done.returncode:
         yield f"audit verify: {done.stdout}{done.stderr}"
@@ -175,16 +175,16 @@ def _figures(storm: Storm, load: Load) -> dict[str, int]:
 # -- help -----------------------------------------------------------------------------------------
 
 
-def _await_web(fleet: Fleet, port: int) -> None:
+def await_web(fleet: Fleet, port: int) -> None:
     def answers() -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    if not _wait_until(answers, _STARTING_SECONDS):
+    if not wait_until(answers, _STARTING_SECONDS):
         raise TimeoutError(f"web does not answer; see {fleet.log_of(WEB)}")
 
 
-def _wait_until(is_so: Callable[[], bool], seconds: float) -> bool:
+def wait_until(is_so: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > deadline:
@@ -193,7 +193,7 @@ def _wait_until(is_so: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
