@@ -297,6 +297,9 @@ CREATE TABLE refinement_sessions (
     CONSTRAINT fk_refinement_sessions_stop_requested_by_id_users REFERENCES users,
   consented_at timestamptz,
   batch_through_id bigint,
+  handed_back integer DEFAULT 0 NOT NULL,
+  handed_back_at timestamptz,
+  conversation bytea,
   summary bytea,
   consent_reply bytea,
   undone_at timestamptz,
@@ -338,6 +341,9 @@ CREATE TABLE refinement_sessions (
   CONSTRAINT ck_refinement_sessions_lease CHECK ((status = 'running') = (lease_token IS NOT NULL)),
   CONSTRAINT ck_refinement_sessions_ended CHECK ((status IN ('completed', 'rolled_back',
     'incomplete', 'declined', 'skipped', 'failed')) = (ended_at IS NOT NULL)),
+  CONSTRAINT ck_refinement_sessions_handed_back CHECK (handed_back BETWEEN 0 AND 2),
+  CONSTRAINT ck_refinement_sessions_conversation
+    CHECK (conversation IS NULL OR status IN ('queued', 'running')),
   CONSTRAINT uq_refinement_sessions_agent_id_slot_at_attempt UNIQUE (agent_id, slot_at, attempt)
 );
 CREATE INDEX ix_refinement_sessions_agent_id_created_at

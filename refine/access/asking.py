@@ -15,6 +15,7 @@ from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, RefinementS
 from refine.models.agent import configuring
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.ledger import images_in
+from refine.models.runs import WORKER_STOPPED
 from refine.models.runs.access import (
     NO_LONGER_ALLOWED,
     REASONS,
@@ -184,6 +185,13 @@ class AccessWorker(ModelWorker[AccessGrant]):
         system: Message = {"role": "system", "content": agent.system_message}
         self._messages = [system, user_message(asked.text)]
         return asked
+
+    def _hand_back(self, run: AccessGrant, reason: str) -> None:
+        """Leave it to another worker; after an unclear answer, nobody asks for a clearer one."""
+        if any(each["role"] == "assistant" for each in self._messages):
+            run.give_up(reason, WORKER_STOPPED)
+        else:
+            run.hand_back(reason)
 
     def _unavailable(self, reason: str) -> RunEnded:
         return RunEnded(None, reason, NO_LONGER_ALLOWED)

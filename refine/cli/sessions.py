@@ -179,7 +179,8 @@ def session_stop(session_id: uuid.UUID) -> None:
         stopped.request_stop()
         is_live, agent = stopped.is_live, stopped.agent.name
         db.session.commit()
-        when = "ends before its next step" if is_live else "is skipped; the agent was not asked"
+        ended = "ended" if stopped.has_begun else "is skipped; the agent was not asked"
+        when = "ends before its next step" if is_live else ended
         console.print(f"session {session_id} of {agent} {when}")
 
 

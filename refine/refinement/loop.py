@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import takewhile
 from typing import Any, cast
@@ -78,24 +78,61 @@ class SessionWorker(ModelWorker[RefinementSession]):
         by_hand: bool = False,
         observe: Observer = lambda _: None,
     ) -> None:
-        super().__init__(session, lease_token, settings, is_stopping)
+        said = session.said if session.has_begun else None
+        worked_seconds = said["seconds"] if said is not None else 0.0
+        super().__init__(session, lease_token, settings, is_stopping, worked_seconds)
         self._by_hand = by_hand
         self._observe = observe
+        self._said = said
         self._verdicts: dict[Case, Verdict | None] = {}
+        # the calls of the last reply that are left; the first of them may be counted already
+        self._calls: tuple[ToolCall, ...] = ()
+        self._is_counted = self._is_reminded = False
 
     def _work(self) -> None:
-        self._deduplicate()
+        if self._said is None:
+            self._deduplicate()
         with self._connected():
-            self._take_snapshot()
-            self._ask_for_consent()
+            if self._said is not None:
+                self._take_up(self._said)
+            else:
+                self._take_snapshot()
+                self._ask_for_consent()
             self._loop()
+
+    def _take_up(self, said: dict[str, Any]) -> None:
+        """Continue where another worker was asked to stop."""
+        self._committed(self._drop_conversation)
+        self._messages, self._turns = said["messages"], said["turns"]
+        self._cut_replies, self._is_reminded = said["cut_replies"], said["is_reminded"]
+        self._refusals = frozenset((turn, why, shown) for turn, why, shown in said["refusals"])
+        self._calls = tuple(ToolCall(**each) for each in said["calls"])
+        self._is_counted = said["is_counted"]
+
+    def _drop_conversation(self) -> None:
+        self._held().sealed_conversation = None
+
+    def _hand_back(self, run: RefinementSession, reason: str) -> None:
+        run.hand_back(reason, self._what_was_said() if run.has_begun else None)
+
+    def _what_was_said(self) -> dict[str, Any]:
+        return {
+            "messages": self._messages,
+            "turns": self._turns,
+            "cut_replies": self._cut_replies,
+            "is_reminded": self._is_reminded,
+            "refusals": sorted(self._refusals),
+            "calls": [asdict(call) for call in self._calls],
+            "is_counted": self._is_counted,
+            "seconds": self._max_seconds - (self._deadline - time.monotonic()),
+        }
 
     def _end(self, run: RefinementSession, ending: RunEnded) -> None:
         status = cast(EndStatus, ending.status)
         run.finish(status, ending.reason, error_kind=ending.error_kind, user=ending.user)
 
     def _after_end(self) -> None:
-        self._report("ended")
+        self._report("handed_back" if self._committed(lambda: self._run.is_live) else "ended")
 
     # -- the steps --------------------------------------------------------------------------------
 
@@ -175,27 +212,28 @@ class SessionWorker(ModelWorker[RefinementSession]):
             )
         )
         self._execute = self._execute_once_read
-        is_reminded = False
-        while True:
-            reply = self._turn()
-            if reply.tool_calls:
-                if self._carry_out_all(reply.tool_calls):
-                    self._after_end()
-                    return
-            elif is_reminded:
+        while not self._carry_out_all():
+            self._calls = self._turn().tool_calls
+            if self._calls:
+                continue
+            if self._is_reminded:
                 raise RunEnded("incomplete", "the agent made no further tool call")
-            else:
-                self._messages.append(user_message(prompts.render("reminder")))
-                is_reminded = True
+            self._messages.append(user_message(prompts.render("reminder")))
+            self._is_reminded = True
+        self._after_end()
 
-    def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
-        self._read(self._cases_of(calls))
+    def _carry_out_all(self) -> bool:
+        """Carry out the calls that are left; tell whether one of them ended the session."""
         over = False
-        for number, call in enumerate(calls, start=1):
-            self._later_calls = calls[number:]
-            if not over:
+        if self._calls:
+            self._read(self._cases_of(self._calls))
+        while self._calls:
+            call = self._calls[0]
+            if not (over or self._is_counted):
                 self._begin_tool_call()
+                self._is_counted = True
             result = self._carry_out(call)
+            self._calls, self._is_counted = self._calls[1:], False
             over = over or result["type"] in ENDING_RESULTS
             self._report("tool_call", action=_shown_action(call), result=result["type"])
         return over
@@ -226,7 +264,7 @@ class SessionWorker(ModelWorker[RefinementSession]):
             try:
                 return self._tool.execute(**arguments)
             except Unread as unread:
-                self._read([unread.case, *self._cases_of(self._later_calls)])
+                self._read([unread.case, *self._cases_of(self._calls[1:])])
 
     def _read(self, cases: Iterable[Case]) -> None:
         new = [case for case in dict.fromkeys(cases) if case not in self._verdicts]

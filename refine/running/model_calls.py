@@ -85,8 +85,8 @@ class ModelWorker(RunWorker[AnyRun]):
         if self._turns >= self._settings.max_turns:
             limit = self._settings.max_turns
             raise RunEnded("incomplete", f"the limit of {limit} turns was reached")
-        self._turns += 1
         reply = self._ask_model()
+        self._turns += 1
         self._messages.append(reply.message)
         self._cut_replies += reply.is_cut
         if self._cut_replies > MAX_CUT_REPLIES:

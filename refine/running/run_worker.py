@@ -21,7 +21,7 @@ from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession,
 from refine.models.agent import only_key_of
 from refine.models.agent.agent import ERASED
 from refine.models.agent.eligibility import NOT_ACTIVE
-from refine.models.runs import LOST_AFTER
+from refine.models.runs import LOST_AFTER, WORKER_STOPPED
 from refine.outages import Done, RetryPolicy, commit_once
 from refine.settings import Settings
 
@@ -98,6 +98,7 @@ class RunWorker(Generic[AnyRun]):
         lease_token: uuid.UUID,
         settings: Settings,
         is_stopping: Callable[[], bool],
+        worked_seconds: float = 0.0,
     ) -> None:
         # reloaded after every commit
         self._run: AnyRun = run
@@ -107,7 +108,7 @@ class RunWorker(Generic[AnyRun]):
         self._settings = settings
         self._is_stopping = is_stopping
         self._max_seconds = self._own_max_seconds or settings.max_seconds
-        self._deadline = time.monotonic() + self._max_seconds
+        self._deadline = time.monotonic() + self._max_seconds - worked_seconds
         self._until = self._deadline + OVERDUE_SECONDS
         self._retry = RetryPolicy(self._until, is_stopping)
 
@@ -136,6 +137,9 @@ class RunWorker(Generic[AnyRun]):
 
     def _end(self, run: AnyRun, ending: RunEnded) -> None:
         """Write an orderly end; for kinds whose ``_work`` raises one."""
+
+    def _hand_back(self, run: AnyRun, reason: str) -> None:
+        run.hand_back(reason)
 
     def _after_end(self) -> None:
         """Hook that is called after the end is committed."""
@@ -171,7 +175,9 @@ class RunWorker(Generic[AnyRun]):
 
     def _write_end(self, ending: RunEnded) -> None:
         run = self._held()
-        if ending.status is None:
+        if ending.error_kind == WORKER_STOPPED:
+            self._hand_back(run, ending.reason)
+        elif ending.status is None:
             run.give_up(ending.reason, ending.error_kind)
         else:
             self._end(run, ending)
@@ -187,7 +193,7 @@ class RunWorker(Generic[AnyRun]):
             raise self._out_of_time()
 
     def _stopped(self) -> RunEnded:
-        return RunEnded(None, "its process was asked to stop", "worker_stopped")
+        return RunEnded(None, "its process was asked to stop", WORKER_STOPPED)
 
     def _unavailable(self, reason: str) -> RunEnded:
         return RunEnded(None, reason, "unavailable")

@@ -2,7 +2,6 @@
 
 import math
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -122,7 +121,6 @@ class RefinementTool:
         self._room_tokens = room_tokens
         self._verdicts = verdicts
         self._is_looking_ahead = False
-        self._refusals: Counter[frozenset[int]] = Counter()
         self._retry = retry
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
@@ -241,10 +239,9 @@ class RefinementTool:
         advice = refusal.advice
         if refusal.cause is not None:
             edited = frozenset(_ids(params.get("ids", params.get("id"))))
-            session.note_refused(refusal.cause, edited)
+            times = session.note_refused(refusal.cause, edited)
             self._note_figures(session)
-            self._refusals[edited] += 1
-            advice = _LEAVE_IT if self._refusals[edited] >= MAX_REFUSALS else advice
+            advice = _LEAVE_IT if times >= MAX_REFUSALS else advice
         shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
         return error(". ".join(filter(None, (str(refusal), advice))), **shown)
 

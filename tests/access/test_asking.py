@@ -1,6 +1,7 @@
 """Only the agent's own model says yes, only a plain YES is one, and nobody's words replace it."""
 
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -168,6 +169,30 @@ def test_an_agent_that_is_deactivated_before_the_question_is_not_asked(world):
     assert world.model.requests == []
     (record,) = world.records("memory_access_failed")
     assert record.data["why"] == "the agent is not active"
+
+
+def test_a_worker_that_is_asked_to_stop_leaves_an_unanswered_request_to_the_next(world):
+    stop, over = threading.Event(), threading.Event()
+    world.model.say("YES").meanwhile(lambda: (stop.set(), over.wait(20)))
+    grant = world.ask(is_stopping=stop.is_set)
+    over.set()
+    before = grant.status, grant.lease_token
+    world.model.say("YES")
+
+    world.ask(grant)
+
+    assert before == ("requested", None)
+    assert grant.status == "granted"
+
+
+def test_nobody_asks_again_for_a_clearer_answer_than_was_given(world):
+    stop, over = threading.Event(), threading.Event()
+    world.model.say("Perhaps.").say("YES").meanwhile(lambda: (stop.set(), over.wait(20)))
+
+    grant = world.ask(is_stopping=stop.is_set)
+    over.set()
+
+    assert (grant.status, grant.error_kind) == ("failed", "worker_stopped")
 
 
 @pytest.mark.parametrize("said", ["YES", "NO"])

@@ -110,13 +110,25 @@ def in_child(
             os.environ["PGAPPNAME"] = CHILD
             db.engine.dispose(close=False)
             points = cutting(cut_at)
-            refine(session_id, settings)
+            for calls in (2, 0):  # a second worker continues
+                shift(session_id, settings, calls)
             os.write(writing, str(points()).encode())
     except BaseException as fault:
         os.write(2, f"{type(fault).__name__}: {fault}\n".encode())
     finally:
         # pytest must not run on here, whatever happened and whoever handles other signals
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def shift(session_id: uuid.UUID, settings: Settings, calls: int) -> None:
+    """The time of a worker, which is asked to stop after so many tool calls; 0: never."""
+    seen: list[str] = []
+    refine(
+        session_id,
+        settings,
+        observe=lambda happened: seen.append(happened.kind),
+        is_stopping=lambda: 0 < calls <= seen.count("tool_call"),
+    )
 
 
 def cutting(cut_at: int | None) -> Callable[[], int]:

@@ -61,9 +61,13 @@ class Actors:
     # -- workers ----------------------------------------------------------------------------------
 
     def work(self, dice: random.Random) -> None:
-        """Take waiting runs and work on them, until there are none for a while."""
+        """Take waiting runs and work on them, until there are none for a while.
+
+        Now and then the worker is asked to stop, and another takes its place.
+        """
         for _ in range(dice.randint(2, _LOOKS_FOR_WORK)):
-            refine = partial(loop.refine, observe=self._observe)
+            steps = dice.choice([0, 0, 2, 3, 4, 5])
+            refine = partial(self._refine, steps)
             has_worked = self._work_on(RefinementSession, refine)
             if not self._work_on(AccessGrant, asking.run_access_request) and not has_worked:
                 self._baton.hand_on()
@@ -77,6 +81,16 @@ class Actors:
                 self._baton.note(f"claims a {kind.__name__}")
                 work(run_id, self._settings)
         return run_id is not None
+
+    def _refine(self, steps: int, run_id: uuid.UUID, settings: Settings) -> None:
+        """Work on a session; the worker is asked to stop after so many steps, 0: never."""
+        seen: list[str] = []
+
+        def observe(happened: loop.SessionEvent) -> None:
+            self._observe(happened)
+            seen.append(happened.kind)
+
+        loop.refine(run_id, settings, observe=observe, is_stopping=lambda: 0 < steps <= len(seen))
 
     def _observe(self, happened: loop.SessionEvent) -> None:
         if happened.kind == "tool_call":

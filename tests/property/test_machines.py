@@ -7,8 +7,11 @@ from flask import Flask
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
+from refine import clock
 from refine.extensions import db
 from refine.models import RefinementSession, SessionAlreadyLive
+from refine.models.runs.session.session import MAX_HANDED_BACK
+from refine.tools import RefinementTool
 from tests.property.machine import Life, lengths, picks
 
 mistakes = st.sampled_from(
@@ -73,6 +76,22 @@ class Sessions(Life):
             if entry["id"] in self.reference.shown:
                 memory = self.reference.memories[entry["id"]]
                 self.reference.shown[entry["id"]] = dict(memory)
+
+    @precondition(lambda self: self.reference.live)
+    @rule()
+    def another_worker_continues(self) -> None:
+        session = db.session.get_one(RefinementSession, self.session_ids[-1])
+        if session.handed_back == MAX_HANDED_BACK:
+            return
+        session.consented_at = session.consented_at or clock.now()
+        session.hand_back("its process was asked to stop", {})
+        db.session.commit()
+        with pytest.raises(SessionAlreadyLive):
+            RefinementSession.queue(self.agent, "cli")
+        db.session.rollback()
+        assert session.claim() is not None
+        db.session.commit()
+        self.tool = RefinementTool(session)
 
     @precondition(lambda self: self.reference.live)
     @rule(mistake=mistakes)

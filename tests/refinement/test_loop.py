@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +82,6 @@ def garbles_the_tools_name(world: World) -> None:
     world.model.tool = "refinement"
 
 
-def stops_its_worker_after(requests: int, world: World) -> None:
-    world.model.say(YES).call("delete", id=world.ids[0]).say("?")
-    world.is_stopping = lambda: len(world.model.requests) > requests
-
-
 def says_nothing_twice(world: World) -> None:
     world.model.say("").say(None)
 
@@ -128,7 +122,6 @@ SEARCH = {"action": "search", "query": "a"}
 SLOW = {"REFINE_MAX_SECONDS": "1"}
 IN_TIME = "the limit of 1 seconds was reached"
 UNAUTHORIZED = ("the model's server answered HTTP 401 (check OPENROUTER_API_KEY)", "unauthorized")
-STOPPED = ("its process was asked to stop", "worker_stopped")
 
 ENDINGS = {
     "completes": Ending(completes_without_change, "completed", "the agent completed it"),
@@ -240,12 +233,6 @@ ENDINGS = {
         "failed",
         REFUSED,
         "refused_calls",
-    ),
-    "its worker stops after a change": Ending(
-        partial(stops_its_worker_after, 2), "incomplete", *STOPPED
-    ),
-    "its worker stops before a change": Ending(
-        partial(stops_its_worker_after, 0), "failed", *STOPPED
     ),
     "no": Ending(says_no, "declined", "the agent declined"),
     "no after an unclear reply": Ending(

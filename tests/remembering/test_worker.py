@@ -265,7 +265,7 @@ def test_calls_that_are_refused_three_times_alike_end_it(world):
     )
 
 
-def test_a_stopping_process_puts_its_task_off(world):
+def test_a_stopping_process_leaves_its_task_to_the_next(world):
     asked = threading.Event()
     world.is_stopping = asked.is_set
     world.calls({"content": "one"}).meanwhile(asked.set)
@@ -274,6 +274,7 @@ def test_a_stopping_process_puts_its_task_off(world):
 
     assert (task.status, task.error_kind) == ("queued", "worker_stopped")
     assert task.messages() != []
+    assert task.due_at <= clock.now()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ _KINDS = {
     },
     "sessions": {
         "refinement_queued": "session requested",
+        "memory_refinement_handed_back": "session left to another worker",
         "memory_refinement_complete": "session completed",
         "memory_refinement_declined": "session declined",
         "memory_refinement_skipped": "session skipped",

@@ -9,6 +9,7 @@ from refine.models.runs.run import (
     LIVE as LIVE,
     LOST_AFTER as LOST_AFTER,
     WORKER_LOST as WORKER_LOST,
+    WORKER_STOPPED as WORKER_STOPPED,
     LeaseLost as LeaseLost,
     Run as Run,
 )

@@ -42,8 +42,9 @@ from refine.sealing import DataKey
 # minute, so the run ends within two minutes.
 LOST_AFTER = timedelta(seconds=35)
 
-# The error kind of a run whose worker is gone.
+# The error kinds of a run whose worker is gone, and of one whose process was asked to stop.
 WORKER_LOST = "worker_lost"
+WORKER_STOPPED = "worker_stopped"
 
 _log = structlog.get_logger(__name__)
 
@@ -180,7 +181,8 @@ class Run:
         if not self.is_waiting or not self._may_start(at):
             return None
         self.status, self.lease_token = self.running_status, lease_token or uuid.uuid4()
-        self.model_id, self.started_at = self.agent.model_id, at
+        if not self.has_begun:
+            self.model_id, self.started_at = self.agent.model_id, at
         self.heartbeat_at = func.clock_timestamp(type_=UtcDateTime())
         db.session.flush()
         return self.lease_token
@@ -199,6 +201,11 @@ class Run:
     @abstractmethod
     def is_automatic(self) -> bool:
         """Whether the run obeys pauses and the cost cap."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a worker goes on with what another began."""
+        return False
 
     @classmethod
     def held(cls, run_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
@@ -267,6 +274,10 @@ class Run:
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
         """End the run, or retry it later, after a failure."""
+
+    def hand_back(self, reason: str, *, at: datetime | None = None) -> None:
+        """Leave the run to another worker, as its own was asked to stop; else give it up."""
+        self.give_up(reason, WORKER_STOPPED, at=at)
 
     @classmethod
     def has_ended_with_error(cls) -> ColumnElement[bool]:

@@ -273,6 +273,13 @@ class MemoryTask(RetriableRun, Base):
             self.due_at = at + pause
             log_after_commit("memory task put off", self.facts())
 
+    def hand_back(self, reason: str, *, at: datetime | None = None) -> None:
+        """Retry without a pause, if it is to be retried at all."""
+        at = at or clock.now()
+        super().hand_back(reason, at=at)
+        if self.is_waiting:
+            self.due_at = at
+
     def end_if_lapsed(self, at: datetime | None = None) -> bool:
         at = at or clock.now()
         self.lock()

@@ -297,6 +297,10 @@ class AccessGrant(Run, Attested, Base):
         self.error_kind = error_kind
         self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
 
+    def hand_back(self, reason: str, *, at: datetime | None = None) -> None:
+        """Let another worker ask."""
+        self.lease_token = None
+
     def lapse(self) -> None:
         hours = quantities.in_hours(REQUEST_LAPSES_AFTER)
         self._end_request("lapsed", why=f"no worker could ask the agent within {hours}")

@@ -1,5 +1,6 @@
 """Refinement sessions: supervised runs in which an agent edits its own core memories."""
 
+import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,7 +31,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock, settings
-from refine.errors import Refused
+from refine.errors import Refused, SealingError
 from refine.extensions import Base, db
 from refine.models.agent import Agent, eligibility
 from refine.models.agent.eligibility import AutomaticTrigger
@@ -43,10 +44,15 @@ from refine.models.ledger.ledger import removed_outside_sessions
 from refine.models.people import User
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.models.runs.session.entry import SessionEntry
-from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
+from refine.rules.content import (
+    MAX_STORED_SUMMARY_CHARACTERS,
+    bounded_text,
+    reply_text,
+    storable_or_none,
+)
 from refine.rules.pacing import is_effect, retry_pause
 from refine.rules.prices import Usage
-from refine.rules.quantities import MAX_LISTED, in_days, plural
+from refine.rules.quantities import MAX_LISTED, in_days, in_hours, plural
 from refine.rules.retention import (
     THRESHOLD_DECIMALS,
     removable_tokens,
@@ -112,6 +118,11 @@ MUTATIONS = tuple(
 # The period that the floor against slow erosion looks back over.
 ROLLING_WINDOW = timedelta(days=30)
 ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+
+# How often workers that are asked to stop may leave a session to others after its consent, and how
+# long it waits for one.
+MAX_HANDED_BACK = 2
+TAKEN_UP_WITHIN = timedelta(hours=1)
 
 # How far back the pauses of hints are counted.
 _HINTED_SESSIONS = 50
@@ -186,6 +197,9 @@ class RefinementSession(RetriableRun, Attested, Base):
         CheckConstraint("removed_tokens BETWEEN 0 AND removable_tokens", name="removed_tokens"),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
         CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
+        CheckConstraint(f"handed_back BETWEEN 0 AND {MAX_HANDED_BACK}", name="handed_back"),
+        # what was said is stored only until another worker goes on, or the session ends
+        CheckConstraint(f"conversation IS NULL OR status IN {LIVE}", name="conversation"),
         Index(
             "uq_refinement_sessions_live_agent",
             "agent_id",
@@ -234,6 +248,10 @@ class RefinementSession(RetriableRun, Attested, Base):
     stop_requested_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     consented_at: Mapped[datetime | None]
     batch_through_id: Mapped[int | None] = mapped_column(BigInteger)
+    # how often a worker left it to another one after the consent, and when it last did
+    handed_back: Mapped[Count]
+    handed_back_at: Mapped[datetime | None]
+    sealed_conversation: Mapped[Sealed | None] = mapped_column("conversation", deferred=True)
     sealed_summary: Mapped[Sealed | None] = _sealed("summary")
     sealed_consent_reply: Mapped[Sealed | None] = _sealed("consent_reply")
 
@@ -250,10 +268,11 @@ class RefinementSession(RetriableRun, Attested, Base):
 
     summary = SealedText(_summary)
     consent_reply = SealedText(reply_text)
+    conversation = SealedText(storable_or_none)
 
     # its figures decide what it may still remove and, once it has ended, what later sessions may
     unsigned: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("sealed_summary", "sealed_consent_reply"),
+        ("sealed_summary", "sealed_consent_reply", "sealed_conversation"),
         "sealed: nobody can write it without the agent's key",
     ) | {"watched_at": "sets the pace of a rehearsal, and nothing else"}
     # it changes with each step, so records keep only the digest of its end
@@ -339,9 +358,61 @@ class RefinementSession(RetriableRun, Attested, Base):
         return session
 
     def _may_start(self, at: datetime) -> bool:
-        if (reason := self.skip_reason(at)) is not None:
-            self.finish("skipped", reason, at=at)
+        reason = self.skip_reason(at)
+        if reason is None and self.has_begun:
+            reason = self._why_not_continued(at)
+        if reason is not None:
+            self.finish(self.stopped_status, reason, at=at)
         return reason is None
+
+    # -- from one worker to the next -------------------------------------------------------------
+
+    @property
+    def has_begun(self) -> bool:
+        return self.consented_at is not None
+
+    def hand_back(
+        self, reason: str, said: dict[str, Any] | None = None, *, at: datetime | None = None
+    ) -> None:
+        """Queue it for another worker: before the consent as new, afterwards to continue with what
+        was ``said``. A stop that was requested holds.
+        """
+        at = at or clock.now()
+        is_last = self.has_begun and (said is None or self.handed_back >= MAX_HANDED_BACK)
+        if is_last or self.is_stop_requested or self.agent.is_unusable:
+            often = f" after {self.handed_back} workers before" if self.handed_back else ""
+            super().hand_back(f"{reason}{often}", at=at)
+            return
+        if self.has_begun:
+            self.handed_back, self.handed_back_at = self.handed_back + 1, at
+            self.conversation = json.dumps({**(said or {}), "number": self.handed_back})
+        else:
+            self._forget_snapshot()
+        self.status, self.lease_token = self.waiting_status, None
+        about = {**self._about(None), "data": {"handed_back": self.handed_back}}
+        self.agent.record("memory_refinement_handed_back", at=at, **about)
+        log_after_commit("session handed back", self.facts())
+
+    def _forget_snapshot(self) -> None:
+        db.session.execute(delete(SessionEntry).where(SessionEntry.session_id == self.id))
+        self.memories_before = self.mass_before = self.shown_memories = None
+        self.batch_through_id, self.removable_tokens = None, 0
+
+    @property
+    def said(self) -> dict[str, Any] | None:
+        """What its last worker left; None if there is nothing, or something else."""
+        try:
+            said: dict[str, Any] = json.loads(self.conversation or "{}")
+        except SealingError:
+            return None
+        return said if said.get("number") == self.handed_back else None
+
+    def _why_not_continued(self, at: datetime) -> str | None:
+        if self.handed_back_at is None or self.handed_back_at < at - TAKEN_UP_WITHIN:
+            return f"no worker continued it within {in_hours(TAKEN_UP_WITHIN)}"
+        if self.model_id != self.agent.model_id:
+            return "the agent's model was changed while it waited for a worker"
+        return "what was said in it cannot be opened" if self.said is None else None
 
     def note_watched(self) -> None:
         """Note that somebody watches, whatever its worker changes at the same moment."""
@@ -476,7 +547,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         locked = AgentMemory.lock_rows(self.agent, edited)
         self._measure_end(reversal.changes)
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
-        self.lease_token, self.ended_at = None, at
+        self.lease_token, self.ended_at, self.sealed_conversation = None, at, None
         action, about = END_ACTION[status], self._about(user)
         if self.agent.is_unusable:
             event = Event(action, data=self.measured(), **about)
@@ -503,7 +574,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         return [self.agent.ledger.add_session_note(self.id, note, at)] if note is not None else []
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
-        """Ask for a stop before the next step; a queued session ends ``skipped``."""
+        """Ask for a stop before the next step; a queued session ends at once."""
         at = at or clock.now()
         self.lock()
         if not self.is_live:
@@ -512,7 +583,8 @@ class RefinementSession(RetriableRun, Attested, Base):
             self.stop_requested_at = at
             self.stop_requested_by_id = user.id if user is not None else None
         if self.status == "queued":
-            self.finish("skipped", f"{self.stop_reason} while it was queued", user=user, at=at)
+            reason = f"{self.stop_reason} while it was queued"
+            self.finish(self.stopped_status, reason, user=user, at=at)
 
     # -- its state -------------------------------------------------------------------------------
 
@@ -657,11 +729,14 @@ class RefinementSession(RetriableRun, Attested, Base):
     def count(self, stat: str, more: int = 1) -> None:
         self.stats = {**self.stats, stat: self.counted(stat) + more}
 
-    def note_refused(self, cause: str, ids: Collection[int]) -> None:
+    def note_refused(self, cause: str, ids: Collection[int]) -> int:
+        """Note an edit that was refused; return how often edits of these ids were."""
         self.count(f"refused_{cause}")
-        edit = {"cause": cause, "ids": sorted(ids)}
-        others = [each for each in self.refused if each["ids"] != edit["ids"]]
+        times = 1 + sum(int(each["times"]) for each in self.refused if each["ids"] == sorted(ids))
+        others = [each for each in self.refused if each["ids"] != sorted(ids)]
+        edit = {"cause": cause, "ids": sorted(ids), "times": times}
         self.refused = [*others, edit][-MAX_LISTED:]
+        return times
 
     def summary_line(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
