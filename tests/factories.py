@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import pyotp
 from argon2 import PasswordHasher
 from sqlalchemy import select
 
@@ -20,6 +21,7 @@ from refine.models import (
     Endpoint,
     MemoryTask,
     RefinementSession,
+    SecondFactor,
     User,
 )
 from refine.models.runs import LIVE, LOST_AFTER
@@ -51,6 +53,18 @@ def user(**fields: Any) -> User:
     made = User(**{"email": f"user{next(_number)}@example.org", **fields})
     made.password_hash = password_hash()
     return _added(made)
+
+
+def app_of(owner: User) -> str:
+    """The key of an authenticator app that the user added a minute ago."""
+    at = clock.now() - timedelta(minutes=1)
+    key = SecondFactor.begin_app(owner)
+    SecondFactor.confirm_app(owner, code_of(key, at), at)
+    return key
+
+
+def code_of(key: str, at: datetime | None = None) -> str:
+    return pyotp.TOTP(key).at(at or clock.now())
 
 
 def agent(*contents: str, **fields: Any) -> Agent:

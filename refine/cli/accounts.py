@@ -10,7 +10,7 @@ from refine.cli.context import application
 from refine.cli.output import console
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken, Invitation, User
+from refine.models import AccessGrant, Account, Agent, ApiToken, Invitation, SecondFactor, User
 from refine.models.clients.api_token import TokenKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
@@ -80,7 +80,8 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
     f"for {in_hours(PASSWORD_LINK_WAIT)} after setting the password.",
 )
 @click.argument("reference", metavar="USER")
-def user_reset(reference: str) -> None:
+@click.option("--second-factors", is_flag=True, help="Also end the second factors, and sign-ins.")
+def user_reset(reference: str, second_factors: bool) -> None:
     """Print a link that lets USER (e-mail address or id) choose a new password.
 
     It is printed once, works once, and invalidates every earlier link. The old password works until
@@ -90,6 +91,10 @@ def user_reset(reference: str) -> None:
     """
     with application("user reset"):
         found = User.named(reference)
+        if second_factors:
+            found.lock()
+            AccessGrant.end_all_of(found, by=None)  # it locks agents: before any record
+            SecondFactor.reset(found)
         secret = Invitation.issue(found)
         found.record("user_invited", data={"by": "command line"})
         email = found.email

@@ -21,6 +21,7 @@ from refine.models.people import (
     Account as Account,
     Invitation as Invitation,
     PasswordGuess as PasswordGuess,
+    SecondFactor as SecondFactor,
     SignIn as SignIn,
     User as User,
 )

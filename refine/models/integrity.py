@@ -22,7 +22,7 @@ from refine.models.chain_verification import ChainVerification
 from refine.models.clients import ApiToken
 from refine.models.ledger import AgentMemory
 from refine.models.outbox import Endpoint
-from refine.models.people import Account, Invitation, SignIn, User
+from refine.models.people import Account, Invitation, SecondFactor, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 
@@ -202,7 +202,7 @@ def _rows_of_accounts(ids: Collection[int]) -> OwnedRows:
     users = select(User.id).where(User.account_id.in_(ids))
     account_of_user = {
         kind: select(User.account_id).where(User.id == kind.user_id).scalar_subquery()
-        for kind in (Invitation, SignIn)
+        for kind in (Invitation, SecondFactor, SignIn)
     }
     of_platform_token = and_(ApiToken.account_id.in_(ids), ApiToken.agent_id.is_(None))
     return {
@@ -210,6 +210,7 @@ def _rows_of_accounts(ids: Collection[int]) -> OwnedRows:
         User: (User.account_id, User.account_id.in_(ids)),
         ApiToken: (ApiToken.account_id, of_platform_token),
         Invitation: (account_of_user[Invitation], Invitation.user_id.in_(users)),
+        SecondFactor: (account_of_user[SecondFactor], SecondFactor.user_id.in_(users)),
         SignIn: (account_of_user[SignIn], SignIn.user_id.in_(users)),
         Endpoint: (Endpoint.account_id, Endpoint.account_id.in_(ids)),
     }

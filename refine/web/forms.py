@@ -115,7 +115,7 @@ P = ParamSpec("P")
 
 
 def shown_again(
-    page: Callable[..., str],
+    page: Callable[..., ResponseReturnValue],
 ) -> Callable[[Callable[P, ResponseReturnValue]], Callable[P, ResponseReturnValue]]:
     """Answer with ``page`` and the error if the view refuses its form."""
 

@@ -8,7 +8,16 @@ from sqlalchemy.orm import joinedload
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models import AccessGrant, Account, Agent, ApiToken, Invitation, SignIn, User
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    ApiToken,
+    Invitation,
+    SecondFactor,
+    SignIn,
+    User,
+)
 from refine.models.columns import set_fields
 from refine.models.people.user import ROLES
 from refine.web import scope
@@ -98,6 +107,37 @@ def update(user_id: int) -> ResponseReturnValue:
         user.record("user_updated", by=scope.user(), data=_stored(user))
     db.session.commit()
     flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
+    return redirect(url_in_account("people.listing"), 303)
+
+
+@pages.post("/users/<int:user_id>/second-factors/reset")
+@scope.admins_only
+@scope.password_confirmed
+def reset_factors(user_id: int) -> ResponseReturnValue:
+    user = scope.found_or_404(User, user_id)
+    protect_site_admins(user)
+    if user.id == scope.user().id:
+        abort(403, "Remove your own second factors on your profile.")
+    user.lock_for(scope.user())
+    AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
+    SecondFactor.reset(user, by=scope.user())
+    db.session.commit()
+    flash(f"{user.email} has no second factor now, and was signed out everywhere.")
+    return redirect(url_in_account("people.listing"), 303)
+
+
+@pages.post("/users/second-factor")
+@scope.admins_only
+@scope.password_confirmed
+def demand_factor() -> ResponseReturnValue:
+    """Demand a second factor of everybody in the account, or no longer."""
+    if not scope.user().has_second_factor:
+        abort(403, "Only an admin who has a second factor can change this.")
+    is_on = request.form.get("required") == "1"
+    account = scope.account_to_change()
+    account.configure(user=scope.user(), second_factor_required=is_on)
+    db.session.commit()
+    flash("A second factor is demanded." if is_on else "A second factor is optional.")
     return redirect(url_in_account("people.listing"), 303)
 
 

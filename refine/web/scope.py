@@ -206,7 +206,7 @@ def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
         if sign_in().is_confirmed():
             return view(*args, **kwargs)
         if request.method == "POST":
-            flash("Nothing was done yet: enter your password, then send the form again.", "warn")
+            flash("Nothing was done yet: confirm that it is you, then send the form again.", "warn")
         has_form = current_app.url_map.bind("").test(request.path, "GET")
         back = asked_for() if has_form else None
         return cast(R, redirect(url_for("signing_in.confirm", next=back), 303))

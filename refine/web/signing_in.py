@@ -1,20 +1,20 @@
 """Signing in and out, invitations, and passwords."""
 
-from typing import Any
+from datetime import datetime
 
-from flask import Blueprint, flash, g, redirect, render_template, request, session, url_for
+from flask import Blueprint, flash, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
-from refine import refusals
-from refine.errors import InvalidValue, Refused, TooMany
+from refine import clock, refusals
+from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.people.invitation import VALID_FOR
 from refine.rules.quantities import in_days
-from refine.web import scope
+from refine.web import scope, second_factor
 from refine.web.forms import own_path, shown_again
 
 pages = Blueprint("signing_in", __name__)
@@ -35,21 +35,14 @@ def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
     guess = PasswordGuess(email, request.remote_addr or "?")
-    count_and_commit(guess)
-    user = User.with_password(email, password)
-    if user is None:
-        refusals.count("password")
-        # with the same work whether or not the user exists
-        if (known := User.by_email(email)) is not None:
-            known.record("user_sign_in_failed", client=refusals.client())
-        else:
-            AuditLog.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
-        db.session.commit()
-        raise InvalidValue("incorrect e-mail or password")
-    guess.uncount()
-    begin(user)
+    # with the same work whether or not the user exists
+    with second_factor.guessing(guess, User.by_email(email)):
+        user = User.with_password(email, password)
+        if user is None:
+            raise InvalidValue("incorrect e-mail or password")
+    target = second_factor.begin(user, _target())
     db.session.commit()
-    return redirect(_target(), 303)
+    return redirect(target, 303)
 
 
 @pages.post("/sign-out")
@@ -102,9 +95,9 @@ def accept(secret: str) -> ResponseReturnValue:
     SignIn.end_all_of(user)
     action = "user_password_changed" if had_password else "user_joined"
     user.record(action, by=user, data={"through": "link", "issued_by": found.issued_by_id})
-    begin(user)
+    target = second_factor.begin(user, url_for("overview.page"))
     db.session.commit()
-    return redirect(url_for("overview.page"), 303)
+    return redirect(target, 303)
 
 
 def _gone() -> ResponseReturnValue:
@@ -124,17 +117,35 @@ def profile(error: Exception | None = None) -> str:
 
 @pages.get("/profile/confirm")
 def confirm(error: Exception | None = None) -> str:
-    return render_template("signing_in/confirm.html", next=_next(), error=error)
+    return render_template(
+        "signing_in/confirm.html",
+        next=_next(),
+        error=error,
+        wants_password=_wants_password(),
+        wants_factor=not scope.sign_in().has_fresh_factor(),
+    )
 
 
 @pages.post("/profile/confirm")
 @shown_again(confirm)
 def confirm_password() -> ResponseReturnValue:
-    _check_current_password()
+    before, given = scope.sign_in(), dict[str, datetime]()
+    if _wants_password():
+        _check_current_password()
+        given["confirmed_at"] = clock.now()
+    if not before.has_fresh_factor():
+        second_factor.check(before)
+        given["factor_at"] = clock.now()
     # whoever copied the cookie before has not confirmed: this browser gets a new one
-    login_user(scope.sign_in().renewed())
+    login_user(before.renewed(**given))
     db.session.commit()
     return redirect(_target(), 303)
+
+
+def _wants_password() -> bool:
+    """Whoever lacks only a fresh second factor need not enter the password, too."""
+    sign_in = scope.sign_in()
+    return not sign_in.has_fresh_password() or sign_in.has_fresh_factor()
 
 
 @pages.post("/profile/password")
@@ -147,7 +158,7 @@ def change_password() -> ResponseReturnValue:
     SignIn.end_all_of(user)
     Invitation.end_all_of(user)
     user.record("user_password_changed", by=user)
-    _continue(user)
+    second_factor.let_in(SignIn.begin(user, factor_at=scope.sign_in().factor_at), is_new=False)
     db.session.commit()
     flash("Password changed. You were signed out of all other browsers.")
     return redirect(url_for("signing_in.profile"), 303)
@@ -158,42 +169,15 @@ def form_page(error: Exception | None = None) -> str:
     return render_template("signing_in/sign_in.html", error=error, email=email, next=_next())
 
 
-def begin(user: User, **how: Any) -> None:
-    _continue(user, **how)
-    user.record("user_signed_in", by=user)
-
-
-def _continue(user: User, **how: Any) -> None:
-    """Sign in with a new cookie: nothing of the previous one is kept."""
-    user.client = refusals.client()
-    session.clear()
-    g.pop("csrf_token", None)  # the one of the previous session
-    login_user(SignIn.begin(user, **how))
-
-
 def _check_current_password() -> None:
     user = scope.user()
     guess = PasswordGuess(user.email, request.remote_addr or "?", scope.sign_in().id)
-    count_and_commit(guess)
-    if not user.has_password(request.form.get("current_password", "")):
-        refusals.count("password", user=user)
-        user.record("user_sign_in_failed", by=user)
-        db.session.commit()
-        raise InvalidValue("the current password is wrong")
-    guess.uncount()
+    with second_factor.guessing(guess, user, by=user):
+        if not user.has_password(request.form.get("current_password", "")):
+            raise InvalidValue("the current password is wrong")
     db.session.commit()
     if not scope.sign_in().is_still_valid():
         raise InvalidValue("you were signed out meanwhile; sign in again")
-
-
-def count_and_commit(guess: PasswordGuess) -> None:
-    try:
-        guess.count()
-    except TooMany:
-        refusals.count("password")
-        db.session.commit()
-        raise
-    db.session.commit()
 
 
 def _new_password() -> str:

@@ -16,7 +16,7 @@ from refine.models.audit import PLATFORM, AuditLog
 from refine.models.single_sign_on import Identity
 from refine.rules.content import email_address
 from refine.rules.role_claims import roles_claimed
-from refine.web import scope, signing_in
+from refine.web import scope, second_factor, signing_in
 from refine.web.forms import own_path, shown_again
 from refine.web.identity_provider import LEEWAY_SECONDS, IdentityProvider, provider_of
 from refine.web.links import public_url
@@ -55,15 +55,17 @@ def start() -> ResponseReturnValue:
 @shown_again(_shown)
 def callback() -> ResponseReturnValue:
     provider, pending = _provider(), session.pop(_PENDING, {})
+    target = pending.get("next") or url_for("overview.page")
     guess = PasswordGuess("", request.remote_addr or "?")
-    signing_in.count_and_commit(guess)
+    second_factor.count_and_commit(guess)
     try:
         claims = _claims(provider, pending)
         identity, confirmed_at = _identity(claims), _confirmed_at(claims)
         if current_user.is_authenticated:
             _confirm(identity, confirmed_at)
         else:
-            signing_in.begin(identity.admit(), way="oidc", confirmed_at=confirmed_at)
+            given = {"way": "oidc", "confirmed_at": confirmed_at}
+            target = second_factor.begin(identity.admit(), target, **given)
     except (InvalidValue, Refused):
         refusals.count("password")
         # and with it what the refusal took away
@@ -73,7 +75,7 @@ def callback() -> ResponseReturnValue:
         raise
     guess.uncount()
     db.session.commit()
-    return redirect(pending["next"] or url_for("overview.page"), 303)
+    return redirect(target, 303)
 
 
 def _claims(provider: IdentityProvider, pending: dict[str, Any]) -> Any:
@@ -107,7 +109,7 @@ def _confirm(identity: Identity, at: datetime) -> None:
     identity.admit()
     if not scope.sign_in().is_still_valid():
         raise InvalidValue("you were signed out meanwhile; sign in again")
-    login_user(scope.sign_in().renewed())
+    login_user(scope.sign_in().renewed(confirmed_at=clock.now()))
 
 
 def _provider() -> IdentityProvider:

@@ -16,7 +16,7 @@ from refine.extensions import db
 from refine.models import Agent, Verification, agent_erasure
 from refine.models.audit.verification import Watch
 from refine.models.people.invitation import VALID_FOR
-from refine.models.people.sign_in import CONFIRMED_FOR, IDLE_FOR, LASTS_FOR
+from refine.models.people.sign_in import CONFIRMED_FOR, FACTOR_FOR, IDLE_FOR, LASTS_FOR
 from refine.models.people.user import (
     LOCK_REASONS,
     MAX_VIEW_NAME_CHARACTERS,
@@ -99,6 +99,7 @@ _NAMES: dict[str, Any] = {
     "IDLE_FOR": IDLE_FOR,
     "LASTS_FOR": LASTS_FOR,
     "LOCK_REASONS": LOCK_REASONS,
+    "FACTOR_FOR": FACTOR_FOR,
     "INVITATION_VALID_FOR": VALID_FOR,
     "DAYS_SHOWN": DAYS_SHOWN,
     "LOOKS_BACK": LOOKS_BACK,

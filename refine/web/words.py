@@ -223,6 +223,8 @@ VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
 
 SET_A_KEY = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
 
+SECOND_FACTORS = {"app": "authenticator app", "passkey": "passkey"}
+
 # Field names as forms show them; error messages use the identifiers.
 LABELS = {
     "model_id": "model",

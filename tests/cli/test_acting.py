@@ -1,7 +1,8 @@
 """Commands that do what pages do: change agents, stop sessions, reset passwords."""
 
+from refine import clock
 from refine.extensions import db
-from refine.models import AuditLog
+from refine.models import AuditLog, SignIn
 from tests import factories
 from tests.commands import refine
 
@@ -91,3 +92,20 @@ def test_a_user_or_an_account_is_locked_out_and_let_in_again(demo, environ):
         ("unlocked", True, True),
     ]
     assert last_record("account_unlocked").data == {"users": 1, "by": "command line"}
+
+
+def test_a_user_who_lost_their_second_factor_is_let_in_by_the_server(app, environ):
+    user = factories.user(email="ada@example.org")
+    factories.app_of(user)
+    grant = factories.live_grant(factories.agent(account=user.account), user)
+    secret = SignIn.begin(user, factor_at=clock.now()).secret
+    db.session.commit()
+
+    refine("user", "reset", "ada@example.org", "--second-factors", environ=environ)
+
+    db.session.expire_all()
+    assert not user.has_second_factor
+    assert user.password_linked_at is not None
+    assert grant.status == "ended"
+    assert SignIn.find_valid(secret) is None
+    assert last_record("second_factors_reset").user_id is None

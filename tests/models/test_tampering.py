@@ -22,6 +22,7 @@ from refine.models import (
     Endpoint,
     Invitation,
     RefinementSession,
+    SecondFactor,
     SignIn,
     User,
 )
@@ -55,6 +56,7 @@ def lived(app: Flask) -> Lived:
     gone = User.invite(account, "gone@example.org", role="admin", by=boss)
     gone.active = False
     gone.record("user_updated", by=boss)
+    SecondFactor.make_codes(viewer)
     signed_in = SignIn.begin(viewer)
     signed_out = SignIn.begin(boss)
     open_digest = signed_out.row_digest
@@ -100,6 +102,7 @@ def lived(app: Flask) -> Lived:
             "gone": gone.id,
             "invitation": invitation.id,
             "sign_in": signed_in.id,
+            "factor": db.session.scalars(select(SecondFactor.id)).one(),
             "signed_out": signed_out.id,
             "open_digest": open_digest,
             "platform": platform.id,
@@ -185,6 +188,7 @@ ROWS = {
     ApiToken: "token",
     Endpoint: "endpoint",
     Invitation: "invitation",
+    SecondFactor: "factor",
     SignIn: "sign_in",
     AccessGrant: "grant",
     RefinementSession: "session",

@@ -72,6 +72,7 @@ READ = {
     "/profile": PAGE,
     "/profile/confirm": PAGE,
     "/profile/sign-ins": PAGE,
+    "/profile/second-factors": PAGE,
     "/readyz": OPEN,
     "/schedule": PAGE,
     "/schedule/retention": ADMINS,
@@ -83,6 +84,7 @@ READ = {
     # without a provider, there is no way to it
     "/sign-in/provider": Answers(404, 404, 404, 404, 404),
     "/sign-in/provider/callback": Answers(404, 404, 404, 404, 404),
+    "/sign-in/second-factor": Answers(*["sign-in"] * 5),
     "/static/<path:filename>": OPEN,
     "/tokens": PAGE,
     "/tokens/<int:token_id>/revoke": ADMINS_OF_ACCOUNT,
@@ -123,14 +125,20 @@ ACTED = {
     "/invitations/<secret>": Answers(303, 404, 404, 404, 404),
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
+    "/passkeys/challenge": OPEN,
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
     "/profile/sign-ins/<int:sign_in_id>/end": Answers("sign-in", 303, 303, 303, 303),
     "/profile/sign-ins/end": Answers("sign-in", 303, 303, 303, 303),
+    "/profile/second-factors/<int:factor_id>/removed": Answers("sign-in", 404, 404, 404, 404),
+    "/profile/second-factors/app": PAGE,
+    "/profile/second-factors/codes": Answers("sign-in", 409, 409, 409, 409),
+    "/profile/second-factors/passkey": Answers("sign-in", 422, 422, 422, 422),
     "/schedule": ACT,
     "/schedule/run": ACT,
     "/sessions/<uuid:session_id>/stop": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ACT_IN_ACCOUNT,
     "/sign-in": Answers(422, 422, 422, 422, 422),
+    "/sign-in/second-factor": Answers(422, 422, 422, 422, 422),
     "/sign-out": Answers("sign-in", 303, 303, 303, 303),
     "/tokens/<int:token_id>/revoke": ACT_IN_ACCOUNT,
     "/users": ADMINS,
@@ -140,6 +148,8 @@ ACTED = {
     "/users/<int:user_id>/lock": ACT_IN_ACCOUNT._replace(site_admin=409),
     "/users/<int:user_id>/sign-ins/end": ACT_IN_ACCOUNT,
     "/users/<int:user_id>/unlock": ACT_IN_ACCOUNT,
+    "/users/<int:user_id>/second-factors/reset": ACT_IN_ACCOUNT,
+    "/users/second-factor": Answers("sign-in", 403, 403, 403, 403),
     "/views": Answers("sign-in", 303, 303, 303, 303),
     "/views/deleted": Answers("sign-in", 303, 303, 303, 303),
     "/wall/open": Answers(422, 422, 422, 422, 422),
@@ -190,6 +200,7 @@ def path_of(rule: str, world: World, who: str = "") -> str:
         "<int:user_id>": world.invited.id,
         "<int:account_id>": world.stranger.account_id,
         "<int:sign_in_id>": 1,
+        "<int:factor_id>": 0,
         "<secret>": world.invitation,
         "<path:filename>": "refine.css",
     }
@@ -271,6 +282,22 @@ def test_everybody_reads_their_own_and_no_content_without_a_grant(app, house, si
     assert state_but_traces() == before
 
 
+def test_whoever_has_yet_to_give_a_second_factor_is_nobody(app, world):
+    factories.app_of(world.site_admin)
+    db.session.commit()
+    browser = browser_of(app)
+    browser.sign_in(world.site_admin.email)
+    before = state_but_traces()
+
+    for rules, send in ((READ, browser.get), (ACTED, browser.submit)):
+        for rule in rules:
+            if rule not in ("/sign-in", "/sign-in/second-factor", ONCE):
+                answer = send(path_of(rule, world))
+                assert kind_of(answer) == rules[rule].nobody, rule
+    assert state_but_traces() == before
+    assert browser.get("/sign-in/second-factor").status_code == 200
+
+
 def test_viewers_are_offered_only_what_they_may_do(world, signed_in):
     browser, offered = signed_in(world.viewer), set()
 
@@ -283,7 +310,7 @@ def test_viewers_are_offered_only_what_they_may_do(world, signed_in):
         }
 
     own = {"/sign-out", "/wall/open", f"/invitations/{world.invitation}"}
-    mine = ("confirm", "password", "sign-ins/end")
+    mine = ("confirm", "password", "sign-ins/end", "second-factors/app", "second-factors/passkey")
     assert offered - own == {f"/profile/{each}" for each in mine}
 
 

@@ -42,7 +42,10 @@ from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
 # Fields that an admin may set in the dashboard.
-ADMIN_FIELDS = ("name", "time_zone", "schedule", "paused", "monthly_cost_cap_usd", "kept_months")
+ADMIN_FIELDS = (
+    *("name", "time_zone", "schedule", "paused", "monthly_cost_cap_usd", "kept_months"),
+    "second_factor_required",
+)
 
 # What is erased cannot come back, so a new number of months waits for so long.
 RETENTION_WAIT = timedelta(days=7)
@@ -78,6 +81,7 @@ class Account(Attested, Base):
     # since when its users are locked out, and nobody joins it
     locked_at: Mapped[datetime | None]
     zero_data_retention: Mapped[BoolTrue]
+    second_factor_required: Mapped[BoolFalse]
     monthly_cost_cap_usd: Mapped[Decimal | None] = mapped_column(Numeric(12, 2))
     # how long expired journal memories, and what was said in sessions, are kept; NULL: for ever
     kept_months: Mapped[int | None]

@@ -24,6 +24,8 @@ from refine.rules.quantities import rough_span
 IDLE_FOR = timedelta(hours=12)
 LASTS_FOR = timedelta(days=7)
 CONFIRMED_FOR = timedelta(minutes=15)
+# So long a sign-in waits for a second factor, and so long is one fresh that was given.
+FACTOR_FOR = timedelta(minutes=5)
 # The last use is stored to this precision, so that not every request writes.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 
@@ -50,6 +52,8 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     last_seen_at: Mapped[Created]
     # when the password was last typed, or what stands for it was last shown
     confirmed_at: Mapped[Created]
+    # when a second factor was last given
+    factor_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     # no column: only the row's hash is stored
     secret: str = ""
@@ -67,7 +71,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     @classmethod
     def begin(cls, user: User, at: datetime | None = None, **given: Any) -> "SignIn":
         """Return a new sign-in; ``secret``, for the cookie, is available only now. ``given``: the
-        way, and when it was confirmed, unless a password is given now.
+        way, and when it was confirmed, unless a password is given now, and a second factor given.
         """
         at = at or clock.now()
         secret = new_secret()
@@ -86,9 +90,16 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
     @classmethod
     def find_valid(
-        cls, secret: str, at: datetime | None = None, *, is_use: bool = True
+        cls,
+        secret: str,
+        at: datetime | None = None,
+        *,
+        is_use: bool = True,
+        is_waiting: bool = False,
     ) -> "SignIn | None":
-        """Return the valid sign-in of this secret, note its use; altered rows count as missing."""
+        """Return the valid sign-in of this secret, note its use; altered rows count as missing. One
+        that waits for a second factor is found only by who asks for such a one.
+        """
         at = at or clock.now()
         secret_hash = keyed_hash(secret, "sign_ins.secret_hash")
         its_account = joinedload(cls.user).joinedload(User.account, innerjoin=True)
@@ -97,6 +108,8 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         )
         try:
             if found is None or not found._is_valid(secret_hash, at):
+                return None
+            if found.is_waiting != is_waiting:
                 return None
             found.secret = secret
             if is_use and found.last_seen_at <= at - _LAST_USE_RESOLUTION:
@@ -114,12 +127,20 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return self._is_open(at) and self.user.active
 
     def _is_open(self, at: datetime) -> bool:
-        lasts = self.last_seen_at > at - IDLE_FOR and self.created_at > at - LASTS_FOR
+        lasts_for = LASTS_FOR
+        if self.is_waiting:  # longer for a first factor, which takes its time
+            lasts_for = FACTOR_FOR if self.user.has_second_factor else CONFIRMED_FOR
+        lasts = self.last_seen_at > at - IDLE_FOR and self.created_at > at - lasts_for
         return lasts and self.ended_at is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it opens nothing until a second factor is given."""
+        return self.factor_at is None and self.user.needs_second_factor
 
     @classmethod
     def is_open(cls, at: datetime) -> ColumnElement[bool]:
-        """Return the same condition in SQL."""
+        """Return the same condition in SQL, but for those that wait for a second factor."""
         lasts = cls.last_seen_at > at - IDLE_FOR, cls.created_at > at - LASTS_FOR
         return and_(*lasts, cls.ended_at.is_(None))
 
@@ -128,7 +149,8 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         """Return the user's sign-ins that work, the last used first."""
         theirs = select(cls).where(cls.user_id == user.id, cls.is_open(at or clock.now()))
         found = db.session.scalars(theirs.order_by(cls.last_seen_at.desc(), cls.id.desc()))
-        return [each for each in found if each.is_genuine and each.user_id == user.id]
+        genuine = (each for each in found if each.is_genuine and each.user_id == user.id)
+        return [each for each in genuine if not each.is_waiting]
 
     @classmethod
     def end_all_of(
@@ -144,7 +166,16 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return worked
 
     def is_confirmed(self, at: datetime | None = None) -> bool:
+        """Whether the password, and a second factor if the user has one, were given lately."""
+        return self.has_fresh_password(at) and self.has_fresh_factor(at)
+
+    def has_fresh_password(self, at: datetime | None = None) -> bool:
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
+
+    def has_fresh_factor(self, at: datetime | None = None) -> bool:
+        if not self.user.has_second_factor:
+            return True
+        return self.factor_at is not None and self.factor_at > (at or clock.now()) - FACTOR_FOR
 
     def end(self, at: datetime | None = None) -> None:
         """End this sign-in once; an altered row grants nothing and stays as it is."""
@@ -159,11 +190,14 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         self.lock()
         return self.ended_at is None and self.user.active
 
-    def renewed(self, at: datetime | None = None) -> "SignIn":
-        """Return a new sign-in in place of this one, for when it gains rights."""
+    def renewed(self, at: datetime | None = None, **given: datetime) -> "SignIn":
+        """Return a new sign-in in place of this one, for when it gains rights: with the times at
+        which password and second factor were given, unless they are ``given`` anew.
+        """
         at = at or clock.now()
         self.end(at)
-        return SignIn.begin(self.user, at, way=self.way)
+        times = {"confirmed_at": self.confirmed_at, "factor_at": self.factor_at, **given}
+        return SignIn.begin(self.user, at, way=self.way, **times)
 
     def get_id(self) -> str:
         """Identify the sign-in to Flask-Login."""
@@ -173,12 +207,14 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 @dataclass(frozen=True)
 class PasswordGuess:
     """A guess, counted for user and address together, so that nobody locks a user out from
-    elsewhere; a ``sign_in_id`` has a counter of its own.
+    elsewhere; a ``sign_in_id`` has a counter of its own. So have the codes of a user (``codes_of``)
+    from everywhere: only who knows the password can guess those.
     """
 
     email: str
     address: str
     sign_in_id: int | None = None
+    codes_of: int | None = None
 
     def count(self, at: datetime | None = None) -> None:
         """Count before checking; TooMany if it must not be checked. The caller always commits."""
@@ -205,6 +241,8 @@ class PasswordGuess:
         }
         if self.sign_in_id is not None:
             limits[f"sign-in {self.sign_in_id}"] = MAX_GUESSES
+        if self.codes_of is not None:
+            limits[f"codes of user {self.codes_of}"] = MAX_GUESSES
         return limits
 
 

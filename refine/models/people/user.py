@@ -95,7 +95,7 @@ class User(Attested, Base):
     # the keyed hash of who they are at the provider of identities, if they sign in there
     identity_hash: Mapped[str | None] = mapped_column(Text, unique=True)
     # when their password was last set through a link that somebody else issued, or that provider
-    # first vouched for them
+    # first vouched for them, or their second factor was reset
     password_linked_at: Mapped[datetime | None]
     role: Mapped[str] = mapped_column(Text, default="admin", server_default=text("'admin'"))
     site_admin: Mapped[BoolFalse]
@@ -103,6 +103,8 @@ class User(Attested, Base):
     # somebody locked is not active either, until another admin unlocks them
     locked_at: Mapped[datetime | None]
     lock_reason: Mapped[str | None] = mapped_column(Text)
+    # an app or a passkey; kept here, where no row can be hidden
+    has_second_factor: Mapped[BoolFalse]
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
     # when they put the first steps away
@@ -253,6 +255,10 @@ class User(Attested, Base):
         self.saved_views = [list(each) for each in kept]
 
     # -- what they may do ------------------------------------------------------------------------
+
+    @property
+    def needs_second_factor(self) -> bool:
+        return self.has_second_factor or self.account.second_factor_required
 
     @property
     def may_act(self) -> bool:

@@ -149,5 +149,5 @@ def test_it_keeps_a_word_for_the_browser_and_how_somebody_signed_in(user):
     begun = SignIn.begin(user, AT, way="oidc", confirmed_at=AT - CONFIRMED_FOR)
 
     assert (begun.browser, begun.way, begun.is_confirmed(AT)) == ("Firefox", "oidc", False)
-    renewed = begun.renewed(AT)
+    renewed = begun.renewed(AT, confirmed_at=AT)
     assert (renewed.browser, renewed.way, renewed.is_confirmed(AT)) == ("Firefox", "oidc", True)

@@ -84,7 +84,10 @@ def why_not_ask(agent: Agent, user: User, now: datetime) -> str | None:
         is_new = f"{user.email} began to sign in at the provider of identities"
         if user.identity_hash is None:
             is_new = f"the password of {user.email} was set through a link"
-        return f"{is_new}; they can request access at {until:%Y-%m-%d %H:%M} UTC"
+        return (
+            f"{is_new}, or their second factor was reset; they can request access at "
+            f"{until:%Y-%m-%d %H:%M} UTC"
+        )
     if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
         return f"{agent.name} uses the rehearsal model, which cannot grant access"
     if (until := _end_of(agent.identity_changed_at, IDENTITY_CHANGE_WAIT)) > now:

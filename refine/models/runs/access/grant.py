@@ -369,9 +369,11 @@ class AccessGrant(Run, Attested, Base):
 
     @classmethod
     def end_all_of(cls, user: User, *, by: User | None) -> None:
-        """End the user's requests and grants: ``by`` changed their password link, role or state."""
+        """End the user's requests and grants: ``by`` changed their password, second factor, role or
+        state.
+        """
         theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
-        reason, why = "revoked_by_admin", "the user's password was set through a link"
+        reason, why = "revoked_by_admin", "the user's password or second factor was reset"
         if not (user.active and user.may_act):
             reason, why = NO_LONGER_ALLOWED, "its user may no longer have access"
         for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
