@@ -12,7 +12,7 @@ from refine.extensions import db
 from refine.models.clients import ApiToken
 from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SignIn, User
-from refine.models.people.user import LOCK_REASONS
+from refine.models.people.user import LOCK_REASONS, NO_PASSWORD
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.access.grant import UNFINISHED
 
@@ -36,6 +36,8 @@ def lock(
     for user in users:
         if not user.log_if_altered():  # such a row opens nothing, and must not block the rest
             user.active, user.locked_at, user.lock_reason = False, at, reason
+            if reason == "password_known" and user.password_hash is not None:
+                user.password_hash = NO_PASSWORD
     theirs: ColumnElement[bool] = AccessGrant.user_id.in_([user.id for user in users])
     if isinstance(subject, Account):
         account.locked_at, account.paused = at, True

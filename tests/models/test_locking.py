@@ -7,7 +7,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import AccessGrant, ApiToken, AuditLog, Endpoint, Invitation, SignIn, User
-from refine.models.locking import lock, unlock
+from refine.models.locking import in_words, lock, unlock
 from tests import factories, sql
 from tests.chains import problems
 
@@ -51,7 +51,7 @@ def test_all_that_a_person_could_still_do_ends(account, admin, person):
     ended = lock(person, "lost_device", admin)
     db.session.commit()
 
-    assert ended == {"grants": 2, "sign-ins": 2, "links": 2, "tokens": 0}
+    assert in_words(ended) == "2 grants, 0 tokens, 2 links, 2 sign-ins"
     assert (grant.status, grant.end_reason, request.status) == (
         *("ended", "no_longer_allowed"),
         "failed",
@@ -80,7 +80,7 @@ def test_tokens_and_webhooks_of_the_account_end_if_that_is_chosen(account, admin
     endpoint = factories.endpoint(account)
     db.session.commit()
 
-    ended = lock(person, "password_known", admin, ends_tokens=True)
+    ended = lock(person, "incident", admin, ends_tokens=True)
     db.session.commit()
 
     assert ended == {"grants": 1, "sign-ins": 0, "links": 0, "tokens": 4, "webhooks": 1}
@@ -154,6 +154,19 @@ def test_a_lock_is_lifted_by_another_admin_and_gives_nothing_back(account, admin
     assert record("user_unlocked").user_id == admin.id
     with pytest.raises(Refused, match="is not locked"):
         unlock(person, admin)
+
+
+def test_a_password_that_somebody_else_may_know_ends_too(account, admin, person):
+    invited = User.invite(account, "new@example.org", role="viewer", by=admin)
+    for each in (person, invited):
+        lock(each, "password_known", admin)
+        unlock(each, admin)
+
+    assert User.with_password(person.email, factories.PASSWORD) is None
+    assert invited.password_hash is None
+    db.session.commit()
+    Invitation.by_secret(Invitation.issue(person, by=admin)).accept("another battery")
+    assert User.with_password(person.email, "another battery") is person
 
 
 def test_nobody_locks_themselves_or_whom_they_may_not(account, admin, person, site_admin, subtests):

@@ -38,7 +38,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 # Why somebody was locked out, as the end of a sentence: "because …".
 LOCK_REASONS = {
     "lost_device": "a device was lost or stolen",
-    "password_known": "somebody else may know a password or token",
+    "password_known": "somebody else may know the password",
     "suspected_misuse": "misuse is suspected",
     "left": "they left",
     "incident": "a security incident is being looked into",
@@ -50,7 +50,7 @@ MAX_PASSWORD_CHARACTERS = 1_000
 MAX_VIEWS = 20
 MAX_VIEW_NAME_CHARACTERS = 40
 
-# In place of a hash: of somebody who joined through the provider of identities.
+# In place of a hash: of who joined through the provider of identities, or lost the password.
 NO_PASSWORD = "-"  # noqa: S105
 
 _hasher = PasswordHasher()
