@@ -130,15 +130,17 @@ def test_an_account_is_locked_but_for_the_site_admin_who_does_it(account, admin,
 def test_who_was_locked_before_stays_locked_when_the_account_is_unlocked(
     account, admin, person, site_admin
 ):
-    lock(person, "left", admin)
+    ended = lock(person, "password_known", admin)
     lock(account, "incident", site_admin)
     db.session.commit()
+    assert in_words(ended) == "0 grants, 0 tokens, 0 links, 0 sign-ins"
 
     with pytest.raises(Refused, match="unlock the account"):
         unlock(admin, site_admin)
     unlock(account, site_admin)
 
-    assert (person.active, person.lock_reason, admin.active) == (False, "left", True)
+    assert (person.active, admin.active) == (False, True)
+    assert (person.lock_reason, person.takes_password) == ("password_known", False)
 
 
 def test_a_lock_is_lifted_by_another_admin_and_gives_nothing_back(account, admin, person):

@@ -49,6 +49,14 @@ def test_the_first_sign_in_makes_a_user_in_the_account_that_the_claim_names(acco
     assert problems() == []
 
 
+def test_a_password_link_gives_somebody_new_a_password(account):
+    user = identity().admit()
+
+    Invitation.by_secret(Invitation.issue(user)).accept(factories.PASSWORD)
+
+    assert User.with_password(user.email, factories.PASSWORD) is user
+
+
 def test_somebody_new_may_not_ask_for_access_for_a_day(account):
     agent = factories.agent(account=account)
 

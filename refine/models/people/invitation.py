@@ -92,7 +92,7 @@ class Invitation(Attested, Base):
         found.require_genuine(secret_hash=hashed)
         found.require_own("user")
         is_open = found.used_at is None and found.expires_at > at and found._issuer_may_act
-        return found if is_open and found.user.active and found.user.takes_password else None
+        return found if is_open and found.user.active and found.user.may_have_password else None
 
     @property
     def _issuer_may_act(self) -> bool:

@@ -232,9 +232,12 @@ class User(Attested, Base):
 
     @property
     def takes_password(self) -> bool:
-        """Whether they have one, and may use it though they can go to the provider."""
-        may = self.identity_hash is None or not settings.current().oidc_only
-        return may and self.password_hash != NO_PASSWORD
+        return self.may_have_password and self.password_hash != NO_PASSWORD
+
+    @property
+    def may_have_password(self) -> bool:
+        """Whether they may sign in with one: not if all who can must go to the provider."""
+        return self.identity_hash is None or not settings.current().oidc_only
 
     # -- filters of lists ------------------------------------------------------------------------
 
