@@ -53,8 +53,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM PUBLIC, {role};
 GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {role};
 REVOKE UPDATE ON audit_logs FROM {role};
 REVOKE INSERT, UPDATE ON alembic_version FROM {role};
-GRANT DELETE ON deliveries, idempotency_keys, invitations, session_entries, sign_ins,
-  shared_counts TO {role};
+GRANT DELETE ON deliveries, idempotency_keys, invitations, mails, notices, session_entries,
+  sign_ins, shared_counts TO {role};
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA {schema} FROM PUBLIC, {role};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE ON TABLES TO {role};

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
@@ -12,16 +11,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine import clock, database_roles
 from refine.errors import ClocksDiffer, RefineError, Unreachable, WrongKey
 from refine.extensions import database_now, db, require_agreement
+from refine.jobs import mailing
 from refine.jobs.queue import require_redis
 from refine.models import Account, PeriodicWork, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
+from refine.models.runs.periodic_work import TICK_IS_LATE_AFTER
 from refine.models.runs.workload import Workload
 from refine.outages import NO_ANSWER
 from refine.rules.quantities import ago, plural, rough_span
+from refine.rules.targets import is_this_machine
 from refine.settings import Settings
 
-# The clock ticks every minute; after this long it has stopped, or is badly delayed.
-TICK_IS_LATE_AFTER = timedelta(minutes=5)
 QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 # Reflections and conversations wait for all sessions, and lapse after a long wait.
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
@@ -159,6 +159,14 @@ def https_check(settings: Settings) -> Check:
     )
 
 
+def mail_check(settings: Settings, address: str | None = None) -> Check:
+    """Check that the mail server lets Refine in, and (to this address) takes a test."""
+    if settings.mail_url is None:
+        return Check("mail", None, "no REFINE_MAIL_URL: nobody is told anything by mail")
+    said = "the mail server answers" if address is None else f"a test is on its way to {address}"
+    return Check("mail", mailing.problem(address), said)
+
+
 def role_check(settings: Settings) -> Check:
     """Warn of a database role that can bypass the guards. Needs the newest migration."""
     if settings.embedded_postgres:
@@ -183,10 +191,3 @@ def _problem_of(check: Callable[[], object], kind: type[RefineError]) -> str | N
     except kind as error:
         return str(error)
     return None
-
-
-def is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from refine import embedded
 from refine.errors import InvalidValue, SettingsError
+from refine.rules.content import email_address
 from refine.rules.prices import Price, parse_price_file
 from refine.rules.quantities import finite
 from refine.rules.schedules import valid_schedule
@@ -148,6 +149,20 @@ def _with_tls(redis_url: str, parameter: str) -> str:
     return f"{redis_url}{'&' if '?' in redis_url else '?'}{parameter}"
 
 
+def _mail_url(name: str, text: str) -> str:
+    example = "smtp://user:password@host:587 or smtps://…"
+    if not _url_parts(name, text, ("smtp", "smtps"), example).hostname:
+        raise SettingsError(f"{name} must look like {example}")
+    return text
+
+
+def _mail_address(name: str, text: str) -> str:
+    try:
+        return email_address(text)
+    except InvalidValue:
+        raise SettingsError(f"{name} must be an address such as refine@example.org") from None
+
+
 def _price_file(name: str, text: str) -> dict[str, Price]:
     try:
         return parse_price_file(Path(text).read_text(encoding="utf-8"))
@@ -229,6 +244,8 @@ class Settings:
     oidc_role_claim: Annotated[str, _text] = "roles"
     oidc_link: Annotated[bool, _switch] = False
     oidc_only: Annotated[bool, _switch] = False
+    mail_url: Annotated[str | None, _mail_url] = None
+    mail_from: Annotated[str | None, _mail_address] = None
     log_level: Annotated[str, _log_level] = "INFO"
     metrics_token: Annotated[str | None, _header_value] = None
 
@@ -299,6 +316,8 @@ def _given(environ: Mapping[str, str], name: str) -> str:
 def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, str]:
     if _given(environ, "REFINE_OWNER_DATABASE_URL") and not _given(environ, "DATABASE_URL"):
         raise SettingsError("REFINE_OWNER_DATABASE_URL needs DATABASE_URL: the same database")
+    if _given(environ, "REFINE_MAIL_URL") and not _given(environ, "REFINE_MAIL_FROM"):
+        raise SettingsError("REFINE_MAIL_URL needs REFINE_MAIL_FROM: the address mail comes from")
     data_dir = data_dir_in(environ)
     complete = {**environ, "REFINE_DATA_DIR": str(data_dir)}
     for name, make in (

@@ -14,8 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine import clock, create_app
 from refine.extensions import db
-from refine.models import ApiToken, AuditLog, Delivery, IdempotencyKey
-from refine.models.budget_events import prune_deliveries
+from refine.models import ApiToken, AuditLog, Delivery, IdempotencyKey, Mail
 from refine.models.shared_count import SharedCount
 from refine.refinement import time_machine
 from refine.settings import Settings
@@ -156,7 +155,8 @@ def test_the_running_role_can_delete_what_the_application_deletes(running):
     SharedCount.delete_ended(later)
 
     assert IdempotencyKey.delete_expired(later) == 1
-    assert prune_deliveries(later + timedelta(days=30)) == 1
+    assert Delivery.prune(later + timedelta(days=30)) == 1
+    assert Mail.prune(later) == 0
     assert db.session.query(SharedCount).count() == 0
     db.session.rollback()
 

@@ -69,7 +69,7 @@ def test_migrations_may_connect_as_another_role():
 def test_a_blank_variable_counts_as_not_set():
     fields_of_variables = {each.name for each in fields(Settings)} - EMBEDDED
     names = set(map(variable_of, fields_of_variables)) - NEEDED.keys()
-    assert len(names) == 35
+    assert len(names) == 37
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -110,6 +110,7 @@ def test_variables_are_parsed():
         ("REFINE_PROXIES", "2", "proxies", 2),
         ("REFINE_LOG_LEVEL", "debug", "log_level", "DEBUG"),
         ("REFINE_METRICS_TOKEN", "token", "metrics_token", "token"),
+        ("REFINE_MAIL_FROM", "Refine@example.org", "mail_from", "refine@example.org"),
     ):
         assert getattr(settings(**{name: given}), attribute) == value, (name, given)
 
@@ -127,6 +128,19 @@ def test_the_certificate_of_redis_is_judged_as_told_beside_its_url(url, mark, tm
     assert private.redis_url == f"{url}{mark}ssl_ca_certs={quoted}"
     with pytest.raises(SettingsError, match="REFINE_REDIS_TLS needs a REDIS_URL that begins with"):
         settings(REFINE_REDIS_TLS="insecure")
+
+
+def test_mail_needs_a_server_and_a_sender():
+    url = "smtps://user:p%40ss@mail.example.org"
+    made = settings(REFINE_MAIL_URL=url, REFINE_MAIL_FROM="refine@example.org")
+
+    assert made.mail_url == url
+    with pytest.raises(SettingsError, match="REFINE_MAIL_URL needs REFINE_MAIL_FROM"):
+        settings(REFINE_MAIL_URL=url)
+    for bad in BAD_VALUES["REFINE_MAIL_URL"]:
+        with pytest.raises(SettingsError, match="^REFINE_MAIL_URL") as refusal:
+            settings(REFINE_MAIL_URL=bad, REFINE_MAIL_FROM="refine@example.org")
+        assert "canary" not in str(refusal.value)
 
 
 def test_bad_values_are_refused_by_the_name_of_the_variable():
@@ -183,6 +197,8 @@ BAD_VALUES = {
     "REFINE_OIDC_LINK": ["yes"],
     "REFINE_LOG_LEVEL": ["LOUD", "10", "NOTSET"],
     "REFINE_METRICS_TOKEN": ["ключ"],
+    "REFINE_MAIL_URL": ["http://canary@h", "smtp:", "smtp://", "smtp://u:canary@", "smtp://h:x"],
+    "REFINE_MAIL_FROM": ["canary", "Canary <a@b.org>", "a@b@c"],
 }
 
 

@@ -10,13 +10,13 @@ from refine.cli.context import application
 from refine.cli.output import console
 from refine.errors import InvalidValue
 from refine.extensions import db
+from refine.jobs.letter import Letter
 from refine.models import AccessGrant, Account, Agent, ApiToken, Invitation, SecondFactor, User
 from refine.models.clients.api_token import TokenKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
 from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
 from refine.rules.quantities import in_days, in_hours
-from refine.web.letter import Letter
 from refine.web.links import public_url
 
 

@@ -26,7 +26,8 @@ _CANNOT_WORK = "Sessions cannot work like this. Fix what is marked, then ask aga
 
 @click.command()
 @click.option("--ask", "model_id", metavar="MODEL", help="Ask this model a few questions instead.")
-def doctor(model_id: str | None) -> int:
+@click.option("--mail", "address", metavar="ADDRESS", help="Also send a test to this address.")
+def doctor(model_id: str | None, address: str | None) -> int:
     """Check servers, migrations, keys, schedule, queue, clock, the provider and security settings.
 
     Prints one line for each: its state, or how to fix it. Exit code 1 if something must be fixed.
@@ -48,7 +49,7 @@ def doctor(model_id: str | None) -> int:
     """
     if model_id is None:
         with application("doctor", check_keys=False) as app:
-            return 0 if _print(_checks(app)) else 1
+            return 0 if _print(_checks(app, address)) else 1
     with TemporaryDirectory(prefix="refine-") as folder:
         settings = settings_without_installation(Path(folder))
         with client_for(model_id, settings, is_demo=True) as provider:
@@ -68,7 +69,7 @@ def _print(checks: Iterable[Check]) -> bool:
     return is_well
 
 
-def _checks(app: Flask) -> Iterator[Check]:
+def _checks(app: Flask, address: str | None) -> Iterator[Check]:
     settings: Settings = app.extensions["refine.settings"]
     found = health.checks()
     yield from found
@@ -82,6 +83,7 @@ def _checks(app: Flask) -> Iterator[Check]:
         yield health.role_check(settings)
     if settings.is_https:
         yield _proxies(settings.proxies)
+    yield health.mail_check(settings, address)
     yield health.signing_check(settings)
     yield health.https_check(settings)
     if (provider := configured_provider(settings)) is None:

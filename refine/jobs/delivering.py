@@ -34,7 +34,8 @@ def _serve(app: Flask, at: datetime, deadline: float, endpoint_id: int) -> None:
     """Deliver to one endpoint, oldest first, until an attempt gets no answer."""
     with app.app_context():
         while time.monotonic() < deadline and not stopping.stop_requested():
-            if (claimed := Delivery.claim(endpoint_id, at)) is None:
+            claimed = Delivery.claim(at, Delivery.endpoint_id == endpoint_id)
+            if claimed is None:
                 return
             status = _attempt(claimed)
             claimed.note(at, status)

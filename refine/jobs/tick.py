@@ -16,17 +16,21 @@ from sqlalchemy import Select, select
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
+from refine.jobs import mailing
 from refine.jobs.batches import BATCH, Failed, in_parts, safe_message
 from refine.jobs.delivering import deliver_due
 from refine.jobs.queue import RUN_KINDS, announce_waiting
+from refine.jobs.telling import tell
 from refine.jobs.verifying import verify_slice
 from refine.models import (
     AccessGrant,
     Account,
     Agent,
+    Delivery,
     Endpoint,
     IdempotencyKey,
     Invitation,
+    Mail,
     MemoryTask,
     PeriodicWork,
     RefinementSession,
@@ -37,7 +41,6 @@ from refine.models import (
     retention,
     schema_version,
 )
-from refine.models.budget_events import prune_deliveries, tell_of_budgets
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import prune
 from refine.models.runs import Run, task as tasks
@@ -118,12 +121,19 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.prune,
         running.erase,
         running.mark,
+        running.tell,
         running.verify,  # last, as a long chain may use up the job's time
     ):
         running.run_step(step)
     if any(asdict(running.done).values()):
         _log.info("tick", **asdict(running.done))
     return running.done
+
+
+def stand_in(at: datetime) -> None:
+    """In a worker while no clock ticks: tell that, and what else is to be told."""
+    standing_in = _Tick(at)
+    standing_in.run_step(standing_in.tell_of_silence)
 
 
 class SweepOutcome(NamedTuple):
@@ -185,9 +195,17 @@ class _Tick:
 
     def deliver(self) -> None:
         if Endpoint.is_any():
-            tell_of_budgets(self.at)
-            db.session.commit()
             deliver_due(self.at, self._deadline)
+
+    def tell(self) -> None:
+        tell(self.at)
+        db.session.commit()
+        mailing.deliver_due(self.at, self._deadline)
+
+    def tell_of_silence(self) -> None:
+        if not schema_version.must_wait():
+            self.tell()
+            self.deliver()
 
     def serve_accounts(self) -> None:
         self._guarded(partial(Account.set_slots, self.at))
@@ -214,7 +232,7 @@ class _Tick:
         if PeriodicWork.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
-        self.done.pruned += prune_deliveries(self.at)
+        self.done.pruned += Delivery.prune(self.at) + Mail.prune(self.at)
         SharedCount.delete_ended(self.at)
         db.session.commit()
         for kind in (SignIn, Invitation):

@@ -30,7 +30,7 @@ from refine.jobs.queue import (
     take,
     waiting_runs,
 )
-from refine.jobs.tick import run_tick
+from refine.jobs.tick import INTERVAL, run_tick, stand_in
 from refine.models import AccessGrant, MemoryTask, PeriodicWork, RefinementSession, schema_version
 from refine.models.runs import Run
 from refine.refinement.loop import refine
@@ -88,8 +88,11 @@ def work(*, burst: bool = False) -> None:
 
 
 def _serve(runner: "ConcurrentRunner", *, burst: bool) -> None:
-    look_at = 0.0
+    look_at, stand_in_at = 0.0, time.monotonic()
     while not stopping.stop_requested():
+        if time.monotonic() >= stand_in_at:
+            _look_at_clock()
+            stand_in_at = time.monotonic() + INTERVAL.total_seconds()
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + LOOK_SECONDS
             if runner.begin_next():
@@ -103,6 +106,17 @@ def _serve(runner: "ConcurrentRunner", *, burst: bool) -> None:
                 run_tick()
         elif burst and runner.is_idle:
             return
+
+
+def _look_at_clock() -> None:
+    try:
+        is_silent = PeriodicWork.is_silent("tick", clock.now())
+        db.session.commit()
+    except SQLAlchemyError:  # every look says so
+        safe_rollback()
+    else:
+        if is_silent:
+            stand_in(clock.now())
 
 
 def _take(*, wait: bool) -> str | None:

@@ -16,6 +16,8 @@ from refine.models.audit import (
 from refine.models.clients import ApiToken as ApiToken, IdempotencyKey as IdempotencyKey
 from refine.models.keys import WrappedKey as WrappedKey
 from refine.models.ledger import AgentMemory as AgentMemory
+from refine.models.mail import Mail as Mail
+from refine.models.notice import Notice as Notice
 from refine.models.outbox import Delivery as Delivery, Endpoint as Endpoint
 from refine.models.people import (
     Account as Account,

@@ -211,6 +211,13 @@ def by_account(account_id: AccountId) -> Sequence[Row[*tuple[Any, ...]]]:
     )
 
 
+def agents_by_cause() -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return the accounts, causes and ids of all agents that need a person."""
+    _, waiting = _reasons(clock.now())
+    those = select(Agent.account_id, _worst(waiting), Agent.id).where(_any_of(waiting))
+    return db.session.execute(those).all()
+
+
 def has_cause(cause: str | None = None) -> ColumnElement[bool]:
     """Match agents that need a person, for this cause or any, and are not put aside."""
     _, waiting = _reasons(clock.now())

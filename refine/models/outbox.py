@@ -15,6 +15,7 @@ from sqlalchemy import (
     Index,
     Text,
     UniqueConstraint,
+    delete,
     func,
     literal,
     or_,
@@ -38,6 +39,8 @@ from refine.sealing import DataKey
 
 # Each event of an account is delivered so many times at most.
 MOST_OF_AN_ACCOUNT = 20
+# Counted from what happened.
+KEPT_FOR = timedelta(days=30)
 # After a claim whose process died, it is due again so much later: no attempt takes as long.
 CLAIMED_FOR = timedelta(minutes=2)
 
@@ -133,7 +136,51 @@ class Endpoint(Attested, Base):
         return db.session.scalar(select(cls.id).where(cls.is_active()).limit(1)) is not None
 
 
-class Delivery(Base):
+class Attempted:
+    """What is sent until it arrives, or is given up."""
+
+    id: Mapped[BigId]
+    created_at: Mapped[datetime]
+    attempts: Mapped[Count]
+    # NULL: it was delivered, or given up
+    next_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    # the last answer, or why there was none
+    last_status: Mapped[str | None] = mapped_column(Text)
+    outcome: Mapped[str] = mapped_column(Text, Computed(_OUTCOME, persisted=True))
+
+    @property
+    def is_wanted(self) -> bool:
+        return True
+
+    @classmethod
+    def claim(cls, at: datetime, *conditions: ColumnElement[bool]) -> Any:
+        """Take the first that is due for an attempt; commit before it is made."""
+        due: Any = select(cls).where(*conditions, cls.next_at <= at)
+        first = due.order_by(cls.next_at, cls.id).limit(1).with_for_update(skip_locked=True)
+        claimed = db.session.scalar(first.execution_options(populate_existing=True))
+        if claimed is not None:
+            claimed.next_at = at + CLAIMED_FOR
+        return claimed
+
+    def note(self, at: datetime, status: str, *, is_final: bool = False) -> None:
+        """Note how an attempt ended: after a failure it is due again, or given up."""
+        db.session.refresh(self, with_for_update=True)
+        self.attempts, self.last_status = self.attempts + 1, status
+        pause = delivery_pause(self.attempts)
+        if status.startswith("2"):
+            self.delivered_at, is_final = at, True
+        is_over = is_final or not self.is_wanted
+        self.next_at = None if is_over or pause is None else at + pause
+
+    @classmethod
+    def prune(cls, at: datetime) -> int:
+        """Delete what was sent or given up long ago; return how many."""
+        old = delete(cls).where(cls.created_at < at - KEPT_FOR, cls.next_at.is_(None))
+        return len(db.session.scalars(old.returning(cls.id)).all())
+
+
+class Delivery(Attempted, Base):
     """An event for an endpoint, and how far it got; it arrives at least once."""
 
     __tablename__ = "deliveries"
@@ -148,21 +195,12 @@ class Delivery(Base):
         Index("ix_deliveries_created_at", "created_at"),
     )
 
-    id: Mapped[BigId]
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
     endpoint_id: Mapped[int] = mapped_column(ForeignKey("endpoints.id"))
     # the same at each attempt, and for every endpoint
     event_id: Mapped[str] = mapped_column(Text)
     kind: Mapped[str] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
-    created_at: Mapped[datetime]
-    attempts: Mapped[Count]
-    # NULL: it was delivered, or given up
-    next_at: Mapped[datetime | None]
-    delivered_at: Mapped[datetime | None]
-    # the last HTTP status, or why there was none
-    last_status: Mapped[str | None] = mapped_column(Text)
-    outcome: Mapped[str] = mapped_column(Text, Computed(_OUTCOME, persisted=True))
 
     endpoint: Mapped[Endpoint] = relationship()
 
@@ -179,31 +217,14 @@ class Delivery(Base):
         due = select(cls.endpoint_id).where(cls.next_at <= at).group_by(cls.endpoint_id)
         return db.session.scalars(due.order_by(func.min(cls.next_at))).all()
 
-    @classmethod
-    def claim(cls, endpoint_id: int, at: datetime) -> "Delivery | None":
-        """Take the endpoint's next due delivery for an attempt; commit before it is made."""
-        due = select(cls).where(cls.endpoint_id == endpoint_id, cls.next_at <= at)
-        first = due.order_by(cls.next_at, cls.id).limit(1).with_for_update(skip_locked=True)
-        claimed = db.session.scalar(first.execution_options(populate_existing=True))
-        if claimed is not None:
-            claimed.next_at = at + CLAIMED_FOR
-        return claimed
-
-    def note(self, at: datetime, status: str) -> None:
-        """Note how an attempt ended: after a failure it is due again, or given up."""
-        db.session.refresh(self, with_for_update=True)
-        self.attempts, self.last_status = self.attempts + 1, status
-        pause = delivery_pause(self.attempts)
-        if status.startswith("2"):
-            self.delivered_at, pause = at, None
-        if self.endpoint.removed_at is not None:
-            pause = None
-        self.next_at = at + pause if pause is not None else None
+    @property
+    def is_wanted(self) -> bool:
+        return self.endpoint.removed_at is None
 
     def replay(self) -> None:
         """Have it sent once more, with the same id; Refused if its endpoint was removed."""
         db.session.refresh(self, with_for_update=True)
-        if self.endpoint.removed_at is not None:
+        if not self.is_wanted:
             raise Refused("the webhook was removed, so nothing is sent to it")
         self.attempts, self.next_at = 0, clock.now()
         self.delivered_at = self.last_status = None

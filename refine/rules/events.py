@@ -13,11 +13,17 @@ EventKind = Literal[
     "agent.over_budget",
     "agent.stuck",
     "verification.failed",
+    "agent.failed",
+    "agent.rolled_back",
+    "account.over_cap",
+    "token.ending",
+    "clock.silent",
+    "workers.silent",
 ]
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 
 _ENDS = ("complete", "rollback", "incomplete", "declined", "skipped", "failed")
-# By the action of the record; over_budget and stuck are states, which no record marks.
+# By the action of the record; states, such as stuck, have no record.
 EVENTS: dict[str, EventKind] = {
     **{f"memory_refinement_{end}": "session.ended" for end in _ENDS},
     "memory_extraction_ended": "conversation.done",

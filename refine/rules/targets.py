@@ -51,3 +51,10 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
             return is_public(inner)
         return address in _GLOBAL_UNICAST and address.is_global
     return address.is_global and not address.is_multicast
+
+
+def is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

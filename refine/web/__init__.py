@@ -15,6 +15,7 @@ from refine.web import (
     find,
     granted,
     in_place,
+    inbox,
     ledger,
     letter,
     links,
@@ -63,6 +64,7 @@ _AREAS = [
     views.pages,
     wall.pages,
     letter.pages,
+    inbox.pages,
 ]
 
 # once, at import: a blueprint accepts no hooks once it has been registered

@@ -10,10 +10,10 @@ from refine.models import Agent, attention
 from refine.models.agent_list import STATES, Order, in_order, is_in, listed_agents, totals
 from refine.models.runs import LIVE
 from refine.models.runs.spending import spent_by_agents
+from refine.rules.causes import cause_in_words
 from refine.rules.quantities import cost_in_words
 from refine.web import in_place, scope
 from refine.web.lists import Chosen, Filter, one_of, page_of, searched
-from refine.web.words import cause_in_words
 
 pages = Blueprint("agents", __name__)
 

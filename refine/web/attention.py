@@ -13,11 +13,12 @@ from refine.models import Account, Agent, attention
 from refine.models.agent.eligibility import NO_KEY, unanswered
 from refine.models.attention import Case, Numbers
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
+from refine.rules.causes import CAUSES, LEVELS, advice_on, cause_in_words
 from refine.rules.quantities import in_percent, plural
 from refine.rules.retention import sessions_to
 from refine.web import scope
 from refine.web.links import url_in_account
-from refine.web.words import CAUSES, ERROR_ADVICE, SET_A_KEY, SHAPES, cause_in_words, minute
+from refine.web.words import SET_A_KEY, minute
 
 _ACCOUNTS_SHOWN = 10
 # Budgets are proposed in steps of this.
@@ -44,7 +45,7 @@ class Attention(NamedTuple):
 def in_general(*, with_erasures: bool = True) -> list[Attention]:
     found = [*_without_key(), *_installation(), *_accounts()]
     found += _erasures() if with_erasures else []
-    return sorted(found, key=lambda item: list(SHAPES).index(item.level))
+    return sorted(found, key=lambda item: LEVELS.index(item.level))
 
 
 # -- agents, by cause ------------------------------------------------------------------------------
@@ -83,11 +84,12 @@ def in_groups() -> list[CaseGroup]:
 
 def _group(found: Sequence[Case]) -> CaseGroup:
     first = found[0]
-    words, error = CAUSES[first.kind], first.cause.partition(":")[2]
+    error = first.cause.partition(":")[2]
     text = f"{plural(first.number, 'agent')} {cause_in_words(first.cause)}"
     reasons = {case.session.end_reason if error and case.session else None for case in found}
     reason = reasons.pop() if len(reasons) == 1 else None
-    return CaseGroup(words.level, text, ERROR_ADVICE.get(error, words.advice), reason, found)
+    level, advice = CAUSES[first.kind].level, advice_on(first.cause)
+    return CaseGroup(level, text, advice, reason, found)
 
 
 def way_down(agent: Agent) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
+from sqlalchemy.orm import joinedload
 from werkzeug.wrappers import Response
 
-from refine import clock
+from refine import clock, settings
 from refine.extensions import db
 from refine.health import (
     Check,
@@ -20,7 +21,7 @@ from refine.health import (
     time_check,
     verification_check,
 )
-from refine.models import MemoryTask, RefinementSession, Verification
+from refine.models import Mail, MemoryTask, RefinementSession, Verification
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import midnight
@@ -47,6 +48,7 @@ def page() -> str:
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
         failures=failures,
+        lost_mail=_lost_mail(),
         since=since.date(),
         error=error,
         # nothing to look for if none failed lately
@@ -62,6 +64,14 @@ def _latest(kind: _Kind, *conditions: ColumnExpressionArgument[bool]) -> Sequenc
 def _failed(kind: _Kind, error: str) -> Sequence[Any]:
     of_error = [kind.error_kind == error] if error else []
     return _latest(kind, kind.has_ended_with_error(), *of_error)
+
+
+def _lost_mail() -> Sequence[Mail]:
+    if settings.current().mail_url is None:
+        return []
+    mine = scope.in_scope(Mail.account_id), Mail.delivered_at.is_(None), Mail.attempts > 0
+    lost = select(Mail).where(*mine).order_by(Mail.id.desc()).limit(_SHOWN)
+    return db.session.scalars(lost.options(joinedload(Mail.user))).all()
 
 
 @pages.post("/ops/verification/seen")

@@ -5,7 +5,7 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
-from refine import clock
+from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import (
@@ -14,6 +14,7 @@ from refine.models import (
     Agent,
     ApiToken,
     Invitation,
+    Mail,
     SecondFactor,
     SignIn,
     User,
@@ -61,9 +62,7 @@ def invite() -> ResponseReturnValue:
         role=request.form.get("role", "viewer"),
         by=scope.user(),
     )
-    link = public_url("signing_in.invitation", secret=Invitation.issue(invited, by=scope.user()))
-    db.session.commit()
-    return listing(link=link, invited=invited)
+    return _with_link(invited)
 
 
 @pages.post("/users/<int:user_id>/invitation")
@@ -72,10 +71,23 @@ def invite() -> ResponseReturnValue:
 def invite_again(user_id: int) -> ResponseReturnValue:
     user = scope.found_or_404(User, user_id)
     protect_site_admins(user)
-    link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
-    user.record("user_invited", by=scope.user())
+    return _with_link(user, is_new=False)
+
+
+def _with_link(user: User, *, is_new: bool = True) -> ResponseReturnValue:
+    """Mail a link for a password, which the admin then does not see, or else show it."""
+    link = None
+    if settings.current().mail_url is not None:
+        Mail.invite(user, clock.now(), by=scope.user())
+    else:
+        link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
+    if not is_new:
+        user.record("user_invited", by=scope.user())
     db.session.commit()
-    return listing(link=link, invited=user)
+    if link is not None:
+        return listing(link=link, invited=user)
+    flash(f"A link is on its way to {user.email}. It is sent within a minute.")
+    return redirect(url_in_account("people.listing"), 303)
 
 
 @pages.post("/users/<int:user_id>")

@@ -28,6 +28,7 @@ from refine.models.runs.session import ENDED
 from refine.models.runs.spending import saved_by
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
+from refine.rules.causes import spaced
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
 from refine.web.forms import attempt
@@ -35,7 +36,7 @@ from refine.web.lists import Chosen, Filter, id_begins, of_agent, one_of, page_o
 from refine.web.picture import picture_of, sizes
 from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
-from refine.web.words import STATUSES, TRIGGERS, spaced
+from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("sessions", __name__)
 

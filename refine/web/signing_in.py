@@ -2,17 +2,18 @@
 
 from datetime import datetime
 
-from flask import Blueprint, flash, redirect, render_template, request, session, url_for
+from flask import Blueprint, abort, flash, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
-from refine import clock, refusals
+from refine import clock, refusals, settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
+from refine.models import AccessGrant, Invitation, Mail, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.people.invitation import VALID_FOR
+from refine.rules.content import email_address
 from refine.rules.quantities import in_days
 from refine.web import scope, second_factor
 from refine.web.forms import own_path, shown_again
@@ -108,6 +109,35 @@ def _gone() -> ResponseReturnValue:
     )
     title = "This link is no longer valid"
     return render_template("errors/page.html", title=title, advice=advice), 404
+
+
+@pages.get("/forgotten")
+@scope.public
+def forgotten(**shown: object) -> str:
+    _require_mail()
+    return render_template("signing_in/forgotten.html", **shown)
+
+
+@pages.post("/forgotten")
+@scope.public
+@shown_again(forgotten)
+def remind() -> ResponseReturnValue:
+    """Queue a link; whose address it is is looked up when it is sent, so that neither the answer
+    nor its time tells who has an account.
+    """
+    _require_mail()
+    address = email_address(request.form.get("email", ""))
+    second_factor.count_and_commit(
+        PasswordGuess(f"forgotten {address}", request.remote_addr or "?")
+    )
+    Mail.remind(address, clock.now())
+    db.session.commit()
+    return forgotten(address=address)
+
+
+def _require_mail() -> None:
+    if settings.current().mail_url is None:
+        abort(404)
 
 
 @pages.get("/profile")

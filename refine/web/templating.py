@@ -24,7 +24,7 @@ from refine.models.people.user import (
 )
 from refine.models.runs.access import REASONS
 from refine.models.runs.session.prospects import LOOKS_BACK
-from refine.rules import quantities
+from refine.rules import causes, quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule
 from refine.web import attention, first_steps, links, presenting, scope, words
@@ -34,7 +34,7 @@ from refine.web.lists import as_cards, matching, said_once
 
 
 def register(app: Flask) -> None:
-    for module in (quantities, links, words):
+    for module in (quantities, causes, links, words):
         app.jinja_env.filters.update(_functions(module))
     for other in (as_cards, said_once, matching, describe_schedule, masked_id):
         app.add_template_filter(other)
@@ -93,6 +93,7 @@ def verification_finding() -> Finding | None:
 
 
 _NAMES: dict[str, Any] = {
+    "sends_mail": lambda: settings.current().mail_url is not None,
     "ACCESS_REASONS": REASONS,
     "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
     "CONFIRMED_FOR": CONFIRMED_FOR,

@@ -2,40 +2,23 @@
 a wall token in a cookie: a link brings it behind "#", where it is in no request, log or Referer.
 """
 
-from collections import defaultdict
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from flask import Blueprint, current_app, g, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user
-from sqlalchemy import func, select, true
 
-from refine import clock
 from refine.errors import NotFound, RowAltered
 from refine.extensions import db
 from refine.health import Check, clock_check, queue_check
-from refine.models import Account, Agent, ApiToken, PeriodicWork, attention
-from refine.models.agent_list import is_in
-from refine.rules.quantities import ago, plural
+from refine.models import ApiToken, PeriodicWork
+from refine.models.standing import squares
+from refine.rules.quantities import ago
 from refine.web import in_place, scope
-from refine.web.words import CAUSES, SHAPES, cause_in_words
 
 pages = Blueprint("wall", __name__)
 
 _KEPT_SECONDS = 365 * 24 * 3600
-
-
-class Square(NamedTuple):
-    name: str
-    slug: str
-    agents: int
-    running: int
-    needs: list[tuple[str, str]]
-
-    @property
-    def level(self) -> str:
-        return self.needs[0][0] if self.needs else "ok"
 
 
 @pages.get("/wall")
@@ -95,24 +78,6 @@ def _valid(secret: str) -> ApiToken | None:
     except (NotFound, RowAltered):
         return None
     return token if token.is_wall and token.is_valid else None
-
-
-def squares(account_id: int | None) -> list[Square]:
-    """Return how each account (or this one) stands, worst first."""
-    needs: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
-    for id_, cause, number in attention.by_account(account_id):
-        level = CAUSES[cause.partition(":")[0]].level
-        needs[id_].append((level, f"{plural(number, 'agent')} {cause_in_words(cause)}"))
-    mine = true() if account_id is None else Account.id == account_id
-    counts = func.count(Agent.id), func.count().filter(is_in("running"))
-    is_late = Account.has_late_slot(clock.now())
-    columns = Account.id, Account.name, Account.slug, is_late, *counts
-    found = select(*columns).outerjoin(Agent).where(mine).group_by(Account.id)
-    levels, made = list(SHAPES), []
-    for id_, name, slug, has_late_slot, agents, running in db.session.execute(found):
-        late = [("bad", "a slot was missed")] if has_late_slot else []
-        made.append(Square(name, slug, agents, running, late + needs[id_]))
-    return sorted(made, key=lambda it: (levels.index(it.level), -len(it.needs), it.name))
 
 
 def _heartbeats(account_id: int | None) -> list[Check]:

@@ -16,6 +16,7 @@ from refine.models import Account, Agent, PeriodicWork, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT
+from tests.mail_server import MailServer
 from tests.scripted_model import ScriptedModel
 
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
@@ -166,6 +167,7 @@ def test_doctor_finds_nothing_to_fix(healthy, run):
         ["ok", "time"],
         ["warn", "verification"],
         ["warn", "role"],
+        ["ok", "mail"],
         ["ok", "signing"],
         ["ok", "https"],
         ["ok", "provider"],
@@ -198,6 +200,12 @@ HTTPS = {"PUBLIC_URL": "https://refine.example.org"}
         ),
         ({"OPENROUTER_API_KEY": ""}, "provider", "ok", "no OPENROUTER_API_KEY: only agents with"),
         ({"SECRET_KEY": "secret-" + "x" * 24}, "signing", "warn", "SECRET_KEY is shorter than 32"),
+        (
+            {"REFINE_MAIL_URL": f"smtp://u:secret-4@{NOWHERE}", "REFINE_MAIL_FROM": "a@b.org"},
+            "mail",
+            "fix",
+            "the server in REFINE_MAIL_URL takes no mail (ConnectionRefusedError)",
+        ),
         ({}, "role", "warn", "the role in DATABASE_URL is a superuser, who can bypass every"),
     ],
 )
@@ -210,3 +218,15 @@ def test_doctor_judges_the_environment(healthy, run, variables, name, mark, says
     assert done.returncode == any(each == "fix" for each, _ in checks.values())
     output = done.stdout + done.stderr
     assert not [word for word in ("secret-", "canary", "A" * 43) if word in output]
+
+
+def test_doctor_sends_a_mail_as_a_test(healthy, run):
+    with MailServer() as server:
+        mail = {"REFINE_MAIL_URL": server.url, "REFINE_MAIL_FROM": "refine@example.org"}
+        answers = run("doctor", **mail), run("doctor", "--mail", "you@example.org", **mail)
+
+        assert [found(each)["mail"] for each in answers] == [
+            ("ok", "the mail server answers"),
+            ("ok", "a test is on its way to you@example.org"),
+        ]
+        assert [each["To"] for each in server.received] == ["you@example.org"]

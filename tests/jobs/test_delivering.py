@@ -28,7 +28,7 @@ from refine.jobs import stopping, webhook
 from refine.jobs.delivering import deliver_due
 from refine.jobs.tick import run_tick
 from refine.jobs.webhook import Message
-from refine.models import Delivery, Endpoint
+from refine.models import ApiToken, Delivery, Endpoint
 from refine.rules.pacing import DELIVERY_PAUSES
 from tests import factories, sql
 from tests.receiver import Receiver
@@ -164,7 +164,7 @@ def test_two_at_once_deliver_an_event_once(private, receiver, app):
 
 def test_a_claim_whose_process_died_is_due_again(time, private, receiver):
     hook(receiver.url)
-    assert Delivery.claim(delivery().endpoint_id, NOW)
+    assert Delivery.claim(NOW)
     db.session.commit()
 
     deliver(time, NOW + MINUTE)
@@ -213,7 +213,7 @@ def test_removed_and_altered_endpoints_are_sent_nothing(private, receiver):
 
 def test_what_is_removed_during_an_attempt_is_not_repeated(private, receiver):
     hook(receiver.url)
-    claimed = Delivery.claim(delivery().endpoint_id, clock.now())
+    claimed = Delivery.claim(clock.now())
     assert claimed is not None
     claimed.endpoint.remove(by=BY)
     claimed.note(clock.now(), "500")
@@ -235,7 +235,7 @@ def test_what_was_queued_while_its_webhook_was_removed_is_not_sent(private, rece
 
 def test_a_replay_during_an_attempt_is_not_put_off_for_long(time, private, receiver):
     hook(receiver.url)
-    claimed = Delivery.claim(delivery().endpoint_id, NOW)
+    claimed = Delivery.claim(NOW)
     assert claimed is not None
     claimed.replay()
     claimed.note(NOW, "500")
@@ -246,15 +246,14 @@ def test_a_replay_during_an_attempt_is_not_put_off_for_long(time, private, recei
 
 def test_the_tick_tells_and_delivers(private, receiver, redis: Redis):
     secret = hook(receiver.url)
-    agent = factories.agent(
-        account=db.session.scalars(select(Endpoint)).one().account, core_token_budget=1
-    )
-    factories.ledger(agent, 25)
+    account = db.session.scalars(select(Endpoint)).one().account
+    ApiToken.mint(account=account, expires_at=clock.now() + timedelta(days=1))
     db.session.commit()
+    run_tick()
     run_tick()
 
     kinds = {each.verified(secret)["type"] for each in receiver.received}
-    assert kinds == {"session.ended", "agent.over_budget"}
+    assert kinds == {"session.ended", "token.ending"}
 
 
 def test_a_tick_without_webhooks_looks_once(app, redis: Redis):

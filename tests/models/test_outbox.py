@@ -7,11 +7,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import (
-    Account,
     Agent,
     ApiToken,
     AuditLog,
@@ -20,7 +18,6 @@ from refine.models import (
     RefinementSession,
     Verification,
 )
-from refine.models.budget_events import prune_deliveries, tell_of_budgets
 from refine.models.outbox import MOST_OF_AN_ACCOUNT
 from refine.refinement import time_machine
 from tests import editing, factories, sql
@@ -180,7 +177,6 @@ def test_an_edit_looks_for_no_webhook(agent):
 
 def test_no_event_says_a_word_of_content(agent):
     sing(agent)
-    tell_of_budgets(NOW)
     db.session.commit()
 
     found = deliveries()
@@ -190,90 +186,6 @@ def test_no_event_says_a_word_of_content(agent):
     assert CANARY not in said.lower()
     values = {value for each in found for value in each.data.values() if isinstance(value, str)}
     assert {value for value in values if " " in value} == set()
-
-
-# -- states of agents ------------------------------------------------------------------------------
-
-
-def over_budget(account: Account, *, is_stuck: bool = False) -> Agent:
-    """An agent that went over its budget; stuck: a session did not help."""
-    owner = factories.agent(account=account, core_token_budget=99)
-    factories.ledger(owner, *[25] * 4)
-    if is_stuck:
-        factories.ended(owner, "completed", mass_after=100)
-    db.session.commit()
-    return owner
-
-
-def tell(at: datetime | None = None) -> None:
-    tell_of_budgets(at or clock.now())
-    db.session.commit()
-
-
-def test_an_agent_that_goes_over_its_budget_is_told_once(agent):
-    owner = over_budget(agent.account)
-    at = clock.now()
-
-    for minutes in range(3):
-        tell(at + timedelta(minutes=minutes))
-    factories.ended(agent)
-    db.session.commit()
-
-    assert told() == [("agent.over_budget", None), ("session.ended", "completed")]
-    delivery, following = deliveries()
-    assert following.id == delivery.id + 1
-    assert delivery.data == {
-        "agent_id": owner.id,
-        "core_tokens": 100,
-        "core_token_budget": 99,
-        "core_memories": 4,
-    }
-    assert (delivery.created_at, delivery.next_at) == (owner.over_budget_since, at)
-
-
-def test_an_agent_is_told_of_again_when_it_is_over_its_budget_once_more(agent):
-    owner = over_budget(agent.account)
-    tell()
-    sql.run("UPDATE agents SET core_token_budget = 100")
-    tell()
-    sql.run(
-        "UPDATE agents SET core_token_budget = 99",
-        "UPDATE agents SET over_budget_since = now() + interval '1 hour'",
-    )
-    tell()
-
-    assert [each.data["agent_id"] for each in deliveries()] == [owner.id, owner.id]
-
-
-def test_an_agent_that_a_session_left_above_its_budget_is_stuck(agent):
-    owner = over_budget(agent.account, is_stuck=True)
-    tell()
-    factories.ended(owner, "completed", mass_after=100)
-    tell()
-
-    kinds = [kind for kind, _ in told() if kind.startswith("agent.")]
-    assert kinds == ["agent.over_budget", "agent.stuck"]
-
-
-def test_what_began_before_a_webhook_was_added_is_not_told(app):
-    owner = over_budget(factories.account(), is_stuck=True)
-    factories.endpoint(owner.account)
-    tell()
-
-    assert told() == []
-
-
-def test_inactive_agents_and_other_kinds_are_not_told(app):
-    account = factories.account()
-    factories.endpoint(account, "https://example.org/hook", "session.ended")
-    over_budget(account)
-    other = factories.account()
-    factories.endpoint(other)
-    over_budget(other).active = False
-    db.session.commit()
-    tell()
-
-    assert told() == []
 
 
 # -- webhooks --------------------------------------------------------------------------------------
@@ -366,24 +278,15 @@ def test_a_platform_token_adds_and_removes_webhooks_of_its_account(app):
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def test_old_deliveries_are_deleted_but_those_that_wait_or_still_hold(agent):
-    over_budget(agent.account)
-    below = over_budget(agent.account)
-    tell()
-    factories.ended(agent, at=NOW)
-    factories.ended(agent, at=NOW)
+def test_old_deliveries_are_deleted_but_those_that_wait(agent):
+    for _ in range(2):
+        factories.ended(agent, at=NOW)
     db.session.commit()
-    *told, waiting = deliveries()
-    kept = {waiting.id, *(each.id for each in told if each.kind == "agent.over_budget")}
-    kept -= {each.id for each in told if each.data["agent_id"] == below.id}
-    for each in told:
-        each.note(NOW, "200")
-    below.core_token_budget = 100
+    told, waiting = deliveries()
+    told.note(NOW, "200")
     db.session.commit()
 
-    early = prune_deliveries(NOW + timedelta(days=30))
-    late = prune_deliveries(clock.now() + timedelta(days=31))
+    assert Delivery.prune(NOW + timedelta(days=30)) == 0
+    assert Delivery.prune(NOW + timedelta(days=31)) == 1
     db.session.commit()
-
-    assert (early, late) == (0, 2)
-    assert {each.id for each in deliveries()} == kept
+    assert [each.id for each in deliveries()] == [waiting.id]

@@ -42,6 +42,8 @@ ADMINS = Answers("sign-in", 403, 200, 200, 200)
 ADMINS_OF_ACCOUNT = Answers("sign-in", 403, 404, 200, 200)
 ACT = Answers("sign-in", 403, 303, 303, 303)
 ACT_IN_ACCOUNT = Answers("sign-in", 403, 404, 303, 303)
+# The tests' server sends no mail.
+NO_MAIL = Answers(404, 404, 404, 404, 404)
 REFUSED = ("sign-in", 403, 404)
 
 READ = {
@@ -64,7 +66,9 @@ READ = {
     "/find": PAGE,
     "/audit/<int:record_id>": OF_ACCOUNT,
     "/audit/export.jsonl": PAGE,
+    "/forgotten": NO_MAIL,
     "/healthz": OPEN,
+    "/inbox": PAGE,
     "/invitations/<secret>": OPEN,
     "/letter": PAGE,
     "/metrics": OPEN,
@@ -122,6 +126,8 @@ ACTED = {
     "/agents/many": ACT_IN_ACCOUNT,
     "/deliveries/<int:delivery_id>/replay": ACT_IN_ACCOUNT,
     "/first-steps/dismissed": ACT,
+    "/forgotten": NO_MAIL,
+    "/inbox": Answers("sign-in", 303, 303, 303, 303),
     "/invitations/<secret>": Answers(303, 404, 404, 404, 404),
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
@@ -311,7 +317,7 @@ def test_viewers_are_offered_only_what_they_may_do(world, signed_in):
 
     own = {"/sign-out", "/wall/open", f"/invitations/{world.invitation}"}
     mine = ("confirm", "password", "sign-ins/end", "second-factors/app", "second-factors/passkey")
-    assert offered - own == {f"/profile/{each}" for each in mine}
+    assert offered - own == {"/inbox", *(f"/profile/{each}" for each in mine)}
 
 
 def is_refused(rule: str, who: str) -> bool:

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from refine.extensions import db
+from refine.jobs.letter import Letter
 from refine.models import Account
-from refine.web.letter import Letter
 from tests import factories
 from tests.web.conftest import Browser, said
 

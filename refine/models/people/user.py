@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine import settings
@@ -30,6 +30,7 @@ from refine.models.audit import AuditLog
 from refine.models.audit.chain import Client
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated, id_in
 from refine.models.people.account import Account
+from refine.rules import notices
 from refine.rules.content import email_address
 
 Role = Literal["admin", "viewer"]
@@ -112,6 +113,8 @@ class User(Attested, Base):
     saved_views: Mapped[list[list[str]]] = mapped_column(
         JSONB, default=list, server_default=text("'[]'")
     )
+    # the kinds of mail that they chose; NULL: what is usual for their role
+    told_of: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
 
     account: Mapped[Account] = relationship()
 
@@ -266,6 +269,10 @@ class User(Attested, Base):
     @property
     def may_act(self) -> bool:
         return self.role == "admin"
+
+    @property
+    def wanted_mail(self) -> list[str]:
+        return notices.wanted(self.role, self.told_of, site_admin=self.site_admin)
 
     def may_see(self, account_id: int | None) -> bool:
         return self.site_admin or self.account_id == account_id

@@ -10,7 +10,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.extensions import Base, db
 
-Event = Literal["tick", "ticking", "budget_check", "pruning", "erasing", "worker"]
+# The clock ticks every minute; after this long it has stopped, or is badly delayed.
+TICK_IS_LATE_AFTER = timedelta(minutes=5)
+
+Event = Literal["tick", "ticking", "budget_check", "pruning", "erasing", "worker", "notices"]
 
 # Ticks further apart are a gap: the clock was away, or the database restored from a backup.
 _GAP = timedelta(minutes=10)
@@ -72,3 +75,9 @@ class PeriodicWork(Base):
     def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
         last = db.session.scalar(select(cls.at).where(cls.event == event))
         return None if last is None else (at or clock.now()) - last
+
+    @classmethod
+    def is_silent(cls, event: Event, at: datetime) -> bool:
+        """Tell whether it once happened, but not for long."""
+        age = cls.age(event, at)
+        return age is not None and age > TICK_IS_LATE_AFTER

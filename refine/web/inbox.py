@@ -1,0 +1,45 @@
+"""A user's mail: of what they are told, and what was sent to them."""
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from sqlalchemy import select
+
+from refine import settings
+from refine.extensions import db
+from refine.models import Mail
+from refine.rules.notices import KINDS, offered
+from refine.web import scope
+from refine.web.lists import page_of
+
+pages = Blueprint("inbox", __name__)
+
+
+@pages.get("/inbox")
+def page() -> str:
+    user = scope.user()
+    listed = page_of(select(Mail).where(Mail.user_id == user.id).order_by(Mail.id.desc()))
+    return render_template(
+        "inbox/page.html",
+        page=listed,
+        mails=[row[0] for row in listed.rows],
+        offered=[(name, KINDS[name].choice) for name in _offered()],
+        wanted=user.wanted_mail,
+        is_set=settings.current().mail_url is not None,
+    )
+
+
+@pages.post("/inbox")
+def choose() -> ResponseReturnValue:
+    user = scope.user()
+    user.lock()
+    chosen = request.form.getlist("told_of")
+    user.told_of = [name for name in _offered() if name in chosen]
+    user.record("user_updated", by=user, data={"told_of": user.told_of})
+    db.session.commit()
+    flash("Your choices are saved.")
+    return redirect(url_for("inbox.page"), 303)
+
+
+def _offered() -> list[str]:
+    user = scope.user()
+    return offered(user.role, site_admin=user.site_admin)
