@@ -36,6 +36,7 @@ from refine.models import (
 from refine.models.agent import configuring
 from refine.models.people.account import DEMO_SLUG
 from refine.models.runs.access import AccessTerms
+from refine.models.single_sign_on import Identity
 from refine.settings import Settings
 from tests import factories, sql
 from tests.api.conftest import Program, bearing, program_of
@@ -197,6 +198,17 @@ def test_a_viewers_cookie_is_not_an_admins(two, lie):
     with lying(lies[lie]):
         assert two.admin.email not in browser.get("/profile", follow_redirects=True).text
         assert browser.get("/users").status_code != 200
+
+
+def test_an_identity_of_the_provider_is_not_an_admins(two):
+    roles = {two.admin.account.slug: "admin"}
+    mine, theirs = (Identity("https://id.example.org", each, None, roles) for each in "12")
+    two.admin.identity_hash = theirs.hashed
+    db.session.commit()
+
+    assert theirs.admit() is two.admin
+    with lying(every_hash_is(theirs.hashed)), pytest.raises(RowAltered):
+        mine.admit()
 
 
 @pytest.mark.parametrize("lie", ["another link", "another user"])

@@ -143,6 +143,17 @@ def test_who_was_locked_before_stays_locked_when_the_account_is_unlocked(
     assert (person.lock_reason, person.takes_password) == ("password_known", False)
 
 
+def test_nobody_joins_a_locked_account_by_a_link(account, site_admin):
+    lock(account, "incident", site_admin)
+    invited = User.invite(account, "new@example.org", role="admin", by=site_admin)
+    link = Invitation.issue(invited, by=site_admin)
+    db.session.commit()
+
+    assert Invitation.by_secret(link) is None
+    unlock(account, site_admin)
+    assert Invitation.by_secret(link).user is invited
+
+
 def test_a_lock_is_lifted_by_another_admin_and_gives_nothing_back(account, admin, person):
     grant = factories.live_grant(factories.agent(account=account), person)
     begun = SignIn.begin(person)

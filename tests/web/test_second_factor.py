@@ -251,6 +251,20 @@ def test_a_passkey_is_a_second_factor_and_signs_in_alone(app, ada, signed_in, de
     assert len(records("user_signed_in")) == 3
 
 
+def test_a_passkey_lets_nobody_in_who_must_go_to_the_provider(
+    ada, signed_in, device, client, set_setting
+):
+    with_passkey(ada, device, signed_in(ada))
+    ada.identity_hash = "of the provider"
+    ada.record("user_linked")
+    db.session.commit()
+    set_setting(oidc_only=True)
+
+    answer = gives(client, passkey=device.use(asked(client)))
+
+    assert (answer.status_code, is_signed_in(client)) == (422, False)
+
+
 def test_a_passkey_alone_is_no_password(app, ada, signed_in, device, client):
     agent = factories.agent(account=ada.account)
     with_passkey(ada, device, signed_in(ada))

@@ -92,7 +92,8 @@ class Invitation(Attested, Base):
         found.require_genuine(secret_hash=hashed)
         found.require_own("user")
         is_open = found.used_at is None and found.expires_at > at and found._issuer_may_act
-        return found if is_open and found.user.active and found.user.may_have_password else None
+        may_join = found.user.active and found.user.may_sign_in_here
+        return found if is_open and may_join and found.user.account.locked_at is None else None
 
     @property
     def _issuer_may_act(self) -> bool:

@@ -235,11 +235,11 @@ class User(Attested, Base):
 
     @property
     def takes_password(self) -> bool:
-        return self.may_have_password and self.password_hash != NO_PASSWORD
+        return self.may_sign_in_here and self.password_hash != NO_PASSWORD
 
     @property
-    def may_have_password(self) -> bool:
-        """Whether they may sign in with one: not if all who can must go to the provider."""
+    def may_sign_in_here(self) -> bool:
+        """Whether a password or passkey lets them in: not if they must go to the provider."""
         return self.identity_hash is None or not settings.current().oidc_only
 
     # -- filters of lists ------------------------------------------------------------------------
