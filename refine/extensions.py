@@ -303,9 +303,20 @@ _COPIED = "refine_copied_rows"
 
 def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Add rows to a table by COPY, the quickest way, in the transaction of ``db.session``."""
-    copying = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
     types = [_binary_type(table.columns[column]) for column in columns]
-    db.session.connection().exec_driver_sql(copying, execution_options={_COPIED: (types, rows)})
+
+    def write(copying: psycopg.Copy) -> None:
+        copying.set_types(types)
+        for row in rows:
+            copying.write_row(row)
+
+    copy(f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)", write)
+
+
+def copy(statement: str, use: Callable[[psycopg.Copy], None]) -> int:
+    """Carry out a COPY, whose data ``use`` reads or writes; return the number of rows."""
+    options = {_COPIED: use}
+    return db.session.connection().exec_driver_sql(statement, execution_options=options).rowcount
 
 
 def _binary_type(column: Column[Any]) -> str:
@@ -315,13 +326,10 @@ def _binary_type(column: Column[Any]) -> str:
 
 @event.listens_for(Engine, "do_execute")
 def _copy(cursor: Any, statement: str, _parameters: Any, context: Any) -> bool:
-    """Carry out ``copy_rows``; any other statement is left to SQLAlchemy."""
-    copied = context.execution_options.get(_COPIED)
-    if copied is None:
+    """Carry out ``copy``; any other statement is left to SQLAlchemy."""
+    use = context.execution_options.get(_COPIED)
+    if use is None:
         return False
-    types, rows = copied
     with cursor.copy(statement) as copying:
-        copying.set_types(types)
-        for row in rows:
-            copying.write_row(row)
+        use(copying)
     return True

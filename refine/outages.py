@@ -5,15 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
+from refine.diagnoses import Finding, cause_of
 from refine.extensions import db, safe_rollback
 
 # busy: rows were locked by others, or too much was going on; full: disk or memory
 Trouble = Literal["away", "busy", "full"]
 
-# The message for operators.
-NO_ANSWER = "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
 # The messages for people and programs, with remedies.
 TROUBLES: Mapping[Trouble, str] = {
     "away": "Nothing was lost. Try again in a moment.",
@@ -55,6 +54,13 @@ def database_trouble(error: DBAPIError) -> Trouble | None:
     # failed connections have no SQLSTATE; 08 and 57P are for broken ones
     is_broken = isinstance(error, OperationalError) and (sqlstate or "08").startswith(("08", "57P"))
     return "away" if is_broken or error.connection_invalidated else None
+
+
+def connection_fault(error: SQLAlchemyError) -> Finding:
+    """Return why the database cannot be reached, without a word that it says itself."""
+    original = getattr(error, "orig", None)
+    code = cause_of("database", str(original), getattr(original, "sqlstate", None))
+    return Finding.of(code or "database_away")
 
 
 def may_pass(fault: BaseException) -> bool:

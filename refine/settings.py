@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
@@ -294,6 +295,17 @@ _PARSERS: dict[str, _Parse] = {
 
 def variable_of(name: str) -> str:
     return name.upper() if name in _WITHOUT_PREFIX else f"REFINE_{name.upper()}"
+
+
+# Variables of the client, and of completion in a shell.
+_NOT_OURS = frozenset({"REFINE_URL", "REFINE_TOKEN", "REFINE_COMPLETE"})
+
+
+def unknown_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str | None]:
+    """Return each variable that looks like a setting and is none, with the most similar name."""
+    known = {variable_of(name) for name in _PARSERS}
+    given = {name for name in environ if name.startswith("REFINE_")} - known - _NOT_OURS
+    return {name: next(iter(get_close_matches(name, known, 1)), None) for name in sorted(given)}
 
 
 def is_installed() -> bool:

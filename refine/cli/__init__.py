@@ -11,6 +11,7 @@ from refine import __version__, core_dumps
 from refine.cli.accounts import account, letter, token, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
+from refine.cli.backups import backup, restore
 from refine.cli.database import database, keys
 from refine.cli.doctor import doctor
 from refine.cli.locking import lock, unlock
@@ -23,7 +24,7 @@ from refine.cli.up import up
 from refine.cli.webhooks import webhook
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
-from refine.outages import NO_ANSWER, TROUBLES, database_trouble
+from refine.outages import TROUBLES, connection_fault, database_trouble
 from refine.places import ROOT
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
@@ -66,7 +67,7 @@ def refine() -> None:
 for command in (
     *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
     *(import_, export, mcp, memory, audit, account, letter, user, agent),
-    *(lock, unlock, token, webhook, keys, database),
+    *(lock, unlock, token, webhook, keys, database, backup, restore),
 ):
     refine.add_command(command)
 
@@ -122,7 +123,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 def _advice_on(error: DBAPIError) -> str:
     match database_trouble(error):
         case "away":
-            return NO_ANSWER
+            return str(connection_fault(error))
         case "busy" | "full" as trouble:
             return f"the database is {trouble}. {TROUBLES[trouble]}"
     if getattr(error.orig, "sqlstate", None) == "42501":

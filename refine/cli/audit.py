@@ -32,7 +32,7 @@ def audit() -> None:
     type=click.File(encoding="utf-8"),
     help="Also compare with this output of `refine audit anchor`, to detect removed records.",
 )
-def audit_verify(anchor_file: TextIO | None) -> int:
+def auditverify(anchor_file: TextIO | None) -> int:
     """Verify every chain, then compare all memories and protected rows with their records.
 
     If anything was edited, removed, added or moved outside the application, print the first problem
@@ -41,7 +41,7 @@ def audit_verify(anchor_file: TextIO | None) -> int:
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
-        outcome = _verify(anchored)
+        outcome = verify(anchored)
         if outcome.first_problem is not None:
             raise click.ClickException(outcome.first_problem)
         against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
@@ -53,7 +53,8 @@ def audit_verify(anchor_file: TextIO | None) -> int:
         return 0
 
 
-def _verify(anchored: dict[str, Any] | None) -> Verification:
+def verify(anchored: dict[str, Any] | None) -> Verification:
+    """Verify everything, and store the outcome."""
     outcome = Verification.begin("command", clock.now())
     is_stored = not is_read_only()
     db.session.commit()

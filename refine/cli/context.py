@@ -15,10 +15,12 @@ from refine.extensions import db
 from refine.models import WrappedKey, schema_version
 from refine.settings import Settings, data_dir_in, is_installed
 
+_KEYS = "REFINE_ENCRYPTION_KEYS"
+
 # Variables of one installation's data, left out for another database.
 OF_INSTALLATION = (
     *("DATABASE_URL", "REFINE_OWNER_DATABASE_URL", "REDIS_URL", "REFINE_DATA_DIR"),
-    *("SECRET_KEY", "REFINE_ENCRYPTION_KEYS"),
+    *("SECRET_KEY", _KEYS),
 )
 
 
@@ -81,7 +83,13 @@ def in_context(settings: Settings, *, is_service: bool = False) -> Iterator[Flas
             db.engine.dispose()
 
 
-def settings_without_installation(folder: Path) -> Settings:
-    """Return the settings of the environment, with an empty data folder instead of its data."""
+def settings_without_installation(folder: Path, *, with_keys: bool = False) -> Settings:
+    """Return the settings of the environment, with an empty data folder instead of its data.
+    ``with_keys``: with the encryption keys of the installation, or of the environment.
+    """
     kept = {name: text for name, text in os.environ.items() if name not in OF_INSTALLATION}
+    if with_keys and is_installed():
+        kept[_KEYS] = ",".join(Settings.from_environ().encryption_keys)
+    elif with_keys and _KEYS in os.environ:
+        kept[_KEYS] = os.environ[_KEYS]
     return Settings.from_environ({**kept, "REFINE_DATA_DIR": str(folder)})

@@ -11,12 +11,14 @@ from rich.markup import escape
 
 from refine import health
 from refine.cli.context import application, settings_without_installation
-from refine.cli.output import console
+from refine.cli.output import console, print_json
+from refine.cli.parameters import json_option
 from refine.cli.trial import Trial, about_provider
-from refine.health import Check
+from refine.diagnoses import Finding
+from refine.errors import EmbeddedError, SettingsError
+from refine.health import Check, database, machine
 from refine.llm.provider import Provider, client_for, configured_provider, is_rehearsed
-from refine.rules.quantities import plural
-from refine.settings import Settings
+from refine.settings import Settings, data_dir_in
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red"}
 
@@ -27,12 +29,12 @@ _CANNOT_WORK = "Sessions cannot work like this. Fix what is marked, then ask aga
 @click.command()
 @click.option("--ask", "model_id", metavar="MODEL", help="Ask this model a few questions instead.")
 @click.option("--mail", "address", metavar="ADDRESS", help="Also send a test to this address.")
-def doctor(model_id: str | None, address: str | None) -> int:
-    """Check servers, migrations, keys, schedule, queue, clock, the provider and security settings.
+@json_option
+def doctor(model_id: str | None, address: str | None, as_json: bool) -> int:
+    """Check settings, servers, migrations, keys, what runs, the provider and this machine.
 
-    Prints one line for each: its state, or how to fix it. Exit code 1 if something must be fixed.
-    Warnings do not count: a short SECRET_KEY, plain http beyond this machine (PUBLIC_URL,
-    OPENROUTER_BASE_URL), a database role that could bypass the guards (`refine db roles`).
+    Prints one line for each: its state, or what is wrong and how to fix it. Exit code 1 if
+    something must be fixed; warnings do not count.
 
     With --ask, checks whether sessions can work with MODEL, and what to set if not: asks it for
     consent and lets it call a tool, over the provider and settings of the environment
@@ -42,50 +44,78 @@ def doctor(model_id: str | None, address: str | None) -> int:
     \b
     Examples:
       refine doctor
+      refine doctor --json                                 for programs
       refine doctor --ask rehearsal/any                    free, without a provider
       refine doctor --ask anthropic/claude-sonnet-4.5
       OPENROUTER_BASE_URL=http://127.0.0.1:8080/v1 OPENROUTER_API_KEY=none \\
         refine doctor --ask my-local-model
     """
     if model_id is None:
-        with application("doctor", check_keys=False) as app:
-            return 0 if _print(_checks(app, address)) else 1
+        return 0 if _print(_checks_of_installation(address), as_json=as_json) else 1
     with TemporaryDirectory(prefix="refine-") as folder:
         settings = settings_without_installation(Path(folder))
         with client_for(model_id, settings, is_demo=True) as provider:
-            is_well = _print(_trial(provider, model_id, settings))
-    console.print(_CAN_WORK.format(model_id) if is_well else _CANNOT_WORK)
+            is_well = _print(_trial(provider, model_id, settings), as_json=as_json)
+    if not as_json:
+        console.print(_CAN_WORK.format(model_id) if is_well else _CANNOT_WORK)
     return 0 if is_well else 1
 
 
-def _print(checks: Iterable[Check]) -> bool:
-    is_well = True
+def _print(checks: Iterable[Check], *, as_json: bool) -> bool:
+    done = []
     for check in checks:
-        mark = "fix" if check.problem else "warn" if check.warning else "ok"
-        text = escape(check.problem or check.warning or check.detail)
-        shown = f"[{_COLOURS[mark]}]{mark}[/]{' ' * (4 - len(mark))}"
-        console.print(f"{shown} {check.name:<11} {text}", markup=True)
-        is_well &= check.is_ok
-    return is_well
+        done.append(check)
+        if not as_json:
+            mark = check.state
+            text = escape(check.problem or check.warning or check.detail)
+            shown = f"[{_COLOURS[mark]}]{mark}[/]{' ' * (4 - len(mark))}"
+            console.print(f"{shown} {check.name:<11} {text}", markup=True)
+    if as_json:
+        print_json([check.as_json() for check in done])
+    return all(check.is_ok for check in done)
+
+
+def _checks_of_installation(address: str | None) -> Iterator[Check]:
+    """Where settings or servers stop the application, this is all that can be said."""
+    unknown = [Check.of("settings", found) for found in machine.unknown_settings()]
+    try:
+        with application("doctor", check_keys=False) as app:
+            yield from unknown or [Check("settings", None, "every REFINE_… is known")]
+            yield from _checks(app, address)
+    except (SettingsError, EmbeddedError) as error:
+        yield from unknown
+        yield Check.of("settings", Finding.of("settings_bad", said=error))
+    except OSError as error:  # of the folder, in which the bundled servers have their data
+        about = {"folder": data_dir_in(), "reason": error.strerror}
+        yield Check.of("data folder", Finding.of("data_folder", **about))
 
 
 def _checks(app: Flask, address: str | None) -> Iterator[Check]:
     settings: Settings = app.extensions["refine.settings"]
     found = health.checks()
     yield from found
-    if all(check.is_ok for check in found):
+    by_name = {check.name: check.is_ok for check in found}
+    if by_name["database"] and by_name["migrations"]:
+        at_fault = database.findings(is_pooled=settings.pooled)
+        yield from _each("server", at_fault, "version, rights, guards and indexes are in order")
+    if by_name["redis"]:
+        yield from _each("eviction", machine.redis_eviction(), "Redis drops nothing")
+    if all(by_name.values()):
         yield health.older_keys_check()
         yield health.schedule_check()
         yield health.queue_check()
+        yield health.worker_check()
         yield health.clock_check()
         yield health.time_check()
+        yield from _each("time zones", machine.time_zones(), "all that accounts use are known")
         yield health.verification_check()
         yield health.role_check(settings)
     if settings.is_https:
-        yield _proxies(settings.proxies)
+        yield health.proxies_check(settings)
     yield health.mail_check(settings, address)
     yield health.signing_check(settings)
     yield health.https_check(settings)
+    yield from _each("data folder", machine.data_folder(settings), "it can be written")
     if (provider := configured_provider(settings)) is None:
         detail = "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers"
         yield Check("provider", None, detail)
@@ -93,19 +123,14 @@ def _checks(app: Flask, address: str | None) -> Iterator[Check]:
         yield _about(provider)
 
 
-def _proxies(proxies: int) -> Check:
-    problem = None
-    if not proxies:
-        problem = (
-            "PUBLIC_URL is https but REFINE_PROXIES is 0, so every client appears to have the "
-            "proxy's address; set REFINE_PROXIES to the number of proxies"
-        )
-    return Check("proxies", problem, f"{plural(proxies, 'proxy', 'proxies')} trusted")
+def _each(name: str, findings: Iterable[Finding], well: str) -> Iterable[Check]:
+    return [Check.of(name, found) for found in findings] or [Check(name, None, well)]
 
 
 def _about(provider: Provider) -> Check:
     said = f"{provider.base_url} answers, in the dialect {provider.dialect.name}"
-    return Check("provider", provider.problem(), said)
+    problem = provider.problem()
+    return Check.of("provider", Finding.of("provider", said=problem) if problem else None, said)
 
 
 def _trial(provider: Provider, model_id: str, settings: Settings) -> Iterator[Check]:

@@ -4,11 +4,14 @@ import structlog
 from flask_migrate import upgrade
 
 from refine import database_roles
+from refine.diagnoses import Finding
 from refine.errors import BeingUpgraded, Refused
 from refine.extensions import db, safe_rollback
 from refine.models import WrappedKey, schema, schema_version
+from refine.rules.quantities import abbreviated
 
 _MAY_CREATE = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+
 _MAX_NAMED = 5
 
 _log = structlog.get_logger(__name__)
@@ -45,9 +48,5 @@ def require_as_migrated() -> None:
     with db.engine.connect() as connection:
         different = schema.differences(connection)
     if different:
-        left = f" and {len(different) - _MAX_NAMED} more" if len(different) > _MAX_NAMED else ""
-        raise Refused(
-            "the database is not as its migrations make it: "
-            f"{', '.join(different[:_MAX_NAMED])}{left}; undo what was changed there, or restore a "
-            "backup"
-        )
+        objects = abbreviated(different, ", ", _MAX_NAMED)
+        raise Refused(Finding.of("schema_altered", objects=objects))

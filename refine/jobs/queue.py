@@ -12,7 +12,7 @@ from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple, TypeVar
 
 from redis import ConnectionPool, Redis
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
+from redis.exceptions import RedisError
 from rq import Queue
 from rq.exceptions import DequeueTimeout
 from rq.job import Job
@@ -20,6 +20,7 @@ from rq.serializers import JSONSerializer
 from rq.utils import as_text
 
 from refine import settings
+from refine.diagnoses import Finding, cause_of
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
@@ -63,7 +64,7 @@ def redis_connection(*, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[
     try:
         yield Redis(connection_pool=pool)
     except (RedisError, OSError) as error:
-        raise Unreachable(_trouble(error)) from None
+        raise Unreachable(_fault_of(error)) from None
 
 
 def require_redis() -> None:
@@ -78,23 +79,17 @@ def _pool(url: str, patience_seconds: float) -> ConnectionPool:
     return ConnectionPool.from_url(url, **limits)
 
 
-def _trouble(error: BaseException) -> str:
-    """Say what is wrong with Redis, without a word of the URL: it may hold a password."""
-    if isinstance(error, OutOfMemoryError):
-        return "Redis is full; give it more memory (maxmemory)"
-    if isinstance(error, ReadOnlyError):
-        return "Redis is a read-only replica; let REDIS_URL lead to its primary"
+def _fault_of(error: BaseException) -> Finding:
+    """Return what is wrong with Redis, without a word of the URL: it may hold a password."""
     cause = error
     while not isinstance(cause, OSError) and cause.__context__ is not None:
         cause = cause.__context__  # redis-py puts its own errors around those of the system
     if isinstance(cause, SSLCertVerificationError):
         reason = cause.verify_message.partition(",")[0]  # what follows quotes the host
-        return (
-            f"Redis's certificate is not trusted ({reason}); set REFINE_REDIS_TLS to the path of a "
-            "file with the certificate of who issued it, or to insecure to trust any certificate"
-        )
+        return Finding.of("redis_certificate", reason=reason)
+    code = cause_of("redis", f"{type(error).__name__} {error} {cause}")
     name = type(cause if isinstance(cause, OSError) else error).__name__
-    return f"Redis does not answer at REDIS_URL; start it, or fix REDIS_URL ({name})"
+    return Finding.of(code or "redis_away", error=name)
 
 
 def queue(name: str, connection: Redis) -> Queue:

@@ -86,6 +86,17 @@ def erase(
     return done
 
 
+def erase_again(agent: Agent, ids: Collection[int]) -> list[int]:
+    """Erase what was erased once, and came back with a backup; return what is locked, and stays."""
+    rows = AgentMemory.lock_rows(agent, ids)
+    rows = {id_: memory for id_, memory in rows.items() if not memory.is_erased}
+    locked = [id_ for id_, memory in rows.items() if memory.edit_lock == "constitutional"]
+    unlocked = {id_: memory for id_, memory in rows.items() if id_ not in locked}
+    if unlocked:
+        _carry_out(agent, unlocked, "command line", clock.now())
+    return locked
+
+
 _REQUESTED = "memory_erasure_requested"
 
 

@@ -73,7 +73,7 @@ def _next_chains(after_id: int) -> list[int]:
 def verify_chains(chain_ids: Collection[int]) -> list[ChainResult]:
     """Verify chains and their owners' rows; a fault stays a problem of one chain alone."""
     try:
-        with _snapshot():
+        with snapshot():
             return _verify(chain_ids)
     except SealingError:  # the platform's key cannot be opened: no problem of one chain
         raise
@@ -123,7 +123,7 @@ def attested_kinds() -> list[type[Attested]]:
 
 
 @contextmanager
-def _snapshot() -> Iterator[None]:
+def snapshot() -> Iterator[None]:
     """Let all queries see one moment: in a transaction of its own, unless one is open."""
     if db.session().in_transaction():
         yield

@@ -44,10 +44,13 @@ def differences(connection: Connection) -> list[str]:
     """Return the tables, indexes, triggers and functions that are not as the migrations make them.
 
     The migrations are run once more, in a schema that is never committed. Empty where the role may
-    not create one.
+    not create one, or nobody.
     """
     found = _facts(connection)
-    may_create = "SELECT has_database_privilege(current_database(), 'CREATE')"
+    may_create = (
+        "SELECT has_database_privilege(current_database(), 'CREATE') "
+        "AND current_setting('transaction_read_only') = 'off'"
+    )
     if not connection.exec_driver_sql(may_create).scalar():
         return []
     with connection.begin_nested() as scratch:

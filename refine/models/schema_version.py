@@ -20,9 +20,10 @@ from flask import current_app
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from refine.diagnoses import Finding
 from refine.errors import BeingUpgraded, Refused, Unreachable
 from refine.extensions import db
-from refine.outages import NO_ANSWER
+from refine.outages import connection_fault
 
 # How long the check is not repeated after database and code were found to be compatible.
 _BELIEVED_SECONDS = 10.0
@@ -38,6 +39,10 @@ _WAITS = "refine.schema_version.waits"
 
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('refine.upgrade'))"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('refine.upgrade'))"
+_ELSEWHERE = (
+    "SELECT schemaname FROM pg_tables "
+    "WHERE tablename = 'alembic_version' AND schemaname <> current_schema()"
+)
 _is_upgrading: ContextVar[bool] = ContextVar("refine.is_upgrading", default=False)
 
 _log = structlog.get_logger(__name__)
@@ -61,8 +66,8 @@ def _found() -> tuple[str | None, list[str]]:
             if connection.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is None:
                 return None, []
             row = connection.exec_driver_sql(_CURRENT).one_or_none()
-    except SQLAlchemyError:
-        raise Unreachable(NO_ANSWER) from None
+    except SQLAlchemyError as error:
+        raise Unreachable(connection_fault(error)) from None
     return (row[0], (row[1] or "").split()) if row is not None else (None, [])
 
 
@@ -95,22 +100,25 @@ def is_behind() -> bool:
     return migration is None or migration in migrations()[1:]
 
 
-def problem() -> str | None:
+def problem() -> Finding | None:
     (migration, works_with), (newest, *older) = _found(), migrations()
     if newest == migration or (newest in works_with and works_with[0] == migration):
         return None
+    if migration is None and (schema := _schema_of_tables()) is not None:
+        return Finding.of("schema_elsewhere", schema=schema)
     if migration is None:
-        return "the database has no tables yet; run `refine db upgrade`"
+        return Finding.of("schema_none")
     if migration in older:
-        return "the database is not at the newest migration; run `refine db upgrade`"
-    if re.fullmatch(_BEFORE_RELEASES, migration):
-        return (
-            "the database was made before Refine 1.0.0 and cannot be upgraded: export what its "
-            "agents keep with the version that made it, and start with an empty one"
-        )
-    return (
-        f"the database is at {migration}, for another version of Refine than this; start that one"
-    )
+        return Finding.of("schema_behind")
+    if re.fullmatch(_BEFORE_RELEASES, migration or ""):
+        return Finding.of("schema_unreleased")
+    return Finding.of("schema_ahead", migration=migration)
+
+
+def _schema_of_tables() -> str | None:
+    with db.engine.connect() as connection:
+        found: str | None = connection.exec_driver_sql(_ELSEWHERE).scalar()
+    return found
 
 
 def require_compatible() -> None:
@@ -128,7 +136,7 @@ def must_wait() -> bool:
             _log.warning("the database schema is compatible again")
         else:
             _log.warning(
-                "waiting: the database schema is incompatible with this version", reason=reason
+                "waiting: the database schema is incompatible with this version", reason=str(reason)
             )
     return reason is not None
 
@@ -166,7 +174,7 @@ def upgrading(longest_wait: str = _LONGEST_WAIT) -> Iterator[None]:
             _is_upgrading.reset(token)
 
 
-def _problem() -> str | None:
+def _problem() -> Finding | None:
     kept: float | None = current_app.extensions.get(_KEPT)
     if kept is not None and 0 <= time.monotonic() - kept < _BELIEVED_SECONDS:
         return None

@@ -69,6 +69,6 @@ def ago(age: timedelta) -> str:
     return f"in {rough_span(-age)}" if age < timedelta(0) else f"{rough_span(age)} ago"
 
 
-def abbreviated(items: Sequence[str], separator: str) -> str:
-    more = len(items) - MAX_LISTED
-    return separator.join([*items[:MAX_LISTED], *([f"and {more} more"] if more > 0 else [])])
+def abbreviated(items: Sequence[str], separator: str, most: int = MAX_LISTED) -> str:
+    more = len(items) - most
+    return separator.join([*items[:most], *([f"and {more} more"] if more > 0 else [])])

@@ -94,6 +94,7 @@ def test_services_need_an_installation(tmp_path, monkeypatch, run_under):
 def healthy(agent: Agent) -> Agent:
     """An agent of an installation without problems."""
     PeriodicWork.note("tick", clock.now())
+    PeriodicWork.note("worker", clock.now())
     db.session.commit()
     return agent
 
@@ -107,14 +108,18 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
 @pytest.mark.parametrize(
     ("change", "name", "says"),
     [
-        ("DELETE FROM periodic_work", "clock", "the clock has never run; start `refine clock`"),
         (
-            "UPDATE periodic_work SET at = now() - interval '6 minutes'",
+            "DELETE FROM periodic_work WHERE event = 'tick'",
+            "clock",
+            "the clock has never run; start `refine clock`",
+        ),
+        (
+            "UPDATE periodic_work SET at = now() - interval '6 minutes' WHERE event = 'tick'",
             "clock",
             "the last tick was 6 minutes ago; start `refine clock`",
         ),
         (
-            "UPDATE periodic_work SET at = now() + interval '6 minutes'",
+            "UPDATE periodic_work SET at = now() + interval '6 minutes' WHERE event = 'tick'",
             "clock",
             "the last tick is in the future; check that the machines'",
         ),
@@ -138,14 +143,14 @@ def test_doctor_reports_what_does_not_run(healthy, run, change, name, says):
 @pytest.mark.parametrize(
     ("has_worker", "minutes", "check"),
     [
-        (False, 0, ("fix", "no worker, and 1 session waiting: start `refine worker`")),
-        (True, 121, ("fix", "1 session waiting, the oldest for 2 hours: start more workers")),
+        (False, 0, ("fix", "no worker, and 1 session waiting; start `refine worker`")),
+        (True, 121, ("fix", "1 session waiting, the oldest for 2 hours; start more workers")),
         (True, 0, ("ok", "1 session waiting")),
     ],
 )
 def test_doctor_reports_sessions_that_no_worker_takes(healthy, run, has_worker, minutes, check):
-    if has_worker:
-        PeriodicWork.note("worker", clock.now())
+    if not has_worker:
+        sql.run("DELETE FROM periodic_work WHERE event = 'worker'")
     RefinementSession.queue(healthy, "cli", at=clock.now() - timedelta(minutes=minutes, seconds=1))
 
     assert found(run("doctor"))["queue"] == check
@@ -156,20 +161,26 @@ def test_doctor_finds_nothing_to_fix(healthy, run):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["ok", "settings"],
         ["ok", "database"],
         ["ok", "migrations"],
         ["ok", "keys"],
         ["ok", "redis"],
+        ["ok", "server"],
+        ["ok", "eviction"],
         ["ok", "rotation"],
         ["ok", "schedule"],
         ["ok", "queue"],
+        ["ok", "workers"],
         ["ok", "clock"],
+        ["ok", "time"],
         ["ok", "time"],
         ["warn", "verification"],
         ["warn", "role"],
         ["ok", "mail"],
         ["ok", "signing"],
         ["ok", "https"],
+        ["ok", "data"],
         ["ok", "provider"],
     ]
 
@@ -185,7 +196,7 @@ HTTPS = {"PUBLIC_URL": "https://refine.example.org"}
             {"DATABASE_URL": f"postgresql://u:secret-1@{NOWHERE}/x"},
             "database",
             "fix",
-            "PostgreSQL does not answer",
+            "nothing listens at the address in DATABASE_URL",
         ),
         ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, "keys", "fix", "REFINE_ENCRYPTION_KEYS does"),
         (HTTPS, "proxies", "fix", "PUBLIC_URL is https but REFINE_PROXIES is 0"),

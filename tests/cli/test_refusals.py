@@ -102,7 +102,7 @@ REFUSALS = [
     Refusal(("export", "Nobody"), "no agent is called 'Nobody'"),
     # settings (each bad value is tested with Settings itself)
     setting("REFINE_ENCRYPTION_KEYS", "", "REFINE_ENCRYPTION_KEYS must be set"),
-    setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "PostgreSQL does not answer"),
+    setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "nothing listens at the address"),
     *(
         Refusal(arguments, "does not hold the key", variables={"REFINE_ENCRYPTION_KEYS": OTHER})
         for arguments in (("run", "--enqueue", "Idle"), ("keys", "rotate"), ("undo", SEVENTH), USER)

@@ -16,7 +16,7 @@ from tests.commands import Service, eventually, services
 from tests.conftest import app_of
 
 BEFORE_RELEASES = (
-    "the database was made before Refine 1.0.0 and cannot be upgraded: export what its agents keep "
+    "the database was made before Refine 1.0.0 and cannot be upgraded; export what its agents keep "
     "with the version that made it, and start with an empty one"
 )
 

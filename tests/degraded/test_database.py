@@ -130,5 +130,6 @@ def test_a_command_says_in_one_line_that_the_database_is_away(
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "refine: PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL\n"
+        "refine: nothing listens at the address in DATABASE_URL; start PostgreSQL, or fix host and "
+        "port\n"
     )

@@ -91,7 +91,7 @@ def test_the_newest_database_is_compatible(ours):
 
 def test_an_empty_database_is_incompatible(fresh):
     with app_of(fresh):
-        assert schema_version.problem() == EMPTY
+        assert str(schema_version.problem()) == EMPTY
 
 
 def test_an_older_database_is_incompatible(ours, tmp_path):
@@ -101,7 +101,7 @@ def test_an_older_database_is_incompatible(ours, tmp_path):
     (newer / "versions" / "9001_later.py").write_text(LATER.format(**named))
     ours.extensions["migrate"].directory = str(newer)
 
-    assert schema_version.problem() == OLDER
+    assert str(schema_version.problem()) == OLDER
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_a_downgrade_leaves_no_release_beside_it(ours, release):
 def test_a_database_of_another_version_is_incompatible(ours):
     make_another()
 
-    assert schema_version.problem() == OTHER
+    assert str(schema_version.problem()) == OTHER
 
 
 def test_a_database_whose_migration_is_missing_is_incompatible(ours):
     sql.run("DELETE FROM alembic_version")
 
-    assert schema_version.problem() == EMPTY
+    assert str(schema_version.problem()) == EMPTY
 
 
 # -- what they do meanwhile ------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_sessions_waiting_without_a_worker_are_reported(dashboard, account):
 
     words = said(dashboard, "/ops")
 
-    assert "queue ✗ no worker, and 1 session waiting: start refine worker" in words
+    assert "queue ✗ no worker, and 1 session waiting; start refine worker" in words
     assert "Running and waiting" in words
     assert "Ada ◔ queued" in words
     assert "Eve" not in words

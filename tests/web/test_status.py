@@ -39,7 +39,7 @@ def test_a_missing_database_is_not_ready_and_reveals_no_secret(with_settings):
 
     answer = with_settings(DATABASE_URL=url).test_client().get("/readyz")
 
-    said = "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
+    said = "nothing listens at the address in DATABASE_URL; start PostgreSQL, or fix host and port"
     assert answer.status_code == 503
     assert answer.json == {
         "status": "unavailable",

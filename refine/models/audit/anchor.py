@@ -1,4 +1,6 @@
-"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off."""
+"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off; and
+what was erased, so that a restore of an older backup can erase it again.
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ FORMAT = "refine-anchor-1"
 
 
 def anchor(at: datetime | None = None) -> dict[str, Any]:
-    """Return the head of every chain with records: id, sequence and hash."""
+    """Return the head of every chain with records (id, sequence and hash), and what was erased."""
     heads = db.session.scalars(
         select(ChainHead).where(ChainHead.sequence > 0).order_by(ChainHead.id)
     )
@@ -28,7 +30,15 @@ def anchor(at: datetime | None = None) -> dict[str, Any]:
             {"id": head.id, "name": head.name, "sequence": head.sequence, "hash": head.hash}
             for head in heads
         ],
+        "erased": _erased(),
     }
+
+
+def _erased() -> dict[str, list[int]]:
+    agents = select(AuditLog.agent_id).filter_by(action="agent_erased")
+    memories = select(AuditLog.data).filter_by(action="memory_erased")
+    ids = {each["id"] for data in db.session.scalars(memories) for each in data["memories"]}
+    return {"agents": sorted(db.session.scalars(agents)), "memories": sorted(ids)}
 
 
 def read_anchor(text: str) -> dict[str, Any]:

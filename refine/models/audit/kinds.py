@@ -74,6 +74,7 @@ _KINDS = {
         "user_joined": "invitation accepted",
         "user_updated": "user changed",
         "user_password_changed": "password changed",
+        "user_password_ended": "password, or link to the identity provider, ended by a restore",
         "user_linked": "user linked to the identity provider",
         "user_locked": "user locked",
         "user_unlocked": "user unlocked",
@@ -94,6 +95,7 @@ _KINDS = {
     },
     "maintenance": {
         "keys_rotated": "keys rotated",
+        "database_restored": "database restored from a backup",
         "row_updated": "integrity mark renewed",
         "rows_pruned": "expired sign-ins or links deleted",
         "attention_acknowledged": "case acknowledged",

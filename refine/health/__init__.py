@@ -6,18 +6,18 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
+from refine.diagnoses import Finding
 from refine.errors import ClocksDiffer, RefineError, Unreachable, WrongKey
 from refine.extensions import database_now, db, require_agreement
+from refine.health import database
 from refine.jobs import mailing
 from refine.jobs.queue import require_redis
 from refine.models import Account, PeriodicWork, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Watch
 from refine.models.runs.periodic_work import TICK_IS_LATE_AFTER
 from refine.models.runs.workload import Workload
-from refine.outages import NO_ANSWER
 from refine.rules.quantities import ago, plural, rough_span
 from refine.rules.targets import is_this_machine
 from refine.settings import Settings
@@ -41,45 +41,62 @@ class Check:
     problem: str | None
     detail: str = ""
     warning: str | None = None
+    code: str | None = None
+
+    @classmethod
+    def of(cls, name: str, found: Finding | None, detail: str = "") -> "Check":
+        if found is None:
+            return cls(name, None, detail)
+        problem, warning = (None, str(found)) if found.is_warning else (str(found), None)
+        return cls(name, problem, detail, warning, found.code)
 
     @property
     def is_ok(self) -> bool:
         return self.problem is None
 
+    @property
+    def state(self) -> str:
+        return "fix" if self.problem else "warn" if self.warning else "ok"
+
+    def as_json(self) -> dict[str, str | None]:
+        sentence, _, remedy = (self.problem or self.warning or self.detail).partition("; ")
+        code = self.code or (self.name if self.state != "ok" else None)
+        about = {"code": code, "sentence": sentence, "remedy": remedy or None}
+        return {"check": self.name, "state": self.state, **about}
+
 
 def checks() -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok."""
-    redis = _problem_of(require_redis, Unreachable)  # first: no transaction waits for it
-    away = _database()
+    redis = _fault_of(require_redis, Unreachable)  # first: no transaction waits for it
+    away = _fault_of(database.require_answer, Unreachable)
     schema = away or schema_version.problem()
-    keys = schema or _problem_of(WrappedKey.check_keyring, WrongKey)
+    keys = schema or _fault_of(WrappedKey.check_keyring, WrongKey, "keys_wrong")
     return [
-        Check("database", away, "PostgreSQL answers"),
-        Check("migrations", schema, "up to date"),
-        Check("keys", keys, "REFINE_ENCRYPTION_KEYS holds every key in use"),
-        Check("redis", redis, "Redis answers"),
+        Check.of("database", away, "PostgreSQL answers"),
+        Check.of("migrations", schema, "up to date"),
+        Check.of("keys", keys, "REFINE_ENCRYPTION_KEYS holds every key in use"),
+        Check.of("redis", redis, "Redis answers"),
     ]
 
 
 def clock_check() -> Check:
     age = PeriodicWork.age("tick")
     if age is None:
-        return Check("clock", "the clock has never run; start `refine clock`")
+        return Check.of("clock", Finding.of("clock_never"))
     if age < -TICK_IS_LATE_AFTER:
-        return Check(
-            "clock",
-            "the last tick is in the future; check that the machines' clocks are synchronized",
-        )
+        return Check.of("clock", Finding.of("clock_ahead"))
     if age > TICK_IS_LATE_AFTER:
-        return Check("clock", f"the last tick was {ago(age)}; start `refine clock`")
+        return Check.of("clock", Finding.of("clock_stopped", ago=ago(age)))
     return Check("clock", None, f"the last tick was {ago(age)}")
 
 
 def time_check() -> Check:
     """Check that this machine's clock and the database's agree; otherwise nobody may read."""
     before = datetime.now(UTC)
-    problem = _problem_of(lambda: require_agreement(database_now(), before), ClocksDiffer)
-    return Check("time", problem, "the database's clock agrees with this machine's")
+    found = _fault_of(
+        lambda: require_agreement(database_now(), before), ClocksDiffer, "clocks_differ"
+    )
+    return Check.of("time", found, "the database's clock agrees with this machine's")
 
 
 def schedule_check(at: datetime | None = None) -> Check:
@@ -88,7 +105,8 @@ def schedule_check(at: datetime | None = None) -> Check:
     following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
     count, due_at = db.session.execute(select(late, following)).one()
     if count:
-        return Check("schedule", f"{plural(count, 'account')} with a missed run; check the clock")
+        missed = Finding.of("slots_missed", accounts=plural(count, "account"))
+        return Check.of("schedule", missed)
     if due_at is None:
         return Check("schedule", None, "no runs ahead")
     if (since_due := now - due_at) >= timedelta(0):
@@ -104,18 +122,22 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
     counts += [plural(load.reflections, "reflection")] if load.reflections else []
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
     said = f"{', '.join(counts)} waiting"
-    seen = PeriodicWork.age("worker", now)
-    is_working = seen is not None and seen < _WORKER_IS_LATE_AFTER
-    if not is_working and (load.sessions or load.tasks_since is not None):
-        return Check("queue", f"no worker, and {said}: start `refine worker`")
+    if not worker_check(now).is_ok and (load.sessions or load.tasks_since is not None):
+        return Check.of("queue", Finding.of("worker_none", waiting=said))
     for oldest, late_after in (
         (load.sessions_since, QUEUE_IS_LATE_AFTER),
         (load.tasks_since, TASKS_ARE_LATE_AFTER),
     ):
         if oldest is not None and now - oldest > late_after:
             waited = rough_span(now - oldest)
-            return Check("queue", f"{said}, the oldest for {waited}: start more workers")
+            return Check.of("queue", Finding.of("workers_few", waiting=said, span=waited))
     return Check("queue", None, said)
+
+
+def worker_check(at: datetime | None = None) -> Check:
+    seen = PeriodicWork.age("worker", at)
+    is_working = seen is not None and seen < _WORKER_IS_LATE_AFTER
+    return Check.of("workers", None if is_working else Finding.of("worker_never"), "at work")
 
 
 def older_keys_check() -> Check:
@@ -129,9 +151,9 @@ def older_keys_check() -> Check:
 def verification_check(watch: Watch | None = None) -> Check:
     alarm, last = watch or Verification.watch()
     if alarm is not None:
-        return Check("verification", alarm.alarm_text)
+        return Check.of("verification", Finding.of("verification", said=alarm.alarm_text))
     if last is None:
-        return Check("verification", None, warning="nothing has been verified yet")
+        return Check.of("verification", Finding.of("verified_never"))
     assert last.ended_at is not None  # noqa: S101 - for mypy
     said = f"{plural(last.records, 'record')} and {plural(last.memories, 'memory', 'memories')}"
     return Check("verification", None, f"verified {said} {ago(clock.now() - last.ended_at)}")
@@ -140,8 +162,8 @@ def verification_check(watch: Watch | None = None) -> Check:
 def signing_check(settings: Settings) -> Check:
     """Warn of a SECRET_KEY that could be guessed: it can sign any cookie."""
     is_short = len(settings.secret_key.encode()) < SECRET_KEY_BYTES
-    short = f"SECRET_KEY is shorter than {SECRET_KEY_BYTES} bytes; set a longer random one"
-    return Check("signing", None, "SECRET_KEY is long enough", short if is_short else None)
+    short = Finding.of("secret_short", bytes=SECRET_KEY_BYTES) if is_short else None
+    return Check.of("signing", short, "SECRET_KEY is long enough")
 
 
 def https_check(settings: Settings) -> Check:
@@ -153,10 +175,8 @@ def https_check(settings: Settings) -> Check:
         for name, url in parts.items()
         if url.scheme == "http" and not is_this_machine(url.hostname or "")
     ]
-    said = f"{' and '.join(plain)}: plain http beyond this machine; use https"
-    return Check(
-        "https", None, "nothing leaves this machine in plain http", said if plain else None
-    )
+    found = Finding.of("plain_http", names=" and ".join(plain)) if plain else None
+    return Check.of("https", found, "nothing leaves this machine in plain http")
 
 
 def mail_check(settings: Settings, address: str | None = None) -> Check:
@@ -172,22 +192,22 @@ def role_check(settings: Settings) -> Check:
     if settings.embedded_postgres:
         return Check("role", None, "the bundled PostgreSQL has one role, which owns the tables")
     powers = database_roles.own_powers()
-    said = f"the role in DATABASE_URL {powers}; see `refine db roles --help`"
-    return Check("role", None, "it cannot bypass the database's guards", said if powers else None)
+    found = Finding.of("role_powers", powers=powers) if powers else None
+    return Check.of("role", found, "it cannot bypass the database's guards")
 
 
-def _database() -> str | None:
-    try:
-        with db.engine.connect():
-            return None
-    except SQLAlchemyError:
-        return NO_ANSWER
+def proxies_check(settings: Settings) -> Check:
+    found = Finding.of("proxies_none") if settings.is_https and not settings.proxies else None
+    return Check.of("proxies", found, f"{plural(settings.proxies, 'proxy', 'proxies')} trusted")
 
 
-def _problem_of(check: Callable[[], object], kind: type[RefineError]) -> str | None:
+def _fault_of(
+    check: Callable[[], object], kind: type[RefineError], code: str = ""
+) -> Finding | None:
     """Return what an error of this kind says; None if the check raises none."""
     try:
         check()
     except kind as error:
-        return str(error)
+        (said,) = error.args
+        return said if isinstance(said, Finding) else Finding.of(code, said=said)
     return None
