@@ -8,13 +8,12 @@ import click
 from sqlalchemy.exc import DBAPIError
 
 from refine import __version__, core_dumps
-from refine.cli.accounts import account, letter, token, user
+from refine.cli.accounts import account, letter, lock, token, unlock, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.backups import backup, restore
 from refine.cli.database import database, keys
 from refine.cli.doctor import doctor
-from refine.cli.locking import lock, unlock
 from refine.cli.mcp import mcp
 from refine.cli.memories import memory
 from refine.cli.running import clock, reflect, run, sweep, tick, worker

@@ -32,7 +32,7 @@ def lock(
         raise Refused("you cannot lock yourself out: sign out everywhere instead")
     at, account, users = clock.now(), *_locked_rows(subject, by, User.active.is_(True))
     if subject.locked_at is not None:
-        raise Refused(f"{_name(subject)} is locked already")
+        raise Refused("it is locked already")
     for user in users:
         if not user.log_if_altered():  # such a row opens nothing, and must not block the rest
             user.active, user.locked_at, user.lock_reason = False, at, reason
@@ -59,7 +59,7 @@ def unlock(subject: User | Account, by: User | None) -> None:
     """
     account, users = _locked_rows(subject, by, User.locked_at.is_not(None))
     if subject.locked_at is None:
-        raise Refused(f"{_name(subject)} is not locked")
+        raise Refused("it is not locked")
     if subject is not account and account.locked_at is not None:
         raise Refused(f"{account.name} is locked: unlock the account")
     let_in = [user for user in users if user.locked_at == subject.locked_at and user.is_genuine]
@@ -116,13 +116,8 @@ def in_words(ended: Ended) -> str:
     return ", ".join(f"{number} {what}" for what, number in ended.items())
 
 
-def _name(subject: User | Account) -> str:
-    return subject.name if isinstance(subject, Account) else subject.email
-
-
 def _record(subject: User | Account, what: str, by: User | None, **figures: Any) -> None:
     account = subject if isinstance(subject, Account) else subject.account
-    kind = type(subject).__name__
-    data = figures if by is not None else {**figures, "by": "command line"}
-    action = f"{kind.lower()}_{what}"
-    account.record(action, user=by, subject=(kind, subject.id), data=data)
+    about, kind = {} if by is not None else {"by": "command line"}, type(subject).__name__
+    named: Any = {"subject": (kind, subject.id), "data": {**figures, **about}}
+    account.record(f"{kind.lower()}_{what}", user=by, **named)

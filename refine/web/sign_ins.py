@@ -1,12 +1,15 @@
-"""Where somebody is signed in, and ending that: one's own, and those of colleagues."""
+"""Where people are signed in, and ending that; and locks, which end all at once."""
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from typing import Any
+
+from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine.extensions import db
-from refine.models import SignIn, User
+from refine.models import Account, SignIn, User, locking
 from refine.rules.quantities import plural
 from refine.web import scope
+from refine.web.forms import attempt, shown_again
 from refine.web.links import url_in_account
 from refine.web.people import protect_site_admins
 
@@ -53,3 +56,52 @@ def _end_all(user: User, but: SignIn | None = None) -> None:
     user.record("user_signed_out_everywhere", by=scope.user(), data={"sign_ins": ended})
     db.session.commit()
     flash(f"{plural(ended, 'sign-in')} of {user.email} ended.")
+
+
+locks = Blueprint("locking", __name__)
+
+
+@locks.get("/users/<int:user_id>/lock")
+@locks.get("/accounts/<int:account_id>/lock")
+@scope.admins_only
+@scope.password_confirmed
+def lock_form(error: Exception | None = None, **ids: Any) -> str:
+    subject = _subject(**ids)
+    return render_template("locking/page.html", subject=subject, back=_back(**ids), error=error)
+
+
+@locks.post("/users/<int:user_id>/lock")
+@locks.post("/accounts/<int:account_id>/lock")
+@scope.admins_only
+@scope.password_confirmed
+@shown_again(lock_form)
+def lock(**ids: Any) -> ResponseReturnValue:
+    reason, ends_tokens = request.form.get("reason", ""), "tokens" in request.form
+    ended = locking.lock(_subject(**ids), reason, scope.user(), ends_tokens=ends_tokens)
+    db.session.commit()
+    flash(f"Locked. Ended: {locking.in_words(ended)}.")
+    return redirect(_back(**ids), 303)
+
+
+@locks.post("/users/<int:user_id>/unlock")
+@locks.post("/accounts/<int:account_id>/unlock")
+@scope.admins_only
+@scope.password_confirmed
+def unlock(**ids: Any) -> ResponseReturnValue:
+    subject = _subject(**ids)
+    attempt(lambda: locking.unlock(subject, scope.user()), "Unlocked.")
+    return redirect(_back(**ids), 303)
+
+
+def _subject(user_id: int | None = None, account_id: int | None = None) -> User | Account:
+    if user_id is not None:
+        user = scope.found_or_404(User, user_id)
+        protect_site_admins(user)
+        return user
+    if not scope.user().site_admin:
+        abort(403)
+    return scope.found_or_404(Account, account_id or 0)
+
+
+def _back(user_id: int | None = None, account_id: int | None = None) -> str:
+    return url_for("accounts.listing") if account_id else url_in_account("people.listing")

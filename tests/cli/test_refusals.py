@@ -82,7 +82,7 @@ REFUSALS = [
     Refusal(("user", "reset", "x"), "no user is called 'x'"),
     Refusal(("lock", "x", "--reason", "left"), "no user is called 'x'"),
     Refusal(("unlock", "--account", "x"), "no account has the slug 'x'"),
-    Refusal(("unlock", "taken@example.org"), "taken@example.org is not locked"),
+    Refusal(("unlock", "taken@example.org"), "it is not locked"),
     # values
     Refusal(("agent", "set", "Idle", "--budget", "0"), "core_token_budget must be a whole number"),
     Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),

@@ -165,7 +165,7 @@ def test_a_lock_is_lifted_by_another_admin_and_gives_nothing_back(account, admin
     assert User.with_password(person.email, factories.PASSWORD) is person
     assert (grant.status, SignIn.find_valid(begun.secret)) == ("ended", None)
     assert record("user_unlocked").user_id == admin.id
-    with pytest.raises(Refused, match="is not locked"):
+    with pytest.raises(Refused, match="it is not locked"):
         unlock(person, admin)
 
 
@@ -199,7 +199,7 @@ def test_nobody_locks_themselves_or_whom_they_may_not(account, admin, person, si
         (theirs, admin, "only a site admin"),
         (account, admin, "only a site admin"),
         (account, weak, "is a viewer"),
-        (gone, admin, "is locked already"),
+        (gone, admin, "it is locked already"),
     ):
         with subtests.test(why=why, by=by.id), pytest.raises(Refused, match=why):
             lock(subject, "left", by)
@@ -208,7 +208,7 @@ def test_nobody_locks_themselves_or_whom_they_may_not(account, admin, person, si
         (gone, gone, "is not active"),
         (gone, viewer, "is a viewer"),
         (account, admin, "only a site admin"),
-        (account, site_admin, "is not locked"),
+        (account, site_admin, "it is not locked"),
     ):
         with subtests.test(unlock=why), pytest.raises(Refused, match=why):
             unlock(subject, by)
@@ -222,7 +222,7 @@ def test_the_command_line_locks_and_unlocks_everybody(account, admin, site_admin
     lock(account, "incident", None)
     lock(site_admin, "left", None)
     assert (admin.active, site_admin.active) == (False, False)
-    with pytest.raises(Refused, match="is locked already"):
+    with pytest.raises(Refused, match="it is locked already"):
         lock(account, "incident", None)
 
     unlock(account, None)

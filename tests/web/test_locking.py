@@ -91,4 +91,4 @@ def test_a_site_admin_locks_an_account_with_its_tokens(site_admins, dashboard, a
     again = site_admins.submit(f"/accounts/{account.id}/unlock", follow_redirects=True)
     assert "Unlocked." in words_of(again.text)
     twice = site_admins.submit(f"/accounts/{account.id}/unlock", follow_redirects=True)
-    assert "Own account is not locked." in words_of(twice.text)
+    assert "It is not locked." in words_of(twice.text)
