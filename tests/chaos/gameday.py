@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
+from refine.embedded.folders import valkey_socket
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, Endpoint, RefinementSession
 from refine.models.outbox import Delivery
@@ -43,6 +44,7 @@ from tests.commands import refine
 from tests.conftest import environ_of, migrated
 from tests.faults.invariants import Before
 from tests.interleaving.model import PlayedModel
+from tests.jobs.test_redis_tls import self_signed, tls_before
 from tests.receiver import Receiver
 
 AGENTS, SLOW_CLIENTS, DEPLOY_EVERY_SECONDS = 30, 500, 60.0
@@ -156,7 +158,10 @@ def play(seconds: float, seed: int, folder: Path) -> Outcome:
         fleet = Fleet(folder, environ, 0, ())
         stack.enter_context(servers_of(fleet))
         app = stack.enter_context(migrated(environ))
-        fleet.environ = {**environ, **stack.enter_context(pooled(folder))}
+        certificate = self_signed(folder)
+        port = stack.enter_context(tls_before(str(valkey_socket(folder)), certificate))
+        redis = {"REDIS_URL": f"rediss://127.0.0.1:{port}/0", "REFINE_REDIS_TLS": str(certificate)}
+        fleet.environ = {**environ, **redis, **stack.enter_context(pooled(folder))}
         tenants, email = build(AGENTS)
         account = db.session.scalars(select(Account).join(Agent)).first()
         Endpoint.add(account, receiver.url, None, by={"by": "tests"})

@@ -1,7 +1,9 @@
 """Workers: they work on what waits, several at once, obey signals and leave nothing behind."""
 
+import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -231,6 +233,22 @@ def test_runs_wait_for_a_database_of_this_version(app, redis):
 # -- as processes ----------------------------------------------------------------------------------
 
 
+class Consenting(PlayedModel):
+    """Consents, and completes each session as soon as it may."""
+
+    def __init__(self) -> None:
+        super().__init__(Random)
+        self.asked = 0
+        self.may_complete = threading.Event()
+
+    def _play(self, asked: dict[str, Any]) -> None:
+        self.asked += 1
+        if all(each["role"] != "assistant" for each in asked["messages"]):
+            self.say(YES)
+            return
+        self.call("complete", summary="Done.").meanwhile(lambda: self.may_complete.wait(30))
+
+
 def test_a_worker_without_redis_says_so_in_one_line(begin):
     worker = begin("worker", REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0")
 
@@ -305,6 +323,34 @@ def test_a_lost_worker_can_change_nothing_more(agent, model, begin, waiting):
     assert len(model.requests) == 2
 
 
+@pytest.mark.slow
+def test_after_a_workers_outage_no_job_has_failed_and_no_traceback_is_logged(
+    begin, redis, app, environ
+):
+    with Consenting() as model:
+        own = {"OPENROUTER_BASE_URL": model.base_url, "REFINE_CONCURRENCY": "10"}
+        lost = begin("worker", **own)
+        sessions = [refine_later(another_agent(), "api") for _ in range(10)]
+        eventually(lambda: model.asked == 20)
+        lost.kill()
+        for session in sessions:
+            grow_silent(session)
+        run_tick()
+        later = [refine_later(session.agent, "api") for session in sessions]
+        model.may_complete.set()
+        worker = begin("worker", **own)
+        eventually(lambda: all(map(is_over, later)))
+        worker.signal(signal.SIGTERM)
+        worker.wait()
+
+    info = [sys.executable, "-m", "rq.cli", "info", "--by-queue", "--url", environ["REDIS_URL"]]
+    told = subprocess.run(info, capture_output=True, text=True, check=True).stdout
+    assert {outcome_of(session) for session in sessions} == {("failed", "worker_lost")}
+    assert {outcome_of(session) for session in later} == {("completed", None)}
+    assert not re.findall(r"[1-9]\d* (?:failed|executing)", told), told
+    assert "Traceback" not in lost.said + worker.said
+
+
 # -- being asked to stop ---------------------------------------------------------------------------
 
 
@@ -341,22 +387,6 @@ def test_a_stopped_worker_leaves_its_session_to_the_next(
     assert begin("worker", "--burst").wait() == 0
     assert outcome_of(session) == ("completed", None)
     assert (session.mutation_count, len(model.requests)) == (1, 4)
-
-
-class Consenting(PlayedModel):
-    """Consents, and completes each session as soon as it may."""
-
-    def __init__(self) -> None:
-        super().__init__(Random)
-        self.asked = 0
-        self.may_complete = threading.Event()
-
-    def _play(self, asked: dict[str, Any]) -> None:
-        self.asked += 1
-        if all(each["role"] != "assistant" for each in asked["messages"]):
-            self.say(YES)
-            return
-        self.call("complete", summary="Done.").meanwhile(lambda: self.may_complete.wait(30))
 
 
 @pytest.mark.slow
