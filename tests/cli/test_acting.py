@@ -41,6 +41,19 @@ def test_an_agent_is_paused_and_resumed_once(ledger, environ):
     assert not ledger.paused
 
 
+def test_session_stop_ends_a_session_that_waits_for_another_worker(app, environ):
+    session = factories.session()
+    session.consented_at = clock.now()
+    session.hand_back("its process was asked to stop", {})
+    db.session.commit()
+
+    done = refine("session", "stop", str(session.id), environ=environ)
+
+    assert done.stdout.endswith("ended\n")
+    db.session.refresh(session)
+    assert session.status == "incomplete"
+
+
 def test_session_stop_ends_a_running_session_before_its_next_step(app, environ):
     session = factories.session()
 
