@@ -125,7 +125,7 @@ class Pages:
 
     def _measured(self, name: str, ask: Callable[[], None]) -> Iterator[Figure]:
         ask()
-        gc.freeze()  # as gunicorn does before it forks
+        gc.freeze()  # as `refine web` does before it forks
         ours = p95([timed(ask)() for _ in range(self._world.size.times_asked)])
         page = name.partition(",")[0]
         before = self._before.get(page)

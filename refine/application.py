@@ -9,7 +9,7 @@ from flask import Flask, Response, current_app, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.routing import IntegerConverter
 
-from refine import api, logs, models, refusals, web
+from refine import api, logs, models, refusals, request_log, web
 from refine.api import problems
 from refine.extensions import (
     CONNECT_ARGS,
@@ -89,12 +89,14 @@ def build(settings: Settings) -> Flask:
     app.teardown_appcontext(lambda _fault: safe_rollback())
     migrate.init_app(app, db, directory=str(ROOT / "migrations"))
     app.before_request(_forget_last_request)
+    request_log.register(app)
     app.after_request(_set_headers)
     app.after_request(end_reading)
     app.url_map.converters["int"] = _IdConverter
     app.register_error_handler(Exception, _answer_error)
     web.register(app)
     api.register(app, settings)
+    request_log.share_durations(app, settings.web_concurrency)
     models.configure()
     return app
 

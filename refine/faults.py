@@ -48,9 +48,7 @@ def handle(error: Exception) -> Fault:
     if fault.log is not None:
         event, cause = fault.log
         log = _log.error if fault.status == 500 else _log.warning
-        has_text = any(isinstance(value, str) for value in (request.view_args or {}).values())
-        path = str(request.url_rule) if has_text else request.path  # a text may be a link's secret
-        log(event, path=path, fault=cause)
+        log(event, route=str(request.url_rule), fault=cause)  # a path may hold a link's secret
         _log.debug(event, exc_info=error)
     return fault
 

@@ -26,7 +26,9 @@ def configure(level: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
-    libraries = [(name, "WARNING") for name in ("rq", "rq_scheduler", "alembic", "sqlalchemy")]
+    names = ("rq", "rq_scheduler", "alembic", "sqlalchemy", "opentelemetry")
+    # the messages of the web server quote paths, and what was sent
+    libraries = [*((name, "WARNING") for name in names), ("waitress", "CRITICAL")]
     for name, its_level in [("refine", level), *libraries]:
         log = logging.getLogger(name)
         log.setLevel(its_level)

@@ -1,4 +1,4 @@
-"""Where templates, static files, migrations, ``app.py`` and the laboratory are."""
+"""Where templates, static files, migrations and the laboratory are."""
 
 from pathlib import Path
 

@@ -31,7 +31,8 @@ _DATABASE = "postgres"
 
 _WITHOUT_PREFIX = frozenset(
     {
-        *("database_url", "redis_url", "secret_key", "port", "public_url"),
+        *("database_url", "redis_url", "secret_key", "host", "port", "public_url"),
+        *("web_concurrency", "script_name", "otel_exporter_otlp_endpoint"),
         *("openrouter_api_key", "openrouter_base_url"),
     }
 )
@@ -234,7 +235,10 @@ class Settings:
     rehearsal: Annotated[bool, _switch] = False
     api_reads_per_minute: Annotated[int, _whole_number(1, 1_000_000)] = 600
     api_writes_per_minute: Annotated[int, _whole_number(1, 1_000_000)] = 120
+    host: Annotated[str | None, _text] = None
     port: Annotated[int, _whole_number(1, 65_535)] = 8000
+    web_concurrency: Annotated[int, _whole_number(1, 100)] = 2
+    script_name: Annotated[str, _text] = ""
     public_url: Annotated[str, _http_url]
     proxies: Annotated[int, _whole_number(0, 10)] = 0
     webhooks_private: Annotated[bool, _switch] = False
@@ -249,6 +253,7 @@ class Settings:
     mail_from: Annotated[str | None, _mail_address] = None
     log_level: Annotated[str, _log_level] = "INFO"
     metrics_token: Annotated[str | None, _header_value] = None
+    otel_exporter_otlp_endpoint: Annotated[str | None, _http_url] = None
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Settings":

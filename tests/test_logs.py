@@ -86,9 +86,9 @@ def test_a_fault_in_a_request_is_logged_without_its_message(kept_log, environ, c
 
     answer = own.test_client().get("/fault")
 
-    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    line, _request = map(json.loads, capsys.readouterr().err.splitlines())
     assert answer.status_code == 500
-    assert (line["level"], line["event"], line["path"]) == ("error", "fault", "/fault")
+    assert (line["level"], line["event"], line["route"]) == ("error", "fault", "/fault")
     assert line["fault"] == "LookupError"
     assert "canary" not in json.dumps(line)
 

@@ -69,7 +69,7 @@ def test_migrations_may_connect_as_another_role():
 def test_a_blank_variable_counts_as_not_set():
     fields_of_variables = {each.name for each in fields(Settings)} - EMBEDDED
     names = set(map(variable_of, fields_of_variables)) - NEEDED.keys()
-    assert len(names) == 37
+    assert len(names) == 41
 
     for name in names:
         for blank in ("", "  ", "\n"):

@@ -10,6 +10,7 @@ from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from redis.exceptions import RedisError
 
+from refine import request_log
 from refine.api.problems import Problem
 from refine.errors import NotFound, RowAltered, TooMany
 from refine.extensions import db
@@ -43,6 +44,7 @@ def authenticate(kind: TokenKind) -> ApiToken:
     """Return the token, and count and commit its use; Problem 401 or 403, or TooMany."""
     schema_version.require_compatible()
     token = _valid_token(require_form())
+    request_log.note(token_id=token.id, agent_id=token.agent_id)
     if token.kind != kind:
         raise Problem(403, f"This operation needs {_KINDS[kind]}.")
     if token.agent is not None and not token.agent.active:

@@ -58,6 +58,8 @@ class ProblemDetails(BaseModel):
     title: str
     status: int
     detail: str
+    request_id: Annotated[str, Omittable]
+    """For 5xx: what the log lines of this request carry."""
     errors: Annotated[list[FieldError], Omittable]
     """For 422: the invalid fields, at most 20 of them."""
     session_id: Annotated[uuid.UUID, Omittable]
@@ -96,6 +98,8 @@ class Problem(Exception):
 
     def response(self) -> Response:
         usual, title, advice = KINDS.get(self.status, KINDS[400 if self.status < 500 else 500])
+        if self.status >= 500:
+            self.facts["request_id"] = g.get("request_id", "")
         body = ProblemDetails(
             type=f"urn:refine:problem:{self.kind or usual}",
             title=title,

@@ -20,6 +20,7 @@ from refine.cli.running import clock, reflect, run, sweep, tick, worker
 from refine.cli.sessions import session, undo
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
+from refine.cli.web import web
 from refine.cli.webhooks import webhook
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
@@ -64,7 +65,7 @@ def refine() -> None:
 
 
 for command in (
-    *(up, run, reflect, sweep, session, undo, worker, clock, tick, doctor),
+    *(up, run, reflect, sweep, session, undo, web, worker, clock, tick, doctor),
     *(import_, export, mcp, memory, audit, account, letter, user, agent),
     *(lock, unlock, token, webhook, keys, database, backup, restore),
 ):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
-from refine import settings
+from refine import settings, telemetry
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
@@ -187,7 +187,10 @@ def worker(burst: bool) -> None:
     Up to REFINE_CONCURRENCY at the same time. Requested sessions take precedence over automatic
     ones. Start several workers to use several processors.
     """
-    with application("worker", is_service=True):
+    with (
+        application("worker", is_service=True),
+        telemetry.exporting(settings.current().otel_exporter_otlp_endpoint, "worker"),
+    ):
         work(burst=burst)
 
 

@@ -17,19 +17,22 @@ from sqlalchemy import select
 
 from refine import application, create_app, demo
 from refine.cli.upgrading import upgrade_database
+from refine.cli.web import web_programs
 from refine.embedded import kept_secret, owned_servers
-from refine.errors import AlreadyRunning, Refused
+from refine.errors import AlreadyRunning
 from refine.extensions import db
 from refine.models import Account, User, schema_version
 from refine.places import ROOT
+from refine.serving import bound_sockets
 from refine.settings import Settings
-from refine.supervisor import Program, supervise
+from refine.supervisor import supervise
 
 _HOST = "127.0.0.1"
 _FIRST_ADMIN = "admin@localhost"
 _PASSWORD_FILE = Path("first_admin_password")
 _ADDRESS_FILE = Path("address")
 _READY_SECONDS = 60
+_COMMANDS = ("worker", "clock")
 
 
 @click.command()
@@ -39,40 +42,28 @@ def up() -> int:
     Without DATABASE_URL or REDIS_URL, the bundled server is used, with its data in .refine/ (or
     REFINE_DATA_DIR). The first start creates an admin and, in an empty database, a demo account.
     """
+    os.environ.setdefault("WEB_CONCURRENCY", "1")  # for the sake of memory
+    os.environ["HOST"] = _HOST
     settings = Settings.from_environ()
     try:
         with owned_servers(
             settings.data_dir, postgres=settings.embedded_postgres, valkey=settings.embedded_valkey
         ) as servers:
-            _refuse_taken_port(settings.port)
+            sockets = bound_sockets(settings.host, settings.port)
             sign_in = _prepare(settings)
             (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
             application.build_for_forks(settings)
-            os.environ.update(
-                WEB_CONCURRENCY=os.environ.get("WEB_CONCURRENCY", "1"),  # for the sake of memory
-                REFINE_DATA_DIR=str(settings.data_dir),
-                PORT=str(settings.port),
-                HOST=_HOST,
-            )
+            os.environ.update(REFINE_DATA_DIR=str(settings.data_dir), PORT=str(settings.port))
             os.chdir(ROOT)
             gc.freeze()
             announce = partial(next, _announcing(settings, sign_in), None)
-            return supervise(_PROGRAMS, servers=servers, look_in=announce)
+            programs = dict(web_programs(create_app(settings), sockets))
+            programs |= {name: partial(_run_command, name, sockets) for name in _COMMANDS}
+            return supervise(programs, servers=servers, look_in=announce)
     except AlreadyRunning as running:
         kept = settings.data_dir / _ADDRESS_FILE
         url = f"; it answers at {kept.read_text()}" if kept.is_file() else ""
         raise click.ClickException(f"{running}{url}") from None
-
-
-def _refuse_taken_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as error:
-            raise Refused(
-                f"port {port} cannot be used ({error.strerror}); set PORT to another number"
-            ) from None
 
 
 def _prepare(settings: Settings) -> str:
@@ -101,22 +92,12 @@ def _first_admin(settings: Settings) -> str:
     return "sign in with your e-mail and password"
 
 
-def _serve_web() -> None:
-    sys.argv = ["gunicorn", "app:app"]
-    import_module("gunicorn.app.wsgiapp").run()
-
-
-def _run_command(name: str) -> None:
+def _run_command(name: str, sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()  # else the port would be taken for as long as this process lives
     # the whole command: it logs, and reports faults, as it does by itself
     sys.argv = ["refine", name]
     import_module("refine.cli").main()
-
-
-_PROGRAMS: dict[str, Program] = {
-    "web": _serve_web,
-    "worker": partial(_run_command, "worker"),
-    "clock": partial(_run_command, "clock"),
-}
 
 
 def _announcing(settings: Settings, sign_in: str) -> Iterator[None]:

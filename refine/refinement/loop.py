@@ -212,15 +212,21 @@ class SessionWorker(ModelWorker[RefinementSession]):
             )
         )
         self._execute = self._execute_once_read
-        while not self._carry_out_all():
-            self._calls = self._turn().tool_calls
-            if self._calls:
-                continue
-            if self._is_reminded:
-                raise RunEnded("incomplete", "the agent made no further tool call")
-            self._messages.append(user_message(prompts.render("reminder")))
-            self._is_reminded = True
+        is_over = self._carry_out_all()
+        while not is_over:
+            with self._span("turn"):
+                self._take_turn()
+                is_over = self._carry_out_all()
         self._after_end()
+
+    def _take_turn(self) -> None:
+        self._calls = self._turn().tool_calls
+        if self._calls:
+            return
+        if self._is_reminded:
+            raise RunEnded("incomplete", "the agent made no further tool call")
+        self._messages.append(user_message(prompts.render("reminder")))
+        self._is_reminded = True
 
     def _carry_out_all(self) -> bool:
         """Carry out the calls that are left; tell whether one of them ended the session."""

@@ -6,13 +6,14 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine import telemetry
 from refine.errors import ProviderError
 from refine.extensions import db, safe_rollback
 from refine.llm.exchange import Cancelled
@@ -117,7 +118,9 @@ class ModelWorker(RunWorker[AnyRun]):
             raise self._committed(self._too_large)
         lost: list[Usage] = []
         try:
-            reply = self._generated(asked, privacy, output_tokens, only_words, lost)
+            with self._model_call():
+                reply = self._generated(asked, privacy, output_tokens, only_words, lost)
+                _note_usage(reply.usage)
         except (Cancelled, ProviderError) as fault:
             self._count(asked, lost, output_tokens)
             if isinstance(fault, Cancelled):
@@ -131,6 +134,11 @@ class ModelWorker(RunWorker[AnyRun]):
             # without names: agents are told why a session ended, and an admin typed the model's
             raise ProviderError("another model answered", kind="other_model")
         return reply
+
+    def _model_call(self) -> AbstractContextManager[None]:
+        provider = self._client.dialect.name
+        attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider}
+        return self._span(f"chat {self._model_id}", attributes)
 
     def _checked_privacy(self, session_id: str) -> Privacy:
         self._check_may_continue()
@@ -209,10 +217,19 @@ class ModelWorker(RunWorker[AnyRun]):
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
         problem = problem_with(call, self._definition or {})
-        result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
+        with self._tool_call(call):
+            result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
         self._messages.append(tool_message(call, as_line(without_echo(result, call.arguments))))
         self._note_refusal(result, problem)
         return result
+
+    def _tool_call(self, call: ToolCall) -> AbstractContextManager[None]:
+        if not telemetry.is_on:
+            return nullcontext()
+        tool = (self._definition or {})["function"]["name"]
+        operation = telemetry.memory_operation(tool, call.arguments.get("action"))
+        attributes = {"gen_ai.operation.name": operation, "gen_ai.tool.name": tool}
+        return self._span(f"{operation} {tool}", attributes)
 
     def _note_refusal(self, result: dict[str, Any], problem: str | None) -> None:
         if result["type"] != "error":
@@ -244,6 +261,17 @@ class ModelWorker(RunWorker[AnyRun]):
             safe_rollback()
             return False
         return unwanted
+
+
+def _note_usage(usage: Usage) -> None:
+    if telemetry.is_on:
+        telemetry.note(
+            {
+                "gen_ai.usage.input_tokens": usage.prompt_tokens,
+                "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                "gen_ai.usage.output_tokens": usage.completion_tokens,
+            }
+        )
 
 
 def problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:

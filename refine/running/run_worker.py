@@ -9,12 +9,13 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine, Update, func, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine import telemetry
 from refine.errors import Erased, ProviderError, RowAltered
 from refine.extensions import db, is_pooled, safe_rollback
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
@@ -114,6 +115,10 @@ class RunWorker(Generic[AnyRun]):
 
     def run(self) -> None:
         """Do the work and record the outcome, whatever happens; a fault is raised again."""
+        with self._span(f"invoke_agent {type(self._run).__name__}"):
+            self._run_to_end()
+
+    def _run_to_end(self) -> None:
         ending: RunEnded | None = None
         own_key = only_key_of(self._agent_id)
         with own_key, beating(self._run_id, self._lease_token, until=self._until):
@@ -181,6 +186,19 @@ class RunWorker(Generic[AnyRun]):
             run.give_up(ending.reason, ending.error_kind)
         else:
             self._end(run, ending)
+
+    def _span(
+        self, name: str, attributes: telemetry.Attributes | None = None
+    ) -> AbstractContextManager[None]:
+        if not telemetry.is_on:
+            return nullcontext()
+        own = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.id": str(self._agent_id),
+            "gen_ai.conversation.id": str(self._run_id),
+            "gen_ai.request.model": self._model_id,
+        }
+        return telemetry.span(name, {**own, **(attributes or {})})
 
     def _check_may_continue(self) -> None:
         if self._has_lost_lease():

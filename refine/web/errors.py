@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from flask import Response, current_app, make_response, render_template
+from flask import Response, current_app, g, make_response, render_template
 from flask_login import current_user
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import DBAPIError
@@ -54,7 +54,10 @@ def page(error: Exception) -> Response:
         title = "Request refused" if is_refusal else title
         title = _TITLES_OF_TROUBLES[fault.trouble] if fault.trouble else title
         advice = f"{fault.detail} Nothing was changed." if is_refusal else fault.detail
-    answer = make_response(_render(status, title=title, advice=advice), status)
+    words = {"title": title, "advice": advice}
+    if status >= 500:
+        words["request_id"] = g.get("request_id", "")
+    answer = make_response(_render(status, **words), status)
     answer.headers.update(fault.headers)
     return answer
 

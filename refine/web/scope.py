@@ -28,7 +28,7 @@ from sqlalchemy import ColumnElement, SQLColumnExpression, select, true
 from sqlalchemy.orm import contains_eager, joinedload
 from sqlalchemy.orm.interfaces import ORMOption
 
-from refine import refusals, settings
+from refine import refusals, request_log, settings
 from refine.extensions import csrf, db, login
 from refine.models import (
     AccessGrant,
@@ -72,6 +72,7 @@ def _find_valid(secret: str) -> SignIn | None:
     found = SignIn.find_valid(secret, is_use=not is_refresh())
     if found is not None:
         found.user.client = refusals.client()
+        request_log.note(user_id=found.user.id)
     return found
 
 

@@ -5,20 +5,26 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import clock, refusals, settings
+from refine import __version__, clock, refusals, request_log, settings
 from refine.extensions import db
 from refine.health import Check, checks, clock_check, verification_check
 from refine.models import PeriodicWork, Verification
 from refine.models.runs.task import KINDS
-from refine.models.runs.workload import Workload, ended_runs
+from refine.models.runs.workload import RUN_SECONDS, Workload, ended_runs
 from refine.web.scope import public
 
 pages = Blueprint("status", __name__)
@@ -80,6 +86,8 @@ _SUMS = {
     "effect": "Tokens that sessions saved, memories that other runs added",
 }
 _Figure = tuple[tuple[str, ...], float | int]
+# Labels, counts by bound and beyond, and the sum.
+_Durations = tuple[tuple[str, ...], Sequence[float], float]
 
 
 class _Figures(Collector):
@@ -88,17 +96,32 @@ class _Figures(Collector):
         yield from _present(clock.now())
         refused: list[_Figure] = [((kind,), count) for kind, count in refusals.totals().items()]
         yield _counters("refusals", "Refused requests and wrong passwords", ["kind"], refused)
+        said = "How long this web server took for requests"
+        took = request_log.durations().totals()
+        yield _histogram("request_seconds", said, ["route", "status"], request_log.BOUNDS, took)
+        version = GaugeMetricFamily("refine_build_info", "1, for its version", labels=["version"])
+        version.add_metric([__version__], 1)
+        yield version
 
 
 def _ended(sums: Sequence[Any]) -> Iterator[Metric]:
     ended, faults = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    slots, seconds = Counter[tuple[str, str, int]](), Counter[tuple[str, str]]()
     for each in sums:
         ended[each.kind, each.status, each.trigger] += each.runs
+        slots[each.kind, each.status, each.slot] += each.runs
+        seconds[each.kind, each.status] += each.seconds
         if each.error_kind:
             faults[each.kind, each.error_kind] += each.runs
     by = ["kind", "status", "trigger"]
     yield _counters("runs", "Ended sessions, reflections and extractions", by, ended.items())
     yield _counters("run_faults", "Those ended by an error", ["kind", "error"], faults.items())
+    took = [
+        (of, [slots[*of, slot] for slot in range(len(RUN_SECONDS) + 1)], sum_)
+        for of, sum_ in seconds.items()
+    ]
+    said = "How long workers had ended runs"
+    yield _histogram("run_seconds", said, ["kind", "status"], RUN_SECONDS, took)
     for name, text in _SUMS.items():
         of_each: list[_Figure] = [
             ((kind,), float(sum(getattr(each, name) for each in sums if each.kind == kind)))
@@ -135,4 +158,18 @@ def _counters(name: str, text: str, labels: list[str], figures: Iterable[_Figure
     family = CounterMetricFamily(f"refine_{name}", text, labels=labels)
     for values, figure in figures:
         family.add_metric(values, figure)
+    return family
+
+
+def _histogram(
+    name: str,
+    text: str,
+    labels: list[str],
+    bounds: Sequence[float],
+    durations: Iterable[_Durations],
+) -> Metric:
+    family = HistogramMetricFamily(f"refine_{name}", text, labels=labels)
+    names = [*map(str, bounds), "+Inf"]
+    for values, counts, sum_ in durations:
+        family.add_metric(values, list(zip(names, accumulate(counts), strict=True)), sum_)
     return family

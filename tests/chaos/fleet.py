@@ -22,10 +22,6 @@ PROCESSES = (*WORKERS, CLOCK, WEB)
 
 _ROOT = Path(__file__).parents[2]
 _ENDING_SECONDS = 60
-_GUNICORN = (
-    *("--worker-class", "gthread", "--workers", "2", "--threads", "8", "--no-control-socket"),
-    *("--access-logfile", os.devnull, "--log-level", "warning"),
-)
 
 
 class Fleet:
@@ -45,16 +41,14 @@ class Fleet:
 
     def start(self, name: str) -> None:
         """Start a process, or start it again; what follows a dot in its name is its release."""
-        bound = ("--bind", f"127.0.0.1:{self.web_port}", *_GUNICORN)
-        command = {
-            WEB: ("gunicorn", "app:app", *bound),
-            CLOCK: ("refine", "clock"),
-        }.get(name.partition(".")[0], ("refine", "worker"))
+        own = {"HOST": "127.0.0.1", "PORT": str(self.web_port)}
+        kind = name.partition(".")[0]
+        command = kind if kind in (WEB, CLOCK) else "worker"
         with self.log_of(name).open("ab") as output:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [sys.executable, "-m", "refine", command],
                 cwd=_ROOT,
-                env=environment(self.environ),
+                env=environment({**self.environ, **own}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

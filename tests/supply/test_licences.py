@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "psycopg": ("LGPL-3.0-only", "a library, used as it comes and exchangeable"),
     "psycopg-binary": ("LGPL-3.0-only", "the compiled part of psycopg"),
     "regex": ("Apache-2.0 AND CNRI-Python", "a library of wordfreq's, used as it comes"),
+    "waitress": ("ZPL-2.1", "a library, used as it comes; its licence asks for its notice"),
 }
 
 # What older packages say instead of an SPDX expression.
@@ -28,6 +29,7 @@ _OF_CLASSIFIERS = {
     "Apache Software License": "Apache-2.0",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "GNU Lesser General Public License v2 (LGPLv2)": "LGPL-2.1-or-later",
+    "Zope Public License": "ZPL-2.1",
 }
 _CLASSIFIER = "License :: OSI Approved :: "
 

@@ -22,7 +22,7 @@ from tests.supply.locked import ROOT
 pytestmark = pytest.mark.slow
 
 PACKAGES = ("refine", "refine_client")
-BESIDE_THEM = ("app.py", "gunicorn.conf.py", "bench", "migrations", "static", "templates")
+BESIDE_THEM = ("bench", "migrations", "static", "templates")
 # What a build leaves behind is not copied.
 _LEFT_OUT = "__pycache__"
 

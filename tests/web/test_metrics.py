@@ -1,17 +1,22 @@
 """What Prometheus is told, and who may ask."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
+import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from refine import clock
+from refine import __version__, clock
 from refine.extensions import db
-from refine.models import RefinementSession
+from refine.models import PeriodicWork, RefinementSession
 from refine.models.runs import saving
 from refine.models.runs.session import EndStatus
 from tests import factories
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def ended(status: EndStatus, error_kind: str | None = None, **fields: object) -> RefinementSession:
@@ -121,3 +126,50 @@ def test_queued_and_running_sessions_are_reported(client):
     assert told["refine_running_sessions",] == 1
     assert told["refine_queued_sessions",] == 2
     assert 300 <= told["refine_queue_age_seconds",] < 330
+
+
+# -- how long things take --------------------------------------------------------------------------
+
+
+def test_ended_runs_are_counted_by_how_long_they_took(client):
+    for seconds in (0.5, 25, 2_000):
+        ended("completed", started_at=clock.now() - timedelta(seconds=seconds))
+
+    told = figures(client)
+
+    by_bound = [
+        told["refine_run_seconds_bucket", "session", bound, "completed"]
+        for bound in ("1", "20", "30", "900", "+Inf")
+    ]
+    assert by_bound == [1, 1, 2, 2, 3]
+    assert told["refine_run_seconds_count", "session", "completed"] == 3
+    assert 2_025 <= told["refine_run_seconds_sum", "session", "completed"] < 2_040
+
+
+def test_requests_are_counted_by_route_and_status(client):
+    before = figures(client).get(("refine_request_seconds_count", "/healthz", "2xx"), 0)
+
+    client.get("/healthz")
+
+    assert figures(client)["refine_request_seconds_count", "/healthz", "2xx"] == before + 1
+
+
+def test_the_version_is_told(client):
+    assert figures(client)["refine_build_info", __version__] == 1
+
+
+@pytest.mark.parametrize("file", ["grafana.json", "alerts.yaml"])
+def test_boards_and_alerts_name_only_metrics_and_labels_that_exist(client, file):
+    ended("failed", "worker_lost")
+    for work in ("tick", "worker"):
+        PeriodicWork.note(work, clock.now())
+    db.session.commit()
+    client.get("/healthz")
+    said = (DOCS / file).read_text()
+    families = list(text_string_to_metric_families(client.get("/metrics").text))
+    names = {sample.name for family in families for sample in family.samples}
+    labels = {label for family in families for sample in family.samples for label in sample.labels}
+
+    assert set(re.findall(r"refine_\w+", said)) <= names
+    by = {label for group in re.findall(r"by \(([\w, ]+)\)", said) for label in group.split(", ")}
+    assert by | set(re.findall(r"(\w+)=\\?\"", said)) <= labels

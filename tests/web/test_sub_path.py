@@ -19,7 +19,7 @@ _PATH = re.compile(r'[\w:-]+="(/[^"]*)"')
 _REFRESH = re.compile(r'url=(/[^"]*)')
 
 Door = dict[str, Any]
-BY_ENVIRON: Door = {"base_url": f"http://localhost{PREFIX}"}  # SCRIPT_NAME, as gunicorn sets it
+BY_ENVIRON: Door = {"base_url": f"http://localhost{PREFIX}"}  # SCRIPT_NAME, as `refine web` sets it
 BY_HEADER: Door = {"headers": {"X-Forwarded-Prefix": PREFIX}}
 
 DOORS = pytest.mark.parametrize("door", [BY_ENVIRON, BY_HEADER], ids=["environ", "header"])

@@ -350,6 +350,14 @@ def _require_genuine(run: Run) -> None:
 # -- logging --------------------------------------------------------------------------------------
 
 
+# What passes by itself: automatic runs are tried again.
+_PASSING = frozenset({"connection", "timeout", "deadline", "rate_limited", "worker_stopped"})
+
+
 def log_after_commit(message: str, facts: dict[str, Any]) -> None:
-    """Log an ended run after the commit; never after a rollback."""
-    after_commit(lambda: _log.info(message, **facts))
+    """Log an ended run after the commit, once, as bad as it is; never after a rollback."""
+    kind = facts["error_kind"]
+    level = "warning" if kind is not None else "info"
+    if facts["status"] == "failed" and kind not in _PASSING:
+        level = "error"
+    after_commit(lambda: getattr(_log, level)(message, **facts))

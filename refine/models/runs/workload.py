@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, and_, func, literal_column, select, true, union_all
+from sqlalchemy import (
+    ARRAY,
+    Double,
+    Row,
+    Select,
+    and_,
+    cast,
+    func,
+    literal_column,
+    select,
+    true,
+    union_all,
+)
 
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
@@ -13,6 +25,9 @@ from refine.models.runs.run import LIVE
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.spending import SUMMED
 from refine.models.runs.task import MemoryTask
+
+# The bounds of a histogram of how long runs took.
+RUN_SECONDS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900)
 
 
 class Workload(NamedTuple):
@@ -60,7 +75,9 @@ def _tasks(at: datetime, account_id: AccountId) -> Select[*tuple[Any, ...]]:
 
 
 def ended_runs() -> Sequence[Row[*tuple[Any, ...]]]:
-    """Add up ended sessions and tasks; ``effect``: tokens saved, or memories added."""
+    """Add up ended sessions and tasks; ``effect``: tokens saved, or memories added; ``slot``: the
+    number of the bounds in ``RUN_SECONDS`` that they exceeded.
+    """
     sessions = _ended(RefinementSession, literal_column("'session'"), "saved_tokens")
     tasks = _ended(MemoryTask, MemoryTask.kind, "memories_kept")
     return db.session.execute(union_all(sessions, tasks)).all()
@@ -68,6 +85,9 @@ def ended_runs() -> Sequence[Row[*tuple[Any, ...]]]:
 
 def _ended(run: Any, kind: Any, effect: str) -> Select[*tuple[Any, ...]]:
     summed = {"effect": effect, **{name: name for name in SUMMED}}
+    # one that no worker took has taken no time
+    took = run.ended_at - func.coalesce(run.started_at, run.ended_at)
+    seconds = cast(func.extract("epoch", took), Double)
     return (
         select(
             kind.label("kind"),
@@ -75,6 +95,8 @@ def _ended(run: Any, kind: Any, effect: str) -> Select[*tuple[Any, ...]]:
             run.trigger,
             run.error_kind,
             func.count().label("runs"),
+            func.width_bucket(seconds, cast(RUN_SECONDS, ARRAY(Double))).label("slot"),
+            func.sum(seconds).label("seconds"),
             # a session whose edits added tokens would make a counter go down
             *(
                 func.sum(func.greatest(getattr(run, column), 0)).label(name)
@@ -82,5 +104,5 @@ def _ended(run: Any, kind: Any, effect: str) -> Select[*tuple[Any, ...]]:
             ),
         )
         .where(run.ended_at.is_not(None))
-        .group_by("kind", run.status, run.trigger, run.error_kind)
+        .group_by("kind", run.status, run.trigger, run.error_kind, "slot")
     )
