@@ -10,9 +10,9 @@ from flask import current_app
 from refine import clock, settings
 from refine.extensions import db
 from refine.models import Account
+from refine.models.agent_list import squares
 from refine.models.runs.session import CONSENTED_ENDS, ENDED, totals
 from refine.models.runs.spending import Used, used_by, with_total
-from refine.models.standing import squares
 from refine.rules.quantities import cost_in_words
 
 WEEK = timedelta(days=7)

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from flask import current_app
 
 from refine import clock, settings
-from refine.errors import Refused, RowAltered
+from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs import stopping
 from refine.llm.exchange import Wire
@@ -27,7 +27,6 @@ from refine.rules.targets import is_this_machine
 # How long one connection may last, whatever the server does.
 PATIENCE_SECONDS = 20.0
 _PORTS = {"smtp": 587, "smtps": 465}
-_PERMANENT = 500
 # It is the server, not one mail: the others wait, too.
 _NO_SERVICE = (OSError, UnicodeError, smtplib.SMTPException, Refused)
 
@@ -35,20 +34,22 @@ _NO_SERVICE = (OSError, UnicodeError, smtplib.SMTPException, Refused)
 def deliver_due(at: datetime, deadline: float) -> None:
     """Send what is due until ``deadline`` (``time.monotonic``), or one mail longer."""
     with ExitStack() as stack:
-        server = None
-        while (due := _next(at)) is not None:
-            mail, message = due
+        server, is_over = None, False
+        while not is_over and (mail := Mail.claim(at)) is not None:
+            if (message := _composed(mail)) is None:  # nobody may have it any more
+                db.session.delete(mail)
+                db.session.commit()
+                continue
+            db.session.commit()  # no transaction is open meanwhile
             try:
                 server = server or stack.enter_context(_connection())
-                status, is_final = _send(server, message)
-                mail.note(at, status, is_final=is_final)
+                status = _send(server, message)
+                mail.note(at, status, is_final=status.startswith("5"))
                 is_over = time.monotonic() >= deadline or stopping.stop_requested()
             except _NO_SERVICE as fault:
                 mail.note(at, _status_of(fault))
                 is_over = True
             db.session.commit()
-            if is_over:
-                return
 
 
 def problem(address: str | None = None) -> str | None:
@@ -58,28 +59,11 @@ def problem(address: str | None = None) -> str | None:
             if address is not None:
                 at, said = clock.now(), "Mail from Refine arrives.\n"
                 test = _message(address, "Refine: a test", said, f"test.{at.timestamp()}", at)
-                status, _ = _send(server, test)
+                status = _send(server, test)
                 if not status.startswith("2"):
                     return f"the mail server refused the address ({status})"
     except _NO_SERVICE as fault:
         return f"the server in REFINE_MAIL_URL takes no mail ({_status_of(fault)})"
-    return None
-
-
-def _next(at: datetime) -> tuple[Mail, EmailMessage] | None:
-    """Claim the next mail, ready to be sent with no transaction open; delete what nobody may have
-    any more.
-    """
-    while (claimed := Mail.claim(at)) is not None:
-        try:
-            message = _composed(claimed)
-        except RowAltered:
-            message = None
-        if message is None:
-            db.session.delete(claimed)
-        db.session.commit()
-        if message is not None:
-            return claimed, message
     return None
 
 
@@ -115,16 +99,15 @@ def _message(to: str, subject: str, text: str, id_: str, at: datetime) -> EmailM
     return message
 
 
-def _send(server: smtplib.SMTP, message: EmailMessage) -> tuple[str, bool]:
-    """Return the answer, and whether it is final; a refused sender is not one mail's fault."""
+def _send(server: smtplib.SMTP, message: EmailMessage) -> str:
+    """Return the answer to this mail; a refused sender is not one mail's fault."""
     try:
         server.send_message(message)
     except smtplib.SMTPRecipientsRefused as refused:
-        code = next(iter(refused.recipients.values()))[0]
-        return str(code), code >= _PERMANENT
+        return str(next(iter(refused.recipients.values()))[0])
     except smtplib.SMTPDataError as refused:
-        return str(refused.smtp_code), refused.smtp_code >= _PERMANENT
-    return "250", True
+        return str(refused.smtp_code)
+    return "250"
 
 
 def _status_of(fault: Exception) -> str:

@@ -133,7 +133,8 @@ def run_tick(at: datetime | None = None) -> TickResult:
 def stand_in(at: datetime) -> None:
     """In a worker while no clock ticks: tell that, and what else is to be told."""
     standing_in = _Tick(at)
-    standing_in.run_step(standing_in.tell_of_silence)
+    standing_in.run_step(standing_in.tell)
+    standing_in.run_step(standing_in.deliver)
 
 
 class SweepOutcome(NamedTuple):
@@ -201,11 +202,6 @@ class _Tick:
         tell(self.at)
         db.session.commit()
         mailing.deliver_due(self.at, self._deadline)
-
-    def tell_of_silence(self) -> None:
-        if not schema_version.must_wait():
-            self.tell()
-            self.deliver()
 
     def serve_accounts(self) -> None:
         self._guarded(partial(Account.set_slots, self.at))

@@ -110,13 +110,14 @@ def _serve(runner: "ConcurrentRunner", *, burst: bool) -> None:
 
 def _look_at_clock() -> None:
     try:
-        is_silent = PeriodicWork.is_silent("tick", clock.now())
+        now, may_work = clock.now(), not schema_version.must_wait()
+        is_silent = may_work and PeriodicWork.is_silent("tick", now)
         db.session.commit()
     except SQLAlchemyError:  # every look says so
         safe_rollback()
     else:
         if is_silent:
-            stand_in(clock.now())
+            stand_in(now)
 
 
 def _take(*, wait: bool) -> str | None:

@@ -43,10 +43,9 @@ class Mail(Attempted, Base):
 
     @classmethod
     def queue(cls, user_ids: Iterable[int | None], at: datetime, **about: Any) -> None:
-        """Queue it for each user; an event of which they were told already is left out."""
-        times = {"created_at": at, "next_at": at}
-        if rows := [{"user_id": user_id, **times, **about} for user_id in user_ids]:
-            db.session.execute(insert(cls).values(rows).on_conflict_do_nothing())
+        """Queue it for some users; an event of which they were told already is left out."""
+        rows = [{"user_id": id_, "created_at": at, "next_at": at, **about} for id_ in user_ids]
+        db.session.execute(insert(cls).values(rows).on_conflict_do_nothing())
 
     @classmethod
     def invite(cls, user: User, at: datetime, *, by: User) -> None:
@@ -61,12 +60,11 @@ class Mail(Attempted, Base):
         cls.queue([None], at, kind="forgotten", subject=_REMINDED, **about)
 
     def recipient(self) -> User | None:
-        """Return who gets it, as things are now; None if nobody may. RowAltered."""
+        """Return who gets it, as things are now; None if nobody may."""
         by, is_reminder = self.issued_by, self.kind == "forgotten"
         user = User.by_email(self.address or "") if is_reminder else self.user
-        if user is None or not user.active:
+        if user is None or not user.active or user.log_if_altered():
             return None
-        user.require_genuine(id=self.user_id or user.id)
         if is_reminder:
             may = user.email == self.address and bool(user.password_hash) and user.takes_password
         elif self.kind == "invitation":
@@ -75,7 +73,7 @@ class Mail(Attempted, Base):
             may = user.site_admin and self.kind in user.wanted_mail
         else:
             may = self.account_id == user.account_id and self.kind in user.wanted_mail
-        return user if may else None
+        return user if may and user.id == (self.user_id or user.id) else None
 
 
 def to_be_told(kind: str, account_id: int | None) -> list[int]:

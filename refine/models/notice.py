@@ -35,8 +35,6 @@ LETTER_AT = timedelta(hours=8)
 # More waits for the next time.
 MOST_AT_ONCE = 200
 _MOST_IDS = 100
-# in one mail
-MOST_LISTED = 20
 
 
 class State(NamedTuple):
@@ -72,10 +70,6 @@ class News(NamedTuple):
 
     notices: list[Notice]
     is_over: bool
-
-    @property
-    def unlisted(self) -> int:
-        return max(0, len(self.notices) - MOST_LISTED)
 
     @property
     def event_id(self) -> str:

@@ -149,10 +149,6 @@ class Attempted:
     last_status: Mapped[str | None] = mapped_column(Text)
     outcome: Mapped[str] = mapped_column(Text, Computed(_OUTCOME, persisted=True))
 
-    @property
-    def is_wanted(self) -> bool:
-        return True
-
     @classmethod
     def claim(cls, at: datetime, *conditions: ColumnElement[bool]) -> Any:
         """Take the first that is due for an attempt; commit before it is made."""
@@ -170,8 +166,7 @@ class Attempted:
         pause = delivery_pause(self.attempts)
         if status.startswith("2"):
             self.delivered_at, is_final = at, True
-        is_over = is_final or not self.is_wanted
-        self.next_at = None if is_over or pause is None else at + pause
+        self.next_at = None if is_final or pause is None else at + pause
 
     @classmethod
     def prune(cls, at: datetime) -> int:
@@ -217,14 +212,14 @@ class Delivery(Attempted, Base):
         due = select(cls.endpoint_id).where(cls.next_at <= at).group_by(cls.endpoint_id)
         return db.session.scalars(due.order_by(func.min(cls.next_at))).all()
 
-    @property
-    def is_wanted(self) -> bool:
-        return self.endpoint.removed_at is None
+    def note(self, at: datetime, status: str, *, is_final: bool = False) -> None:
+        is_removed = self.endpoint.removed_at is not None
+        super().note(at, status, is_final=is_final or is_removed)
 
     def replay(self) -> None:
         """Have it sent once more, with the same id; Refused if its endpoint was removed."""
         db.session.refresh(self, with_for_update=True)
-        if not self.is_wanted:
+        if self.endpoint.removed_at is not None:
             raise Refused("the webhook was removed, so nothing is sent to it")
         self.attempts, self.next_at = 0, clock.now()
         self.delivered_at = self.last_status = None

@@ -1,7 +1,6 @@
 """What people can be told of by mail, and who may be."""
 
 import tomllib
-from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +24,7 @@ def offered(role: str, *, site_admin: bool) -> list[str]:
     return [name for name, kind in KINDS.items() if kind.level in levels]
 
 
-def wanted(role: str, chosen: Collection[str] | None, *, site_admin: bool) -> list[str]:
-    """Return of which the user is told: what they chose, or what is usual for the role."""
-    names = offered(role, site_admin=site_admin)
-    if chosen is not None:
-        return [name for name in names if name in chosen]
-    levels = ("site admin",) if role == "viewer" else ("viewer", "admin", "site admin")
-    return [name for name in names if KINDS[name].usual and KINDS[name].level in levels]
+def usual(role: str) -> list[str]:
+    """Return of which such a user is told who chose nothing, if it is offered to them."""
+    of = [name for name, kind in KINDS.items() if kind.usual]
+    return [name for name in of if role == "admin" or KINDS[name].level == "site admin"]

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from refine import settings
 from refine.extensions import db
 from refine.models import Mail
-from refine.rules.notices import KINDS, offered
+from refine.rules.notices import KINDS
 from refine.web import scope
 from refine.web.lists import page_of
 
@@ -22,7 +22,7 @@ def page() -> str:
         "inbox/page.html",
         page=listed,
         mails=[row[0] for row in listed.rows],
-        offered=[(name, KINDS[name].choice) for name in _offered()],
+        offered=[(name, KINDS[name].choice) for name in user.offered_mail],
         wanted=user.wanted_mail,
         is_set=settings.current().mail_url is not None,
     )
@@ -33,13 +33,8 @@ def choose() -> ResponseReturnValue:
     user = scope.user()
     user.lock()
     chosen = request.form.getlist("told_of")
-    user.told_of = [name for name in _offered() if name in chosen]
+    user.told_of = [name for name in user.offered_mail if name in chosen]
     user.record("user_updated", by=user, data={"told_of": user.told_of})
     db.session.commit()
     flash("Your choices are saved.")
     return redirect(url_for("inbox.page"), 303)
-
-
-def _offered() -> list[str]:
-    user = scope.user()
-    return offered(user.role, site_admin=user.site_admin)

@@ -12,7 +12,7 @@ from refine.errors import NotFound, RowAltered
 from refine.extensions import db
 from refine.health import Check, clock_check, queue_check
 from refine.models import ApiToken, PeriodicWork
-from refine.models.standing import squares
+from refine.models.agent_list import squares
 from refine.rules.quantities import ago
 from refine.web import in_place, scope
 

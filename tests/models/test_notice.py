@@ -146,6 +146,7 @@ def test_rolled_back_over_budget_and_stuck_are_told(time, account):
     )
     for agent in (rolled_back, over, stuck):
         factories.ledger(agent, *[25] * 4)
+    factories.ended(factories.agent("one", account=account), "declined", at=NOW)
     factories.ended(rolled_back, "rolled_back", at=NOW)
     factories.ended(stuck, "completed", at=NOW, mass_after=100)
     db.session.commit()

@@ -271,8 +271,13 @@ class User(Attested, Base):
         return self.role == "admin"
 
     @property
+    def offered_mail(self) -> list[str]:
+        return notices.offered(self.role, site_admin=self.site_admin)
+
+    @property
     def wanted_mail(self) -> list[str]:
-        return notices.wanted(self.role, self.told_of, site_admin=self.site_admin)
+        chosen = notices.usual(self.role) if self.told_of is None else self.told_of
+        return [name for name in self.offered_mail if name in chosen]
 
     def may_see(self, account_id: int | None) -> bool:
         return self.site_admin or self.account_id == account_id
