@@ -56,7 +56,8 @@ _MEASURED = {
     *("cli/test_audit_and_keys.py", "cli/test_import.py"),
     *("web/test_access.py", "web/test_audit.py", "web/test_bulk_actions.py", "web/test_errors.py"),
     *("web/test_metrics.py", "web/test_overview.py", "web/test_paging.py", "web/test_people.py"),
-    *("web/test_secrets.py", "web/test_sessions.py", "web/test_signing_in.py"),
+    *("web/test_second_factor.py", "web/test_secrets.py", "web/test_sessions.py"),
+    *("web/test_signing_in.py",),
     *("web/test_two_tabs.py", "web/test_verification_alarm.py"),
 }
 
