@@ -91,6 +91,21 @@ def test_somebody_signs_in_at_the_provider_and_goes_on(provider, client):
     assert [each.user_id for each in records("user_signed_in")] == [user.id]
 
 
+def test_the_provider_does_not_stand_for_a_second_factor(provider, client):
+    come_back(client, provider)
+    key = factories.app_of(User.by_email("ada@example.org"))
+    db.session.commit()
+    assert not is_signed_in(client)
+
+    answer = come_back(client, provider)
+    client.forget_token()
+
+    assert answer.headers["Location"].startswith("/sign-in/second-factor?next=")
+    assert not is_signed_in(client)
+    client.submit("/sign-in/second-factor", {"code": factories.code_of(key)})
+    assert is_signed_in(client)
+
+
 def test_without_a_provider_there_is_no_way_to_it(client):
     for path in ("/sign-in/provider", "/sign-in/provider/callback"):
         assert client.get(path).status_code == 404, path

@@ -196,6 +196,8 @@ def test_the_passkey_of_another_user_is_refused(user, device):
 
     with pytest.raises(InvalidValue, match="not known"):
         use(device, user)
+    with pytest.raises(InvalidValue, match="not known"):
+        use(Authenticator())
 
 
 def test_a_passkey_of_another_origin_challenge_or_key_is_refused(user, device):
@@ -271,6 +273,16 @@ def test_a_passkey_ends_with_its_removal_and_its_user(user, device, ends):
 
     with pytest.raises(InvalidValue, match="not known"):
         use(device)
+
+
+def test_a_passkey_alone_is_no_way_round_the_provider_of_identities(user, device, set_setting):
+    added_to(user, device)
+    user.identity_hash = "of somebody there"
+    set_setting(oidc_only=True)
+
+    with pytest.raises(InvalidValue, match="not known"):
+        use(device)
+    assert use(device, user) is user
 
 
 def test_a_passkey_moved_to_another_user_by_sql_is_found(user, device):
