@@ -86,7 +86,7 @@ def memory_receipt(task_id: uuid.UUID, figures: bool) -> None:
         ).first()
         console.print(
             f"all that it keeps was searched by {task.ended_at:%Y-%m-%d %H:%M} UTC; whatever was "
-            f"found is erased for good, a day later at the earliest and within a month\n"
+            "found is erased for good, a day later or within a month, unless it is constitutional\n"
             f"record {record and record.sequence} of its chain: {record and record.hash}"
         )
         asked = asked_for_persons(task.created_at, clock.now()).where(

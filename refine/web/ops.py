@@ -118,6 +118,7 @@ def _failures(since: datetime) -> Sequence[Any]:
     )
     each = union_all(of_sessions, of_tasks).subquery()
     names = {"session": "sessions", "reflection": "reflections", "extraction": "conversations"}
+    names |= {"data_subject": "searches"}
     counts = [func.count().filter(each.c.of == of).label(name) for of, name in names.items()]
     counted = select(each.c.kind, *counts, func.max(each.c.at).label("last")).group_by(each.c.kind)
     return db.session.execute(counted.order_by(func.count().desc(), each.c.kind)).all()

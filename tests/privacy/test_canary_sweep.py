@@ -174,6 +174,24 @@ class Installation:
             assert answer.ok
             self.said_afterwards += answer.text
 
+    def search(self) -> None:
+        """Have the agent search for a person of the canary's name, and name a memory."""
+        tool, self.model.tool = self.model.tool, "memories_about"
+        self.model.say("YES").calls({"query": CANARY}).calls({"erase": self.ids[:1]}).say("Done.")
+        about = ("memory", "erase-about", str(self.agent_id))
+        asked = refine(*about, environ=self.up.environ, stdin=CANARY)
+        task_id = uuid.UUID(asked.stdout.strip())
+        eventually(lambda: self.status_of(task_id) == "completed", seconds=60)
+        self.model.tool = tool
+        self.run("memory", "receipt", str(task_id), "--figures")
+        assert f"waits: #{self.ids[0]}".encode() in b"".join(self.seen.values())
+
+    def status_of(self, task_id: uuid.UUID) -> str:
+        db.session.rollback()
+        status = db.session.get_one(MemoryTask, task_id, populate_existing=True).status
+        db.session.rollback()
+        return status
+
     def look(self, when: str) -> None:
         """Keep what is in Redis and in the tables now."""
         for place, said in {**traces.of_redis(self.redis), **traces.of_tables()}.items():
@@ -303,6 +321,7 @@ def lived(installation: Installation, receiver: Receiver) -> Installation:
     its.run("undo", session, "--and-after")
     model.say(f"NO, says the {CANARY} again")
     its.run("run", agent)
+    its.search()
     its.erase()
     its.run("export", agent)
     its.run("keys", "rotate")
@@ -428,7 +447,7 @@ def test_the_canary_is_in_no_log_of_any_process(installation):
     said = "".join(installation.up.said)
 
     assert said.count("session ended") >= 5
-    assert said.count("memory task ended") == 1
+    assert said.count("memory task ended") == 2
     assert said.count("memory task put off") == 2
     assert CANARY not in said.lower()
 

@@ -10,6 +10,7 @@ from refine.extensions import db
 from refine.jobs.tick import ERASE_EVERY, run_tick
 from refine.models import MemoryTask, PeriodicWork
 from refine.models.erasing import LAPSES_AFTER, asked_for_persons, erase_for_persons
+from refine.models.runs import task as tasks
 from refine.models.runs.task import MAX_WORDS_CHARACTERS, SEARCHES_EVERY
 from tests import factories, sql
 from tests.chains import problems
@@ -215,6 +216,17 @@ def test_a_request_lapses_after_a_month(searching):
     search(searching)
 
     assert erase_for_persons(searching.agent, clock.now() + LAPSES_AFTER + DAY) == 0
+
+
+def test_a_paused_agent_is_asked_as_well(searching):
+    searching.agent.paused = True
+    factories.extraction(searching.agent, at=clock.now() - DAY)  # which waits
+    task = MemoryTask.search_for(searching.agent, PERSON)
+    db.session.commit()
+
+    assert tasks.due(5, clock.now()) == [task.id]
+    searching.agent.active = False
+    assert tasks.due(5, clock.now()) == []
 
 
 def test_an_agent_is_asked_once_a_day_with_few_words(searching):

@@ -189,7 +189,7 @@ def test_a_dry_run_counts_by_agent_what_so_many_months_would_erase(dashboard, ac
     assert "Of 1 journal memory and 0 sessions the text would be erased for good:" in six
     assert "Wren 1 0" in six
     assert "Nothing." in more
-    assert "Now they are kept for ever." in more
+    assert "The account's setting is to keep all." in more
     changed = {name for name, rows in sql.snapshot().items() if rows != before[name]}
     assert changed <= {"sign_ins"}
 
@@ -206,7 +206,7 @@ def test_the_months_are_set_with_the_schedule_and_wait_a_week(dashboard, account
     (record,) = records("account_settings_update")
     assert record.data["changes"] == {"kept_months": [None, 6]}
     kept = words_of(dashboard.get("/schedule/retention").text)
-    assert "Now they are kept for 6 months, which holds from" in kept
+    assert "The account's setting is 6 months, from" in kept
     dashboard.submit("/schedule", {"kept_months": ""})
     db.session.refresh(account)
     assert account.kept_months is None

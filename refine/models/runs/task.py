@@ -366,19 +366,19 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
 
 def due(limit: int, at: datetime) -> Sequence[uuid.UUID]:
     """Return the ids of the tasks that a worker may begin: the oldest of each agent."""
+    by_hand = (MemoryTask.trigger == "cli") & eligibility.is_available(automatic=False)
     oldest = (
         select(MemoryTask.id)
+        .join(Agent, Agent.id == MemoryTask.agent_id)
         .where(MemoryTask.is_waiting, MemoryTask.due_at <= at)
+        .where(eligibility.is_available(automatic=True) | by_hand)
         .ext(distinct_on(MemoryTask.agent_id))
         .order_by(MemoryTask.agent_id, MemoryTask.created_at, MemoryTask.id)
     )
     other = aliased(MemoryTask)
     is_busy = exists().where(other.agent_id == MemoryTask.agent_id, other.is_held)
-    return db.session.scalars(
-        MemoryTask.select_waiting(limit)
-        .join(Agent, Agent.id == MemoryTask.agent_id)
-        .where(MemoryTask.id.in_(oldest), eligibility.is_available(automatic=True), ~is_busy)
-    ).all()
+    waiting = MemoryTask.select_waiting(limit).where(MemoryTask.id.in_(oldest), ~is_busy)
+    return db.session.scalars(waiting).all()
 
 
 def lapsed(at: datetime) -> Select[int]:
