@@ -47,7 +47,7 @@ def of_opened() -> list[str]:
         for name, kept in vars(mapper.class_).items()
         if isinstance(kept, SealedText)
     ]
-    assert len(sealed) == 12
+    assert len(sealed) == 14
     texts = [str(record.sealed) for record in db.session.scalars(select(AuditLog))]
     for model, name in [*sealed, (AgentMemory, "content")]:
         rows = db.session.scalars(select(model)).all()

@@ -51,8 +51,7 @@ ENDED: tuple[EndStatus, ...] = get_args(EndStatus)
 # How long a task may wait before it ends unread.
 TASK_LAPSES_AFTER: dict[str, timedelta] = {
     "reflection": timedelta(days=1),
-    "extraction": timedelta(days=7),
-    "data_subject": timedelta(days=7),
+    **dict.fromkeys(("extraction", "data_subject"), timedelta(days=7)),
 }
 # In each account's own time zone.
 REFLECTION_SCHEDULE = "0 3 * * *"
