@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from refine.embedded.postgres import postgres_binaries
 from refine.extensions import db
+from tests import landed
 from tests.conftest import app_of
 
 # What only the migrations make; and what a dump says about itself.
@@ -94,3 +95,9 @@ def test_the_guards_are_in_place(app):
             "agents_over_budget",
             "refinement_sessions_last",
         }
+
+
+def test_a_migration_never_changes_after_it_landed_and_no_id_repeats():
+    """A new one is listed by `python -m tests.landed`."""
+    assert landed.written() == landed.listed()
+    assert len({line.split()[0] for line in landed.listed()}) == len(landed.listed())
