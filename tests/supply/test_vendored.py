@@ -11,8 +11,8 @@ STATIC = ROOT / "static"
 
 # Written for Refine.
 OWN = {
-    *("film.js", "in_place.js", "left.js", "open.js", "refine.css", "triage.js", "wall.js"),
-    *("icon.svg", "icon-ended.svg", "VENDORED.md"),
+    *("film.js", "in_place.js", "left.js", "open.js", "passkey.js", "triage.js", "wall.js"),
+    *("refine.css", "icon.svg", "icon-ended.svg", "VENDORED.md"),
 }
 
 
