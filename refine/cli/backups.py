@@ -33,19 +33,11 @@ _MEGABYTE = 1_000_000
 def backup(file: Path, check: bool) -> int:
     """Write a backup of the database to FILE (`-`: standard output).
 
-    It holds every row as of one moment, compressed, while everything keeps running. Memories and
-    prompts in it are encrypted; names, addresses and figures are not. Keep it where
-    REFINE_ENCRYPTION_KEYS is not: whoever has both can read everything, and with only one of them
-    nobody can.
+    It holds every row as of one moment, while everything keeps running. Memories and prompts in it
+    are encrypted; names, addresses and figures are not. Keep REFINE_ENCRYPTION_KEYS elsewhere:
+    whoever has both can read everything, and with one of them alone nobody can.
 
-    With --check, restores FILE into a database of its own (the bundled PostgreSQL, in a temporary
-    folder), verifies it and prints figures. Exit code 1 if that fails.
-
-    \b
-    Examples:
-      refine backup refine-2026-11-27.zip
-      refine backup - | ssh elsewhere 'cat > refine.zip'
-      refine backup --check refine-2026-11-27.zip
+    With --check, restores FILE into a bundled PostgreSQL of its own, and verifies it.
     """
     if check:
         return _drill(file)
@@ -92,12 +84,11 @@ def _write(file: Path) -> dict[str, Any]:
 def restore(file: Any, keep_tokens: bool, anchor_file: TextIO | None) -> int:
     """Restore the backup FILE into an empty database, and verify it.
 
-    Needs the encryption keys that FILE was sealed with, and a database without rows. Connects as
-    the owner of the tables (REFINE_OWNER_DATABASE_URL, otherwise DATABASE_URL).
+    Needs the encryption keys that FILE was sealed with. Connects as the owner of the tables.
 
-    A backup knows nothing of what was revoked after it. So all passwords, sign-ins, links, tokens,
-    webhooks, access to memories and waiting sessions in it end, and are listed; `refine user reset`
-    and `refine token add` let people and programs in again. With --keep-tokens, they stay.
+    A backup knows nothing of what was revoked after it. So passwords, sign-ins, tokens and all else
+    that lets somebody in end, and are listed; `refine user reset` and `refine token add` let people
+    and programs in again. With --keep-tokens, they stay.
     """
     found = backups.opened(file)
     newer = read_anchor(anchor_file.read()) if anchor_file is not None else None

@@ -101,9 +101,7 @@ def end_all(made_at: str) -> dict[str, int]:
 
 
 def erase_again(anchored: dict[str, Any]) -> dict[str, int]:
-    """Erase what an anchor of after the backup says was erased; return how many of each. What is
-    constitutional in the backup stays, and is counted.
-    """
+    """Erase what an anchor of after the backup says was erased; return how many of each."""
     erased, counts = anchored["erased"], Counter[str]()
     for agent in db.session.scalars(select(Agent).where(in_ids(Agent.id, erased["agents"]))).all():
         if not agent.is_erased:
@@ -112,11 +110,11 @@ def erase_again(anchored: dict[str, Any]) -> dict[str, int]:
     mine = in_ids(AgentMemory.id, erased["memories"])
     found = db.session.execute(select(AgentMemory.agent_id, AgentMemory.id).where(mine)).all()
     for agent_id in sorted({row.agent_id for row in found}):
-        ids = [row.id for row in found if row.agent_id == agent_id]
-        left = erasing.erase_again(db.session.get_one(Agent, agent_id), ids)
-        counts["memories"] += len(ids) - len(left)
-        counts["memories that are constitutional, which stay"] += len(left)
-    return {words: count for words, count in counts.items() if count}
+        agent = db.session.get_one(Agent, agent_id)
+        ids = [row.id for row in found if row.agent_id == agent_id and not agent.is_erased]
+        gone, left = erasing.erase_again(agent, ids)
+        counts += Counter({"memories": gone, "constitutional memories, which stay": left})
+    return dict(counts)
 
 
 def note_restored(made_at: str, ended: Mapping[str, int], *, is_complete: bool) -> None:

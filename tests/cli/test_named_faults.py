@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
+from flask_migrate import upgrade
 from redis import Redis
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import OperationalError
@@ -22,17 +23,22 @@ from refine.diagnoses import DIAGNOSES, Finding
 from refine.embedded import database_url
 from refine.extensions import db
 from refine.health import database, machine
+from refine.models import WrappedKey
 from refine.outages import connection_fault
 from refine.settings import Settings
 from tests import factories, sql
+from tests.chaos.pooler import pooled
 from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT
+from tests.conftest import app_of, environ_of, servers_in
+from tests.jobs.test_redis_tls import self_signed, tls_before
 from tests.models.test_schema_version import HEAD
 from tests.scripted_model import ScriptedModel
 from tests.servers import Server
 
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
 PORT = 18_400
+PSYCOPG = "postgresql+psycopg:"
 
 
 def codes(done: "subprocess.CompletedProcess[str]") -> dict[str, str]:
@@ -242,6 +248,46 @@ def test_a_transaction_that_stays_open_is_named(app):
     assert "database_idle" not in found_in_database()
 
 
+@pytest.mark.nightly
+def test_a_pooler_in_transaction_mode_is_named_and_backed_up_through(tmp_path, run_under):
+    """With the real PgBouncer, where it is installed."""
+    with servers_in(tmp_path) as folder, ExitStack() as until:
+        (folder / "logs").mkdir()
+        migrated = until.enter_context(app_of(environ_of(folder)))
+        upgrade()
+        WrappedKey.platform()
+        db.session.commit()
+        if not (behind := until.enter_context(pooled(folder))):
+            pytest.skip("PgBouncer is not installed")
+        unaware = {**environ_of(folder), **behind, "REFINE_POOLED": "0"}
+        unaware["REFINE_ENCRYPTION_KEYS"] = keys_of(migrated)
+        aware = {**unaware, "REFINE_POOLED": "1"}
+
+        assert codes(run_under(unaware, "doctor", "--json"))["database_pooled"] == "fix"
+        assert "database_pooled" not in codes(run_under(aware, "doctor", "--json"))
+        done = run_under(aware, "backup", str(tmp_path / "refine.zip"))
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def keys_of(app: Flask) -> str:
+    settings: Settings = app.extensions["refine.settings"]
+    return ",".join(settings.encryption_keys)
+
+
+def test_a_prepared_transaction_that_nobody_ended_is_named(strict):
+    engine = create_engine(strict.format("refine", "refine").replace("postgresql:", PSYCOPG))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS held (id bigint)")
+        connection.exec_driver_sql("PREPARE TRANSACTION 'held'")
+        connection.commit()
+        found = database._about_transactions(connection, timedelta(0))
+        assert "database_prepared" in {each.code for each in found}
+        connection.commit()
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ROLLBACK PREPARED 'held'")
+    engine.dispose()
+
+
 # -- Redis ----------------------------------------------------------------------------------------
 
 
@@ -368,3 +414,13 @@ def test_what_does_not_run_is_named(app, doctor):
     assert found["clock_never"] == "fix"
     assert found["worker_never"] == "fix"
     assert found["verified_never"] == "warn"
+
+
+def test_a_redis_that_wants_tls(app, doctor, redis, environ, tmp_path):
+    address = environ["REDIS_URL"].removeprefix("unix://").partition("?")[0]
+    with tls_before(address, self_signed(tmp_path)) as port:
+        plain = codes(doctor(REDIS_URL=f"redis://127.0.0.1:{port}/0"))
+        distrusted = codes(doctor(REDIS_URL=f"rediss://127.0.0.1:{port}/0"))
+
+    assert plain["redis_needs_tls"] == "fix"
+    assert distrusted["redis_certificate"] == "fix"

@@ -148,6 +148,23 @@ def test_a_database_whose_migration_is_missing_is_incompatible(ours):
     assert str(schema_version.problem()) == EMPTY
 
 
+def test_a_database_of_before_the_first_release_is_told_apart(ours):
+    sql.run("UPDATE alembic_version SET version_num = '0042'")
+
+    assert str(schema_version.problem()).startswith("the database was made before Refine 1.0.0")
+
+
+def test_tables_that_search_path_does_not_find_are_named(ours):
+    name = db.engine.url.database
+    sql.run(f"ALTER DATABASE {name} SET search_path = pg_catalog")
+    db.engine.dispose()
+    try:
+        assert "the tables are in the schema public" in str(schema_version.problem())
+    finally:
+        sql.run(f"ALTER DATABASE {name} RESET search_path")
+        db.engine.dispose()
+
+
 # -- what they do meanwhile ------------------------------------------------------------------------
 
 
