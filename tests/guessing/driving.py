@@ -102,6 +102,7 @@ def paths_of(rule: str, things: Things) -> list[str]:
         "user_id": things.users,
         "account_id": things.accounts,
         "sign_in_id": [1],
+        "factor_id": [1],
         "webhook_id": things.endpoints,
         "delivery_id": things.deliveries,
         "secret": [*things.invitations, GUESS],
