@@ -71,6 +71,7 @@ def paths(history: History) -> dict[str, str]:
         "deliveries": "/deliveries",
         "deliveries-none": "/deliveries?kind=verification.failed",
         "operations": "/ops",
+        "inbox": "/inbox",
         "users": "/users",
         "tokens": "/tokens",
         "token-to-revoke": f"/tokens/{history.token.id}/revoke",

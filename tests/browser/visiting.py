@@ -13,7 +13,7 @@ def sign_in(page: Page, email: str, password: str = factories.PASSWORD) -> None:
     page.goto("/sign-in")
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(heading(page, "Overview")).to_be_visible()
 
 
