@@ -82,6 +82,7 @@ def paths(history: History) -> dict[str, str]:
         "accounts": "/accounts",
         "profile": "/profile",
         "confirm-password": "/profile/confirm",
+        "second-factors": "/profile/second-factors",
         "invitation": f"/invitations/{history.invitation}",
         "invitation-gone": "/invitations/gone",
         "not-found": "/nowhere",
