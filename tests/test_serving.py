@@ -66,9 +66,15 @@ def is_answering(port: int) -> bool:
 @pytest.fixture
 def web(environ: dict[str, str], tmp_path: Path) -> Iterator[int]:
     """The port of a running `refine web`."""
+    with running_web(environ, tmp_path, processes=1) as port:
+        yield port
+
+
+@contextmanager
+def running_web(environ: dict[str, str], folder: Path, *, processes: int) -> Iterator[int]:
     port = free_port()
-    own = {**environ, "HOST": HOST, "PORT": str(port), "WEB_CONCURRENCY": "1"}
-    with services(own, tmp_path) as start:
+    own = {**environ, "HOST": HOST, "PORT": str(port), "WEB_CONCURRENCY": str(processes)}
+    with services(own, folder) as start:
         started = start("web")
         eventually(lambda: is_answering(port))
         yield port
@@ -109,6 +115,16 @@ def test_idle_and_slow_clients_delay_nobody(app, web, opened):
 
     assert statistics.median(took["/healthz"]) < 0.1
     assert statistics.median(took["/sign-in"]) < 0.2
+
+
+def test_each_process_tells_how_long_requests_to_all_of_them_took(app, environ, tmp_path):
+    with running_web(environ, tmp_path, processes=3) as port:
+        for _ in range(30):
+            assert ask(port, "/sign-in").startswith(b"HTTP/1.1 200")
+        told = {ask(port, "/metrics").partition(b"\r\n\r\n")[2] for _ in range(10)}
+
+    count = b'refine_request_seconds_count{route="/sign-in",status="2xx"} 30.0'
+    assert [each for each in told if count not in each] == []
 
 
 # -- the server alone, with an application for tests -----------------------------------------------
