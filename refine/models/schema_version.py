@@ -92,12 +92,12 @@ def _migrations_in(directory: str) -> tuple[str, ...]:
 
 
 def is_behind() -> bool:
-    """Tell whether this version's migrations are missing; not of an unreachable database."""
+    """Tell whether this version's migrations are missing here, in a database that answers."""
     try:
         migration = current()
+        return migration in migrations()[1:] or (migration is None and not _schema_of_tables())
     except Unreachable:
         return False
-    return migration is None or migration in migrations()[1:]
 
 
 def problem() -> Finding | None:

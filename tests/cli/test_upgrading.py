@@ -81,11 +81,6 @@ def test_a_role_that_owns_no_tables_leaves_migrations_to_others(app, fresh):
         sql.run("DROP ROLE reader")
 
 
-def test_an_unreachable_database_is_not_behind(environ):
-    with app_of({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}):
-        assert not schema_version.is_behind()
-
-
 @pytest.mark.slow
 def test_of_services_that_start_at_once_one_migrates_and_the_others_wait(fresh, begin, redis):
     with app_of(fresh):

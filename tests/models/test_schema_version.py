@@ -165,6 +165,16 @@ def test_tables_that_search_path_does_not_find_are_named(ours):
         db.engine.dispose()
 
 
+def test_only_a_reachable_database_without_our_migrations_is_behind(ours, fresh, environ):
+    assert not schema_version.is_behind()
+    sql.run("DELETE FROM alembic_version")
+    assert schema_version.is_behind()
+    sql.run("CREATE SCHEMA mine", "ALTER TABLE alembic_version SET SCHEMA mine")
+    assert not schema_version.is_behind(), "they are somewhere else"
+    with app_of({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}):
+        assert not schema_version.is_behind()
+
+
 # -- what they do meanwhile ------------------------------------------------------------------------
 
 
