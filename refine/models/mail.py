@@ -63,7 +63,7 @@ class Mail(Attempted, Base):
         """Return who gets it, as things are now; None if nobody may."""
         by, is_reminder = self.issued_by, self.kind == "forgotten"
         user = User.by_email(self.address or "") if is_reminder else self.user
-        if user is None or not user.active or user.log_if_altered():
+        if user is None or not user.active or user.log_if_altered() or user.account.locked_at:
             return None
         if is_reminder:
             may = user.email == self.address and bool(user.password_hash) and user.takes_password

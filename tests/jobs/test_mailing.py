@@ -319,7 +319,13 @@ def _choose_nothing(user: User) -> None:
     user.told_of = []
 
 
-@pytest.mark.parametrize("change", [_deactivate, _make_viewer, _move, _choose_nothing])
+def _lock_account(user: User) -> None:
+    user.account.locked_at = NOW
+
+
+@pytest.mark.parametrize(
+    "change", [_lock_account, _deactivate, _make_viewer, _move, _choose_nothing]
+)
 def test_who_may_not_have_it_any_more_gets_nothing_that_was_queued(sending, change):
     user = factories.user()
     queue(user)
