@@ -69,6 +69,7 @@ CONNECT_ARGS = {
     "keepalives_idle": 5,
     "keepalives_interval": 5,
     "cursor_factory": _Cursor,
+    "client_encoding": "utf8",  # whatever the database's is
 }
 # A pooler in transaction mode gives each transaction another connection to the server.
 POOLED_CONNECT_ARGS = {**CONNECT_ARGS, "prepare_threshold": None}

@@ -51,12 +51,14 @@ _PREPARED = (
 
 
 def require_answer() -> None:
-    """Raise Unreachable, with the reason, if the database lets nobody in."""
+    """Raise Unreachable, with the reason, if the database lets nobody in, or is in no Unicode."""
     try:
-        with db.engine.connect():
-            pass
+        with db.engine.connect() as connection:
+            encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     except SQLAlchemyError as error:
         raise Unreachable(connection_fault(error)) from None
+    if encoding != "UTF8":
+        raise Unreachable(Finding.of("database_encoding", encoding=encoding))
 
 
 def findings(*, is_pooled: bool, longest: timedelta = LONG) -> Iterator[Finding]:
@@ -75,8 +77,6 @@ def _about_server(connection: Connection) -> Iterator[Finding]:
     set_to = dict(_rows(connection, "SELECT name, setting FROM pg_settings"))
     if int(set_to["server_version_num"]) < OLDEST_VERSION * 10_000:
         yield Finding.of("database_version", oldest=OLDEST_VERSION)
-    if set_to["server_encoding"] != "UTF8":
-        yield Finding.of("database_encoding", encoding=set_to["server_encoding"])
     if "on" in (set_to["transaction_read_only"], set_to["in_hot_standby"]):
         yield Finding.of("database_read_only")
     if set_to["session_replication_role"] != "origin":

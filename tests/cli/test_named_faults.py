@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from cryptography.fernet import Fernet
@@ -38,6 +39,7 @@ from tests.servers import Server
 
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
 PORT = 18_400
+LOCALE = "LOCALE_PROVIDER libc LOCALE 'C'"
 PSYCOPG = "postgresql+psycopg:"
 
 
@@ -78,6 +80,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "CREATE ROLE locked LOGIN PASSWORD 'right'",
             "CREATE ROLE busy LOGIN CONNECTION LIMIT 0",
             "CREATE ROLE barred LOGIN",
+            "CREATE DATABASE closed ALLOW_CONNECTIONS false",
             "ALTER SYSTEM SET max_prepared_transactions = 2",
         ):
             connection.exec_driver_sql(statement)
@@ -101,6 +104,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("barred", "refine", "database_role"),
         ("busy", "refine", "database_connections"),
         ("refine", "another", "database_missing"),
+        ("refine", "closed", "database_starting"),
     ],
 )
 def test_who_is_not_let_in_reads_why(app, doctor, strict, role, name, code):
@@ -222,6 +226,18 @@ def test_a_database_that_is_not_as_it_should_be(app, doctor, statement, mend, co
 
 def test_a_database_without_tables(doctor, fresh):
     assert codes(doctor(DATABASE_URL=fresh["DATABASE_URL"]))["schema_none"] == "fix"
+
+
+def test_a_database_in_another_encoding(app, doctor):
+    name = f"ascii_{uuid4().hex}"
+    made = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' {LOCALE}"
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(made)
+        url = db.engine.url.set(database=name).render_as_string(hide_password=False)
+        found = codes(doctor(DATABASE_URL=url))
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+    assert found["database_encoding"] == "fix"
 
 
 def test_a_role_without_rights(app, doctor):
