@@ -38,13 +38,13 @@ def _end_password(user: User) -> None:
 
 
 def _end_session(session: RefinementSession) -> None:
-    """Of a queued one, nobody has been asked yet."""
+    """End a queued one as if somebody had stopped it."""
     if session.log_if_altered():
         return
     if session.is_running:
         session.give_up(_WHY, WORKER_LOST)
     else:
-        session.finish("skipped", _WHY)
+        session.finish(session.stopped_status, _WHY)
 
 
 def _drop_mail(mail: Mail) -> None:

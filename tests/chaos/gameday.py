@@ -18,7 +18,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import func, make_url, select
 
 from refine.embedded.folders import valkey_socket
 from refine.extensions import db
@@ -172,22 +172,38 @@ def play(seconds: float, seed: int, folder: Path) -> Outcome:
         load = Load(tenants, email, releases.deploy(), seed)
         crowd = stack.enter_context(Crowd(fleet.web_port, SLOW_CLIENTS))
         load.start()
-        _pass(seconds, releases, load, crowd)
+        _pass(seconds / 2, releases, load, crowd)
+        unrestored = list(_unrestored(environ, folder))
+        _pass(seconds / 2, releases, load, crowd)
         load.stop()
         calm_down(Storm(fleet, model))
         _deliver(environ)
         fleet.end()
-        found = [*load.faults, *releases.stuck, *broken(app, befores, load), *unverified(environ)]
+        found = [*load.faults, *releases.stuck, *unrestored]
+        found += [*broken(app, befores, load), *unverified(environ)]
         return _counted(model, receiver, found, {"requests": load.requests})
 
 
 def _pass(seconds: float, releases: Releases, load: Load, crowd: Crowd) -> None:
-    """Deploy each minute; halfway, what operators do once in a while."""
+    """Deploy each minute."""
     began = time.monotonic()
     while (left := began + seconds - time.monotonic()) > 0:
         time.sleep(min(left, DEPLOY_EVERY_SECONDS))
         load.base_url = releases.deploy()
         crowd.move_to(releases._fleet.web_port)
+
+
+def _unrestored(environ: dict[str, str], folder: Path) -> Iterator[str]:
+    """Restore a backup of this moment into a database of its own, which verifies it."""
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("CREATE DATABASE halfway TEMPLATE template0")
+    url = make_url(environ["DATABASE_URL"]).set(database="halfway")
+    halfway = {**environ, "DATABASE_URL": url.render_as_string(hide_password=False)}
+    file = str(folder / "halfway.zip")
+    for command, own in (("backup", environ), ("restore", halfway)):
+        done = refine(command, file, environ=own, seconds=240)
+        if done.returncode:
+            yield f"{command}: {done.stdout}{done.stderr}"
 
 
 def _deliver(environ: dict[str, str]) -> None:
