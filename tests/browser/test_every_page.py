@@ -53,7 +53,7 @@ def test_every_page_of_the_dashboard_is_on_the_tour(migrated_app: Flask, walk: W
         if "GET" in (rule.methods or ()) and not rule.rule.startswith("/api/")
     }
 
-    toured = {"signing_in.form", "audit.record"}
+    toured = {"signing_in.form", "second_factor.form", "audit.record"}
     for path in walk.paths.values():
         try:
             toured.add(addresses.match(path.partition("?")[0])[0])

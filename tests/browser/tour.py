@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 from playwright.sync_api import Locator, Page
 
+from refine.extensions import db
+from tests import factories
 from tests.browser.history import History
 from tests.browser.visiting import button, rows
 
@@ -90,7 +92,7 @@ def paths(history: History) -> dict[str, str]:
 
 
 def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
-    """Every page with how to get to it, the one for signing in last: it ends the sign-in."""
+    """Every page with how to get to it, those for signing in last: they end the sign-in."""
     for name, path in paths(history).items():
         yield name, lambda page, path=path: page.goto(path)
     yield "record", lambda page: _record(page, history)
@@ -100,6 +102,7 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
     yield "form-out-of-date", lambda page: _out_of_date(page, history)
     yield "invited", _invite
     yield "sign-in-refused", _refused_sign_in
+    yield "second-factor-wanted", _second_factor
 
 
 def _record(page: Page, history: History) -> None:
@@ -156,3 +159,13 @@ def _refused_sign_in(page: Page) -> None:
     page.get_by_label("Password").fill("something else")
     button(page, "Sign in").click()
     page.get_by_role("alert").filter(has_text="Incorrect").wait_for()
+
+
+def _second_factor(page: Page) -> None:
+    user = factories.user()
+    factories.app_of(user)
+    db.session.commit()
+    page.get_by_label("E-mail").fill(user.email)
+    page.get_by_label("Password").fill(factories.PASSWORD)
+    button(page, "Sign in").click()
+    page.get_by_role("heading", name="Second factor").wait_for()
