@@ -36,7 +36,8 @@ def anchor(at: datetime | None = None) -> dict[str, Any]:
 
 def _erased() -> dict[str, list[int]]:
     agents = select(AuditLog.agent_id).filter_by(action="agent_erased")
-    memories = select(AuditLog.data).filter_by(action="memory_erased")
+    names = "memory_erased", "retention_erased"
+    memories = select(AuditLog.data).where(AuditLog.action.in_(names))
     ids = {each["id"] for data in db.session.scalars(memories) for each in data["memories"]}
     return {"agents": sorted(db.session.scalars(agents)), "memories": sorted(ids)}
 
