@@ -1,6 +1,4 @@
-"""The settings of one agent, of its prompts only length and last change, but under a grant; and its
-erasure.
-"""
+"""The settings of one agent, prompts but under a grant only by length and change; its erasure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,7 @@
 """One agent's life as a state machine, beside the reference model: whatever happens, it holds."""
 
 import uuid
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sqlalchemy import func, select
 
+from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models import AgentMemory, AuditLog, RefinementSession
+from refine.models import AgentMemory, AuditLog, RefinementSession, retention
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
@@ -27,7 +29,7 @@ tag_lists = st.sampled_from([(), (), (), ("relational",), ("voice",), ("relation
 
 
 class Life(RuleBasedStateMachine):
-    """Short sessions, chat writes, imports, toggles, restores and undos, in any order."""
+    """Short sessions, chat writes, imports, toggles, restores, undos and erasures, in any order."""
 
     @initialize(
         sizes=st.lists(lengths, min_size=5, max_size=12), tags=st.lists(tag_lists, max_size=12)
@@ -35,6 +37,7 @@ class Life(RuleBasedStateMachine):
     def begin(self, sizes: list[int], tags: list[tuple[str, ...]]) -> None:
         self.reference = Reference()
         self.written = 0
+        self.old: set[int] = set()
         self.agent = factories.agent()
         self.foreign = factories.memory(factories.agent()).id
         for position, size in enumerate(sizes):
@@ -44,9 +47,10 @@ class Life(RuleBasedStateMachine):
         self.session_ids: list[uuid.UUID] = []
         db.session.commit()
 
-    def remember(self, content: str, kind: str, tags: tuple[str, ...]) -> None:
-        made = factories.memory(self.agent, content, memory_type=kind, tags=list(tags))
+    def remember(self, content: str, kind: str, tags: tuple[str, ...], **dates: datetime) -> int:
+        made = factories.memory(self.agent, content, memory_type=kind, tags=list(tags), **dates)
         self.reference.add(made.id, content, kind, tags)
+        return made.id
 
     # -- sessions ---------------------------------------------------------------------------------
 
@@ -84,6 +88,23 @@ class Life(RuleBasedStateMachine):
         copied = self.reference.memories[self.own(pick)]
         self.remember(copied["content"].title(), copied["type"], tags)
         db.session.commit()
+
+    @rule(size=lengths, tags=tag_lists)
+    def an_old_journal_memory_turns_up(self, size: int, tags: tuple[str, ...]) -> None:
+        at = clock.now() - timedelta(days=99)
+        dates = {"created_at": at, "recorded_at": at}
+        self.old.add(self.remember(self.text(size), "journal", tags, **dates))
+        db.session.commit()
+
+    @rule()
+    def the_clock_erases_old_journals(self) -> None:
+        """Unless they are locked now."""
+        gone = {id_ for id_ in self.old if not self.reference.locked(id_)}
+        self.agent.account.kept_months = 1
+        assert retention.erase_old(self.agent, clock.now()) == len(gone)
+        db.session.commit()
+        self.old -= gone
+        self.reference.erase(gone)
 
     @rule(pick=picks)
     def an_admin_toggles_the_flag(self, pick: int) -> None:
@@ -157,7 +178,7 @@ class Life(RuleBasedStateMachine):
         rows = db.session.scalars(
             select(AgentMemory).where(AgentMemory.agent_id == self.agent.id)
         ).all()
-        ours = {row.id: row for row in rows if row.session_id is None or row.memory_type == "core"}
+        ours = {row.id: row for row in rows if row.source != "note" and not row.is_erased}
         assert set(ours) == set(self.reference.memories)
         for id_, expected in self.reference.memories.items():
             row = ours[id_]

@@ -217,6 +217,16 @@ class Reference:
         if self.live:
             self.since.append((False, record))
 
+    def erase(self, ids: set[int]) -> None:
+        """Forget them, whatever is undone later."""
+        founds = [session.found or {} for session in self.sessions]
+        records = [record for session in self.sessions for record in session.records]
+        if self.live:
+            records += [record for _, record in self.since]
+        for known in (self.memories, self.born, *founds, *records):
+            for id_ in ids & known.keys():
+                del known[id_]
+
     def end(self) -> None:
         self._record({})
         self.sessions[-1].removed = self.removed
