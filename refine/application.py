@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+import structlog
 from flask import Flask, Response, current_app, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.routing import IntegerConverter
@@ -25,6 +26,8 @@ from refine.places import ROOT
 from refine.sealing import Keyring
 from refine.settings import Settings
 from refine.web import errors
+
+_log = structlog.get_logger(__name__)
 
 # Operations of the API have limits of their own. Werkzeug would write larger forms to the disk.
 _LARGEST_FORM_BYTES = 500_000
@@ -94,6 +97,7 @@ def build(settings: Settings) -> Flask:
     app.after_request(end_reading)
     app.url_map.converters["int"] = _IdConverter
     app.register_error_handler(Exception, _answer_error)
+    app.log_exception = _log_exception  # type: ignore[assignment, method-assign]
     web.register(app)
     api.register(app, settings)
     request_log.share_durations(app, settings.web_concurrency)
@@ -157,6 +161,11 @@ class _IdConverter(IntegerConverter):
 
     def to_python(self, value: str) -> int:
         return id_in(value) or 0
+
+
+def _log_exception(error: Any) -> None:
+    """Log what no error page could be made of, without the path, which Flask would quote."""
+    _log.error("no answer", fault=error[0].__name__)
 
 
 def _answer_error(error: Exception) -> Response:

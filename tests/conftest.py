@@ -52,6 +52,7 @@ _FOLDERS_OF_PROOFS = {
 _MEASURED = {
     *("access", "jobs", "llm", "models", "refinement", "remembering", "rules", "tools", "transfer"),
     *("test_lying_database.py", "test_migrations.py", "test_sealing.py"),
+    "test_telemetry.py",
     *("api/test_access.py", "api/test_moving.py"),
     *("cli/test_audit_and_keys.py", "cli/test_import.py"),
     *("web/test_access.py", "web/test_audit.py", "web/test_bulk_actions.py", "web/test_errors.py"),

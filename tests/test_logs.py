@@ -55,6 +55,30 @@ def test_an_ended_session_is_one_line_of_ids_and_figures(lines):
     assert "canary" not in json.dumps(line)
 
 
+@pytest.mark.parametrize(
+    ("status", "error_kind", "level"),
+    [
+        ("completed", None, "info"),
+        ("declined", None, "info"),
+        ("rolled_back", None, "info"),
+        ("incomplete", "provider_error", "warning"),
+        ("failed", "rate_limited", "warning"),
+        ("failed", "worker_stopped", "warning"),
+        ("failed", "unauthorized", "error"),
+        ("failed", "internal", "error"),
+        ("failed", None, "error"),
+    ],
+)
+def test_an_end_is_logged_once_and_as_bad_as_it_is(lines, status, error_kind, level):
+    session = RefinementSession.start(factories.agent("a memory"))
+    session.finish(status, "it ended", error_kind=error_kind)
+
+    db.session.commit()
+
+    (line,) = lines
+    assert line["log_level"] == level
+
+
 def test_a_rolled_back_end_is_not_logged(lines):
     session = RefinementSession.start(factories.agent("a memory"))
     db.session.commit()

@@ -109,6 +109,17 @@ def test_a_fault_is_an_error_once_under_the_same_id_which_the_page_shows(own, li
     assert "canary" not in json.dumps([error, request])
 
 
+def test_a_fault_that_has_no_page_is_logged_without_the_path(own, lines, monkeypatch):
+    monkeypatch.setitem(own.jinja_env.globals, "url_for", None)
+
+    with pytest.raises(TypeError):
+        own.test_client().get("/fault/canary")
+
+    said = lines()
+    assert [line["event"] for line in said] == ["fault", "no answer"]
+    assert "canary" not in json.dumps(said)
+
+
 def test_no_line_of_the_next_request_has_ids_of_the_last(own, lines):
     client = own.test_client()
     client.get("/nowhere", headers={ID_HEADER: ID})
