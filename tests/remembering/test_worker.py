@@ -277,6 +277,16 @@ def test_a_stopping_process_leaves_its_task_to_the_next(world):
     assert task.due_at <= clock.now()
 
 
+def test_a_stopping_process_ends_a_reflection_of_the_command_line(world):
+    asked = threading.Event()
+    world.is_stopping = asked.is_set
+    world.calls({"ids": world.ids[:1]}).meanwhile(asked.set)
+
+    task = world.reflect("cli")
+
+    assert (task.status, task.error_kind) == ("failed", "worker_stopped")
+
+
 @pytest.mark.parametrize(
     ("happens", "reason"),
     [
