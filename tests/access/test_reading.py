@@ -282,6 +282,7 @@ def test_only_the_users_own_live_grants_are_listed(world):
     assert live.purpose_text == "to see why it declined"
     assert live.expires_at == grant.expires_at
     assert 29 * 60 < live.seconds_left <= 30 * 60
+    assert live.minutes_left == 30
 
 
 def test_a_reader_made_an_admin_in_the_database_reads_nothing(world):
