@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Each process imports all tests: let it use compiled ones, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 LOCKED := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras
-SOURCES := refine refine_client bench tests migrations examples
+SOURCES := app.py refine refine_client bench tests migrations examples
 
 .DEFAULT_GOAL := help
 .PHONY: help install up test check tests nightly bench long gameday budget costly mutants prompts screenshots dist fix lock advisories clean

@@ -15,12 +15,16 @@ pytestmark = [
 ]
 
 
-def test_a_process_and_its_children_are_not_dumpable(environ):
+@pytest.mark.parametrize(
+    "loads",
+    ["from refine.cli import main; main(['keys', 'new'])", "import app"],
+    ids=["refine", "app"],
+)
+def test_a_process_and_its_children_are_not_dumpable(environ, loads):
     ask = "__import__('ctypes').CDLL(None).prctl(3, 0, 0, 0, 0)"  # PR_GET_DUMPABLE
     limit = "max(__import__('resource').getrlimit(__import__('resource').RLIMIT_CORE))"
     code = (
-        "import os, sys\nfrom refine.cli import main\n"
-        "try: main(['keys', 'new'])\nexcept SystemExit: pass\n"
+        "import os, sys\ntry: " + loads + "\nexcept SystemExit: pass\n"
         f"if os.fork() == 0: os._exit({ask} or {limit})\n"
         f"sys.exit(1 if {ask} or {limit} or os.wait()[1] else 77)"
     )
