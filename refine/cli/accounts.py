@@ -122,7 +122,7 @@ _account = click.option("--account", "slug", help="The slug of an account, in pl
 @click.command()
 @_who
 @_account
-@click.option("--reason", type=click.Choice(list(LOCK_REASONS)), required=True)
+@click.option("--reason", type=click.Choice(list(LOCK_REASONS)), required=True, help="Why.")
 @click.option("--tokens", is_flag=True, help="Also revoke the account's tokens and webhooks.")
 def lock(reference: str | None, slug: str | None, reason: str, tokens: bool) -> None:
     """Lock USER (e-mail address or id) out at once, or everybody of an account.

@@ -67,7 +67,14 @@ locks = Blueprint("locking", __name__)
 @scope.password_confirmed
 def lock_form(error: Exception | None = None, **ids: Any) -> str:
     subject = _subject(**ids)
-    return render_template("locking/page.html", subject=subject, back=_back(**ids), error=error)
+    ends_tokens = "tokens" in request.form or not (error or "user_id" in ids)
+    return render_template(
+        "locking/page.html",
+        subject=subject,
+        ends_tokens=ends_tokens,
+        back=_back(**ids),
+        error=error,
+    )
 
 
 @locks.post("/users/<int:user_id>/lock")

@@ -58,6 +58,7 @@ def test_uncommitted_changes_are_never_stored(app, method, status):
     db.session.commit()
 
     with app.test_request_context(method=method):
+        app.preprocess_request()
         db.session.get_one(Account, account.id).name = "changed"
         app.process_response(Response(status=status))
 
