@@ -40,12 +40,16 @@ def test_every_benchmark_gives_figures_and_the_last_line_counts_them(capsys):
 # They are not framed, not pages, or like another one.
 NOT_MEASURED = {
     "/audit/export.jsonl",
+    "/forgotten",
     "/healthz",
     "/invitations/<secret>",
     "/metrics",
     "/profile/confirm",
     "/readyz",
     "/sign-in",
+    "/sign-in/provider",
+    "/sign-in/provider/callback",
+    "/sign-in/second-factor",
     "/static/<path:filename>",
     "/wall/open",
 }
