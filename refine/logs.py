@@ -8,6 +8,9 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor
 
+# The logger of the line for each run that has ended.
+ENDED_RUNS = "refine.ended_runs"
+
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -34,12 +37,15 @@ def configure(level: str) -> None:
         log.setLevel(its_level)
         log.propagate = False
         log.handlers = [_handler()]
+    logging.getLogger(ENDED_RUNS).setLevel(logging.NOTSET)
 
 
 def quieten() -> None:
+    """For commands, which themselves say how the run that they began has ended."""
     log = logging.getLogger("refine")
     if log.level == logging.INFO:
         log.setLevel(logging.WARNING)
+        logging.getLogger(ENDED_RUNS).setLevel(logging.CRITICAL)
 
 
 def _handler() -> logging.Handler:

@@ -31,6 +31,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import UtcDateTime, after_commit, database_now, db
+from refine.logs import ENDED_RUNS
 from refine.models.agent import Agent, eligibility
 from refine.models.attested import Attested
 from refine.models.columns import USD_DECIMALS, AccountId, Count, Created, Usd, Uuid, in_constants
@@ -46,7 +47,7 @@ LOST_AFTER = timedelta(seconds=35)
 WORKER_LOST = "worker_lost"
 WORKER_STOPPED = "worker_stopped"
 
-_log = structlog.get_logger(__name__)
+_log = structlog.get_logger(ENDED_RUNS)
 
 
 class LeaseLost(Refused):
