@@ -5,6 +5,7 @@ the migrations: a file can bring rows along, and nothing else.
 """
 
 import json
+import zlib
 from hmac import compare_digest
 from typing import IO, Any, NamedTuple
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
@@ -24,6 +25,8 @@ from refine.sealing import keyring, missing_key
 FORMAT = "refine-backup-1"
 _MANIFEST = "manifest.json"
 _BLOCK_BYTES = 1 << 16
+# What reading a damaged archive raises.
+_DAMAGED = (BadZipFile, zlib.error, EOFError, KeyError)
 _NO_BACKUP = "this is not a whole backup; give a file written by `refine backup`"
 # So much further ids go on after a restore: those that were given after the backup mean no new row.
 _GAP = 1_000_000
@@ -84,7 +87,7 @@ def opened(file: IO[bytes]) -> Backup:
         manifest = json.loads(archive.read(_MANIFEST))
         if manifest["format"] != FORMAT:
             raise ValueError
-    except (BadZipFile, ValueError, KeyError, TypeError):
+    except (*_DAMAGED, ValueError, TypeError):
         raise InvalidValue(_NO_BACKUP) from None
     return Backup(archive, manifest)
 
@@ -138,7 +141,7 @@ def _load_table(backup: Backup, table: Table) -> None:
     db.session.execute(text(f"ALTER TABLE {table.name} DISABLE TRIGGER USER"))
     try:
         loaded = copy(f"COPY {_columns(table)} FROM STDIN (FORMAT BINARY)", write_all)
-    except (BadZipFile, KeyError):
+    except _DAMAGED:
         raise InvalidValue(_NO_BACKUP) from None
     if loaded != (expected := backup.manifest["rows"][table.name]):
         raise InvalidValue(f"the backup lacks rows: {table.name} has {loaded:,} of {expected:,}")
