@@ -202,6 +202,7 @@ def same_circumstances(number: int) -> Iterator[None]:
     try:
         with (
             time_machine.travel(at, tick=False),
+            patch("time.perf_counter", lambda: 0.0),
             patch("os.urandom", bytes_of),
             patch("random._urandom", bytes_of),
         ):
