@@ -54,7 +54,8 @@ def require_answer() -> None:
     """Raise Unreachable, with the reason, if the database lets nobody in, or is in no Unicode."""
     try:
         with db.engine.connect() as connection:
-            encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+            driver: Any = connection.connection.driver_connection
+            encoding = driver.info.parameter_status("server_encoding")  # told on connecting
     except SQLAlchemyError as error:
         raise Unreachable(connection_fault(error)) from None
     if encoding != "UTF8":
