@@ -31,7 +31,10 @@ _NO_BACKUP = "this is not a whole backup; give a file written by `refine backup`
 # So much further ids go on after a restore: those that were given after the backup mean no new row.
 _GAP = 1_000_000
 
-_SEQUENCES = "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = current_schema()"
+_SEQUENCES = (
+    "SELECT sequencename, last_value FROM pg_sequences "
+    "WHERE schemaname = current_schema() AND last_value IS NOT NULL"
+)
 _ANY_TABLE = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() LIMIT 1"
 # No limit that is meant for requests ends these transactions.
 _NO_LIMITS = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
@@ -124,9 +127,8 @@ def load(backup: Backup, *, is_complete: bool) -> None:
     for table in tables:
         _load_table(backup, table)
     for name, value in backup.manifest["sequences"].items():
-        if value is not None:
-            after = value if is_complete else value + _GAP
-            db.session.execute(text("SELECT setval(:name, :at)"), {"name": name, "at": after})
+        after = value if is_complete else value + _GAP
+        db.session.execute(text("SELECT setval(:name, :at)"), {"name": name, "at": after})
     _require_own(backup.manifest)
 
 
