@@ -5,7 +5,7 @@ were handed over goes as soon as they were read or given up.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select, union_all, update
 
 from refine.extensions import UtcDateTime, db
 from refine.models.agent import Agent
@@ -40,28 +40,41 @@ def _ago(at: datetime, months: Any) -> ColumnElement[datetime]:
     return literal(at, UtcDateTime()) - func.make_interval(0, months)
 
 
-def _old_of_agents(what: Any, at: datetime, months: Any) -> list[Select[Any]]:
-    memories = AgentMemory.agent_id == Agent.id, _old_journal(at, months)
-    said = RefinementSession.agent_id == Agent.id, _old_session(at, months)
-    return [select(what).where(*old).correlate(Agent, Account) for old in (memories, said)]
+def _old_of_agents(at: datetime, months: Any) -> list[Select[int]]:
+    """Select the agent of each memory, and of each session, with something to erase."""
+    return [
+        select(kind.agent_id)
+        .join(Agent, Agent.id == kind.agent_id)
+        .join(Account, Account.id == Agent.account_id)
+        .where(is_old)
+        for kind, is_old in (
+            (AgentMemory, _old_journal(at, months)),
+            (RefinementSession, _old_session(at, months)),
+        )
+    ]
 
 
 def counts(account: Account, at: datetime, months: int) -> Select[*tuple[Any, ...]]:
     """Select the agents of whom something would go, and how much of each kind."""
-    numbers = [each.scalar_subquery() for each in _old_of_agents(func.count(), at, months)]
-    of_account = Agent.account_id == account.id, is_readable()
-    c = select(Agent.id, Agent.name, *numbers).where(*of_account).subquery().c
-    id_, name, memories, sessions = c
-    found = select(id_, name, memories.label("memories"), sessions.label("sessions"))
-    return found.where(memories + sessions > 0).order_by(func.lower(name), id_)
+    numbers, found = [], select(Agent.id, Agent.name)
+    for old in _old_of_agents(at, months):
+        # counted for all together: for each agent anew, it would read all memories
+        mine = old.where(Account.id == account.id).add_columns(func.count().label("number"))
+        c = mine.group_by(mine.selected_columns[0]).subquery().c
+        found = found.outerjoin(c.number.table, c.agent_id == Agent.id)
+        numbers.append(func.coalesce(c.number, 0))
+    memories, sessions = numbers
+    found = found.add_columns(memories.label("memories"), sessions.label("sessions"))
+    those = Agent.account_id == account.id, is_readable(), memories + sessions > 0
+    return found.where(*those).order_by(func.lower(Agent.name), Agent.id)
 
 
 def due(at: datetime) -> Select[int]:
     """Select the agents with something to erase, by the database's clock too."""
     by_both = func.least(at, func.clock_timestamp(type_=UtcDateTime()))
-    is_any = or_(*(old.exists() for old in _old_of_agents(literal(1), at, Account.kept_months)))
-    due = select(Agent.id).join(Account, Account.id == Agent.account_id)
-    return due.where(Account.retention_from <= by_both, is_readable(), is_any)
+    is_due = Account.retention_from <= by_both
+    old = [each.where(is_due) for each in _old_of_agents(at, Account.kept_months)]
+    return select(Agent.id).where(is_readable(), Agent.id.in_(union_all(*old)))
 
 
 def erase_old(agent: Agent, at: datetime) -> int:
