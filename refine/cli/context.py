@@ -57,16 +57,20 @@ def application(
     )
     with servers, in_context(settings, is_service=is_service) as app:
         if is_service:
-            if schema_version.is_behind():
-                with in_context(settings.as_table_owner(), is_service=True):
-                    upgrade_if_allowed()
-            schema_version.wait_until_compatible()
+            _upgrade_or_wait(settings)
         elif check_keys:
             schema_version.require_compatible()
         if check_keys:
             WrappedKey.check_keyring()
         db.session.rollback()  # a command begins with no transaction open
         yield app
+
+
+def _upgrade_or_wait(settings: Settings) -> None:
+    if schema_version.is_behind():
+        with in_context(settings.as_table_owner(), is_service=True):
+            upgrade_if_allowed()
+    schema_version.wait_until_compatible()
 
 
 @contextmanager

@@ -69,8 +69,7 @@ def invite() -> ResponseReturnValue:
 @scope.admins_only
 @scope.password_confirmed
 def invite_again(user_id: int) -> ResponseReturnValue:
-    user = scope.found_or_404(User, user_id)
-    protect_site_admins(user)
+    user = user_to_change(user_id)
     return _with_link(user, is_new=False)
 
 
@@ -94,8 +93,7 @@ def _with_link(user: User, *, is_new: bool = True) -> ResponseReturnValue:
 @scope.admins_only
 @shown_again(lambda user_id, error: listing(error=error))
 def update(user_id: int) -> ResponseReturnValue:
-    user = scope.found_or_404(User, user_id)
-    protect_site_admins(user)
+    user = user_to_change(user_id)
     if user.id == scope.user().id:
         flash("You cannot change your own role or state: ask another admin.", "error")
         return redirect(url_in_account("people.listing"), 303)
@@ -126,8 +124,7 @@ def update(user_id: int) -> ResponseReturnValue:
 @scope.admins_only
 @scope.password_confirmed
 def reset_factors(user_id: int) -> ResponseReturnValue:
-    user = scope.found_or_404(User, user_id)
-    protect_site_admins(user)
+    user = user_to_change(user_id)
     if user.id == scope.user().id:
         abort(403, "Remove your own second factors on your profile.")
     user.lock_for(scope.user())
@@ -157,9 +154,11 @@ def _stored(user: User) -> dict[str, object]:
     return {"role": user.role, "active": user.active}
 
 
-def protect_site_admins(user: User) -> None:
+def user_to_change(user_id: int) -> User:
+    user = scope.found_or_404(User, user_id)
     if user.site_admin and not scope.user().site_admin:
         abort(403, "Only a site admin can change a site admin.")
+    return user
 
 
 accounts = Blueprint("accounts", __name__)

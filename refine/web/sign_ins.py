@@ -11,7 +11,7 @@ from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.forms import attempt, shown_again
 from refine.web.links import url_in_account
-from refine.web.people import protect_site_admins
+from refine.web.people import user_to_change
 
 pages = Blueprint("sign_ins", __name__)
 
@@ -44,8 +44,7 @@ def end_all() -> ResponseReturnValue:
 @pages.post("/users/<int:user_id>/sign-ins/end")
 @scope.admins_only
 def end_all_of(user_id: int) -> ResponseReturnValue:
-    user = scope.found_or_404(User, user_id)
-    protect_site_admins(user)
+    user = user_to_change(user_id)
     user.lock_for(scope.user())
     _end_all(user)
     return redirect(url_in_account("people.listing"), 303)
@@ -102,9 +101,7 @@ def unlock(**ids: Any) -> ResponseReturnValue:
 
 def _subject(user_id: int | None = None, account_id: int | None = None) -> User | Account:
     if user_id is not None:
-        user = scope.found_or_404(User, user_id)
-        protect_site_admins(user)
-        return user
+        return user_to_change(user_id)
     if not scope.user().site_admin:
         abort(403)
     return scope.found_or_404(Account, account_id or 0)
