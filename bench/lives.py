@@ -13,7 +13,7 @@ from bench.saying import Standing, saying_of
 from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
-from refine.models.ledger import changes_in, is_kept
+from refine.models.ledger.image import changes_in, is_kept
 from refine.models.runs.session.session import MUTATIONS
 from refine.refinement.loop import SessionEvent, refine
 from refine.settings import Settings

@@ -32,9 +32,8 @@ from refine.models import (
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.audit import Event
 from refine.models.keys import content_key_place
-from refine.models.ledger import Change
-from refine.models.ledger.image import recorded
-from refine.models.runs.access import MIN_MINUTES
+from refine.models.ledger.image import Change, recorded
+from refine.models.runs.access.asking_rules import MIN_MINUTES
 from refine.sealing import DataKey, Place
 
 ACCOUNTS = 20

@@ -24,9 +24,9 @@ from refine.models import (
     SecondFactor,
     User,
 )
-from refine.models.runs import LIVE, LOST_AFTER
-from refine.models.runs.access import AccessTerms
-from refine.models.runs.session import LOOP_EDITS
+from refine.models.runs.access.asking_rules import AccessTerms
+from refine.models.runs.run import LIVE, LOST_AFTER
+from refine.models.runs.session.session import LOOP_EDITS
 from refine.models.runs.task import EndStatus
 from refine.rules.consent import Answer, answer_in
 

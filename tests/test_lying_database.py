@@ -35,7 +35,7 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.people.account import DEMO_SLUG
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.models.single_sign_on import Identity
 from refine.settings import Settings
 from tests import factories, sql

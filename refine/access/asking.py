@@ -14,15 +14,12 @@ from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import configuring
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
-from refine.models.ledger import images_in
-from refine.models.runs import WORKER_STOPPED
-from refine.models.runs.access import (
-    NO_LONGER_ALLOWED,
-    REASONS,
-    AccessScope,
-    AccessTerms,
-)
-from refine.models.runs.session import LOOP_EDITS
+from refine.models.ledger.image import images_in
+from refine.models.runs.access.asking_rules import REASONS, AccessTerms
+from refine.models.runs.access.grant import NO_LONGER_ALLOWED
+from refine.models.runs.access.scope import AccessScope
+from refine.models.runs.run import WORKER_STOPPED
+from refine.models.runs.session.session import LOOP_EDITS
 from refine.rules.consent import REASONING_TAG, only_in
 from refine.rules.quantities import in_days
 from refine.running import ModelWorker, RunEnded

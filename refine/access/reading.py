@@ -17,9 +17,9 @@ from refine.errors import Refused, SealingError
 from refine.extensions import agreed_now, db, require_agreement
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS, only_key_of
-from refine.models.ledger import contents_in
 from refine.models.ledger.history import records_of_memory
-from refine.models.runs.access import AccessScope
+from refine.models.ledger.image import contents_in
+from refine.models.runs.access.scope import AccessScope
 from refine.rules.content import bounded_text
 
 P = ParamSpec("P")

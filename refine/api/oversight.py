@@ -14,8 +14,8 @@ from refine.api.rows import Page, PageQuery, agent_row_or_404, found_page, page_
 from refine.api.schemas import Resource, Time
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.audit.record import CLIENT_KEY
-from refine.models.ledger import contents_in
 from refine.models.ledger.history import shown_data
+from refine.models.ledger.image import contents_in
 from refine.models.runs.access.grant import EndReason, Status
 
 # Of contents, as they are sealed; a page with more has fewer records.

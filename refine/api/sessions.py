@@ -10,7 +10,7 @@ from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_
 from refine.api.schemas import EmptyBody, Resource, Time, Usd
 from refine.jobs.queue import refine_later
 from refine.models import Agent, RefinementSession
-from refine.models.runs.session import Channel, EndStatus, Trigger
+from refine.models.runs.session.session import Channel, EndStatus, Trigger
 from refine.refinement import time_machine
 
 Status = Literal["queued", "running", EndStatus]

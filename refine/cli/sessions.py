@@ -16,9 +16,9 @@ from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
-from refine.models.runs import LIVE
-from refine.models.runs.session import ENDED, TRIGGERS
+from refine.models.runs.run import LIVE
 from refine.models.runs.session.judging import CAUSES
+from refine.models.runs.session.session import ENDED, TRIGGERS
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.personal import masked_id

@@ -18,7 +18,7 @@ from refine.cli.parameters import agent_argument
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.models.ledger import MEMORY_TYPES
+from refine.models.ledger.memory import MEMORY_TYPES
 from refine.transfer.exporting import WRITERS, Readable
 from refine.transfer.importing import (
     FORMATS,

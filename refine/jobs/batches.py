@@ -14,9 +14,9 @@ from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 from refine.models import Agent, RefinementSession, User, attention
 from refine.models.agent import configuring
-from refine.models.runs.session import SessionRequest
 from refine.models.runs.session.prospects import decide_for_request
 from refine.models.runs.session.scheduling import Candidates
+from refine.models.runs.session.session import SessionRequest
 from refine.outages import database_trouble, may_pass
 
 # All agents of a batch are locked meanwhile: this many take a fraction of a second.

@@ -11,7 +11,8 @@ from refine import clock, settings
 from refine.extensions import db
 from refine.models import Account
 from refine.models.agent_list import squares
-from refine.models.runs.session import CONSENTED_ENDS, ENDED, totals
+from refine.models.runs.session import totals
+from refine.models.runs.session.session import CONSENTED_ENDS, ENDED
 from refine.models.runs.spending import Used, used_by, with_total
 from refine.rules.quantities import cost_in_words
 

@@ -24,9 +24,10 @@ from refine.diagnoses import Finding, cause_of
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
-from refine.models.runs import Run, task as tasks
-from refine.models.runs.access import AccessTerms
-from refine.models.runs.session import Trigger
+from refine.models.runs import task as tasks
+from refine.models.runs.access.asking_rules import AccessTerms
+from refine.models.runs.run import Run
+from refine.models.runs.session.session import Trigger
 
 REQUESTED = "refine-asked"
 AUTOMATIC = "refine-swept"

@@ -43,10 +43,12 @@ from refine.models import (
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import prune
-from refine.models.runs import Run, task as tasks
-from refine.models.runs.session import SessionRequest, scheduling
+from refine.models.runs import task as tasks
+from refine.models.runs.run import Run
+from refine.models.runs.session import scheduling
 from refine.models.runs.session.prospects import Prospects, due_for_sweep
 from refine.models.runs.session.scheduling import Candidates
+from refine.models.runs.session.session import SessionRequest
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.task import REFLECTION_SCHEDULE
 from refine.rules.schedules import last_slot

@@ -32,7 +32,7 @@ from refine.jobs.queue import (
 )
 from refine.jobs.tick import INTERVAL, run_tick, stand_in
 from refine.models import AccessGrant, MemoryTask, PeriodicWork, RefinementSession, schema_version
-from refine.models.runs import Run
+from refine.models.runs.run import Run
 from refine.refinement.loop import refine
 from refine.remembering.task_worker import run_task
 

@@ -15,7 +15,7 @@ from refine.models.audit import (
 )
 from refine.models.clients import ApiToken as ApiToken, IdempotencyKey as IdempotencyKey
 from refine.models.keys import WrappedKey as WrappedKey
-from refine.models.ledger import AgentMemory as AgentMemory
+from refine.models.ledger.memory import AgentMemory as AgentMemory
 from refine.models.mail import Mail as Mail
 from refine.models.notice import Notice as Notice
 from refine.models.outbox import Delivery as Delivery, Endpoint as Endpoint
@@ -27,18 +27,23 @@ from refine.models.people import (
     SignIn as SignIn,
     User as User,
 )
-from refine.models.runs import (
+from refine.models.runs.access.grant import (
     AccessAlreadyRequested as AccessAlreadyRequested,
     AccessGrant as AccessGrant,
-    LeaseLost as LeaseLost,
-    MemoryTask as MemoryTask,
-    PeriodicWork as PeriodicWork,
-    RefinementSession as RefinementSession,
-    ReflectionAlreadyLive as ReflectionAlreadyLive,
-    SessionAlreadyLive as SessionAlreadyLive,
-    SessionEntry as SessionEntry,
 )
-from refine.models.runs.session import MAX_MUTATIONS as MAX_MUTATIONS, EditRefused as EditRefused
+from refine.models.runs.periodic_work import PeriodicWork as PeriodicWork
+from refine.models.runs.run import LeaseLost as LeaseLost
+from refine.models.runs.session.entry import SessionEntry as SessionEntry
+from refine.models.runs.session.judging import EditRefused as EditRefused
+from refine.models.runs.session.session import (
+    MAX_MUTATIONS as MAX_MUTATIONS,
+    RefinementSession as RefinementSession,
+    SessionAlreadyLive as SessionAlreadyLive,
+)
+from refine.models.runs.task import (
+    MemoryTask as MemoryTask,
+    ReflectionAlreadyLive as ReflectionAlreadyLive,
+)
 from refine.models.shared_count import SharedCount as SharedCount
 
 

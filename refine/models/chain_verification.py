@@ -15,10 +15,9 @@ from refine.models.audit.chain import GENESIS
 from refine.models.audit.record import link_hash
 from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey
-from refine.models.ledger import AgentMemory, is_kept_core, recorded_digests
-from refine.models.ledger.memory import state_digest_of
-from refine.models.runs.session import ENDED, RefinementSession
-from refine.models.runs.session.session import END_ACTION, MUTATIONS
+from refine.models.ledger.image import is_kept_core, recorded_digests
+from refine.models.ledger.memory import AgentMemory, state_digest_of
+from refine.models.runs.session.session import END_ACTION, ENDED, MUTATIONS, RefinementSession
 from refine.sealing import DataKey
 
 _Key = TypeVar("_Key", int, str)

@@ -10,10 +10,17 @@ from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, Change, added, change_memories, content_hash
-from refine.models.ledger.image import retired
+from refine.models.ledger.image import Change, retired
 from refine.models.ledger.ledger import removed_outside_sessions
-from refine.models.ledger.memory import CORE, CORRECTION, NOTE
+from refine.models.ledger.memory import (
+    CORE,
+    CORRECTION,
+    NOTE,
+    AgentMemory,
+    added,
+    change_memories,
+    content_hash,
+)
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.rules.content import memory_content
 from refine.rules.meaning import LedgerTexts, speak_of_the_same

@@ -16,9 +16,9 @@ from refine.models.audit import AuditLog
 from refine.models.clients import ApiToken, IdempotencyKey
 from refine.models.columns import in_ids, in_names
 from refine.models.correcting import DAY, refuse_too_much, written_by_agent
-from refine.models.ledger import AgentMemory, Change, change_memories
-from refine.models.ledger.image import CONTENT_KEY
-from refine.models.runs.session import RefinementSession
+from refine.models.ledger.image import CONTENT_KEY, Change
+from refine.models.ledger.memory import AgentMemory, change_memories
+from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.task import MemoryTask
 from refine.rules.quantities import abbreviated
 

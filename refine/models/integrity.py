@@ -20,11 +20,11 @@ from refine.models.audit.record import plain_records
 from refine.models.audit.verification import ChainResult
 from refine.models.chain_verification import ChainVerification
 from refine.models.clients import ApiToken
-from refine.models.ledger import AgentMemory
+from refine.models.ledger.memory import AgentMemory
 from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SecondFactor, SignIn, User
-from refine.models.runs.access import AccessGrant
-from refine.models.runs.session import RefinementSession
+from refine.models.runs.access.grant import AccessGrant
+from refine.models.runs.session.session import RefinementSession
 
 # The most chains, and records, that are verified together.
 CHAINS_AT_ONCE = 200

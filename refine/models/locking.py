@@ -13,8 +13,7 @@ from refine.models.clients import ApiToken
 from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.people.user import LOCK_REASONS, NO_PASSWORD
-from refine.models.runs.access import AccessGrant
-from refine.models.runs.access.grant import UNFINISHED
+from refine.models.runs.access.grant import UNFINISHED, AccessGrant
 
 Ended = Counter[str]
 

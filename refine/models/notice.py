@@ -19,7 +19,7 @@ from refine.models.clients import ApiToken
 from refine.models.columns import BigId, in_ids
 from refine.models.outbox import Delivery, Endpoint
 from refine.models.people import Account
-from refine.models.runs import PeriodicWork
+from refine.models.runs.periodic_work import PeriodicWork
 from refine.models.runs.run import LIVE
 from refine.models.runs.spending import accounts_at_cap
 from refine.models.runs.workload import Workload

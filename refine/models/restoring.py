@@ -12,14 +12,16 @@ from refine.models.agent import Agent
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.clients import ApiToken
 from refine.models.columns import in_ids
-from refine.models.ledger import AgentMemory
+from refine.models.ledger.memory import AgentMemory
 from refine.models.mail import Mail
 from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.people.second_factor import SecondFactor
 from refine.models.people.user import NO_PASSWORD
-from refine.models.runs import WORKER_LOST, AccessGrant, MemoryTask, RefinementSession
-from refine.models.runs.access.grant import UNFINISHED
+from refine.models.runs.access.grant import UNFINISHED, AccessGrant
+from refine.models.runs.run import WORKER_LOST
+from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.task import MemoryTask
 
 _BY = {"by": "restore"}
 _WHY = "the database was restored from a backup"

@@ -12,10 +12,9 @@ from refine.models.agent import Agent
 from refine.models.agent.eligibility import is_readable
 from refine.models.audit import AuditLog
 from refine.models.erasing import UNSAID, erasure_of
-from refine.models.ledger import AgentMemory, change_memories
-from refine.models.ledger.memory import JOURNAL_SHOWN_FOR
+from refine.models.ledger.memory import JOURNAL_SHOWN_FOR, AgentMemory, change_memories
 from refine.models.people import Account
-from refine.models.runs.session import RefinementSession
+from refine.models.runs.session.session import RefinementSession
 
 # How many memories of an agent are erased in one transaction.
 BATCH = 500

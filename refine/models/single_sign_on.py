@@ -12,7 +12,7 @@ from refine.extensions import db, later_now
 from refine.models.keys import keyed_hash
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.people.user import NO_PASSWORD
-from refine.models.runs.access import AccessGrant
+from refine.models.runs.access.grant import AccessGrant
 
 _BY = {"by": "identity provider"}
 

@@ -15,8 +15,8 @@ from refine.extensions import safe_rollback
 from refine.llm.messages import Reply, ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.agent import eligibility
-from refine.models.runs.session import CONSENTED_ENDS, EndStatus
 from refine.models.runs.session.duplicates import remove_duplicates
+from refine.models.runs.session.session import CONSENTED_ENDS, EndStatus
 from refine.models.runs.session.survival import Unread
 from refine.outages import may_pass
 from refine.refinement.prompting import (

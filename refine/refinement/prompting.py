@@ -21,8 +21,9 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.models.columns import in_ids
-from refine.models.runs.session import CONSENTED_ENDS, SessionEntry
+from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.judging import MAX_RETIRED, Cause
+from refine.models.runs.session.session import CONSENTED_ENDS
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.hints import Group, groups_alike, without_resting
 from refine.rules.meaning import DELETION_SHARE

@@ -15,10 +15,10 @@ from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
-from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
-from refine.models.ledger.image import images_in, mass_of
-from refine.models.runs.session import MUTATIONS, Channel
+from refine.models.ledger.image import Change, Image, changes_in, images_in, mass_of, state_of
+from refine.models.ledger.memory import change_memories
 from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
+from refine.models.runs.session.session import MUTATIONS, Channel
 from refine.models.runs.session.survival import LedgerReading
 
 # Saved memories stay in every undo.

@@ -22,7 +22,7 @@ from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession,
 from refine.models.agent import only_key_of
 from refine.models.agent.agent import ERASED
 from refine.models.agent.eligibility import NOT_ACTIVE
-from refine.models.runs import LOST_AFTER, WORKER_STOPPED
+from refine.models.runs.run import LOST_AFTER, WORKER_STOPPED
 from refine.outages import Done, RetryPolicy, commit_once
 from refine.settings import Settings
 

@@ -13,9 +13,9 @@ from sqlalchemy import Select
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db, safe_rollback
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
-from refine.models.ledger import Ledger
-from refine.models.runs import SessionEntry
+from refine.models.ledger.ledger import Ledger
 from refine.models.runs.session import editing
+from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.survival import LedgerReading, Unread
 from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line

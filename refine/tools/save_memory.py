@@ -5,7 +5,7 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import Agent, AgentMemory
-from refine.models.ledger import MEMORY_TYPES
+from refine.models.ledger.memory import MEMORY_TYPES
 from refine.outages import in_one_call
 from refine.rules.content import TAGS
 from refine.tools.calls import Result, error, function_definition, unknown_parameter

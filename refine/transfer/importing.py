@@ -11,7 +11,9 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent
-from refine.models.ledger import MEMORY_TYPES, ImportedMemory, is_kept_core
+from refine.models.ledger.image import is_kept_core
+from refine.models.ledger.ledger import ImportedMemory
+from refine.models.ledger.memory import MEMORY_TYPES
 from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
 from refine.sealing import DataKey

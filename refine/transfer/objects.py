@@ -6,7 +6,7 @@ from typing import Any
 
 from refine import clock
 from refine.errors import InvalidValue
-from refine.models.ledger import MEMORY_TYPES
+from refine.models.ledger.memory import MEMORY_TYPES
 from refine.rules.instants import has_passed
 from refine.rules.received_json import at
 from refine.transfer.rows import (

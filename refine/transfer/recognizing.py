@@ -10,8 +10,9 @@ from refine.errors import InvalidValue
 from refine.extensions import canonical_json, db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import in_ids, in_names
-from refine.models.ledger import MEMORY_TYPES, ImportedMemory, content_hash, is_kept_core
-from refine.models.ledger.memory import CORE, NOTE
+from refine.models.ledger.image import is_kept_core
+from refine.models.ledger.ledger import ImportedMemory
+from refine.models.ledger.memory import CORE, MEMORY_TYPES, NOTE, content_hash
 from refine.rules.content import known_tags, memory_content
 from refine.sealing import DataKey
 from refine.transfer import own

@@ -22,14 +22,13 @@ from refine.extensions import db
 from refine.jobs.queue import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog, User
 from refine.models.columns import id_in
-from refine.models.runs.access import (
+from refine.models.runs.access.asking_rules import (
     MAX_PURPOSE_CHARACTERS,
     MIN_PURPOSE_CHARACTERS,
-    STATUSES,
-    AccessScope,
     AccessTerms,
 )
-from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER
+from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER, STATUSES
+from refine.models.runs.access.scope import AccessScope
 from refine.rules.quantities import in_hours, plural
 from refine.web import granted, in_place, scope
 from refine.web.forms import shown_again, uuid_of, whole_number

@@ -16,7 +16,7 @@ from refine.jobs.queue import refine_later
 from refine.models import Agent, MemoryTask, RefinementSession, SessionAlreadyLive
 from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses
-from refine.models.runs import LIVE
+from refine.models.runs.run import LIVE
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.models.runs.task import REFLECTION_SCHEDULE

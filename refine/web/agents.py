@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement
 from refine import clock
 from refine.models import Agent, attention
 from refine.models.agent_list import STATES, Order, in_order, is_in, listed_agents, totals
-from refine.models.runs import LIVE
+from refine.models.runs.run import LIVE
 from refine.models.runs.spending import spent_by_agents
 from refine.rules.causes import cause_in_words
 from refine.rules.quantities import cost_in_words

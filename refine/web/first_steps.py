@@ -11,7 +11,7 @@ from refine.demo import FIRST_AGENT
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, AuditLog, RefinementSession
 from refine.models.people.account import DEMO_SLUG
-from refine.models.runs.session import ENDED
+from refine.models.runs.session.session import ENDED
 from refine.rules.model_names import REHEARSAL_PREFIX
 from refine.web import granted, scope
 from refine.web.links import url_in_account

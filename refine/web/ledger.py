@@ -12,8 +12,9 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog
 from refine.models.columns import id_in
-from refine.models.ledger import Composition, is_of_kind
 from refine.models.ledger.history import records_of_memory
+from refine.models.ledger.ledger import Composition
+from refine.models.ledger.memory import is_of_kind
 from refine.rules.content import TAGS
 from refine.web import granted, scope
 from refine.web.forms import own_path, shown_again

@@ -10,9 +10,8 @@ from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from refine.models import AgentMemory, AuditLog, RefinementSession
-from refine.models.ledger import Image, images_in, is_kept
-from refine.models.ledger.image import mass_of
-from refine.models.runs.session import LOOP_EDITS
+from refine.models.ledger.image import Image, images_in, is_kept, mass_of
+from refine.models.runs.session.session import LOOP_EDITS
 from refine.rules.quantities import plural
 
 _WIDTH, _BAR, _GAP = 1000, 32, 56

@@ -7,9 +7,9 @@ from refine import settings
 from refine.llm import provider
 from refine.models import Agent, RefinementSession, User
 from refine.models.agent.eligibility import NO_KEY, unavailable_reason, why_unanswered
-from refine.models.runs import WORKER_LOST
-from refine.models.runs.session import LOOP_EDITS
+from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.judging import CAUSES
+from refine.models.runs.session.session import LOOP_EDITS
 from refine.rules.quantities import plural
 from refine.web.words import SET_A_KEY, Badge, first_upper
 

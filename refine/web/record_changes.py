@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from flask import url_for
 
 from refine.models import AuditLog
-from refine.models.ledger import images_in
+from refine.models.ledger.image import images_in
 from refine.web.links import url_in_account
 from refine.web.presenting import before_and_after
 

@@ -23,8 +23,8 @@ from refine.models import (
 )
 from refine.models.attention import state_of
 from refine.models.ledger.history import effect_tokens
-from refine.models.runs import LIVE
-from refine.models.runs.session import ENDED
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.session import ENDED
 from refine.models.runs.spending import saved_by
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict

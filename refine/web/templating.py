@@ -22,7 +22,7 @@ from refine.models.people.user import (
     MAX_VIEW_NAME_CHARACTERS,
     MIN_PASSWORD_CHARACTERS,
 )
-from refine.models.runs.access import REASONS
+from refine.models.runs.access.asking_rules import REASONS
 from refine.models.runs.session.prospects import LOOKS_BACK
 from refine.rules import causes, quantities
 from refine.rules.personal import masked_id

@@ -12,7 +12,7 @@ from refine import clock
 from refine.jobs.batches import Work
 from refine.models.audit.kinds import ACTIONS
 from refine.models.audit.verification import AlarmKind
-from refine.models.runs.access import MAX_MINUTES, MIN_MINUTES
+from refine.models.runs.access.asking_rules import MAX_MINUTES, MIN_MINUTES
 from refine.rules import quantities
 from refine.rules.causes import spaced
 from refine.web import scope

@@ -10,7 +10,7 @@ from refine.access.asking import run_access_request
 from refine.extensions import db
 from refine.llm import provider
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, User
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel

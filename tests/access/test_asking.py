@@ -14,7 +14,8 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent
 from refine.models.agent import configuring
-from refine.models.runs.access import NO_LONGER_ALLOWED, AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
+from refine.models.runs.access.grant import NO_LONGER_ALLOWED
 from tests import factories, sql
 from tests.access.conftest import World
 from tests.replies import CASES

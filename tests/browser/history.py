@@ -24,8 +24,8 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.people.user import SavedView
-from refine.models.runs.access import AccessTerms
-from refine.models.runs.session import EndStatus, Trigger
+from refine.models.runs.access.asking_rules import AccessTerms
+from refine.models.runs.session.session import EndStatus, Trigger
 from refine.refinement.time_machine import undo
 from refine.rules.pacing import DELIVERY_PAUSES
 from refine.tools import RefinementTool, SaveMemoryTool

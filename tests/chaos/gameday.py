@@ -24,7 +24,7 @@ from refine.embedded.folders import valkey_socket
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, Endpoint, RefinementSession
 from refine.models.outbox import Delivery
-from refine.models.runs.session import END_ACTION, MUTATIONS
+from refine.models.runs.session.session import END_ACTION, MUTATIONS
 from tests.chaos.crowd import Crowd
 from tests.chaos.fleet import CLOCK, WEB, WORKERS, Fleet, servers_of
 from tests.chaos.load import Load

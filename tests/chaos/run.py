@@ -13,7 +13,7 @@ from sqlalchemy import func, select, true
 
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, ApiToken, MemoryTask, RefinementSession
-from refine.models.runs import Run
+from refine.models.runs.run import Run
 from tests import factories
 from tests.chaos.fleet import PROCESSES, WEB, Fleet, servers_of
 from tests.chaos.load import Load, Promise, Tenant

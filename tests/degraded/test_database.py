@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 from refine.extensions import CONNECT_ARGS, db
 from refine.models import Account, Agent, ApiToken, User
-from refine.models.runs import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from refine.running.run_worker import INTERVAL_SECONDS
 from tests import factories
 from tests.api.conftest import Program, bearing, refusing_memories

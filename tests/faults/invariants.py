@@ -18,18 +18,17 @@ from sqlalchemy.orm import undefer, undefer_group
 from refine.errors import RefineError
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
-from refine.models.ledger import Image, changes_in, images_in
-from refine.models.ledger.image import CONTENT_KEY, Change, mass_of
-from refine.models.runs import Run
-from refine.models.runs.session import (
+from refine.models.ledger.image import CONTENT_KEY, Change, Image, changes_in, images_in, mass_of
+from refine.models.runs.run import Run
+from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.session import (
     CONSENTED_ENDS,
     END_ACTION,
     LOOP_EDITS,
     MAX_MUTATIONS,
     MUTATIONS,
-    SessionEntry,
+    closing_note,
 )
-from refine.models.runs.session.session import closing_note
 from tests import sql
 from tests.chains import verify_agent
 from tests.factories import EDITS

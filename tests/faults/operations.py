@@ -38,7 +38,7 @@ from refine.models import (
     User,
     WrappedKey,
 )
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.refinement import time_machine
 from refine.sealing import Keyring
 from refine.transfer import importing

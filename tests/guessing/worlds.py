@@ -26,7 +26,7 @@ from refine import create_app
 from refine.extensions import canonical_json, db
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, RefinementSession, SignIn, User
 from refine.models.agent import PROMPTS, configuring
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from tests import factories

@@ -17,8 +17,8 @@ from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession, User
 from refine.models.agent import configuring
-from refine.models.runs import Run
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
+from refine.models.runs.run import Run
 from refine.refinement import loop, time_machine
 from refine.settings import Settings
 from tests.api.conftest import Program

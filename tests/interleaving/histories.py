@@ -11,7 +11,7 @@ from sqlalchemy.orm import undefer_group
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
-from refine.models.ledger import Image, changes_in, state_of
+from refine.models.ledger.image import Image, changes_in, state_of
 from tests.factories import EDITS
 from tests.faults.invariants import Before
 

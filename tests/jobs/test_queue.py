@@ -31,7 +31,7 @@ from refine.jobs.queue import (
 )
 from refine.jobs.worker import work_on
 from refine.models import Agent, AuditLog
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT

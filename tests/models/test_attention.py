@@ -8,8 +8,7 @@ from sqlalchemy import select, text
 from refine.extensions import db
 from refine.models import Agent, RefinementSession, attention
 from refine.models.attention import KINDS, Numbers, cases, has_cause, numbers, put_aside_now
-from refine.models.runs.session import ENDED
-from refine.models.runs.session.session import ERODED
+from refine.models.runs.session.session import ENDED, ERODED
 from refine.models.runs.session.totals import Stuck
 from tests import factories, sql
 

@@ -26,8 +26,8 @@ from refine.models.clients.idempotency_key import StoredResponse
 from refine.models.correcting import correct, forget
 from refine.models.erasing import LAPSES_AFTER, erase
 from refine.models.keys import content_key_place
-from refine.models.ledger import changes_in
 from refine.models.ledger.history import left_by_records
+from refine.models.ledger.image import changes_in
 from refine.models.ledger.ledger import removed_outside_sessions
 from refine.refinement import time_machine
 from refine.sealing import DataKey, Place

@@ -21,7 +21,7 @@ from refine.models import (
 from refine.models.agent import configuring
 from refine.models.audit import ChainHead
 from refine.models.runs import saving, task as tasks
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates
 from refine.refinement import time_machine

@@ -14,7 +14,7 @@ from refine.access.asking import run_access_request
 from refine.extensions import db
 from refine.llm.provider import configured_provider
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession
-from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.asking_rules import AccessTerms
 from refine.refinement.loop import refine
 from refine.remembering.task_worker import run_task
 from refine.settings import Settings

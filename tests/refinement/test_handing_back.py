@@ -17,7 +17,7 @@ from refine.errors import Refused, SealingError
 from refine.extensions import db
 from refine.models import RefinementSession, SessionEntry, erasing
 from refine.models.agent import configuring
-from refine.models.runs import WORKER_STOPPED
+from refine.models.runs.run import WORKER_STOPPED
 from refine.models.runs.session.session import TAKEN_UP_WITHIN
 from tests import factories, sql
 from tests.chains import problems

@@ -14,8 +14,8 @@ from refine import clock, prompts
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
-from refine.models.runs.session import TRIGGERS
 from refine.models.runs.session.judging import Cause
+from refine.models.runs.session.session import TRIGGERS
 from refine.refinement import prompting
 from refine.refinement.prompting import LedgerExcerpt, brief, opening, room_for_ledger
 from refine.rules.retention import MAX_MERGED

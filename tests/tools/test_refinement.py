@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
-from refine.models.runs.session import OPERATIONS, breaker
+from refine.models.runs.session import breaker
+from refine.models.runs.session.session import OPERATIONS
 from refine.refinement import time_machine
 from refine.refinement.prompting import brief
 from refine.tools import RefinementTool

@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.models.agent import configuring
-from refine.models.ledger import Composition
+from refine.models.ledger.ledger import Composition
 from refine.rules.personal import HIDDEN_ID
 from tests import editing, factories, sql
 from tests.scripted_model import ScriptedModel

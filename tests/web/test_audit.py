@@ -14,7 +14,7 @@ from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.audit import PLATFORM
 from refine.models.audit.kinds import ACTIONS, ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
-from refine.models.ledger import images_in
+from refine.models.ledger.image import images_in
 from tests import factories, sql
 from tests.web.conftest import Browser, person, words_of
 

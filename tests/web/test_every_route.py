@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 
 from refine.extensions import db
 from refine.models import AccessGrant, User
-from refine.models.runs.access import END_REASONS, STATUSES
+from refine.models.runs.access.grant import END_REASONS, STATUSES
 from refine.web.bulk import digest_of
 from tests import factories, sql
 from tests.factories import PASSWORD

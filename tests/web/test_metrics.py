@@ -13,7 +13,7 @@ from refine import __version__, clock
 from refine.extensions import db
 from refine.models import PeriodicWork, RefinementSession
 from refine.models.runs import saving
-from refine.models.runs.session import EndStatus
+from refine.models.runs.session.session import EndStatus
 from tests import factories
 
 DOCS = Path(__file__).parents[2] / "docs"

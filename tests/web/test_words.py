@@ -8,7 +8,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import User
 from refine.models.runs.run import LIVE
-from refine.models.runs.session import ENDED, TRIGGERS
+from refine.models.runs.session.session import ENDED, TRIGGERS
 from refine.web import words
 from refine.web.charts import OUTCOMES
 from tests import factories

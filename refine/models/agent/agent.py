@@ -43,7 +43,7 @@ from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.chain import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Sealed, Updated, id_in
 from refine.models.keys import SealedText, WrappedKey, key_owner_name, row_id
-from refine.models.ledger import Ledger
+from refine.models.ledger.ledger import Ledger
 from refine.models.people import Account
 from refine.prompts import default_prompt, render
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, prompt_text, visible_name

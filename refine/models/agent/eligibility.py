@@ -23,7 +23,7 @@ from refine import clock, settings
 from refine.extensions import db
 from refine.models.agent.agent import ERASED, Agent
 from refine.models.keys import WrappedKey
-from refine.models.ledger import AgentMemory
+from refine.models.ledger.memory import AgentMemory
 from refine.models.people import Account
 from refine.models.people.account import DEMO_SLUG
 from refine.rules.model_names import REHEARSAL_PREFIX, is_rehearsal_model

@@ -8,7 +8,8 @@ from sqlalchemy import Select
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
+from refine.models.ledger.image import Change
+from refine.models.ledger.memory import AgentMemory, change_memories, content_hash
 from refine.models.runs.task import MAX_KEPT, MemoryTask
 from refine.rules.content import known_tags, memory_content
 

@@ -31,7 +31,7 @@ from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.agent import Agent, eligibility
 from refine.models.columns import Count, Sealed
 from refine.models.keys import SealedText
-from refine.models.ledger import AgentMemory
+from refine.models.ledger.memory import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.rules.content import bounded_text, storable_or_none

@@ -22,7 +22,7 @@ from refine.extensions import db
 from refine.models.agent import Agent, eligibility
 from refine.models.columns import AccountId
 from refine.models.runs.run import LIVE
-from refine.models.runs.session import RefinementSession
+from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.spending import SUMMED
 from refine.models.runs.task import MemoryTask
 

@@ -11,7 +11,8 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.agent import eligibility
 from refine.models.agent.eligibility import NO_KEY, NOT_REHEARSED, Group, grouped_by
-from refine.models.ledger import JOURNAL_SHOWN_FOR, Composition, is_of_kind
+from refine.models.ledger.ledger import Composition
+from refine.models.ledger.memory import JOURNAL_SHOWN_FOR, is_of_kind
 from refine.models.people.account import DEMO_SLUG
 from tests import factories
 

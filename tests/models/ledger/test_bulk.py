@@ -7,7 +7,8 @@ from sqlalchemy.exc import DBAPIError
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.models.ledger import ImportedMemory, content_hash
+from refine.models.ledger.ledger import ImportedMemory
+from refine.models.ledger.memory import content_hash
 from tests import factories
 from tests.chains import verify_agent
 

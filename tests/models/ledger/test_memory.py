@@ -7,7 +7,7 @@ from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
-from refine.models.ledger import Change
+from refine.models.ledger.image import Change
 from refine.rules.content import comparable, token_estimate
 from tests import factories, sql
 from tests.models.cases import case

@@ -10,8 +10,9 @@ from sqlalchemy.orm import undefer_group
 from refine import settings
 from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, Change, Image, changes_in, images_in
 from refine.models.ledger.history import effect_tokens
+from refine.models.ledger.image import Change, Image, changes_in, images_in
+from refine.models.ledger.memory import AgentMemory
 from refine.models.runs.session.session import (
     LOOP_EDITS,
     ROLLING_WINDOW,

@@ -11,8 +11,8 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.columns import in_names
-from refine.models.ledger import AgentMemory, Change, Image, changes_in, content_hash, is_kept
-from refine.models.ledger.memory import MemoryEdit, change_in_turn
+from refine.models.ledger.image import Change, Image, changes_in, is_kept
+from refine.models.ledger.memory import AgentMemory, MemoryEdit, change_in_turn, content_hash
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 

@@ -11,18 +11,15 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from refine import clock
 from refine.extensions import db
 from refine.models.attested import write
-from refine.models.ledger import (
-    LOCKS,
-    AgentMemory,
+from refine.models.ledger.image import (
     Change,
     Image,
-    added,
-    change_memories,
-    content_hash,
     is_kept,
+    mass_of,
+    retired as retired_image,
     state_digest,
 )
-from refine.models.ledger.image import mass_of, retired as retired_image
+from refine.models.ledger.memory import LOCKS, AgentMemory, added, change_memories, content_hash
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.judging import EditRefused, judge

@@ -12,8 +12,7 @@ from refine.extensions import Base, db
 from refine.models.attested import Attested, copy_signed, write
 from refine.models.columns import in_ids
 from refine.models.keys import WrappedKey
-from refine.models.ledger import AgentMemory
-from refine.models.ledger.memory import state_digest_of
+from refine.models.ledger.memory import AgentMemory, state_digest_of
 from refine.models.runs.run import Run
 
 

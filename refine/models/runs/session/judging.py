@@ -11,8 +11,7 @@ from sqlalchemy import func, or_, select
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models.ledger import AgentMemory
-from refine.models.ledger.memory import CORRECTION
+from refine.models.ledger.memory import CORRECTION, AgentMemory
 from refine.models.runs.session.session import ROLLING_WINDOW, RefinementSession
 from refine.models.runs.session.survival import LedgerReading, Replacement
 from refine.rules.meaning import Objection, details_lost, memories_worn, refusal

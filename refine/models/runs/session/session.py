@@ -39,8 +39,9 @@ from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Event
 from refine.models.columns import USD_DECIMALS, Count, Sealed, Usd, in_ids
 from refine.models.keys import SealedText
-from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger.image import Change
 from refine.models.ledger.ledger import removed_outside_sessions
+from refine.models.ledger.memory import AgentMemory, change_memories
 from refine.models.people import User
 from refine.models.runs.run import LIVE, RetriableRun, errors_index, log_after_commit
 from refine.models.runs.session.entry import SessionEntry

@@ -15,9 +15,8 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import plain_digest, plain_rows
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
-from refine.models.ledger.image import days_in
-from refine.models.ledger.memory import content_of
+from refine.models.ledger.image import Change, changes_in, days_in, is_kept
+from refine.models.ledger.memory import AgentMemory, content_of
 from refine.models.runs.session.session import MUTATIONS, ROLLING_WINDOW, RefinementSession
 from refine.rules.meaning import (
     LedgerTexts,

@@ -13,7 +13,7 @@ from refine.errors import InvalidValue, Refused
 from refine.extensions import database_now, db
 from refine.models import AccessAlreadyRequested, AccessGrant, Agent, AuditLog, User
 from refine.models.agent import configuring
-from refine.models.runs.access import REASONS, AccessTerms
+from refine.models.runs.access.asking_rules import REASONS, AccessTerms
 from refine.models.runs.access.grant import STATUSES
 from tests import factories, sql
 from tests.factories import live_grant

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from refine.models import EditRefused, RefinementSession
-from refine.models.ledger import changes_in, images_in
+from refine.models.ledger.image import changes_in, images_in
 from tests import editing, factories
 from tests.factories import text_of
 from tests.faults.invariants import as_recorded
