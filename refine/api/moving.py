@@ -100,7 +100,7 @@ def _incoming(number: int, row: ImportedRow) -> Incoming | Outcome:
         return Incoming(
             place=f"rows[{number}]",
             content=row.content,
-            prefix=subject_prefix(f"{row.subject}:") if row.subject else "",
+            prefix=subject_prefix(row.subject or ""),
             memory_type=row.memory_type,
             tags=tuple(row.tags),
             created_at=instant(row.created_at, now=clock.now()),

@@ -53,16 +53,9 @@ def _message(message: object, place: str, now: datetime) -> dict[str, Any]:
     kept: dict[str, Any] = {"role": message["role"]}
     if message.get("name") is not None:
         kept["name"] = one_line(message["name"], field=f"{place}.name")
-    if (at := _instant(message.get("at"), f"{place}.at", now)) is not None:
+    if (at := instant(message.get("at"), now=now, field=f"{place}.at")) is not None:
         kept["at"] = at.isoformat(timespec="seconds")
     return {**kept, "content": _content(message.get("content"), f"{place}.content")}
-
-
-def _instant(value: object, place: str, now: datetime) -> datetime | None:
-    try:
-        return instant(value, now=now)
-    except InvalidValue as error:
-        raise InvalidValue(f"{place} {error}") from None
 
 
 def _content(content: object, place: str) -> str | None:

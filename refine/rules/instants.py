@@ -16,31 +16,31 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
 
 
-def instant(value: object, *, now: datetime) -> datetime | None:
+def instant(value: object, *, now: datetime, field: str = "") -> datetime | None:
     """Return an ISO 8601 or Unix time (s to ns) since 1980, up to tomorrow; or InvalidValue."""
-    at = _read(value)
+    at = _read(value, field)
     if at is not None and at < EARLIEST:
-        raise InvalidValue(f"lies before {EARLIEST.year}")
+        raise InvalidValue(f"{field} lies before {EARLIEST.year}".lstrip())
     if at is not None and at > now + TOLERANCE:
-        raise InvalidValue("lies in the future")
+        raise InvalidValue(f"{field} lies in the future".lstrip())
     return at
 
 
-def has_passed(value: object, *, now: datetime) -> bool:
+def has_passed(value: object, *, now: datetime, field: str = "") -> bool:
     """Tell whether a time, or all of a day, is over; a blank value never is."""
-    at = _read(value)
+    at = _read(value, field)
     is_day = isinstance(value, str) and len(value.strip()) <= len("2026-01-31")
     return at is not None and at <= now - timedelta(days=is_day)
 
 
-def _read(value: object) -> datetime | None:
+def _read(value: object, field: str) -> datetime | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
         return _parse(value)
     except (ValueError, OverflowError, TypeError):
-        message = "is not a time in ISO 8601 or a number of seconds since 1970"
-        raise InvalidValue(message) from None
+        message = f"{field} is not a time in ISO 8601 or a number of seconds since 1970"
+        raise InvalidValue(message.lstrip()) from None
 
 
 def from_iso(written: str) -> datetime:

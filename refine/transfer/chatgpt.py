@@ -25,15 +25,12 @@ def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
 def _rows(place: str, conversation: dict[str, Any]) -> Iterator[Row]:
     mapping = conversation.get("mapping")
     nodes = mapping.values() if isinstance(mapping, dict) else ()
-    notes = [message for node in nodes if (message := at(node, ("message",))) and _is_note(message)]
+    messages = (at(node, ("message",)) for node in nodes)
+    notes = [each for each in messages if at(each, ("recipient",)) == _TOOL]
     if not notes:
         yield LeftOut("conversations, or feedback, in which nothing was noted")
     for number, message in enumerate(notes, 1):
         yield _memory(f"{place}, note {number}", message, conversation)
-
-
-def _is_note(message: Mapping[str, Any]) -> bool:
-    return message.get("recipient") == _TOOL
 
 
 def _memory(place: str, message: Mapping[str, Any], conversation: Mapping[str, Any]) -> Row:

@@ -22,10 +22,10 @@ _AROUND = re.compile(rf"(?i)[\s:,()\[\]–—-]*(?:\b{_WEEKDAY}\b)?[\s:,()\[\]�
 _ZONE = re.compile(r"(?i)\s*(?:utc|gmt)$|\s+(?=[+-]\d)")
 
 
-def time_of(written: object) -> datetime | None:
+def time_of(written: object, field: str = "") -> datetime | None:
     """Return the time as ``instant`` does, also of what people write; or InvalidValue."""
     try:
-        return instant(written, now=clock.now())
+        return instant(written, now=clock.now(), field=field)
     except InvalidValue:
         text = str(written).strip()
         found = DAY.search(text)
@@ -33,7 +33,7 @@ def time_of(written: object) -> datetime | None:
             raise
         with suppress(InvalidValue):
             return instant(_day(found) + _ZONE.sub("", text[found.end() :]), now=clock.now())
-        return instant(_day(found), now=clock.now())
+        return instant(_day(found), now=clock.now(), field=field)
 
 
 def day_in(text: str) -> datetime | None:

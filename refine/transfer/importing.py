@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -16,7 +16,6 @@ from refine.models.ledger.ledger import ImportedMemory
 from refine.models.ledger.memory import MEMORY_TYPES
 from refine.rules.content import token_estimate
 from refine.rules.quantities import plural
-from refine.sealing import DataKey
 from refine.transfer import (
     chatgpt,
     claude,
@@ -149,6 +148,18 @@ class Report:
             if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
                 self.named_bad_rows.append(row)
 
+    def note_batch(self, new: Sequence[ImportedMemory], statuses: Sequence[Status]) -> None:
+        self.already_present += len(statuses) - len(new)
+        self.conflicting += statuses.count("conflicting")
+        self.batches += bool(new)
+        self.first += new[: MAX_SHOWN - len(self.first)]
+        for memory in new:
+            self.added[memory.memory_type] += 1
+            tokens = token_estimate(memory.content)
+            self.added_tokens += tokens
+            if is_kept_core(memory.memory_type, memory.discarded_at):
+                self.added_core_tokens += tokens
+
     def first_rows(self) -> Iterator[str]:
         """Yield the first memories as they would be kept, each in a line."""
         for memory in self.first:
@@ -198,80 +209,16 @@ def import_memories(
     nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
     """
     report = report if report is not None else Report()
-    importing = _Import(agent, source, memory_type, report, dry_run=dry_run)
+    importing = _Import(agent, source, "command line", memory_type, dry_run)
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
         importing.refuse_bad_rows(read())
-    good = importing.good_rows(read())
+    good = importing.good_rows(read(), report)
     while batch := list(islice(good, BATCH_MEMORIES)):
-        importing.add(batch)
-    return report
-
-
-class _Import:
-    def __init__(
-        self, agent: Agent, source: str, memory_type: str, report: Report, *, dry_run: bool
-    ) -> None:
-        self._agent = agent
-        self._source = source
-        self._memory_type = memory_type
-        self._report = report
-        self._dry_run = dry_run
-        self._key, self._origin = agent.data_key(), own.origin_of(agent)
-        self._recognizer = Recognizer(agent, remembers=dry_run)
-
-    def refuse_bad_rows(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            made = self._candidate(row) if isinstance(row, Incoming) else row
-            if isinstance(made, BadRow):
-                raise InvalidValue(f"nothing was imported: {made.place}: {made.reason}")
-
-    def good_rows(self, rows: Iterable[Row]) -> Iterator[Candidate]:
-        for row in rows:
-            made = self._candidate(self._unlocked(row)) if isinstance(row, Incoming) else row
-            if isinstance(made, Candidate):
-                yield made
-            else:
-                self._report.note(made)
-
-    def _unlocked(self, row: Incoming) -> Incoming:
-        if not row.constitutional or row.origin == self._origin:
-            return row
-        self._report.flags_left_out += 1
-        return row._replace(constitutional=False)
-
-    def _candidate(self, row: Incoming) -> Candidate | BadRow:
-        return _candidate(row, self._key, self._source, self._memory_type)
-
-    def add(self, batch: Sequence[Candidate]) -> None:
-        if not self._dry_run:
-            self._agent.lock()
-        statuses = self._recognizer.sort(batch)
-        new = _new(batch, statuses)
-        if new and not self._dry_run:
-            _write(
-                self._agent,
-                new,
-                source=self._source,
-                batch=self._report.batches + 1,
-                already_here=len(batch) - len(new),
-                by="command line",
-            )
+        new, statuses = importing.add(batch, report.batches + 1)
         db.session.commit()
-        self._note(new, statuses)  # after the commit, so that only what is stored is reported
-
-    def _note(self, new: Sequence[ImportedMemory], statuses: Sequence[Status]) -> None:
-        report = self._report
-        report.already_present += len(statuses) - len(new)
-        report.conflicting += statuses.count("conflicting")
-        report.batches += bool(new)
-        report.first += new[: MAX_SHOWN - len(report.first)]
-        for memory in new:
-            report.added[memory.memory_type] += 1
-            tokens = token_estimate(memory.content)
-            report.added_tokens += tokens
-            if is_kept_core(memory.memory_type, memory.discarded_at):
-                report.added_core_tokens += tokens
+        report.note_batch(new, statuses)  # only what is stored is reported
+    return report
 
 
 class Outcome(NamedTuple):
@@ -281,13 +228,9 @@ class Outcome(NamedTuple):
 
 def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Outcome]:
     """Add what an agent brings itself, in the caller's transaction; say what became of each row."""
-    agent.lock()
-    made = [_candidate(row, agent.data_key(), source, "core") for row in rows]
-    good = [each for each in made if isinstance(each, Candidate)]
-    statuses = Recognizer(agent, remembers=False).sort(good)
-    if new := _new(good, statuses):
-        here = len(good) - len(new)
-        _write(agent, new, source=source, batch=1, already_here=here, by="agent")
+    importing = _Import(agent, source, "agent")
+    made = [importing.candidate(row) for row in rows]
+    _, statuses = importing.add([each for each in made if isinstance(each, Candidate)], 1)
     rest = iter(statuses)
     return [
         Outcome("invalid", each.reason) if isinstance(each, BadRow) else Outcome(next(rest))
@@ -295,23 +238,57 @@ def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Out
     ]
 
 
-def _candidate(row: Incoming, key: DataKey, source: str, type_: str) -> Candidate | BadRow:
-    try:
-        return candidate(row, key, source, type_)
-    except InvalidValue as error:
-        return BadRow(row.place, str(error))
+@dataclass
+class _Import:
+    agent: Agent
+    source: str
+    by: str
+    memory_type: str = "core"
+    dry_run: bool = False
 
+    def __post_init__(self) -> None:
+        self.key, self.origin = self.agent.data_key(), own.origin_of(self.agent)
+        self.recognizer = Recognizer(self.agent, remembers=self.dry_run)
 
-def _new(batch: Sequence[Candidate], statuses: Sequence[Status]) -> list[ImportedMemory]:
-    pairs = zip(batch, statuses, strict=True)
-    return [each.memory for each, status in pairs if status == "added"]
+    def refuse_bad_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            made = self.candidate(row) if isinstance(row, Incoming) else row
+            if isinstance(made, BadRow):
+                raise InvalidValue(f"nothing was imported: {made.place}: {made.reason}")
 
+    def good_rows(self, rows: Iterable[Row], report: Report) -> Iterator[Candidate]:
+        for row in rows:
+            if isinstance(row, Incoming) and row.constitutional and row.origin != self.origin:
+                report.flags_left_out += 1
+                row = row._replace(constitutional=False)
+            made = self.candidate(row) if isinstance(row, Incoming) else row
+            if isinstance(made, Candidate):
+                yield made
+            else:
+                report.note(made)
 
-def _write(agent: Agent, new: Sequence[ImportedMemory], **data: Any) -> None:
-    agent.ledger.add_all(
-        "memory_imported",
-        new,
-        subject=("Agent", agent.id),
-        data={"added": len(new), **data},
-        at=clock.now(),
-    )
+    def candidate(self, row: Incoming) -> Candidate | BadRow:
+        try:
+            return candidate(row, self.key, self.source, self.memory_type)
+        except InvalidValue as error:
+            return BadRow(row.place, str(error))
+
+    def add(
+        self, batch: Sequence[Candidate], number: int
+    ) -> tuple[list[ImportedMemory], list[Status]]:
+        """Add those that are new, and leave the commit to the caller."""
+        if not self.dry_run:
+            self.agent.lock()
+        statuses = self.recognizer.sort(batch)
+        pairs = zip(batch, statuses, strict=True)
+        new = [each.memory for each, status in pairs if status == "added"]
+        if new and not self.dry_run:
+            counts = {"batch": number, "added": len(new), "already_here": len(batch) - len(new)}
+            self.agent.ledger.add_all(
+                "memory_imported",
+                new,
+                subject=("Agent", self.agent.id),
+                data={"source": self.source, "by": self.by, **counts},
+                at=clock.now(),
+            )
+        return new, statuses

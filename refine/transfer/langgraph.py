@@ -33,11 +33,14 @@ def read(source: Source, wanted: Wanted) -> Iterator[Row]:
     shared = set.intersection(*map(set, every)) if every else set()
 
     def make(place: str, item: dict[str, Any]) -> Iterator[Row]:
-        own = [part for part in _namespace(item) if part not in shared]
-        if wanted.user is not None and wanted.user not in _namespace(item):
+        namespace = _namespace(item)
+        if wanted.user not in (None, *namespace):
             yield LeftOut(NOT_ASKED_FOR)
-        else:
-            yield _memory(place, item, " / ".join(own))
+            return
+        own = " / ".join(part for part in namespace if part not in shared)
+        id_ = "/".join((*namespace, str(item.get("key"))))
+        said = {**item, "text": _text(item.get("value"))}
+        yield memory_in(place, said, "text", prefix=subject_prefix(own), source_id=id_)
 
     yield from rows_in(source, make, *_LISTS)
 
@@ -46,20 +49,6 @@ def _namespace(item: Mapping[str, Any]) -> tuple[str, ...]:
     given = item.get("namespace", item.get("prefix"))
     parts = given if isinstance(given, list) else str(given or "").split(".")
     return tuple(str(part) for part in parts if str(part).strip())
-
-
-def _memory(place: str, item: dict[str, Any], about: str) -> Row:
-    return memory_in(
-        place,
-        {**item, "text": _text(item.get("value"))},
-        "text",
-        prefix=subject_prefix(f"{about}:") if about else "",
-        source_id=_id(item),
-    )
-
-
-def _id(item: Mapping[str, Any]) -> str:
-    return "/".join((*_namespace(item), str(item.get("key"))))
 
 
 def _text(value: Any) -> str | None:

@@ -73,15 +73,9 @@ def _block(place: str, row: dict[str, Any], own_blocks: set[str] | None = None) 
         yield LeftOut("blocks that the agent in the file does not have")
         return
     label = first_text(row, "label") or ""
-    yield memory_in(
-        place,
-        row,
-        "value",
-        prefix=subject_prefix(f"[{label.strip()}]") if label else "",
-        memory_type="core",
-        # block ids are only unique within one file
-        within=label,
-    )
+    prefix = subject_prefix(label and f"[{label.strip()}]", mark="")
+    # block ids are only unique within one file
+    yield memory_in(place, row, "value", prefix=prefix, memory_type="core", within=label)
 
 
 def _passage(place: str, row: dict[str, Any]) -> Iterator[Row]:

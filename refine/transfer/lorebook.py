@@ -73,7 +73,7 @@ def _entries(book: Any) -> list[Any]:
 def _character(card: Mapping[str, Any], name: str) -> Iterator[Row]:
     for field in _OF_CHARACTER:
         if first_text(card, field):
-            about = f"{name}, {field.removeprefix('char_').replace('_', ' ')}:"
+            about = f"{name}, {field.removeprefix('char_').replace('_', ' ')}"
             given = {field: _MACRO.sub(lambda _: name, card[field]), "tags": card.get("tags")}
             yield memory_in(field, given, field, prefix=subject_prefix(about), within=name)
     if any(card.get(other) for other in _OTHERS):
@@ -91,10 +91,4 @@ def _entry(name: str, place: str, given: dict[str, Any], *, wanted: Wanted) -> I
     keys: Any = next((entry[name] for name in _KEYS if entry.get(name)), [])
     words = keys if isinstance(keys, list) else str(keys).split(",")
     title = first_text(entry, *_TITLES) or str(words[0] if words else "")
-    yield memory_in(
-        place,
-        entry,
-        *_TEXTS,
-        prefix=subject_prefix(f"{title.strip()}:") if title else "",
-        within=title,
-    )
+    yield memory_in(place, entry, *_TEXTS, prefix=subject_prefix(title), within=title)

@@ -241,14 +241,15 @@ class _Headings:
     def memory(self, block: _Block) -> Row:
         part = self._part
         place = ", ".join(filter(None, (part.place, f"line {block.number}")))
-        content = _plain("\n".join(_outdented(block.lines)))
+        first, *rest = block.lines  # these without the indentation that all of them have
+        content = _plain("\n".join([first.strip(), dedent("\n".join(rest))]))
         above = self._days[max(self._days)] if self._days else part.created_at
         about = " / ".join(filter(None, self._texts.values())) or part.title
         try:
             return Incoming(
                 place=place,
                 content=content,
-                prefix=subject_prefix(f"{about.rstrip(':')}:") if about else "",
+                prefix=subject_prefix(about.rstrip(":")),
                 tags=part.tags,
                 created_at=(day_in(dated[0]) if (dated := _DATED.match(content)) else None)
                 or above,
@@ -257,12 +258,6 @@ class _Headings:
             )
         except InvalidValue as error:
             return BadRow(place, str(error))
-
-
-def _outdented(lines: list[str]) -> list[str]:
-    """Return what follows the first line without the indentation that all of it has."""
-    first, rest = lines[0], dedent("\n".join(lines[1:])).split("\n") if lines[1:] else []
-    return [first.strip(), *rest]
 
 
 def _plain(text: str) -> str:

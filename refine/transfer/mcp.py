@@ -43,17 +43,13 @@ def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
     yield from rows_in(source, _rows, *_LISTS)
 
 
-def _is_relation(row: Mapping[str, Any]) -> bool:
-    is_called_so = any(row.get(name) == "relation" for name in _KINDS)
-    return is_called_so or any(ends <= row.keys() for ends in _ENDS)
-
-
 def _rows(place: str, entity: dict[str, Any]) -> Iterator[Row]:
-    if "observations" not in entity and _is_relation(entity):
-        yield LeftOut("relations between entities; only observations are imported")
-        return
-    if "observations" not in entity and first_text(entity, *_KINDS) not in (None, "", "entity"):
-        raise InvalidValue("is neither an entity nor a relation")
+    if "observations" not in entity:
+        if "relation" in map(entity.get, _KINDS) or any(ends <= entity.keys() for ends in _ENDS):
+            yield LeftOut("relations between entities; only observations are imported")
+            return
+        if first_text(entity, *_KINDS) not in (None, "", "entity"):
+            raise InvalidValue("is neither an entity nor a relation")
     name, observations = first_text(entity, *_NAMES), entity.get("observations")
     if not name:
         raise InvalidValue(f"has no {', '.join(_NAMES)}")
@@ -83,6 +79,6 @@ def _memory(place: str, about: Mapping[str, Any], observation: object) -> Row:
         place,
         {**(without_times(about) if has_time(said) else about), **said},
         *_TEXTS,
-        prefix=subject_prefix(f"{name} ({type_}):" if is_typed else f"{name}:"),
+        prefix=subject_prefix(f"{name} ({type_})" if is_typed else name),
         within=name,
     )

@@ -53,7 +53,7 @@ _FIELDS = {
     }
     for kind, words in _NOT_SHOWN.items()
 }
-_UNSET = ("", "0", "false", "no", "none", "null")
+_UNSET = {"", "0", "false", "no", "none", "null"}
 _EXPIRATIONS = ("expiration_date", "expires_at", "expirationDate", "expiresAt")
 # Most memories have none of these, and are current.
 _STATES = {"event", "state", "status", *_EXPIRATIONS}.union(*_FIELDS.values())
@@ -125,7 +125,7 @@ def _rows(
         *texts,
         source_id=plain_id(row),
         memory_type=type_ if (type_ := row.get("memory_type")) in MEMORY_TYPES else None,
-        prefix=subject_prefix(f"{subject.strip()}:") if subject else "",
+        prefix=subject_prefix(subject),
         within=subject,
     )
 
@@ -162,17 +162,9 @@ def _kind_left_out(row: Mapping[str, Any], wanted: Wanted) -> str | None:
     ignored = {"archived_at"} if "active" in states else set()
     for kind, words in _NOT_SHOWN.items():
         fields = _FIELDS[kind].intersection(row) - ignored
-        if states.intersection(words) or any(_is_set(row[field]) for field in fields):
+        given = {str(row[field] or "").strip().lower() for field in fields}
+        if states.intersection(words) or not given <= _UNSET:
             return None if kind == _ARCHIVED and wanted.archived else kind
-    return _EXPIRED if any(_has_expired(row, name) for name in _EXPIRATIONS) else None
-
-
-def _is_set(value: object) -> bool:
-    return bool(value) and str(value).strip().lower() not in _UNSET
-
-
-def _has_expired(row: Mapping[str, Any], name: str) -> bool:
-    try:
-        return has_passed(row.get(name), now=clock.now())
-    except InvalidValue as error:
-        raise InvalidValue(f"{name} {error}") from None
+    times = ((row.get(name), name) for name in _EXPIRATIONS)
+    has_expired = any(has_passed(time, now=clock.now(), field=name) for time, name in times)
+    return _EXPIRED if has_expired else None

@@ -25,10 +25,6 @@ class Candidate(NamedTuple):
     memory: ImportedMemory
     given_id: str | None
 
-    @property
-    def is_kept_core(self) -> bool:
-        return is_kept_core(self.memory.memory_type, self.memory.discarded_at)
-
 
 def candidate(row: Incoming, key: DataKey, source: str, memory_type: str) -> Candidate:
     """Return a row as a memory; ``source`` and ``memory_type`` are defaults; or InvalidValue."""
@@ -60,9 +56,6 @@ class Recognizer:
         self._agent = agent
         self._origin = own.origin_of(agent)
         self._remembers = remembers
-        self._forget()
-
-    def _forget(self) -> None:
         # content hashes by source and id there
         self._hashes: dict[tuple[str, str], str] = {}
         # of kept core memories by content hash: whether they are constitutional, and their tags
@@ -71,7 +64,8 @@ class Recognizer:
     def sort(self, batch: Sequence[Candidate]) -> list[Status]:
         """Return what becomes of each; it conflicts if it is known by id, but has another text."""
         if not self._remembers:
-            self._forget()
+            self._hashes.clear()
+            self._cores.clear()
         self._load_ids(batch)
         self._load_own(batch)
         self._load_cores(batch)
@@ -81,23 +75,14 @@ class Recognizer:
         known = self._hashes.get((each.memory.source, each.memory.source_id))
         if known is not None:
             return "already_present" if known == each.memory.content_hash else "conflicting"
-        if self._has_content(each):
-            return "already_present"
-        self._add(each)
-        return "added"
-
-    def _has_content(self, each: Candidate) -> bool:
-        same = self._cores.get(each.memory.content_hash, ()) if each.is_kept_core else ()
-        return any(
-            is_constitutional >= each.memory.constitutional and tags.issuperset(each.memory.tags)
-            for is_constitutional, tags in same
-        )
-
-    def _add(self, each: Candidate) -> None:
+        if is_kept_core(each.memory.memory_type, each.memory.discarded_at):
+            constitutional, tags = each.memory.constitutional, set(each.memory.tags)
+            same = self._cores.setdefault(each.memory.content_hash, [])
+            if any(flag >= constitutional and tags <= others for flag, others in same):
+                return "already_present"
+            same.append((constitutional, tags))
         self._hashes[each.memory.source, each.memory.source_id] = each.memory.content_hash
-        if each.is_kept_core:
-            protection = (each.memory.constitutional, set(each.memory.tags))
-            self._cores.setdefault(each.memory.content_hash, []).append(protection)
+        return "added"
 
     def _load_ids(self, batch: Sequence[Candidate]) -> None:
         rows = db.session.execute(

@@ -218,9 +218,11 @@ def memory_in(place: str, row: Mapping[str, Any], *texts: str, **fields: Any) ->
     )
 
 
-def subject_prefix(subject: str) -> str:
+def subject_prefix(subject: str, mark: str = ":") -> str:
     """Return ``subject`` on one line, to stand before a content; InvalidValue if it is too long."""
-    line = " ".join(subject.split())
+    if not subject.strip():
+        return ""
+    line = " ".join(subject.split()) + mark
     if len(line) > MAX_PREFIX_CHARACTERS:
         raise InvalidValue(
             f"has {len(line):,} characters in its name, type or label; at most "
@@ -255,10 +257,7 @@ def without_times(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_in(row: Mapping[str, Any], name: str) -> datetime | None:
-    try:
-        return time_of(row.get(name))
-    except InvalidValue as error:
-        raise InvalidValue(f"{name} {error}") from None
+    return time_of(row.get(name), name)
 
 
 def known_and_other_tags(tags: object) -> tuple[tuple[str, ...], Any]:
