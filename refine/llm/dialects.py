@@ -1,14 +1,16 @@
-"""Providers' differences from OpenAI's chat completions, as data; the comments name the sources."""
+"""Providers' differences from OpenAI's chat completions, as ``dialects.toml`` lists them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, TypeAdapter
 
 from refine.errors import SettingsError
 from refine.llm.messages import Privacy
-
-# Further fields of a reply; the provider that sent one accepts it in the history.
-_REASONING = ("reasoning", "reasoning_details", "reasoning_content")
 
 
 @dataclass(frozen=True)
@@ -18,12 +20,13 @@ class Dialect:
     hosts           its servers, or domains of them: these have it by default
     output_limit    the name of the limit of an answer; a model's entry in the provider's list may
                     name another (``limits_in_list``)
-    no_content      what stands beside tool calls in place of content
-    kept            fields of an answer that the next request repeats, besides text and calls
+    has_null_content  whether null, not "", stands beside tool calls in place of content
+    kept            fields of an answer that the next request repeats, besides text and calls: the
+                    provider that sent one accepts it in the history
     always_kept     those that must be there, if only empty, beside tool calls
     marks_ledger    beginnings of model ids whose caches must be told where the stable part ends
     marks_request   those whose caches follow the conversation, by one mark for the whole request
-    fields          fields of its own in the body of each request
+    fields          fields of its own in the body of each request; {…} is a field of ``Privacy``
     headers         headers of its own
     cost_header     the header that tells what an answer cost
     retry_header    the header that stands in where Retry-After is missing
@@ -31,17 +34,19 @@ class Dialect:
     not_found       what HTTP 404 means, and what to do about it
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     name: str
     hosts: tuple[str, ...] = ()
     output_limit: str = "max_tokens"
     limits_in_list: bool = False
-    no_content: str | None = ""
+    has_null_content: bool = False
     kept: tuple[str, ...] = ()
     always_kept: tuple[str, ...] = ()
     marks_ledger: tuple[str, ...] = ()
     marks_request: tuple[str, ...] = ()
-    fields: Callable[[Privacy], dict[str, Any]] = lambda _privacy: {}
-    headers: tuple[tuple[str, str], ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     cost_header: str | None = None
     retry_header: str = "Retry-After"
     list_path: str = "/models"
@@ -56,124 +61,20 @@ class Dialect:
     def own_fields(self, model_id: str, privacy: Privacy) -> dict[str, Any]:
         is_marked = model_id.casefold().startswith(self.marks_request)
         mark = {"cache_control": {"type": "ephemeral"}} if is_marked else {}
-        return {**self.fields(privacy), **mark}
+        terms = {f"{{{name}}}": value for name, value in vars(privacy).items()}
+        return {**_filled(self.fields, terms), **mark}
 
 
-def _openrouter_fields(privacy: Privacy) -> dict[str, Any]:
-    return {
-        "provider": {
-            "data_collection": "deny",
-            "require_parameters": True,
-            "zdr": privacy.zero_data_retention,
-        },
-        "plugins": [{"id": "context-compression", "enabled": False}],
-        "session_id": privacy.session_id,
-        "user": privacy.account_ref,
-    }
+def _filled(value: Any, terms: Mapping[str, Any]) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _filled(each, terms) for name, each in value.items()}
+    return terms.get(value, value) if isinstance(value, str) else value
 
 
-# https://openrouter.ai/docs/api/reference/parameters
-# https://openrouter.ai/docs/guides/best-practices/prompt-caching
-# https://openrouter.ai/docs/guides/routing/provider-selection
-OPENROUTER = Dialect(
-    "openrouter",
-    hosts=("openrouter.ai",),
-    output_limit="max_completion_tokens",
-    limits_in_list=True,
-    no_content=None,
-    kept=_REASONING,
-    marks_ledger=("anthropic/", "qwen/", "alibaba/"),
-    marks_request=("anthropic/",),
-    fields=_openrouter_fields,
-    headers=(("X-OpenRouter-Metadata", "enabled"),),
-    not_found="no provider serves this model with tools under the account's privacy settings",
+_FILE = Path(__file__).with_name("dialects.toml")
+DIALECTS = TypeAdapter(tuple[Dialect, ...]).validate_python(
+    tomllib.loads(_FILE.read_text(encoding="utf-8"))["dialect"]
 )
-
-# https://platform.openai.com/docs/api-reference/chat/create
-PLAIN = Dialect("plain", kept=_REASONING)
-
-DIALECTS = (
-    OPENROUTER,
-    # https://github.com/openai/openai-openapi
-    # https://github.com/openai/openai-python/issues/2046
-    Dialect(
-        "openai",
-        hosts=("api.openai.com",),
-        output_limit="max_completion_tokens",
-        no_content=None,
-    ),
-    # https://learn.microsoft.com/azure/ai-services/openai/api-version-deprecation
-    # https://github.com/openinterpreter/openinterpreter/issues/115
-    Dialect(
-        "azure",
-        hosts=("openai.azure.com", "services.ai.azure.com"),
-        output_limit="max_completion_tokens",
-        no_content=None,
-    ),
-    # https://platform.claude.com/docs/en/api/openai-sdk
-    Dialect("anthropic", hosts=("api.anthropic.com",), no_content=None),
-    # https://ai.google.dev/gemini-api/docs/openai
-    # signatures of thoughts: https://github.com/openai/codex/issues/7586
-    Dialect(
-        "gemini",
-        hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
-        no_content=None,
-    ),
-    # https://api-docs.deepseek.com/guides/thinking_mode.md
-    # https://github.com/anomalyco/opencode/issues/24083
-    Dialect("deepseek", hosts=("api.deepseek.com",), always_kept=("reasoning_content",)),
-    # https://github.com/MoonshotAI/kimi-cli
-    # https://github.com/continuedev/continue/issues/11600
-    Dialect(
-        "moonshot",
-        hosts=("api.moonshot.ai", "api.moonshot.cn"),
-        output_limit="max_completion_tokens",
-        no_content=None,
-        kept=("reasoning_content",),
-    ),
-    # https://github.com/mistralai/platform-docs-public
-    # https://github.com/BerriAI/litellm/issues/30835
-    Dialect(
-        "mistral",
-        hosts=("api.mistral.ai",),
-        fields=lambda privacy: {"prompt_cache_key": privacy.session_id},
-    ),
-    # https://docs.x.ai/developers/cost-tracking.md
-    # https://github.com/badlogic/pi-mono
-    Dialect(
-        "xai",
-        hosts=("api.x.ai",),
-        output_limit="max_completion_tokens",
-        list_path="/language-models",
-    ),
-    # https://github.com/groq/groq-python
-    # https://github.com/NousResearch/hermes-agent/issues/11089
-    Dialect(
-        "groq",
-        hosts=("api.groq.com",),
-        output_limit="max_completion_tokens",
-        kept=("reasoning",),
-    ),
-    # https://docs.z.ai/guides/capabilities/thinking-mode.md
-    Dialect("zai", hosts=("api.z.ai", "open.bigmodel.cn"), kept=("reasoning_content",)),
-    # Cache marks need content in parts, which some of its models refuse:
-    # https://github.com/QwenLM/qwen-code/issues/5265
-    # https://github.com/can1357/oh-my-pi/issues/1859
-    Dialect("alibaba", hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com")),
-    # https://docs.litellm.ai/docs/proxy/response_headers
-    # the upstream's Retry-After: https://github.com/BerriAI/litellm/issues/21553
-    Dialect(
-        "litellm",
-        kept=("reasoning_content", "thinking_blocks"),
-        cost_header="x-litellm-response-cost",
-        retry_header="llm_provider-retry-after",
-        list_path="/model/info",
-    ),
-    # https://github.com/abetlen/llama-cpp-python
-    Dialect("llama-cpp", kept=("reasoning_content",)),
-    PLAIN,
-)
-
 NAMES = tuple(dialect.name for dialect in DIALECTS)
 
 
@@ -183,7 +84,12 @@ def named(name: str) -> Dialect:
     return DIALECTS[NAMES.index(name)]
 
 
-def of_host(host: str) -> Dialect | None:
+OPENROUTER, PLAIN = named("openrouter"), named("plain")
+
+
+def at(url: str) -> Dialect | None:
+    """Return the dialect of the server at a URL, if it is a known one."""
+    host = urlsplit(url).hostname or ""
     for dialect in DIALECTS:
         if any(host == known or host.endswith(f".{known}") for known in dialect.hosts):
             return dialect

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from refine.errors import InvalidValue, ProviderError
 from refine.llm import dialects, rehearsal
@@ -172,11 +171,7 @@ def dialect_of(settings: Settings) -> Dialect:
         return dialects.PLAIN
     if settings.dialect is not None:
         return dialects.named(settings.dialect)
-    return _dialect_of_host(settings) or OPENROUTER
-
-
-def _dialect_of_host(settings: Settings) -> Dialect | None:
-    return dialects.of_host(urlsplit(settings.openrouter_base_url).hostname or "")
+    return dialects.at(settings.openrouter_base_url) or OPENROUTER
 
 
 def require_one_model(model_id: str, settings: Settings) -> None:
@@ -186,7 +181,8 @@ def require_one_model(model_id: str, settings: Settings) -> None:
 
 
 def _may_be_sent(model_id: str, settings: Settings) -> bool:
-    at_openrouter = OPENROUTER.name == settings.dialect or _dialect_of_host(settings) is OPENROUTER
+    of_host = dialects.at(settings.openrouter_base_url)
+    at_openrouter = OPENROUTER.name == settings.dialect or of_host is OPENROUTER
     if is_rehearsal_model(model_id) or not (at_openrouter or dialect_of(settings) is OPENROUTER):
         return True
     return names_one_model(model_id, at_openrouter=at_openrouter)

@@ -1,62 +1,19 @@
 """The codes in a refusal that may be shown: providers' messages quote prompts."""
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from refine import clock
 from refine.rules.received_json import answered_json
 
-# OpenRouter's error types, and the codes of its availability
-_OPENROUTER = (
-    "authentication bad_gateway bad_request conflict constraint_filtered content_policy_violation "
-    "context_length_exceeded deprecated edge_network_timeout forbidden gateway_timeout "
-    "insufficient_credits internal_error invalid_prompt invalid_request model_not_found "
-    "moderation no_endpoints not_found origin_error overloaded payload_too_large payment_required "
-    "permission_denied precondition_failed privacy_restricted provider_error provider_overloaded "
-    "provider_unavailable rate_limit rate_limit_exceeded refusal request_timeout server "
-    "service_unavailable string_too_long timeout unauthorized unmapped unprocessable "
-    "upstream_error"
-)
-# OpenAI, and the many that speak as it does
-_OPENAI = (
-    "account_deactivated billing_hard_limit_reached billing_not_active content_filter "
-    "context_length_exceeded insufficient_quota invalid_api_key invalid_request_error "
-    "invalid_type invalid_value missing_required_parameter model_not_found rate_limit_exceeded "
-    "requests server_error string_above_max_length tokens unknown_parameter "
-    "unsupported_country_region_territory unsupported_parameter unsupported_value"
-)
-_ANTHROPIC = (
-    "api_error authentication_error billing_error invalid_request_error not_found_error "
-    "overloaded_error permission_error rate_limit_error request_too_large timeout_error"
-)
-_GEMINI = (
-    "ABORTED ALREADY_EXISTS API_KEY_INVALID CANCELLED DEADLINE_EXCEEDED FAILED_PRECONDITION "
-    "INTERNAL INVALID_ARGUMENT NOT_FOUND OUT_OF_RANGE PERMISSION_DENIED RATE_LIMIT_EXCEEDED "
-    "RESOURCE_EXHAUSTED SERVICE_DISABLED UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN"
-)
-_OTHERS = (
-    # Azure
-    "DeploymentNotFound RateLimitReached ResponsibleAIPolicyViolation OperationNotSupported "
-    # Mistral
-    "invalid_function_call invalid_model invalid_request_assistant_message "
-    "invalid_request_message_order rate_limited 1300 1500 3001 3051 3230 3280 "
-    "tool_use_failed json_validate_failed "  # Groq
-    "engine_overloaded_error exceeded_current_quota_error rate_limit_reached_error "  # Moonshot
-    "invalid-argument "  # xAI
-    "unknown_error "  # DeepSeek
-    "invalid_parameter_error data_inspection_failed "  # Alibaba
-    "no_db_connection "  # LiteLLM
-    "exceed_context_size_error internal_server_error unavailable_error "  # llama.cpp
-    "extra_forbidden missing string_type int_type list_type value_error "  # FastAPI
-    # Z.ai
-    "1000 1001 1002 1003 1004 1110 1111 1112 1113 1120 1121 1210 1211 1212 1213 1214 1215 1220 "
-    "1221 1222 1230 1231 1234 1261 1300 1301 1302 1303 1304 1305 1308 1309"
-)
-_CODES = frozenset(" ".join((_OPENROUTER, _OPENAI, _ANTHROPIC, _GEMINI, _OTHERS)).split())
+_FILE = Path(__file__).with_name("refusal_codes.toml")
+_CODES = frozenset(" ".join(tomllib.loads(_FILE.read_text(encoding="utf-8")).values()).split())
 # The parameters that requests have.
 _FIELDS = (
     "cache_control max_completion_tokens max_tokens messages model plugins prompt_cache_key "

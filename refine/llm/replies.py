@@ -37,6 +37,9 @@ _FINISHED = frozenset(
 # (Anthropic, Mistral, Moonshot), and some refuse a question that follows a tool's result.
 _NO_ANSWER = "(no answer)"
 
+# The types of the parts of an answer that are its words.
+_SHOWN = (None, "text", "output_text")
+
 # More calls than a session may make; a reply with more is not read, because each takes time.
 _MAX_CALLS = 100
 
@@ -150,15 +153,11 @@ def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
 
 def _text(content: Any) -> str | None:
     if isinstance(content, list):
-        shown = [part for part in content if isinstance(part, dict) and _is_shown(part)]
-        parts = [part.get("text") for part in shown]
-        content = "".join(part for part in parts if isinstance(part, str)) or None
+        parts = [part for part in content if isinstance(part, dict) and not part.get("thought")]
+        texts = [part.get("text") for part in parts if part.get("type") in _SHOWN]
+        content = "".join(text for text in texts if isinstance(text, str)) or None
     # text cut in the middle of an emoji ends in half a surrogate pair
     return sanitized(content) if isinstance(content, str) else None
-
-
-def _is_shown(part: dict[str, Any]) -> bool:
-    return part.get("type") in (None, "text", "output_text") and not part.get("thought")
 
 
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:
@@ -221,7 +220,7 @@ def _for_history(
         return {**kept, "content": content or _NO_ANSWER}
     for name in dialect.always_kept:
         kept.setdefault(name, "")
-    kept["content"] = content or dialect.no_content
+    kept["content"] = content or (None if dialect.has_null_content else "")
     written = message["tool_calls"]
     kept["tool_calls"] = [
         _call_for_history(_object(raw), call) for raw, call in zip(written, tool_calls, strict=True)

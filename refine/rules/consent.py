@@ -1,9 +1,11 @@
 """What counts as consent: a plain YES or NO; whatever is unclear is asked back."""
 
 import re
+import tomllib
 import unicodedata
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 
 class Answer(Enum):
@@ -46,40 +48,9 @@ _NO = re.compile(
 )
 # Talks about the word behind it: "Yes is what you want to hear".
 _ABOUT_YES = re.compile(r"\W*(?:is|was|were|would|could|means|meant|what)\b", re.IGNORECASE)
-_LIMIT = re.compile(
-    r"""(?<![^\W_])(?:
-    never|none|nothing|nobody|nowhere|neither|nor|cant|dont|wont|without|nope|nah|nay|0|zero
-    |(?:refus|declin|reject|den[iy]|disagree|object|oppos|withh|withdr|hesita|regret|except|exclu
-    |condition|restrict|limit|provid|depend|assum|suppos|reserv|cancel|postpon|partial|forbid
-    |prohibit|veto|abstain|disregard|retract|revok|sarcas|ironi|protest|prefer|concern|worr|doubt
-    |keep|decid|inject|instruct|option|choos|chose|contingen|pend|avoid|protect|forc|duress|prob
-    |guess|minut|hour|week|month|year)\w*|pass|negative|hardly|scarcely|barely|away|dead|dream
-    |chance|scratch|back|mind|actually|thoughts?|myself|mine|shut|save|minus|barring|given|case
-    |soon|understanding|up\s+to|min|(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?<!me\s)first|wait
-    |hold|think|ask(?!ed|ing)\w*|again|more|information|principle|theory|sort|kind\s+of|unsure
-    |uncertain|uneasy|nervous|told|tells?|hear|(?<!thanks\s)(?<!thank\syou\s)for|rather
-    |against|unwilling|reluctant|uncomfortable|sorry|unfortunately|afraid|wrong|false|mistake|joke
-    |stop|skip|but|only|if|unless|however|although|though|yet|when|whenever|once|until|till|before
-    |after(?!\s+all\b)|whether|either|or|vs|versus|subject|just|merely|solely|most|max|maximum
-    |minutes?|hours?|later|tomorrow|maybe|perhaps|possibly|might|long|parts?|partly|some|those|ones
-    |few|half|certain|other|others|rest|stays?|closed|private|apart|aside|memor\w+\s+about|leave
-    |(?!(?:my|the|these|our|your|own|core|all|read|tidy|merge)\s)[^\W_]+\s+memor(?:y|ies)
-    |alone|untouched|must|promise|caveat|instead
-    |nein|nichts?|kein\w*|nie|niemals|ohne|leider|lieber|ablehne?|lehne|verweigere|aber|nur|wenn
-    |falls|sofern|solange|außer|jedoch|bedingung|vorausgesetzt|bis|bevor|nachdem|oder|vielleicht|non
-    |ne|pas|jamais|sans|rien|mais|seulement|uniquement|si|sauf|tant|jusqu\w*|ou|peut|pourvu|nunca
-    |jamás|sin|nada|pero|sol[oa]|sólo|solamente|únicamente|salvo|siempre|condición|menos|hasta
-    |cuando|aunque|quizás|não|sem|mas|só|somente|apenas|se|exceto|desde|até|quando|talvez|embora|mai
-    |senza|ma|soltanto|tranne|purché|eccetto|però|forse|nee|niet|geen|nooit|zonder|maar|alleen|als
-    |tenzij|behalve|mits|tot|wanneer|misschien|slechts|nej|inte|aldrig|utan|men|bara|endast|om|när
-    |nei|ikke|aldri|uten|kanskje|kun|hvis|medmindre|nigdy|bez|ale|tylko|jeśli|jeżeli|oprócz|chyba
-    |gdy|hayır|değil|yok|asla|ama|fakat|sadece|yalnızca|eğer|ancak|verb(?:iete|oten)|untersag\w*
-    |lediglich|ausnahme|vorbehalt|weiger\w*|déclin\w*|pour|hormis|niego|nego|rechaz\w*|recus\w*
-    |rifiut\w*|para|per|patto|voorwaarde|vägrar|undantag|odmaw\w*|pod|warunk\w*|redded\w*|şart\w*
-    |tidak|bukan|jangan|hindi|ei|en|nem|nu|refuz|nechci|không|khong|hapana
-    )(?![^\W_])""",
-    re.IGNORECASE | re.VERBOSE,
-)
+_FILE = Path(__file__).with_name("limiting_words.toml")
+_LIMITING = " ".join(tomllib.loads(_FILE.read_text(encoding="utf-8")).values()).split()
+_LIMIT = re.compile(rf"(?<![^\W_])(?:{'|'.join(_LIMITING)})(?![^\W_])", re.IGNORECASE)
 
 
 def answer_in(text: str | None, *, is_cut: bool = False, is_call: bool = False) -> Answer:
