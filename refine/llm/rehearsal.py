@@ -19,17 +19,18 @@ the request, and remembers nothing between two requests.
 
 import json
 import re
-import sys
+import socket
 import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import dropwhile, takewhile
-from socketserver import TCPServer
 from typing import Any, Final, NamedTuple
+
+from werkzeug import Request, Response
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from refine.rules.content import IMMUTABLE_TAGS, token_estimate
 
@@ -123,9 +124,13 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
             promotions, messages, "promote", _ONLY.format("promote the longest entry")
         )
     if "save_memory" in offered:
-        said = _messages_shown(messages)
-        by_user = (each["content"] for each in said if each["role"] == "user")
-        saves = [{"content": content} for content in by_user if _REMEMBER.match(content)]
+        lines = (line for line in _lines_shown(messages) if line.startswith('{"role":'))
+        said = [each.get("content") for each in map(_json, lines) if each.get("role") == "user"]
+        saves = [
+            {"content": content}
+            for content in said
+            if isinstance(content, str) and _REMEMBER.match(content)
+        ]
         done = _ONLY.format('save what begins with "remember"')
         return _next_step(saves, messages, "save_memory", done)
     if ledger and _previous_call(messages):
@@ -151,11 +156,6 @@ def _ledger(messages: list[Message]) -> list[Entry]:
     ]
 
 
-def _messages_shown(messages: list[Message]) -> list[Message]:
-    lines = (line for line in _lines_shown(messages) if line.startswith('{"role":'))
-    return [each for each in map(_json, lines) if isinstance(each.get("content"), str)]
-
-
 def _lines_shown(messages: list[Message]) -> list[str]:
     # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
     opening = takewhile(lambda message: message["role"] != "assistant", messages)
@@ -172,11 +172,6 @@ def _json(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _calls_made(messages: list[Message]) -> int:
-    replies = (message for message in messages if message["role"] == "assistant")
-    return sum(len(reply.get("tool_calls") or ()) for reply in replies)
 
 
 def _asks_for(pattern: re.Pattern[str], text: str) -> bool:
@@ -221,7 +216,7 @@ def _words(content: str) -> str:
 
 def _next_step(plan: list[Step], messages: list[Message], tool: str, done: str) -> Message:
     # a refused call counts too: the plan continues and nothing is tried twice
-    number = _calls_made(messages)
+    number = sum(len(each.get("tool_calls") or ()) for each in messages)
     return _said(done) if number >= len(plan) else _calling(tool, plan[number], number + 1)
 
 
@@ -241,47 +236,31 @@ _SHUTDOWN_POLL_SECONDS = 0.05
 @contextmanager
 def serving(answer: Answer = answer) -> Iterator[str]:
     """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``."""
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.answer = answer
+
+    @Request.application
+    def app(request: Request) -> Response:
+        reply = answer(request.get_json())
+        status = reply.get("error", {}).get("code", 200)
+        return Response(json.dumps(reply), status, mimetype="application/json")
+
+    # a server that binds its address itself resolves the machine's name, which can take seconds
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as bound:
+        server = make_server(
+            "127.0.0.1", 0, app, threaded=True, request_handler=_Handler, fd=bound.fileno()
+        )
     thread = threading.Thread(
         target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), name="rehearsal", daemon=True
     )
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
+        yield f"http://127.0.0.1:{server.port}/v1"
     finally:
         server.shutdown()
         thread.join()
-        server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 128
-    answer: Answer
-
-    def server_bind(self) -> None:
-        # HTTPServer resolves the machine's name, which can take seconds
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WSGIRequestHandler):
     timeout = 30
-    server: _Server
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        reply = self.server.answer(json.loads(body))
-        content = json.dumps(reply).encode()
-        self.send_response(reply.get("error", {}).get("code", 200))
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
+    def log(self, type: str, message: str, *args: Any) -> None:
         """Log nothing."""
