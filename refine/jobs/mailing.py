@@ -3,10 +3,9 @@
 import smtplib
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -137,9 +136,7 @@ def _connection() -> Iterator[smtplib.SMTP]:
     url = urlsplit(settings.current().mail_url or "")
     host, wire, context = url.hostname or "", Wire(), ssl.create_default_context()
     server = _Server(host, wire, context if url.scheme == "smtps" else None)
-    cutter = threading.Timer(PATIENCE_SECONDS, wire.cut)
-    cutter.start()
-    try:
+    with closing(server), wire.lasting(PATIENCE_SECONDS):
         server.connect(host, url.port or _PORTS[url.scheme])
         server.ehlo()
         if url.scheme == "smtp" and not is_this_machine(host):
@@ -151,7 +148,3 @@ def _connection() -> Iterator[smtplib.SMTP]:
         yield server
         with suppress(OSError, smtplib.SMTPException):  # what was sent is sent
             server.quit()
-    finally:
-        cutter.cancel()
-        wire.cut()
-        server.close()

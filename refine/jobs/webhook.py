@@ -1,7 +1,6 @@
 """Sends one event over HTTP, signed as Standard Webhooks say, and to public addresses alone."""
 
 import socket
-import threading
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -37,20 +36,16 @@ def send(message: Message, seconds: float = PATIENCE_SECONDS) -> str:
         return "unknown host"
     if not (is_public(ip_address(address)) or settings.current().webhooks_private):
         return "private address"
-    wire = _PinnedWire(address)
-    # a socket's timeout starts again with every byte, so a slow drip would never end
-    cutter = threading.Timer(seconds, wire.cut)
-    cutter.start()
+    wire, body, headers = _PinnedWire(address), message.body.encode(), _headers(message)
+    options: Any = {"timeout": seconds, "allow_redirects": False, "stream": True}
     try:
-        body, headers = message.body.encode(), _headers(message)
-        options: Any = {"timeout": seconds, "allow_redirects": False, "stream": True}
-        with wire.session().post(message.url, body, headers=headers, **options) as answer:
+        with (
+            wire.lasting(seconds),
+            wire.session().post(message.url, body, headers=headers, **options) as answer,
+        ):
             return str(answer.status_code)
     except Exception as fault:  # of requests, or of what it did not expect from a server
         return type(fault).__name__
-    finally:
-        cutter.cancel()
-        wire.cut()
 
 
 def _address(host: str | None) -> str:

@@ -1,11 +1,11 @@
 """One HTTP exchange with a model's server, bounded in time and size, that can be cancelled."""
 
-import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -87,33 +87,28 @@ def exchange(
     would never end, and a session that waits for its model could not be stopped.
     """
     wire = Wire()
-    done: queue.SimpleQueue[_Read | BaseException] = queue.SimpleQueue()
+    done = Future[_Read]()
 
     def run() -> None:
         try:
-            done.put(read(*_send(request, seconds, max_bytes, wire)))
+            done.set_result(read(*_send(request, seconds, max_bytes, wire)))
         except BaseException as error:
-            done.put(error)
+            done.set_exception(error)
 
     threading.Thread(target=run, name="refine-llm-call", daemon=True).start()
     try:
-        outcome = _awaited(done, seconds, is_cancelled)
+        return _awaited(done, seconds, is_cancelled)
     finally:
         wire.cut()
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
 
 
-def _awaited(
-    done: "queue.SimpleQueue[_Read]", seconds: float, is_cancelled: Callable[[], bool]
-) -> _Read:
+def _awaited(done: Future[_Read], seconds: float, is_cancelled: Callable[[], bool]) -> _Read:
     deadline = time.monotonic() + seconds
     while not is_cancelled():
         left = deadline - time.monotonic()
         try:
-            return done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
-        except queue.Empty:
+            return done.result(timeout=max(0.0, min(left, _POLL_SECONDS)))
+        except TimeoutError:
             if left <= 0:
                 message = "the model did not answer in time"
                 raise CallFailed(message, kind="timeout", usage=Usage()) from None
@@ -216,6 +211,19 @@ class Wire:
         for scheme in ("http://", "https://"):
             http.mount(scheme, _Adapter(self))
         return http
+
+    @contextmanager
+    def lasting(self, seconds: float) -> Iterator[None]:
+        """Cut it at the end of the block, or after so many seconds: a socket's timeout starts again
+        with every byte, so a slow drip would never end.
+        """
+        cutter = threading.Timer(seconds, self.cut)
+        cutter.start()
+        try:
+            yield
+        finally:
+            cutter.cancel()
+            self.cut()
 
     def cut(self) -> None:
         with self._lock:

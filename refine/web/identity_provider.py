@@ -1,6 +1,5 @@
 """The provider of identities, by OpenID Connect: where to sign in, and what its tokens say."""
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,15 +31,9 @@ class _Session(OAuth2Session):  # type: ignore[misc]
     def request(self, method: str, url: str, **options: Any) -> Any:
         wire = Wire()
         wire.guard(self)
-        # a socket's timeout starts again with every byte, so a slow drip would never end
-        cutter = threading.Timer(PATIENCE_SECONDS, wire.cut)
-        cutter.start()
-        try:
-            bounds = {"timeout": PATIENCE_SECONDS, "allow_redirects": False}
+        bounds = {"timeout": PATIENCE_SECONDS, "allow_redirects": False}
+        with wire.lasting(PATIENCE_SECONDS):
             return super().request(method, url, **{**options, **bounds})
-        finally:
-            cutter.cancel()
-            wire.cut()
 
     def get_redirect_target(self, _response: Any) -> None:
         return None
