@@ -64,12 +64,9 @@ def _valid_token(secret: str) -> ApiToken:
     except (NotFound, RowAltered):
         raise _invalid("This token is unknown.") from None
     agent = token.agent
-    mine = token.agent_id, token.account_id
-    if agent is None:
-        is_mine = token.agent_id is None
-    else:
-        is_mine = agent.is_genuine and (agent.id, agent.account_id) == mine
-    if not is_mine:
+    owner = (agent.id, agent.account_id) if agent is not None else (None, token.account_id)
+    is_genuine = agent is None or agent.is_genuine
+    if not is_genuine or owner != (token.agent_id, token.account_id):
         raise _invalid("The agent was changed in the database, not by Refine.")
     if not token.is_valid:
         raise _invalid("This token was revoked or has expired.")

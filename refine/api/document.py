@@ -8,7 +8,6 @@ from typing import Any
 from flask import request
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
-from pydantic_core import core_schema
 
 from refine import __version__
 from refine.api.problems import KINDS, MEDIA_TYPE, ProblemDetails
@@ -61,17 +60,6 @@ class _Schemas(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
-
-
-class _ParameterSchemas(_Schemas):
-    """A query string has no null: a parameter that may be None is optional."""
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-        made = super().default_schema(schema)
-        return {key: value for key, value in made.items() if (key, value) != ("default", None)}
 
 
 @operation("GET", "/openapi.json", bearer=None, returns=None)
@@ -148,7 +136,7 @@ def _parameters(each: Operation) -> list[dict[str, Any]]:
         {**_parameter(name, "path", _IN_PATH.get(kind, _TEXT)), "required": True}
         for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", each.rule)
     ]
-    query = (each.query or Query).model_json_schema(schema_generator=_ParameterSchemas)
+    query = (each.query or Query).model_json_schema(schema_generator=_Schemas)
     in_query = [
         _parameter(name, "query", schema) for name, schema in query.get("properties", {}).items()
     ]

@@ -9,7 +9,7 @@ from pydantic import Field
 from refine.api.problems import Problem
 from refine.api.routing import JSON, json_response, operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
-from refine.api.schemas import Body, Query, QueryBoolean, Resource, Time
+from refine.api.schemas import Body, Omittable, Query, QueryBoolean, Resource, Time
 from refine.models import Agent, AgentMemory, correcting
 from refine.models.columns import in_ids
 from refine.models.erasing import erase
@@ -25,13 +25,13 @@ MARKDOWN = "text/markdown"
 class MemoryQuery(PageQuery):
     """Which memories."""
 
-    type: MemoryType | None = None
-    tag: Tag | None = None
+    type: Annotated[MemoryType, Omittable]
+    tag: Annotated[Tag, Omittable]
     discarded: QueryBoolean = False
     """true lists discarded memories instead of kept ones."""
     retired: QueryBoolean = False
     """true lists only those that were discarded as outdated or wrong."""
-    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)] | None = None
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS), Omittable]
     """A part of the text, in any case."""
 
 

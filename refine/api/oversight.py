@@ -11,7 +11,7 @@ from sqlalchemy.orm import joinedload, undefer, undefer_group
 from refine.api.problems import Problem
 from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, found_page, page_of, rows_of_agent
-from refine.api.schemas import Resource, Time
+from refine.api.schemas import Omittable, Resource, Time
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.audit.record import CLIENT_KEY
 from refine.models.ledger.history import shown_data
@@ -28,7 +28,7 @@ _ACCESS_ACTIONS = "memory_access_"
 class RecordQuery(PageQuery):
     """Which records."""
 
-    action: Annotated[str, Field(min_length=1)] | None = None
+    action: Annotated[str, Field(min_length=1), Omittable]
 
 
 class Record(Resource):

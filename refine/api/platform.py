@@ -1,6 +1,6 @@
 """What a platform manages: its account's agents, their tokens, and what they cost; no content."""
 
-from datetime import date, datetime
+from datetime import datetime, time
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -17,10 +17,10 @@ from refine.api.rows import (
     page_of,
     rows_of_account,
 )
-from refine.api.schemas import Body, Instant, Omittable, QueryDay, Resource, Time, Usd
+from refine.api.schemas import Body, Instant, Omittable, QueryDay, Resource, Spending, Time
 from refine.errors import InvalidValue
 from refine.llm.provider import require_one_model
-from refine.models import Account, Agent, ApiToken
+from refine.models import Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.runs.spending import by_month
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
@@ -188,13 +188,13 @@ def revoke_token(token: ApiToken, token_id: int) -> None:
 class UsageQuery(PageQuery):
     """Which agents, and which days, in the account's time zone."""
 
-    since: Annotated[QueryDay | None, Field(alias="from")] = None
+    since: Annotated[QueryDay, Field(alias="from"), Omittable]
     """The first day, inclusive."""
-    until: Annotated[QueryDay | None, Field(alias="to")] = None
+    until: Annotated[QueryDay, Field(alias="to"), Omittable]
     """The last day, exclusive."""
 
 
-class UsageOfMonth(Resource):
+class UsageOfMonth(Spending):
     """One agent's usage in one month; tokens and cost include all kinds of runs."""
 
     month: Annotated[str, Field(examples=["2026-11"])]
@@ -205,16 +205,6 @@ class UsageOfMonth(Resource):
     reflections: int
     conversations: int
     """Conversations handed over in that month."""
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: Usd
-    unpriced_calls: int
-    """Calls of models whose cost is unknown, and not part of `cost_usd`."""
-    reading_prompt_tokens: int
-    """What second readings took of these tokens and this cost."""
-    reading_completion_tokens: int
-    reading_cost_usd: Usd
     saved_tokens: int
     """By how much sessions that were not undone made every prompt smaller."""
 
@@ -231,15 +221,12 @@ class UsagePage(Page):
 def get_usage(token: ApiToken, query: UsageQuery) -> UsagePage:
     """Return sessions, reflections and conversations with their cost, by agent and month."""
     account = token.account
-    since, until = _midnight(account, query.since), _midnight(account, query.until)
+    zone = ZoneInfo(account.time_zone)
+    since, until = (
+        day and datetime.combine(day, time(), zone) for day in (query.since, query.until)
+    )
     newest_first = select(Agent.id).where(Agent.account_id == account.id).order_by(Agent.id.desc())
     agents = found_page(newest_first, query)
     months = by_month(account, [row.id for row in agents.rows], since=since, until=until)
     usage = [UsageOfMonth.of(month) for month in months]
     return UsagePage(time_zone=account.time_zone, usage=usage, next_cursor=agents.after)
-
-
-def _midnight(account: Account, day: date | None) -> datetime | None:
-    if day is None:
-        return None
-    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(account.time_zone))

@@ -119,14 +119,11 @@ def answer(error: Exception) -> Response:
         return error.response()
     fault = faults.handle(error)
     if isinstance(error, InvalidValue):
-        return Problem.invalid([FieldError(field=_field_of(error), detail=str(error))]).response()
+        path = str(error).partition(" ")[0].strip(":")
+        field = path if re.split(r"[.\[]", path)[0] in g.get("fields", ()) else ""
+        return Problem.invalid([FieldError(field=field, detail=str(error))]).response()
     facts = {"kind": _TROUBLES[fault.trouble]} if fault.trouble else _facts(error)
     return Problem(fault.status, fault.detail, headers=fault.headers, **facts).response()
-
-
-def _field_of(error: InvalidValue) -> str:
-    path = str(error).partition(" ")[0].strip(":")
-    return path if re.split(r"[.\[]", path)[0] in g.get("fields", ()) else ""
 
 
 def _facts(error: Exception) -> dict[str, Any]:

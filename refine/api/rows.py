@@ -9,7 +9,7 @@ from sqlalchemy import Select, select
 
 from refine import refusals
 from refine.api.problems import Problem
-from refine.api.schemas import Query, Resource, integer_from_text
+from refine.api.schemas import Omittable, Query, Resource, integer_from_text
 from refine.errors import InvalidValue
 from refine.extensions import Base, db
 from refine.models import Agent, ApiToken
@@ -25,7 +25,7 @@ class PageQuery(Query):
     """Which page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS), integer_from_text] = DEFAULT_PAGE_ROWS
-    cursor: Annotated[str, Field(min_length=1)] | None = None
+    cursor: Annotated[str, Field(min_length=1), Omittable]
     """The `next_cursor` of the previous page."""
 
 

@@ -19,7 +19,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from refine import clock
 
-# A field that may be left out, which is not the same as null: see ``model_fields_set``.
+# A field that may be left out, and is None then; that is not the same as null: see
+# ``model_fields_set``.
 Omittable = Field(default_factory=lambda: None)
 
 # Further invalid fields are only counted.
@@ -59,6 +60,32 @@ class Resource(BaseModel):
         """Return the resource; ``from_attributes`` would hide errors of attributes."""
         attributes = {name: getattr(source, name) for name in cls.model_fields.keys() - fields}
         return cls(**attributes, **fields)
+
+
+Time = Annotated[
+    datetime, PlainSerializer(clock.iso), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+Usd = Annotated[
+    Decimal,
+    WithJsonSchema(
+        {"type": "string", "description": "A decimal number.", "examples": ["0.012345"]}
+    ),
+]
+
+
+class Spending(Resource):
+    """What the calls of models took."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Usd
+    unpriced_calls: int
+    """Calls of models whose cost is unknown, and not part of `cost_usd`."""
+    reading_prompt_tokens: int
+    """What second readings took of these tokens and this cost."""
+    reading_completion_tokens: int
+    reading_cost_usd: Usd
 
 
 def field_errors(error: ValidationError) -> list[FieldError]:
@@ -110,12 +137,3 @@ QueryBoolean = Annotated[bool, BeforeValidator(_boolean)]
 QueryDay = Annotated[date, BeforeValidator(_day)]
 
 Instant = Annotated[datetime, BeforeValidator(_instant)]
-Time = Annotated[
-    datetime, PlainSerializer(clock.iso), WithJsonSchema({"type": "string", "format": "date-time"})
-]
-Usd = Annotated[
-    Decimal,
-    WithJsonSchema(
-        {"type": "string", "description": "A decimal number.", "examples": ["0.012345"]}
-    ),
-]

@@ -1,13 +1,13 @@
 """The agent's own sessions: read them, request one, undo the last."""
 
 import uuid
-from typing import Literal
+from typing import Annotated, Literal
 
 from sqlalchemy.orm import undefer
 
 from refine.api.routing import operation
 from refine.api.rows import Page, PageQuery, agent_row_or_404, page_of, rows_of_agent
-from refine.api.schemas import EmptyBody, Resource, Time, Usd
+from refine.api.schemas import EmptyBody, Omittable, Resource, Spending, Time
 from refine.jobs.queue import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.runs.session.session import Channel, EndStatus, Trigger
@@ -19,10 +19,10 @@ Status = Literal["queued", "running", EndStatus]
 class SessionQuery(PageQuery):
     """Which sessions."""
 
-    status: Status | None = None
+    status: Annotated[Status, Omittable]
 
 
-class Session(Resource):
+class Session(Spending):
     """A refinement session."""
 
     id: uuid.UUID
@@ -44,17 +44,8 @@ class Session(Resource):
     stats: dict[str, int]
     """How many memories each operation changed: `consolidated`, `updated` and so on; and, where it
     happened, `retired`, `overruled`, `worn`, `unread`, refusals by cause."""
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: Usd
-    unpriced_calls: int
-    """Calls of the model whose cost is unknown, and not part of `cost_usd`."""
     reading_calls: int
-    """Calls for second readings; their tokens and cost are part of the others."""
-    reading_prompt_tokens: int
-    reading_completion_tokens: int
-    reading_cost_usd: Usd
+    """Calls for second readings."""
     summary: str | None
     created_at: Time
     started_at: Time | None
