@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
@@ -74,6 +74,7 @@ PUTTING_ASIDE = (*_UNTIL, "return")
 NOTHING_OPEN = "no need of attention"
 NOT_PUT_ASIDE = "not put aside"
 
+# Why nothing was done for an agent, or None.
 _Outcomes = list[str | None]
 
 
@@ -84,38 +85,29 @@ class BulkOutcome(NamedTuple):
 
 def act_on(agent_ids: Sequence[int], work: Work, user: User) -> BulkOutcome:
     """Do this for each agent that the user may change, and commit every batch."""
-    outcomes = list(_outcomes(agent_ids, partial(_act_on_batch, user, _act_of(work, user))))
+    ordered, outcomes = sorted(agent_ids), _Outcomes()
+    for start in range(0, len(ordered), BATCH):
+        batch = ordered[start : start + BATCH]
+        for part in in_parts(batch, partial(_act_on_batch, work, user)):
+            if isinstance(part, Failed):
+                said = safe_message(part.fault)
+                is_ours = isinstance(part.fault, RefineError)
+                outcomes.append(said if is_ours else f"failed: {said}")
+            else:
+                outcomes += part
     skipped = Counter(reason for reason in outcomes if reason is not None)
     return BulkOutcome(len(outcomes) - skipped.total(), skipped)
 
 
-def _act_of(work: Work, user: User) -> Any:
-    if work == "refine":
-        return partial(_refine, user)
-    if work in PUTTING_ASIDE:
-        return partial(_put_aside, user, work)
-    return partial(_pause, user, work == "pause")
-
-
-def _outcomes(agent_ids: Sequence[int], act: Any) -> Iterator[str | None]:
-    ordered = sorted(agent_ids)
-    for start in range(0, len(ordered), BATCH):
-        for part in in_parts(ordered[start : start + BATCH], act):
-            if isinstance(part, Failed):
-                said = safe_message(part.fault)
-                yield said if isinstance(part.fault, RefineError) else f"failed: {said}"
-            else:
-                yield from part
-
-
-def _act_on_batch(user: User, act: Any, ids: Sequence[int]) -> _Outcomes:
+def _act_on_batch(work: Work, user: User, ids: Sequence[int]) -> _Outcomes:
     agents, at = Agent.lock_due(select(Agent.id), ids, wait=True), clock.now()
     refused = [user.inability_reason(agent.account_id) for agent in agents]
     allowed = [agent for agent, reason in zip(agents, refused, strict=True) if reason is None]
-    return [*filter(None, refused), *act(allowed, at)]
+    act = _refine if work == "refine" else _put_aside if work in PUTTING_ASIDE else _pause
+    return [*filter(None, refused), *act(work, user, allowed, at)]
 
 
-def _refine(user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
+def _refine(_work: Work, user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
     candidates = Candidates(agents, at)
     decided = [decide_for_request(agent, candidates, at) for agent in agents]
     requests = [each for each in decided if isinstance(each, SessionRequest)]
@@ -123,12 +115,12 @@ def _refine(user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
     return [None if isinstance(each, SessionRequest) else each for each in decided]
 
 
-def _pause(user: User, paused: bool, agents: Sequence[Agent], at: datetime) -> _Outcomes:
-    changed = configuring.configure_all(agents, user=user, at=at, paused=paused)
+def _pause(work: Work, user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
+    changed = configuring.configure_all(agents, user=user, at=at, paused=work == "pause")
     return [None if agent in changed else "nothing to change" for agent in agents]
 
 
-def _put_aside(user: User, work: Work, agents: Sequence[Agent], at: datetime) -> _Outcomes:
+def _put_aside(work: Work, user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
     if work == "return":
         done, why_not = attention.take_back(agents, user=user, at=at), NOT_PUT_ASIDE
     else:

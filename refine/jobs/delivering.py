@@ -4,21 +4,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from urllib.parse import urlsplit
 
 from flask import Flask, current_app
 
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.jobs import stopping, webhook
-from refine.jobs.webhook import Message
 from refine.models import Delivery
 
 # How many endpoints are served at the same time.
 _THREADS = 8
-
-# How an event is sent, by the scheme of the endpoint's URL; returns a status for ``note``.
-_WAYS = {"https": webhook.send, "http": webhook.send}
 
 
 def deliver_due(at: datetime, deadline: float) -> None:
@@ -49,9 +44,11 @@ def _attempt(claimed: Delivery) -> str:
     endpoint = claimed.endpoint
     try:
         endpoint.require_genuine()
-        message = Message(endpoint.url, endpoint.secret or "", claimed.event_id, claimed.body)
+        message = webhook.Message(
+            endpoint.url, endpoint.secret or "", claimed.event_id, claimed.body
+        )
     except RowAltered:
         return "altered"
     finally:
         db.session.commit()
-    return _WAYS[urlsplit(message.url).scheme](message) if message.secret else "removed"
+    return webhook.send(message) if message.secret else "removed"

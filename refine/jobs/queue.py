@@ -159,22 +159,16 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
 
 
 def _announced(run: AnyRun) -> AnyRun:
-    waiting = Waiting.of(run)
+    """Commit the run and announce it, without waiting for long; workers find it anyway."""
+    waiting, url = Waiting.of(run), settings.current().redis_url
     db.session.commit()
-    _announce_soon(waiting)
+    if time.monotonic() >= _silent_until.get(url, 0.0):
+        try:
+            with redis_connection(patience_seconds=SHORT_PATIENCE_SECONDS) as connection:
+                _announce([waiting], connection)
+        except Unreachable:
+            _silent_until[url] = time.monotonic() + _PAUSE_SECONDS
     return run
-
-
-def _announce_soon(run: Waiting) -> None:
-    """Announce a committed run, without waiting for long; workers find it anyway."""
-    url = settings.current().redis_url
-    if time.monotonic() < _silent_until.get(url, 0.0):
-        return
-    try:
-        with redis_connection(patience_seconds=SHORT_PATIENCE_SECONDS) as connection:
-            _announce([run], connection)
-    except Unreachable:
-        _silent_until[url] = time.monotonic() + _PAUSE_SECONDS
 
 
 def _announce(waiting: Iterable[Waiting], connection: Redis) -> None:

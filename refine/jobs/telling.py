@@ -43,17 +43,12 @@ def _queue_mail(news: News, at: datetime) -> None:
     if kind == "letter" and account is not None:
         text = Letter.of(account, date.fromisoformat(cause) - WEEK).text
     else:
-        text = _text(news, account)
+        text = current_app.jinja_env.get_template("mail/news.txt").render(
+            news=news,
+            state=news.notices[0].state,
+            kind=KINDS[kind],
+            account=account,
+            public_url=settings.current().public_url,
+        )
     about = {"kind": kind, "event_id": news.event_id, "account_id": account_id}
     Mail.queue(users, at, subject=text.partition("\n")[0], text=text, **about)
-
-
-def _text(news: News, account: Account | None) -> str:
-    state = news.notices[0].state
-    return current_app.jinja_env.get_template("mail/news.txt").render(
-        news=news,
-        state=state,
-        kind=KINDS[state.kind],
-        account=account,
-        public_url=settings.current().public_url,
-    )

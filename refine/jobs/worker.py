@@ -155,45 +155,38 @@ class ConcurrentRunner:
         for runs that somebody asked for.
         """
         try:
-            found = []
+            run = None
             if not schema_version.must_wait():
-                found = self._waiting()
+                run = self._next()
                 PeriodicWork.note("worker", clock.now())
             db.session.commit()
         except SQLAlchemyError as fault:
             safe_rollback()
             _log.warning("the worker waits for the database", fault=type(fault).__name__)
             return False
-        if not found or not self.free:
+        if run is None or not self.free:
             return False
-        self._begin(found[0])
-        return True
-
-    def give_way(self) -> None:
-        """Pause, the longer the more it works on, so that workers with less to do are first."""
-        time.sleep(min(GIVE_WAY_SECONDS * len(self._held), _LONGEST_WAY_SECONDS))
-
-    def _waiting(self) -> list[Waiting]:
-        lately = time.monotonic() - LOOK_SECONDS
-        self._begun_at = {id_: at for id_, at in self._begun_at.items() if at > lately}
-        # begun runs count as waiting until their thread has claimed them
-        begun = self._held.keys() | self._begun_at.keys()
-        limit = self._threads + len(begun)
-        kept_free = 1 if self._threads > 1 else 0
-        automatic_limit = limit if self.free > kept_free else 0
-        found = waiting_runs(clock.now(), limit, automatic_limit=automatic_limit)
-        new = [run for run in found if run.id not in begun]
-        asked = [run for run in new if not run.is_automatic]
-        others = [run for run in new if run.is_automatic]
-        return asked + others[: max(0, self.free - len(asked) - kept_free)]
-
-    def _begin(self, run: Waiting) -> None:
         lease_token = uuid.uuid4()
         self._held[run.id] = run, lease_token
         self._begun_at[run.id] = time.monotonic()
         threading.Thread(
             target=self._run, args=(run, lease_token), name="refine-run", daemon=True
         ).start()
+        return True
+
+    def give_way(self) -> None:
+        """Pause, the longer the more it works on, so that workers with less to do are first."""
+        time.sleep(min(GIVE_WAY_SECONDS * len(self._held), _LONGEST_WAY_SECONDS))
+
+    def _next(self) -> Waiting | None:
+        lately = time.monotonic() - LOOK_SECONDS
+        self._begun_at = {id_: at for id_, at in self._begun_at.items() if at > lately}
+        # begun runs count as waiting until their thread has claimed them
+        begun = self._held.keys() | self._begun_at.keys()
+        limit, kept_free = len(begun) + 1, 1 if self._threads > 1 else 0
+        automatic_limit = limit if self.free > kept_free else 0
+        found = waiting_runs(clock.now(), limit, automatic_limit=automatic_limit)
+        return next((run for run in found if run.id not in begun), None)
 
     def _run(self, run: Waiting, lease_token: uuid.UUID) -> None:
         try:

@@ -153,10 +153,8 @@ def comparable(content: str) -> str:
 
 def _in_one_case(word: str) -> str:
     lower = word.lower()  # most words are in it, and looking at each letter takes long
-    return word if word == lower or _keeps_case(word) else lower
-
-
-def _keeps_case(word: str) -> bool:
+    if word == lower:
+        return word
     letters = [each for each in word if each.isalpha()]
     has_digit = any(each.isnumeric() for each in word)
-    return has_digit or any(each != each.lower() for each in letters[1:])
+    return word if has_digit or any(each != each.lower() for each in letters[1:]) else lower

@@ -69,8 +69,8 @@ def check_json(value: Any, *, max_fields: int | None) -> None:
                 inner += each.values()
             elif isinstance(each, list):
                 inner += each
-            else:
-                _check_number(each)
+            elif isinstance(each, float) and not math.isfinite(each):
+                raise InvalidValue("must not contain a number that is too large")
         if max_fields is not None and fields > max_fields:
             raise InvalidValue(f"must not have more than {max_fields:,} fields")
         level = inner
@@ -98,11 +98,6 @@ def unchecked_json_values(text: str | bytes) -> list[Any]:
     except RecursionError:
         raise InvalidValue(_TOO_DEEP) from None
     return values
-
-
-def _check_number(value: float | None) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidValue("must not contain a number that is too large")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
