@@ -4,10 +4,10 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
+
+from werkzeug.http import parse_date
 
 from refine import clock
 from refine.rules.received_json import answered_json
@@ -95,16 +95,8 @@ def retry_after_seconds(headers: Mapping[str, str], *names: str) -> float | None
     given = next((headers[name].strip() for name in names if name in headers), "")
     if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", given):  # decimals are no standard, but used
         return float(given)
-    until = _date(given)
+    until = parse_date(given)
     if until is None:
         return None
-    seconds = (until - (_date(headers.get("Date", "")) or clock.now())).total_seconds()
+    seconds = (until - (parse_date(headers.get("Date")) or clock.now())).total_seconds()
     return seconds if seconds > 0 else None
-
-
-def _date(written: str) -> datetime | None:
-    try:
-        at = parsedate_to_datetime(written)
-    except (ValueError, OverflowError):
-        return None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -13,6 +13,7 @@ from refine.errors import InvalidValue
 from refine.extensions import canonical_json, db
 from refine.models import Agent, AgentMemory
 from refine.models.ledger.memory import NOTE
+from refine.rules.received_json import only
 from refine.transfer.rows import (
     BadRow,
     Incoming,
@@ -118,7 +119,8 @@ def recognizes(source: Source) -> bool:
 def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
     numbered = source.lines()
     try:
-        origin = _origin_in(_object(next(numbered, (1, b"null"))[1]))
+        _, first = next(numbered, (1, b"null"))
+        origin = _origin_in(json_object(only(line_values(first))))
     except InvalidValue as error:
         yield BadRow("line 1", str(error))
         return
@@ -128,7 +130,7 @@ def read(source: Source, _wanted: Wanted) -> Iterator[Row]:
             yield BadRow(f"line {number}", "comes after the closing line")
             continue
         try:
-            row = _object(line)
+            row = json_object(only(line_values(line)))
             if row.get("end") == FORMAT:
                 end = row
                 continue
@@ -147,13 +149,6 @@ def own_id(origin: str, source_id: str | None) -> int | None:
     """Return the id that an exported memory has in the agent with this origin, if any."""
     of, _, id_ = (source_id or "").partition("-")
     return int(id_) if of == origin and _ID.fullmatch(id_) else None
-
-
-def _object(line: bytes | None) -> dict[str, Any]:
-    values = line_values(line)
-    if len(values) != 1:
-        raise InvalidValue("must be valid JSON")
-    return json_object(values[0])
 
 
 def _origin_in(manifest: Mapping[str, Any]) -> str:
