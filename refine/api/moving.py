@@ -17,9 +17,9 @@ from refine.rules.content import Tag
 from refine.rules.instants import instant
 from refine.transfer import own
 from refine.transfer.exporting import Readable, as_markdown
-from refine.transfer.importing import Outcome, import_page
+from refine.transfer.importing import import_page
 from refine.transfer.recognizing import Status
-from refine.transfer.rows import Incoming, subject_prefix
+from refine.transfer.rows import BadRow, Incoming, subject_prefix
 
 _MAX_ROWS = 1_000
 _MAX_BYTES = 16 * 1024 * 1024
@@ -86,19 +86,18 @@ def import_rows(agent: Agent, body: Import) -> ImportReport:
     """
     if body.source in (own.SOURCE, NOTE):
         raise InvalidValue(f"source must be another name than {body.source}, which is Refine's own")
-    read = [_incoming(number, row) for number, row in enumerate(body.rows)]
-    done = iter(import_page(agent, [row for row in read if isinstance(row, Incoming)], body.source))
-    outcomes = [row if isinstance(row, Outcome) else next(done) for row in read]
+    rows = [_incoming(f"rows[{number}]", row) for number, row in enumerate(body.rows)]
+    outcomes = import_page(agent, rows, body.source)
     return ImportReport(
         added=sum(outcome.status == "added" for outcome in outcomes),
         rows=[RowOutcome(**outcome._asdict()) for outcome in outcomes],
     )
 
 
-def _incoming(number: int, row: ImportedRow) -> Incoming | Outcome:
+def _incoming(place: str, row: ImportedRow) -> Incoming | BadRow:
     try:
         return Incoming(
-            place=f"rows[{number}]",
+            place=place,
             content=row.content,
             prefix=subject_prefix(row.subject or ""),
             memory_type=row.memory_type,
@@ -108,7 +107,7 @@ def _incoming(number: int, row: ImportedRow) -> Incoming | Outcome:
             within=row.subject or "",
         )
     except InvalidValue as error:
-        return Outcome("invalid", f"rows[{number}] {error}")
+        return BadRow(place, f"{place} {error}")
 
 
 @operation("GET", "/export", bearer="agent", returns=Export, media_type=MARKDOWN)

@@ -24,7 +24,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import dropwhile, takewhile
 from typing import Any, Final, NamedTuple
@@ -57,8 +57,8 @@ _WHOLESALE = re.compile(
 _REMEMBER = re.compile(r"\s*remember\b", re.IGNORECASE)
 _STYLE = re.compile(r"^<style>[ \t]*$(.*)^</style>[ \t]*$", re.MULTILINE | re.DOTALL)
 
-# The beginning of a memory's line: its id, and its date, tokens, flag and tags.
-_HEADING = re.compile(r'\{"(\d+) ([^"]*)":')
+# The name of a memory's field: its id, and its date, tokens, flag and tags.
+_HEADING = re.compile(r"(\d+) (.*)")
 _LOCKING = {"constitutional", *IMMUTABLE_TAGS}
 
 _YES = "YES. Thank you for asking me first. I agree to what you describe."
@@ -124,8 +124,7 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
             promotions, messages, "promote", _ONLY.format("promote the longest entry")
         )
     if "save_memory" in offered:
-        lines = (line for line in _lines_shown(messages) if line.startswith('{"role":'))
-        said = [each.get("content") for each in map(_json, lines) if each.get("role") == "user"]
+        said = [each.get("content") for each in _shown(messages) if each.get("role") == "user"]
         saves = [
             {"content": content}
             for content in said
@@ -146,32 +145,27 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
 
 
 def _ledger(messages: list[Message]) -> list[Entry]:
-    headed = ((line, _HEADING.match(line)) for line in _lines_shown(messages))
-    found = ((_json(line).values(), heading) for line, heading in headed if heading is not None)
+    fields = (field for each in _shown(messages) for field in each.items())
+    headed = ((_HEADING.fullmatch(name), content) for name, content in fields)
     return [
         Entry(int(heading[1]), content, not _LOCKING.isdisjoint(heading[2].split()))
-        for values, heading in found
-        for content in values
-        if isinstance(content, str)
+        for heading, content in headed
+        if heading is not None and isinstance(content, str)
     ]
 
 
-def _lines_shown(messages: list[Message]) -> list[str]:
-    # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
+def _shown(messages: list[Message]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects that stand on lines of their own before the first reply."""
     opening = takewhile(lambda message: message["role"] != "assistant", messages)
-    return _texts(opening, "user").split("\n")
+    # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
+    for line in _texts(opening, "user").split("\n"):
+        with suppress(ValueError, RecursionError):
+            if isinstance(value := json.loads(line), dict):
+                yield value
 
 
 def _texts(messages: Iterable[Message], role: str) -> str:
     return "\n".join(each.get("content") or "" for each in messages if each["role"] == role)
-
-
-def _json(line: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _asks_for(pattern: re.Pattern[str], text: str) -> bool:

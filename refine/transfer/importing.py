@@ -226,10 +226,10 @@ class Outcome(NamedTuple):
     detail: str | None = None
 
 
-def import_page(agent: Agent, rows: Sequence[Incoming], source: str) -> list[Outcome]:
+def import_page(agent: Agent, rows: Sequence[Incoming | BadRow], source: str) -> list[Outcome]:
     """Add what an agent brings itself, in the caller's transaction; say what became of each row."""
     importing = _Import(agent, source, "agent")
-    made = [importing.candidate(row) for row in rows]
+    made = [importing.candidate(row) if isinstance(row, Incoming) else row for row in rows]
     _, statuses = importing.add([each for each in made if isinstance(each, Candidate)], 1)
     rest = iter(statuses)
     return [
