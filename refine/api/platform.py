@@ -223,7 +223,8 @@ def get_usage(token: ApiToken, query: UsageQuery) -> UsagePage:
     account = token.account
     zone = ZoneInfo(account.time_zone)
     since, until = (
-        day and datetime.combine(day, time(), zone) for day in (query.since, query.until)
+        datetime.combine(day, time(), zone) if day is not None else None
+        for day in (query.since, query.until)
     )
     newest_first = select(Agent.id).where(Agent.account_id == account.id).order_by(Agent.id.desc())
     agents = found_page(newest_first, query)
