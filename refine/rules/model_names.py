@@ -90,10 +90,7 @@ def _parse(name: str) -> _Name:
     if date is not None:
         bare = bare[: date.start()] + bare[date.end() :]
     parts = [part for part in _SEPARATORS.split(bare) if part]
-    has_digit = [any(character.isdigit() for character in part) for part in parts]
-    return _Name(
-        author,
-        sorted(part for part, digit in zip(parts, has_digit, strict=True) if not digit),
-        [part for part, digit in zip(parts, has_digit, strict=True) if digit],
-        date.group().strip("-@").replace("-", "") if date is not None else None,
-    )
+    numbers = [part for part in parts if any(map(str.isdigit, part))]
+    words = sorted(part for part in parts if part not in numbers)
+    day = date.group().strip("-@").replace("-", "") if date is not None else None
+    return _Name(author, words, numbers, day)

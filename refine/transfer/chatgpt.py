@@ -1,6 +1,6 @@
 """ChatGPT: what it noted about the person, in the conversations of an export."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from refine.rules.received_json import at
@@ -29,14 +29,11 @@ def _rows(place: str, conversation: dict[str, Any]) -> Iterator[Row]:
     notes = [each for each in messages if at(each, ("recipient",)) == _TOOL]
     if not notes:
         yield LeftOut("conversations, or feedback, in which nothing was noted")
-    for number, message in enumerate(notes, 1):
-        yield _memory(f"{place}, note {number}", message, conversation)
-
-
-def _memory(place: str, message: Mapping[str, Any], conversation: Mapping[str, Any]) -> Row:
-    parts = at(message, ("content", "parts")) or [at(message, ("content", "text"))]
-    text = "\n".join(part for part in parts if isinstance(part, str))
-    if not text.strip():
-        return LeftOut(BLANK)
-    when = time_in(message, "create_time") or time_in(conversation, "create_time")
-    return Incoming(place=place, content=text, created_at=when)
+    for number, note in enumerate(notes, 1):
+        parts = at(note, ("content", "parts")) or [at(note, ("content", "text"))]
+        text = "\n".join(part for part in parts if isinstance(part, str))
+        if text.strip():
+            when = time_in(note, "create_time") or time_in(conversation, "create_time")
+            yield Incoming(place=f"{place}, note {number}", content=text, created_at=when)
+        else:
+            yield LeftOut(BLANK)
