@@ -22,8 +22,8 @@ def lock(
     subject: User | Account, reason: str, by: User | None, *, ends_tokens: bool = False
 ) -> Ended:
     """Lock out a person, or everybody of an account but ``by``, who locks (nobody: the command
-    line). Return how much ended; an account is paused, too. ``ends_tokens``: also the account's
-    tokens, but those of agents from the command line, and its webhooks. Refused, or InvalidValue.
+    line). Return how much ended; an account is paused, too. ``ends_tokens``: also all tokens of
+    the account and its agents, and its webhooks. Refused, or InvalidValue.
     """
     if reason not in LOCK_REASONS:
         raise InvalidValue(f"reason must be one of {', '.join(LOCK_REASONS)}")
@@ -106,8 +106,7 @@ def _end_in_agents(
 
 
 def _tokens(account: Account) -> Sequence[ApiToken]:
-    of_others = or_(ApiToken.kind != "agent", ApiToken.minted_by_id.is_not(None))
-    mine = ApiToken.account_id == account.id, ApiToken.revoked_at.is_(None), of_others
+    mine = ApiToken.account_id == account.id, ApiToken.revoked_at.is_(None)
     return db.session.scalars(select(ApiToken).where(*mine)).all()
 
 

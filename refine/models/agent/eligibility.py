@@ -102,10 +102,8 @@ def unanswered() -> dict[str, ColumnElement[bool]]:
     """Return each reason of ``why_unanswered`` with its SQL condition, by the current settings."""
     current = settings.current()
     names_rehearsal = Agent.model_id.startswith(REHEARSAL_PREFIX, autoescape=True)
-    is_demo = select(Account.slug == DEMO_SLUG).where(Account.id == Agent.account_id)
-    may_rehearse = or_(
-        literal(current.rehearses(is_demo=False)), is_demo.correlate(Agent).scalar_subquery()
-    )
+    is_demo = Agent.account_id.in_(select(Account.id).where(Account.slug == DEMO_SLUG))
+    may_rehearse = or_(literal(current.rehearses(is_demo=False)), is_demo)
     if current.openrouter_api_key is None:
         return {NO_KEY: not_(and_(names_rehearsal, may_rehearse))}
     return {NOT_REHEARSED: and_(names_rehearsal, not_(may_rehearse))}
