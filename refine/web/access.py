@@ -3,24 +3,14 @@
 import uuid
 from typing import Any
 
-from flask import (
-    Blueprint,
-    Response,
-    abort,
-    flash,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import case, func, select
-from sqlalchemy.orm import joinedload, undefer_group
+from sqlalchemy import select
+from sqlalchemy.orm import contains_eager, joinedload, undefer_group
+from werkzeug.wrappers import Response
 
-from refine.extensions import db
 from refine.jobs.queue import request_access_later
-from refine.models import AccessGrant, Agent, AuditLog, User
+from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.columns import id_in
 from refine.models.runs.access.asking_rules import (
     MAX_PURPOSE_CHARACTERS,
@@ -31,7 +21,7 @@ from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AF
 from refine.models.runs.access.scope import AccessScope
 from refine.rules.quantities import in_hours, plural
 from refine.web import granted, in_place, scope
-from refine.web.forms import shown_again, uuid_of, whole_number
+from refine.web.forms import done, shown_again, uuid_of, whole_number
 from refine.web.ledger import memory_or_404
 from refine.web.lists import Chosen, of_agent, one_of, page_of
 from refine.web.words import ACCESS_ENDS, ACCESS_STATES, first_upper, minute
@@ -39,23 +29,6 @@ from refine.web.words import ACCESS_ENDS, ACCESS_STATES, first_upper, minute
 pages = Blueprint("access", __name__)
 
 _WITH_PROMPTS = (*scope.WITH_ACCOUNT, undefer_group("prompts"))
-_LISTED: tuple[Any, ...] = (
-    AccessGrant.id,
-    AccessGrant.agent_id,
-    Agent.name.label("agent_name"),
-    User.email.label("user_email"),
-    AccessGrant.reason,
-    AccessGrant.duration_minutes,
-    AccessGrant.session_id,
-    AccessGrant.memory_ids,
-    AccessGrant.current_status.label("status"),
-    case(
-        (AccessGrant.current_status == "ended", func.coalesce(AccessGrant.end_reason, "expired"))
-    ).label("end_reason"),
-    AccessGrant.created_at,
-    AccessGrant.granted_at,
-    func.coalesce(AccessGrant.ended_at, AccessGrant.expires_at).label("until"),
-)
 _STATES = {status: ACCESS_STATES[status].word for status in STATUSES}
 _FILTERS = [
     of_agent(AccessGrant.agent_id),
@@ -67,18 +40,19 @@ _FILTERS = [
 def listing() -> str:
     chosen = Chosen(_FILTERS)
     query = (
-        select(*_LISTED)
+        select(AccessGrant)
         .join(AccessGrant.agent)
-        .join(AccessGrant.user)
+        .options(contains_eager(AccessGrant.agent), joinedload(AccessGrant.user))
         .where(scope.in_scope(Agent.account_id), *chosen.conditions())
         .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
     )
     page = page_of(query)
-    is_pending = any(grant.status == "requested" for grant in page.rows)
+    grants = [row[0] for row in page.rows]
+    is_pending = any(grant.status == "requested" for grant in grants)
     return render_template(
         "access/listing.html",
         page=page,
-        scope_of=AccessScope.of,
+        grants=grants,
         refresh_seconds=in_place.seconds_while(is_pending),
         chosen=chosen,
     )
@@ -132,9 +106,8 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
     if not grant.may_be_ended_by(scope.user()):
         abort(403)
     has_ended = grant.end(user=scope.user())
-    db.session.commit()
-    flash("The access has ended." if has_ended else "This access had already ended.")
-    return _clearing_cache(redirect(url_for("access.page", grant_id=grant_id), 303))
+    said = "The access has ended." if has_ended else "This access had already ended."
+    return _clearing_cache(done(said, url_for("access.page", grant_id=grant_id)))
 
 
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
@@ -177,8 +150,8 @@ def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
             return f"{_granted(grant)} {who} {may} until {minute(grant.expires_at)}."
         case "ended":
             by = f" ({grant.ended_by.email})" if grant.ended_by is not None else ""
-            why = ACCESS_ENDS[grant.end_reason or "expired"]
-            return f"{first_upper(why)}{by}, {minute(grant.ended_at or grant.expires_at)}."
+            why = ACCESS_ENDS[grant.current_end_reason or "expired"]
+            return f"{first_upper(why)}{by}, {minute(grant.current_ended_at)}."
         case "requested" if grant.started_at is not None:
             return f"Asking {name}."
         case "requested":
@@ -228,7 +201,6 @@ def _scope_or_404(agent: Agent) -> AccessScope:
     return AccessScope(session_id, frozenset([memory_id]))
 
 
-def _clearing_cache(response: Any) -> Response:
-    clearing: Response = response
-    clearing.headers["Clear-Site-Data"] = '"cache"'
-    return clearing
+def _clearing_cache(response: Response) -> Response:
+    response.headers["Clear-Site-Data"] = '"cache"'
+    return response

@@ -1,14 +1,14 @@
 """Deliveries of events to webhooks: what waits, arrived or was given up, and sending it again."""
 
-from flask import Blueprint, flash, redirect, render_template
+from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from refine.extensions import db
 from refine.models import Delivery, Endpoint
 from refine.rules.events import KINDS
 from refine.web import scope
+from refine.web.forms import done
 from refine.web.links import url_in_account
 from refine.web.lists import Chosen, one_of, page_of
 from refine.web.words import DELIVERIES
@@ -37,6 +37,5 @@ def listing() -> str:
 @scope.admins_only
 def replay(delivery_id: int) -> ResponseReturnValue:
     scope.found_or_404(Delivery, delivery_id).replay()
-    db.session.commit()
-    flash(f"Delivery {delivery_id} is sent again within a minute.")
-    return redirect(url_in_account("deliveries.listing"), 303)
+    said = f"Delivery {delivery_id} is sent again within a minute."
+    return done(said, url_in_account("deliveries.listing"))

@@ -1,18 +1,19 @@
 """Forms: their fields, and saves that never overwrite newer values."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from functools import cache, wraps
 from hashlib import sha256
 from hmac import compare_digest
-from typing import ParamSpec
+from typing import Any, ParamSpec
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from flask import current_app, flash, make_response, request
+from flask import current_app, flash, make_response, redirect, request
 from flask.typing import ResponseReturnValue
 from itsdangerous import Signer
+from werkzeug.wrappers import Response
 
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
@@ -28,6 +29,23 @@ def whole_number(text: str, field: str) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_NUMBER_DIGITS:
         raise InvalidValue(f"{field} must be a whole number")
     return int(digits)
+
+
+def is_ticked(text: str) -> bool:
+    return text == "1"
+
+
+Readers = Mapping[str, Callable[[str], Any]]
+
+
+def sent_fields(readers: Readers) -> dict[str, Any]:
+    """Return those of the fields that the form has, as they are read."""
+    form = request.form
+    return {name: read(form[name]) for name, read in readers.items() if name in form}
+
+
+def stored_fields(row: object, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(row, name) for name in names}
 
 
 def day_of(text: str) -> date | None:
@@ -66,6 +84,11 @@ def own_path(path: str) -> str:
     is_plain = path.isprintable() and "\\" not in path
     root = f"{request.script_root}/"
     return path if is_plain and path.startswith(root) and not path.startswith("//") else ""
+
+
+def next_path() -> str:
+    """Return where the form or URL wants to go on afterwards, if that is on this site, or ""."""
+    return own_path(request.values.get("next", ""))
 
 
 FIELD = "drawn_from"
@@ -135,13 +158,19 @@ def shown_again(
     return decorated
 
 
-def attempt(act: Callable[[], object], done: str) -> None:
-    """Do the work, commit, and flash the success; or flash the refusal."""
+def done(said: str, url: str) -> Response:
+    """Commit, and lead on to a page that says what was done."""
+    db.session.commit()
+    flash(said)
+    return redirect(url, 303)
+
+
+def attempt(act: Callable[[], object], said: str, url: str) -> Response:
+    """Do the work, and lead on to a page that says so, or why it was refused."""
     try:
         act()
-        db.session.commit()
+        return done(said, url)
     except Refused as refusal:
         db.session.rollback()
         flash(as_sentence(str(refusal)), "error")
-    else:
-        flash(done)
+        return redirect(url, 303)

@@ -17,11 +17,9 @@ from refine.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
-# How long one exchange may take, and what was discovered is believed; keys that are not known are
-# looked for once in a while.
+# How long one exchange may take, and how long what was discovered is believed.
 PATIENCE_SECONDS = 10.0
 _BELIEVED_SECONDS = 600.0
-KEYS_AGAIN_SECONDS = 60.0
 LEEWAY_SECONDS = 30
 # Signatures of private keys alone: a shared secret or none proves nothing.
 ALGORITHMS = [f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)]
@@ -52,7 +50,6 @@ class IdentityProvider(OAuth2Mixin, OpenIDMixin, BaseApp):  # type: ignore[misc]
             server_metadata_url=f"{settings.oidc_issuer}/.well-known/openid-configuration",
         )
         self._issuer = settings.oidc_issuer
-        self._keys_at = float("-inf")
 
     def begin(self, redirect_uri: str, **wanted: Any) -> dict[str, str]:
         """Return the URL that asks somebody to sign in, and what to hold the answer against."""
@@ -75,13 +72,6 @@ class IdentityProvider(OAuth2Mixin, OpenIDMixin, BaseApp):  # type: ignore[misc]
             raise ValueError("REFINE_OIDC_ISSUER is not what the provider calls itself")
         found["id_token_signing_alg_values_supported"] = ALGORITHMS
         return found
-
-    def fetch_jwk_set(self, force: bool = False) -> Any:
-        """Return its keys; ``force``: a token names another one, which may be new."""
-        now = time.monotonic()
-        is_due = force and now - self._keys_at >= KEYS_AGAIN_SECONDS
-        self._keys_at = now if is_due else self._keys_at
-        return super().fetch_jwk_set(force=is_due)
 
 
 @cache

@@ -1,14 +1,14 @@
 """A user's mail: of what they are told, and what was sent to them."""
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 
 from refine import settings
-from refine.extensions import db
 from refine.models import Mail
 from refine.rules.notices import KINDS
 from refine.web import scope
+from refine.web.forms import done
 from refine.web.lists import page_of
 
 pages = Blueprint("inbox", __name__)
@@ -35,6 +35,4 @@ def choose() -> ResponseReturnValue:
     chosen = request.form.getlist("told_of")
     user.told_of = [name for name in user.offered_mail if name in chosen]
     user.record("user_updated", by=user, data={"told_of": user.told_of})
-    db.session.commit()
-    flash("Your choices are saved.")
-    return redirect(url_for("inbox.page"), 303)
+    return done("Your choices are saved.", url_for("inbox.page"))

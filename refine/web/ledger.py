@@ -17,7 +17,7 @@ from refine.models.ledger.ledger import Composition
 from refine.models.ledger.memory import is_of_kind
 from refine.rules.content import TAGS
 from refine.web import granted, scope
-from refine.web.forms import own_path, shown_again
+from refine.web.forms import done, own_path, shown_again
 from refine.web.lists import PAGE_ROWS, page_of
 from refine.web.record_changes import MemoryChange, memory_changes
 
@@ -111,9 +111,8 @@ def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
     memory = memory_or_404(agent_id, memory_id)
     is_wanted = request.form.get("constitutional") == "1"
     memory.set_constitutional(is_wanted, user=scope.user())
-    db.session.commit()
-    flash(f"Memory #{memory_id} is {'now' if is_wanted else 'no longer'} constitutional.")
-    return redirect(_back_to(agent_id), 303)
+    said = f"Memory #{memory_id} is {'now' if is_wanted else 'no longer'} constitutional."
+    return done(said, _back_to(agent_id))
 
 
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
@@ -122,10 +121,9 @@ def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
     memory = memory_or_404(agent_id, memory_id)
     was_discarded = memory.discarded
     memory.restore(user=scope.user())
-    db.session.commit()
     restored = f"Memory #{memory_id} was restored to the {memory.memory_type} memories."
-    flash(restored if was_discarded else f"Memory #{memory_id} is not discarded, so it stays.")
-    return redirect(_back_to(agent_id), 303)
+    said = restored if was_discarded else f"Memory #{memory_id} is not discarded, so it stays."
+    return done(said, _back_to(agent_id))
 
 
 def _page(

@@ -4,8 +4,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
-from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
+from flask import Blueprint, render_template, request, url_for
+from sqlalchemy import (
+    ColumnExpressionArgument,
+    Select,
+    SQLColumnExpression,
+    func,
+    literal,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import joinedload
 from werkzeug.wrappers import Response
 
@@ -24,7 +32,7 @@ from refine.health import (
 from refine.models import Mail, MemoryTask, RefinementSession, Verification
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
-from refine.web.forms import midnight
+from refine.web.forms import done, midnight
 from refine.web.sessions import listed
 from refine.web.templating import verification_watch
 
@@ -79,9 +87,8 @@ def _lost_mail() -> Sequence[Mail]:
 @scope.admins_only
 def see_verification() -> Response:
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
-    db.session.commit()
-    flash("Acknowledged. The alarm ends once a later verification finds nothing wrong.")
-    return redirect(url_for("ops.page"), 303)
+    said = "Acknowledged. The alarm ends once a later verification finds nothing wrong."
+    return done(said, url_for("ops.page"))
 
 
 def _checks() -> list[Check]:
@@ -101,24 +108,16 @@ def _checks() -> list[Check]:
 
 
 def _failures(since: datetime) -> Sequence[Any]:
-    account_id = scope.account_id()
-    of_sessions = select(
-        RefinementSession.error_kind.label("kind"),
-        literal("session").label("of"),
-        RefinementSession.ended_at.label("at"),
-    ).where(
-        RefinementSession.in_account(account_id),
-        RefinementSession.has_ended_with_error(),
-        RefinementSession.created_at >= since,
-    )
-    of_tasks = select(MemoryTask.error_kind, MemoryTask.kind, MemoryTask.ended_at).where(
-        MemoryTask.in_account(account_id),
-        MemoryTask.has_ended_with_error(),
-        MemoryTask.created_at >= since,
-    )
-    each = union_all(of_sessions, of_tasks).subquery()
+    of_sessions = _failed_since(since, RefinementSession, literal("session"))
+    each = union_all(of_sessions, _failed_since(since, MemoryTask, MemoryTask.kind)).subquery()
     names = {"session": "sessions", "reflection": "reflections", "extraction": "conversations"}
     names |= {"data_subject": "searches"}
     counts = [func.count().filter(each.c.of == of).label(name) for of, name in names.items()]
     counted = select(each.c.kind, *counts, func.max(each.c.at).label("last")).group_by(each.c.kind)
     return db.session.execute(counted.order_by(func.count().desc(), each.c.kind)).all()
+
+
+def _failed_since(since: datetime, kind: _Kind, of: SQLColumnExpression[str]) -> Select[Any]:
+    failed = select(kind.error_kind.label("kind"), of.label("of"), kind.ended_at.label("at"))
+    mine = kind.in_account(scope.account_id()), kind.created_at >= since
+    return failed.where(kind.has_ended_with_error(), *mine)

@@ -22,11 +22,13 @@ from refine.models import (
 from refine.models.columns import set_fields
 from refine.models.people.user import ROLES
 from refine.web import scope
-from refine.web.forms import require_current, shown_again, version
+from refine.web.forms import done, require_current, shown_again, stored_fields, version
 from refine.web.links import public_url, url_in_account
 from refine.web.lists import Chosen, page_of, searched
 
 pages = Blueprint("people", __name__)
+
+_STORED = ("role", "active")
 
 
 @pages.get("/users")
@@ -46,7 +48,7 @@ def listing(**shown: object) -> str:
         users=[row[:2] for row in page.rows],
         chosen=chosen,
         account=scope.account_to_change(),
-        drawn_from=lambda user: version(_stored(user)),
+        drawn_from=lambda user: version(stored_fields(user, _STORED)),
         **shown,
     )
 
@@ -82,11 +84,10 @@ def _with_link(user: User, *, is_new: bool = True) -> ResponseReturnValue:
         link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
     if not is_new:
         user.record("user_invited", by=scope.user())
-    db.session.commit()
     if link is not None:
+        db.session.commit()
         return listing(link=link, invited=user)
-    flash(f"A link is on its way to {user.email}. It is sent within a minute.")
-    return redirect(url_in_account("people.listing"), 303)
+    return _done(f"A link is on its way to {user.email}. It is sent within a minute.")
 
 
 @pages.post("/users/<int:user_id>")
@@ -105,7 +106,7 @@ def update(user_id: int) -> ResponseReturnValue:
     user.lock_for(scope.user())
     if user.locked_at is not None:
         raise Refused(f"{user.email} is locked: unlock them first")
-    require_current(_stored(user), fields)
+    require_current(stored_fields(user, _STORED), fields)
     if set_fields(user, fields):
         if not (user.active and user.may_act):
             AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
@@ -114,10 +115,8 @@ def update(user_id: int) -> ResponseReturnValue:
             Invitation.end_all_of(user)
         if not user.active or fields.get("role") == "admin":
             SignIn.end_all_of(user)  # a copied cookie does not rise with its user
-        user.record("user_updated", by=scope.user(), data=_stored(user))
-    db.session.commit()
-    flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
-    return redirect(url_in_account("people.listing"), 303)
+        user.record("user_updated", by=scope.user(), data=stored_fields(user, _STORED))
+    return _done(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
 
 
 @pages.post("/users/<int:user_id>/second-factors/reset")
@@ -130,9 +129,7 @@ def reset_factors(user_id: int) -> ResponseReturnValue:
     user.lock_for(scope.user())
     AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
     SecondFactor.reset(user, by=scope.user())
-    db.session.commit()
-    flash(f"{user.email} has no second factor now, and was signed out everywhere.")
-    return redirect(url_in_account("people.listing"), 303)
+    return _done(f"{user.email} has no second factor now, and was signed out everywhere.")
 
 
 @pages.post("/users/second-factor")
@@ -145,13 +142,11 @@ def demand_factor() -> ResponseReturnValue:
     is_on = request.form.get("required") == "1"
     account = scope.account_to_change()
     account.configure(user=scope.user(), second_factor_required=is_on)
-    db.session.commit()
-    flash("A second factor is demanded." if is_on else "A second factor is optional.")
-    return redirect(url_in_account("people.listing"), 303)
+    return _done("A second factor is demanded." if is_on else "A second factor is optional.")
 
 
-def _stored(user: User) -> dict[str, object]:
-    return {"role": user.role, "active": user.active}
+def _done(said: str) -> ResponseReturnValue:
+    return done(said, url_in_account("people.listing"))
 
 
 def user_to_change(user_id: int) -> User:
@@ -187,9 +182,8 @@ def list_accounts(error: Exception | None = None) -> str:
 def add() -> ResponseReturnValue:
     slug = request.form.get("slug", "").strip() or None
     account = Account.create(request.form.get("name", ""), slug, user=scope.user())
-    db.session.commit()
-    flash(f"{account.name} was added. You can invite its first admin here.")
-    return redirect(url_for("people.listing", account=account.slug), 303)
+    said = f"{account.name} was added. You can invite its first admin here."
+    return done(said, url_for("people.listing", account=account.slug))
 
 
 tokens = Blueprint("tokens", __name__)
@@ -222,7 +216,5 @@ def revoke_form(token_id: int) -> str:
 def revoke(token_id: int) -> ResponseReturnValue:
     token = scope.found_or_404(ApiToken, token_id)
     token.revoke(scope.user())
-    db.session.commit()
     also = ", and every token that it created" if token.kind == "platform" else ""
-    flash(f"Token {token.hint}… revoked{also}.")
-    return redirect(url_in_account("tokens.listing"), 303)
+    return done(f"Token {token.hint}… revoked{also}.", url_in_account("tokens.listing"))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
-from flask import Blueprint, flash, redirect, render_template, request
+from flask import Blueprint, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from werkzeug.datastructures import MultiDict
@@ -21,8 +21,7 @@ from refine.models.runs.session.prospects import Prospects
 from refine.models.runs.spending import CostCaps
 from refine.rules.quantities import finite, in_days
 from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after
-from refine.web import in_place, scope
-from refine.web.forms import require_current, shown_again, time_zones, version_to_send, whole_number
+from refine.web import forms, in_place, scope
 from refine.web.links import url_in_account
 from refine.web.lists import page_of
 from refine.web.sessions import listed
@@ -32,14 +31,13 @@ pages = Blueprint("schedule", __name__)
 
 _SESSIONS_SHOWN = 20
 _NEXT_SHOWN = 5
-# The fields that a message can be about.
-_FIELDS = ("days", "time", "schedule", "time_zone", "monthly_cost_cap_usd", "kept_months")
+_STORED = ("schedule", "time_zone", "monthly_cost_cap_usd", "kept_months")
 
 
 @pages.get("/schedule")
 def page(error: Exception | None = None) -> str:
     account, at = scope.account_to_change(), clock.now()
-    stored = _stored(account)
+    stored = forms.stored_fields(account, _STORED)
     automatic = listed(
         RefinementSession, Agent.account_id == account.id, RefinementSession.is_automatic
     )
@@ -49,13 +47,13 @@ def page(error: Exception | None = None) -> str:
         # what is typed and not saved yet stays
         refresh_seconds=None if error else in_place.seconds_while(account.sweep_requested_at),
         error=error,
-        error_fields=_FIELDS,
+        error_fields=("days", "time", *_STORED),
         picker=Picker.of(account.schedule, request.form),
         values={**stored, **request.form},
-        drawn_from=version_to_send(stored, error),
+        drawn_from=forms.version_to_send(stored, error),
         slots=_next_slots(account, at),
         default_schedule=settings.current().schedule,
-        time_zones=time_zones(),
+        time_zones=forms.time_zones(),
         outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
         spent=month_of_account(account).spent,
         why_capped=CostCaps(at).reason(account),
@@ -65,15 +63,15 @@ def page(error: Exception | None = None) -> str:
 
 @pages.post("/schedule")
 @scope.admins_only
-@shown_again(page)
+@forms.shown_again(page)
 def change() -> ResponseReturnValue:
     account, sent = scope.account_to_change(), _sent_settings(request.form)
     account.lock()
-    require_current(_stored(account), sent)
+    forms.require_current(forms.stored_fields(account, _STORED), sent)
     changed = account.configure(user=scope.user(), **sent)
-    db.session.commit()
-    flash("Saved." if changed else "Nothing was changed.")
-    return redirect(url_in_account("schedule.page"), 303)
+    return forms.done(
+        "Saved." if changed else "Nothing was changed.", url_in_account("schedule.page")
+    )
 
 
 @pages.get("/schedule/run")
@@ -92,9 +90,8 @@ def run_form() -> str:
 @scope.admins_only
 def run() -> ResponseReturnValue:
     scope.account_to_change().request_sweep(user=scope.user())
-    db.session.commit()
-    flash("Within a minute, a session is queued for every agent that needs one.")
-    return redirect(url_in_account("schedule.page"), 303)
+    said = "Within a minute, a session is queued for every agent that needs one."
+    return forms.done(said, url_in_account("schedule.page"))
 
 
 @pages.get("/schedule/retention")
@@ -149,29 +146,10 @@ class Picker:
         return [(day, WEEKDAYS[day]) for day in _MONDAY_FIRST]
 
 
-def _stored(account: Account) -> dict[str, Any]:
-    return {
-        "schedule": account.schedule,
-        "time_zone": account.time_zone,
-        "monthly_cost_cap_usd": account.monthly_cost_cap_usd,
-        "kept_months": account.kept_months,
-    }
-
-
 def _sent_settings(form: MultiDict[str, str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if (kind := _kind(form)) is not None:
-        fields["schedule"] = _schedule(form, kind)
-    if "time_zone" in form:
-        fields["time_zone"] = form["time_zone"].strip()
-    if "paused" in form:
-        fields["paused"] = form["paused"] == "1"
-    if "monthly_cost_cap_usd" in form:
-        fields["monthly_cost_cap_usd"] = _usd(form["monthly_cost_cap_usd"])
-    if "kept_months" in form:
-        months = form["kept_months"].strip()
-        fields["kept_months"] = whole_number(months, "kept_months") if months else None
-    return fields
+    kind = _kind(form)
+    schedule = {"schedule": _schedule(form, kind)} if kind is not None else {}
+    return schedule | forms.sent_fields(_READERS)
 
 
 def _kind(form: MultiDict[str, str]) -> Kind | None:
@@ -199,3 +177,11 @@ def _usd(text: str) -> Decimal | None:
     if amount is None or not 0 <= amount < 10**9:
         raise InvalidValue("monthly_cost_cap_usd must be an amount in dollars, such as 25 or 9.50")
     return amount.quantize(Decimal("0.01"))
+
+
+_READERS: forms.Readers = {
+    "time_zone": str.strip,
+    "paused": forms.is_ticked,
+    "monthly_cost_cap_usd": _usd,
+    "kept_months": lambda text: forms.whole_number(text, "kept_months") if text.strip() else None,
+}

@@ -239,19 +239,11 @@ def is_public(endpoint: str | None) -> bool:
 
 
 def _visible(found: Scoped | None) -> Scoped:
-    if found is None or not user().may_see(_account_id(found)):
+    owner = found.agent if isinstance(found, RefinementSession) else found
+    account_id = owner.id if isinstance(owner, Account) else owner.account_id if owner else None
+    if found is None or not user().may_see(account_id):
         refusals.note_other_tenant(found)
         abort(404)
-    owner = found.agent if isinstance(found, RefinementSession) else found
     if request.method == "POST" and isinstance(owner, Attested):
         owner.require_genuine()  # a row that was moved here may be back when it is locked
     return found
-
-
-def _account_id(found: _Scoped) -> int | None:
-    match found:
-        case Account():
-            return found.id
-        case RefinementSession():
-            return found.agent.account_id
-    return found.account_id

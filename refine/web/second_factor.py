@@ -9,17 +9,7 @@ from typing import Any, ParamSpec, cast
 
 import pyotp
 import segno
-from flask import (
-    Blueprint,
-    Response,
-    flash,
-    g,
-    redirect,
-    render_template,
-    request,
-    session,
-    url_for,
-)
+from flask import Blueprint, Response, g, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user
 
@@ -33,7 +23,7 @@ from refine.models.people import passkeys
 from refine.models.people.second_factor import FACTORS, handle_of
 from refine.models.people.sign_in import CONFIRMED_FOR, FACTOR_FOR
 from refine.web import scope
-from refine.web.forms import own_path, shown_again
+from refine.web.forms import done, next_path, shown_again
 
 pages = Blueprint("second_factor", __name__)
 
@@ -80,21 +70,22 @@ def count_and_commit(guess: PasswordGuess) -> None:
 
 @contextmanager
 def guessing(
-    guess: PasswordGuess, of: User | None = None, *, by: User | None = None
+    guess: PasswordGuess, of: User | None = None, *, by: User | None = None, **data: str
 ) -> Iterator[None]:
-    """Count a guess before it is checked, and record a wrong one, which raises InvalidValue; or
-    TooMany. It commits, but what the right one did.
+    """Count a guess before it is checked, and record a wrong one, which raises InvalidValue or
+    Refused; or TooMany. It commits, but what the right one did.
     """
     count_and_commit(guess)
     try:
         yield
-    except InvalidValue:
+    except (InvalidValue, Refused):
         refusals.count("password", user=by)
+        about: dict[str, Any] = {"client": refusals.client(), "data": data}
         if of is None:
-            AuditLog.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
+            AuditLog.record("user_sign_in_failed", chain=PLATFORM, **about)
         else:
-            of.record("user_sign_in_failed", by=by, client=refusals.client())
-        db.session.commit()
+            of.record("user_sign_in_failed", by=by, **about)
+        db.session.commit()  # and with it what a refusal took away
         raise
     guess.uncount()
 
@@ -127,14 +118,14 @@ def _waiting() -> SignIn | None:
 def form() -> ResponseReturnValue:
     waits = _waiting()
     if waits is None:
-        return redirect(url_for("signing_in.form", next=_next() or None), 303)
+        return redirect(url_for("signing_in.form", next=next_path() or None), 303)
     return _form() if waits.user.has_second_factor else redirect(url_for(".listing"), 303)
 
 
 def _form(error: Exception | None = None) -> str:
     waits = _waiting()
     page = "second_factor" if waits is not None else "sign_in"
-    return render_template(f"signing_in/{page}.html", waits=waits, next=_next(), error=error)
+    return render_template(f"signing_in/{page}.html", waits=waits, next=next_path(), error=error)
 
 
 @pages.post("/sign-in/second-factor")
@@ -144,7 +135,7 @@ def give() -> ResponseReturnValue:
     """Give a factor after the password; or sign in by a passkey alone, which does not stand for
     the password, but is two factors in one: something one has, and knows or is.
     """
-    at, waits, target = clock.now(), _waiting(), _next() or url_for("overview.page")
+    at, waits, target = clock.now(), _waiting(), next_path() or url_for("overview.page")
     if waits is not None:
         check(waits)
         let_in(waits.renewed(factor_at=at))
@@ -262,9 +253,7 @@ def _shown_once(codes: list[str]) -> str:
 @shown_again(lambda factor_id, error: listing(error=error))
 def remove(factor_id: int) -> ResponseReturnValue:
     SecondFactor.remove(_locked_user(), factor_id)
-    db.session.commit()
-    flash("The second factor was removed.")
-    return redirect(url_for(".listing"), 303)
+    return done("The second factor was removed.", url_for(".listing"))
 
 
 # -- the challenges of passkeys, each for one answer of this browser -------------------------------
@@ -296,7 +285,3 @@ def _take_challenge() -> bytes:
     if times > 1 or clock.now().timestamp() > made_at + FACTOR_FOR.total_seconds():
         raise InvalidValue("the passkey was asked for too long ago; try again")
     return b64decode(text)
-
-
-def _next() -> str:
-    return own_path(request.values.get("next", ""))

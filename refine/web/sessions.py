@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnExpressionArgument, Select, and_, case, select
 from sqlalchemy.orm import contains_eager
@@ -31,7 +31,7 @@ from refine.refinement.time_machine import UndoConflict
 from refine.rules.causes import spaced
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.forms import attempt
+from refine.web.forms import attempt, done
 from refine.web.lists import Chosen, Filter, id_begins, of_agent, one_of, page_of, searched, since
 from refine.web.picture import picture_of, sizes
 from refine.web.presenting import is_rehearsed
@@ -147,11 +147,11 @@ def page(session_id: uuid.UUID) -> str:
 @scope.admins_only
 def stop(session_id: uuid.UUID) -> ResponseReturnValue:
     session = scope.session_or_404(session_id)
-    attempt(
+    return attempt(
         lambda: session.request_stop(scope.user()),
         "Stop requested: the session ends before its next step. Changes so far are kept.",
+        url_for("sessions.page", session_id=session_id),
     )
-    return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
 @pages.get("/sessions/<uuid:session_id>/undo")
@@ -167,18 +167,16 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
     session = scope.session_or_404(session_id)
     and_after = request.form.get("and_after") == "1"
     try:
-        done = time_machine.undo(
+        undone = time_machine.undo(
             session, through="dashboard", user=scope.user(), and_after=and_after
         )
     except Refused:
         db.session.rollback()
         return _undo_page(session_id, and_after=and_after)
-    if done.is_done:
-        flash(f"Nothing was changed: {session.undone_by_label} already undid this session.")
-    else:
-        flash(f"Undone: {done.effect}.")
-    db.session.commit()
-    return redirect(url_for("sessions.page", session_id=session_id), 303)
+    said = f"Undone: {undone.effect}."
+    if undone.is_done:
+        said = f"Nothing was changed: {session.undone_by_label} already undid this session."
+    return done(said, url_for("sessions.page", session_id=session_id))
 
 
 def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue:

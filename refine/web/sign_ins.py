@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
+from flask import Blueprint, abort, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from refine.extensions import db
 from refine.models import Account, SignIn, User, locking
 from refine.rules.quantities import plural
 from refine.web import scope
-from refine.web.forms import attempt, shown_again
+from refine.web.forms import attempt, done, shown_again
 from refine.web.links import url_in_account
 from refine.web.people import user_to_change
 
@@ -27,9 +26,7 @@ def end(sign_in_id: int) -> ResponseReturnValue:
     for each in SignIn.open_of(scope.user()):
         if each.id == sign_in_id:
             each.end()
-    db.session.commit()
-    flash("That sign-in has ended.")
-    return redirect(url_for("sign_ins.listing"), 303)
+    return done("That sign-in has ended.", url_for("sign_ins.listing"))
 
 
 @pages.post("/profile/sign-ins/end")
@@ -37,8 +34,8 @@ def end_all() -> ResponseReturnValue:
     """End all but this one, or with ``this`` also this one."""
     user, current = scope.user(), scope.sign_in()
     user.lock()  # nobody signs in meanwhile
-    _end_all(user, but=None if request.form.get("this") == "1" else current)
-    return redirect(url_for("sign_ins.listing"), 303)
+    but = None if request.form.get("this") == "1" else current
+    return _end_all(user, url_for("sign_ins.listing"), but=but)
 
 
 @pages.post("/users/<int:user_id>/sign-ins/end")
@@ -46,15 +43,13 @@ def end_all() -> ResponseReturnValue:
 def end_all_of(user_id: int) -> ResponseReturnValue:
     user = user_to_change(user_id)
     user.lock_for(scope.user())
-    _end_all(user)
-    return redirect(url_in_account("people.listing"), 303)
+    return _end_all(user, url_in_account("people.listing"))
 
 
-def _end_all(user: User, but: SignIn | None = None) -> None:
+def _end_all(user: User, url: str, but: SignIn | None = None) -> ResponseReturnValue:
     ended = SignIn.end_all_of(user, but=but)
     user.record("user_signed_out_everywhere", by=scope.user(), data={"sign_ins": ended})
-    db.session.commit()
-    flash(f"{plural(ended, 'sign-in')} of {user.email} ended.")
+    return done(f"{plural(ended, 'sign-in')} of {user.email} ended.", url)
 
 
 locks = Blueprint("locking", __name__)
@@ -84,9 +79,7 @@ def lock_form(error: Exception | None = None, **ids: Any) -> str:
 def lock(**ids: Any) -> ResponseReturnValue:
     reason, ends_tokens = request.form.get("reason", ""), "tokens" in request.form
     ended = locking.lock(_subject(**ids), reason, scope.user(), ends_tokens=ends_tokens)
-    db.session.commit()
-    flash(f"Locked. Ended: {locking.in_words(ended)}.")
-    return redirect(_back(**ids), 303)
+    return done(f"Locked. Ended: {locking.in_words(ended)}.", _back(**ids))
 
 
 @locks.post("/users/<int:user_id>/unlock")
@@ -95,8 +88,7 @@ def lock(**ids: Any) -> ResponseReturnValue:
 @scope.password_confirmed
 def unlock(**ids: Any) -> ResponseReturnValue:
     subject = _subject(**ids)
-    attempt(lambda: locking.unlock(subject, scope.user()), "Unlocked.")
-    return redirect(_back(**ids), 303)
+    return attempt(lambda: locking.unlock(subject, scope.user()), "Unlocked.", _back(**ids))
 
 
 def _subject(user_id: int | None = None, account_id: int | None = None) -> User | Account:

@@ -2,21 +2,20 @@
 
 from datetime import datetime
 
-from flask import Blueprint, abort, flash, redirect, render_template, request, session, url_for
+from flask import Blueprint, abort, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
 from refine import clock, refusals, settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.faults import status_of
 from refine.models import AccessGrant, Invitation, Mail, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.people.invitation import VALID_FOR
 from refine.rules.content import email_address
 from refine.rules.quantities import in_days
 from refine.web import scope, second_factor
-from refine.web.forms import own_path, shown_again
+from refine.web.forms import done, next_path, shown_again
 
 pages = Blueprint("signing_in", __name__)
 
@@ -61,15 +60,16 @@ def sign_out() -> ResponseReturnValue:
 
 @pages.get("/invitations/<secret>")
 @scope.public
-def invitation(secret: str) -> ResponseReturnValue:
+def invitation(secret: str, error: Exception | None = None) -> ResponseReturnValue:
     found = Invitation.by_secret(secret)
     if found is None:
         return _gone()
-    return render_template("signing_in/invitation.html", invitation=found)
+    return render_template("signing_in/invitation.html", invitation=found, error=error)
 
 
 @pages.post("/invitations/<secret>")
 @scope.public
+@shown_again(invitation)
 def accept(secret: str) -> ResponseReturnValue:
     found = Invitation.by_secret(secret)
     if found is None:
@@ -78,18 +78,10 @@ def accept(secret: str) -> ResponseReturnValue:
     found.user.client = refusals.client()
     try:
         user = found.accept(_new_password())
-    except InvalidValue as error:
-        page = render_template("signing_in/invitation.html", invitation=found, error=error)
-        db.session.rollback()
-        return page, status_of(error)
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
-        AuditLog.record(
-            "user_join_refused",
-            chain=PLATFORM,
-            subject=("User", user_id),
-            client=refusals.client(),
-        )
+        about = {"subject": ("User", user_id), "client": refusals.client()}
+        AuditLog.record("user_join_refused", chain=PLATFORM, **about)
         db.session.commit()
         return _gone()
     AccessGrant.end_all_of(user, by=found.issued_by)  # it locks agents: before any record
@@ -149,7 +141,7 @@ def profile(error: Exception | None = None) -> str:
 def confirm(error: Exception | None = None) -> str:
     return render_template(
         "signing_in/confirm.html",
-        next=_next(),
+        next=next_path(),
         error=error,
         wants_password=_wants_password(),
         wants_factor=not scope.sign_in().has_fresh_factor(),
@@ -189,14 +181,13 @@ def change_password() -> ResponseReturnValue:
     Invitation.end_all_of(user)
     user.record("user_password_changed", by=user)
     second_factor.let_in(SignIn.begin(user, factor_at=scope.sign_in().factor_at), is_new=False)
-    db.session.commit()
-    flash("Password changed. You were signed out of all other browsers.")
-    return redirect(url_for("signing_in.profile"), 303)
+    said = "Password changed. You were signed out of all other browsers."
+    return done(said, url_for("signing_in.profile"))
 
 
 def form_page(error: Exception | None = None) -> str:
     email = request.form.get("email", "")
-    return render_template("signing_in/sign_in.html", error=error, email=email, next=_next())
+    return render_template("signing_in/sign_in.html", error=error, email=email, next=next_path())
 
 
 def _check_current_password() -> None:
@@ -217,9 +208,5 @@ def _new_password() -> str:
     return chosen
 
 
-def _next() -> str:
-    return own_path(request.values.get("next", ""))
-
-
 def _target() -> str:
-    return _next() or url_for("overview.page")
+    return next_path() or url_for("overview.page")

@@ -8,16 +8,15 @@ from flask import Blueprint, abort, redirect, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user
 
-from refine import clock, refusals, settings
-from refine.errors import InvalidValue, Refused
+from refine import clock, settings
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import PasswordGuess
-from refine.models.audit import PLATFORM, AuditLog
 from refine.models.single_sign_on import Identity
 from refine.rules.content import email_address
 from refine.rules.role_claims import roles_claimed
 from refine.web import scope, second_factor, signing_in
-from refine.web.forms import own_path, shown_again
+from refine.web.forms import next_path, shown_again
 from refine.web.identity_provider import LEEWAY_SECONDS, IdentityProvider, provider_of
 from refine.web.links import public_url
 
@@ -45,8 +44,8 @@ def start() -> ResponseReturnValue:
     begun = _provider().begin(_callback(), **fresh)
     url = begun.pop("url")
     # in the browser's signed cookie: an answer that comes to another browser is refused
-    to = own_path(request.args.get("next", ""))
-    session[_PENDING] = {**begun, "next": to, "until": (clock.now() + PENDING_FOR).timestamp()}
+    until = (clock.now() + PENDING_FOR).timestamp()
+    session[_PENDING] = {**begun, "next": next_path(), "until": until}
     return redirect(url, 303)
 
 
@@ -56,9 +55,7 @@ def start() -> ResponseReturnValue:
 def callback() -> ResponseReturnValue:
     provider, pending = _provider(), session.pop(_PENDING, {})
     target = pending.get("next") or url_for("overview.page")
-    guess = PasswordGuess("", request.remote_addr or "?")
-    second_factor.count_and_commit(guess)
-    try:
+    with second_factor.guessing(PasswordGuess("", request.remote_addr or "?"), way="oidc"):
         claims = _claims(provider, pending)
         identity, confirmed_at = _identity(claims), _confirmed_at(claims)
         if current_user.is_authenticated:
@@ -66,14 +63,6 @@ def callback() -> ResponseReturnValue:
         else:
             given = {"way": "oidc", "confirmed_at": confirmed_at}
             target = second_factor.begin(identity.admit(), target, **given)
-    except (InvalidValue, Refused):
-        refusals.count("password")
-        # and with it what the refusal took away
-        way, client = {"way": "oidc"}, refusals.client()
-        AuditLog.record("user_sign_in_failed", chain=PLATFORM, data=way, client=client)
-        db.session.commit()
-        raise
-    guess.uncount()
     db.session.commit()
     return redirect(target, 303)
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from flask import Blueprint, abort, redirect, request, url_for
+from flask import Blueprint, abort, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine.models.people.user import MAX_VIEW_NAME_CHARACTERS, SavedView
@@ -57,12 +57,10 @@ def _asked() -> SavedView:
 @pages.post("/views")
 def save() -> ResponseReturnValue:
     view = _asked()
-    attempt(lambda: scope.user().save_view(view), f"Saved: {view.name}.")
-    return redirect(_url(view), 303)
+    return attempt(lambda: scope.user().save_view(view), f"Saved: {view.name}.", _url(view))
 
 
 @pages.post("/views/deleted")
 def delete() -> ResponseReturnValue:
     view = _asked()
-    attempt(lambda: scope.user().delete_view(view), f"Deleted: {view.name}.")
-    return redirect(_url(view), 303)
+    return attempt(lambda: scope.user().delete_view(view), f"Deleted: {view.name}.", _url(view))
