@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.llm.provider import require_one_model, warning_about
 from refine.models import Account, Agent, agent_erasure
 from refine.models.agent import configuring, eligibility
-from refine.models.agent_list import STATES, State, is_in
+from refine.models.agent_list import STATES, is_in
 from refine.rules.personal import masked_id
 
 _DEFAULT = "default"
@@ -112,7 +112,7 @@ def agent_erase(reference: str, for_good: bool, is_now: bool, call_off: bool) ->
 @click.option("--state", type=click.Choice(list(STATES)), help="Only agents in this state.")
 @limit_option
 @json_option
-def agent_list(slug: str | None, state: State | None, limit: int, as_json: bool) -> None:
+def agent_list(slug: str | None, state: str | None, limit: int, as_json: bool) -> None:
     """List agents and their figures, sorted by id.
 
     Example: refine agent list --state over_budget --json

@@ -14,18 +14,7 @@ from refine.models.runs.run import LIVE, WORKER_LOST
 from refine.rules.causes import CAUSES, LEVELS, cause_in_words
 from refine.rules.quantities import plural
 
-State = Literal[
-    "over_budget",
-    "running",
-    "paused",
-    "inactive",
-    "failed",
-    "lost",
-    "rolled_back",
-    "declined",
-    "never",
-]
-STATES: dict[State, str] = {
+STATES = {
     "over_budget": "over budget",
     "running": "session running",
     "failed": "last session failed",
@@ -82,7 +71,7 @@ def totals(of: ColumnElement[bool], *conditions: ColumnElement[bool]) -> Totals:
     return Totals(*db.session.execute(summed).one())
 
 
-def is_in(state: State) -> ColumnElement[bool]:
+def is_in(state: str) -> ColumnElement[bool]:
     match state:
         case "over_budget":
             return is_over_budget()

@@ -15,10 +15,9 @@ from refine.web import (
     find,
     granted,
     in_place,
-    inbox,
     ledger,
-    letter,
     links,
+    mail,
     ops,
     overview,
     people,
@@ -62,8 +61,8 @@ _AREAS = [
     people.tokens,
     views.pages,
     wall.pages,
-    letter.pages,
-    inbox.pages,
+    mail.letter,
+    mail.inbox,
 ]
 
 # once, at import: a blueprint accepts no hooks once it has been registered

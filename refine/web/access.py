@@ -118,7 +118,8 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .options(joinedload(AuditLog.user))
         .order_by(AuditLog.sequence.desc())
     )
-    user, state = scope.user(), grant.current_status
+    user, state, ids = scope.user(), grant.current_status, grant.memory_ids or []
+    asked = {"session": grant.session_id, "memory": ids[0] if len(ids) == 1 else None}
     is_mine, is_open = grant.user_id == user.id, state in ("requested", "granted")
     refusal = AccessGrant.refusal_reason(grant.agent, user) if is_mine and not is_open else None
     return {
@@ -130,7 +131,7 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "can_read": is_mine and grant.permits_reading,
         "can_end": state == "granted" and grant.may_be_ended_by(user),
         "can_ask_again": is_mine and not is_open and refusal is None,
-        "ask_again_url": _ask_url(grant),
+        "ask_again_url": url_for("access.new", agent=grant.agent_id, **asked),
         "refresh_seconds": in_place.WATCHED_SECONDS if state == "requested" else None,
         "may_see_purpose": granted.may_see_purpose(grant),
         "purpose_text": granted.purpose_of(grant),
@@ -161,12 +162,6 @@ def _outcome(grant: AccessGrant, *, is_mine: bool) -> str:
         case "lapsed":
             return f"No worker could ask {name} within {hours}. Nothing was shown."
     return f"{name} gave no valid answer. Nothing was shown."
-
-
-def _ask_url(grant: AccessGrant) -> str:
-    ids = grant.memory_ids or []
-    memory_id = ids[0] if len(ids) == 1 else None
-    return url_for("access.new", agent=grant.agent_id, session=grant.session_id, memory=memory_id)
 
 
 def _granted(grant: AccessGrant) -> str:

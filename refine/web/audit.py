@@ -22,13 +22,13 @@ from refine.models.paging import OneOf
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words
 from refine.web import granted, in_place, scope
-from refine.web.forms import day_of, midnight, uuid_of
+from refine.web.forms import midnight, uuid_of
 from refine.web.links import here
-from refine.web.lists import Chosen, Filter, of_agent, page_of, since
+from refine.web.lists import Chosen, Filter, by_day, of_agent, page_of
 from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.record_changes import memory_changes, subject_of
 from refine.web.templating import verification_watch
-from refine.web.words import FIGURES, RECORD_KINDS, action, day, labelled
+from refine.web.words import FIGURES, RECORD_KINDS, action, labelled
 
 pages = Blueprint("audit", __name__)
 
@@ -143,15 +143,8 @@ FILTERS = [
         shown=lambda id_: "one session",
         recorded=lambda id_: {"session_id": str(id_)},
     ),
-    since(AuditLog.created_at, label="From"),
-    Filter(
-        "until",
-        "To",
-        read=day_of,
-        condition=lambda on: AuditLog.created_at < midnight(on, 1),
-        input="date",
-        shown=lambda on: f"to {day(on)}",
-    ),
+    by_day("since", "From", lambda on: AuditLog.created_at >= midnight(on)),
+    by_day("until", "To", lambda on: AuditLog.created_at < midnight(on, 1)),
 ]
 
 
@@ -210,7 +203,7 @@ def _chain_of(agent: Agent) -> Any:
 def record(record_id: int) -> str:
     found = scope.found_or_404(AuditLog, record_id)
     opened = granted.record(found.agent_id, record_id)
-    data = _data(found)
+    data = mask_ids(shown_data(found))
     client = data.pop(CLIENT_KEY, None)
     if client is not None and scope.user().may_act:
         data[CLIENT_KEY] = client
@@ -225,11 +218,6 @@ def record(record_id: int) -> str:
         raw=json.dumps(data, ensure_ascii=False, indent=2, sort_keys=True),
         max_characters=_MAX_JSON_CHARACTERS,
     )
-
-
-def _data(record: AuditLog) -> dict[str, Any]:
-    data: dict[str, Any] = mask_ids(shown_data(record))
-    return data
 
 
 def _figures(data: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -301,7 +289,7 @@ def _lines(records: Any, shows_origin: bool) -> Iterator[str]:
     """Read while the file is sent, in a database session of its own."""
     for record in db.session.scalars(records):
         row = {name: getattr(record, attribute) for name, attribute in _ATTRIBUTES.items()}
-        row |= {"at": clock.iso(record.created_at), "data": _data(record)}
+        row |= {"at": clock.iso(record.created_at), "data": mask_ids(shown_data(record))}
         if not shows_origin:
             row["data"].pop(CLIENT_KEY, None)
         yield json.dumps(row, ensure_ascii=False, default=str) + "\n"

@@ -56,10 +56,6 @@ def day_of(text: str) -> date | None:
     return given if 1970 <= given.year < 9999 else None
 
 
-def month_of(text: str) -> date | None:
-    return day_of(f"{text}-01")
-
-
 def uuid_of(text: str) -> UUID | None:
     try:
         return UUID(text)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date
 from itertools import cycle
 from typing import Any, Literal
 from uuid import UUID
@@ -16,7 +16,7 @@ from refine.errors import InvalidValue
 from refine.models.paging import OneOf, Page, select_page
 from refine.rules.quantities import plural
 from refine.web import scope
-from refine.web.forms import day_of, midnight
+from refine.web.forms import day_of
 from refine.web.words import day, first_upper
 
 PAGE_ROWS = 50
@@ -140,19 +140,19 @@ def of_agent(column: SQLColumnExpression[Any]) -> Filter:
     return Filter(
         "agent",
         "Agent",
-        read=lambda text: scope.chosen_agent(text),
+        read=scope.chosen_agent,
         condition=lambda agent: column == agent.id,
         shown=lambda agent: str(agent.name),
         recorded=lambda agent: {"agent_id": agent.id},
     )
 
 
-def since(column: SQLColumnExpression[datetime], label: str) -> Filter:
+def by_day(name: str, label: str, condition: Callable[[date], ColumnElement[bool]]) -> Filter:
     return Filter(
-        "since",
+        name,
         label,
         read=day_of,
-        condition=lambda on: column >= midnight(on),
+        condition=condition,
         input="date",
         shown=lambda on: f"{label.lower()} {day(on)}",
     )

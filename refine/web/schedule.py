@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, time
+from datetime import time
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from werkzeug.datastructures import MultiDict
 from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Account, Agent, RefinementSession, retention
+from refine.models import Agent, RefinementSession, retention
 from refine.models.people.account import MAX_KEPT_MONTHS, RETENTION_WAIT
 from refine.models.runs.session.prospects import Prospects
 from refine.models.runs.spending import CostCaps
@@ -38,6 +38,7 @@ _STORED = ("schedule", "time_zone", "monthly_cost_cap_usd", "kept_months")
 def page(error: Exception | None = None) -> str:
     account, at = scope.account_to_change(), clock.now()
     stored = forms.stored_fields(account, _STORED)
+    when = account.effective_schedule, account.time_zone
     automatic = listed(
         RefinementSession, Agent.account_id == account.id, RefinementSession.is_automatic
     )
@@ -51,7 +52,9 @@ def page(error: Exception | None = None) -> str:
         picker=Picker.of(account.schedule, request.form),
         values={**stored, **request.form},
         drawn_from=forms.version_to_send(stored, error),
-        slots=_next_slots(account, at),
+        slots=[
+            (slot, is_moved(slot, *when)) for slot in islice(slots_after(*when, at), _NEXT_SHOWN)
+        ],
         default_schedule=settings.current().schedule,
         time_zones=forms.time_zones(),
         outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
@@ -69,9 +72,8 @@ def change() -> ResponseReturnValue:
     account.lock()
     forms.require_current(forms.stored_fields(account, _STORED), sent)
     changed = account.configure(user=scope.user(), **sent)
-    return forms.done(
-        "Saved." if changed else "Nothing was changed.", url_in_account("schedule.page")
-    )
+    said = "Saved." if changed else "Nothing was changed."
+    return forms.done(said, url_in_account("schedule.page"))
 
 
 @pages.get("/schedule/run")
@@ -110,12 +112,6 @@ def retention_form() -> str:
         page=page_of(would_go),
         totals=totals,
     )
-
-
-def _next_slots(account: Account, at: datetime) -> list[tuple[datetime, bool]]:
-    schedule, zone = account.effective_schedule, account.time_zone
-    following = islice(slots_after(schedule, zone, at), _NEXT_SHOWN)
-    return [(slot, is_moved(slot, schedule, zone)) for slot in following]
 
 
 # The default of the installation, days and a time of the week, or a cron expression.

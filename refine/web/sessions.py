@@ -31,8 +31,8 @@ from refine.refinement.time_machine import UndoConflict
 from refine.rules.causes import spaced
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
-from refine.web.forms import attempt, done
-from refine.web.lists import Chosen, Filter, id_begins, of_agent, one_of, page_of, searched, since
+from refine.web.forms import attempt, done, midnight
+from refine.web.lists import Chosen, Filter, by_day, id_begins, of_agent, one_of, page_of, searched
 from refine.web.picture import picture_of, sizes
 from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
@@ -90,7 +90,7 @@ FILTERS = [
     ),
     one_of("status", "Outcome", _OUTCOMES, lambda word: RefinementSession.status == word),
     one_of("trigger", "Trigger", TRIGGERS, lambda word: RefinementSession.trigger == word),
-    since(RefinementSession.created_at, label="Since"),
+    by_day("since", "Since", lambda on: RefinementSession.created_at >= midnight(on)),
     Filter(
         "error",
         "Error",

@@ -16,7 +16,7 @@ from refine.models.runs.spending import Used, cap_in_words, spent_by_agents, use
 from refine.rules.instants import first_of_month
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
-from refine.web.forms import month_of
+from refine.web.forms import day_of
 from refine.web.links import here
 from refine.web.lists import page_of
 from refine.web.presenting import Gauge
@@ -52,7 +52,7 @@ class Chosen(NamedTuple):
         by = request.args.get("by", "")
         zone = ZoneInfo(scope.account_to_change().time_zone)
         this_month = first_of_month(clock.now().astimezone(zone).date())
-        month = month_of(request.args.get("month", "")) or this_month
+        month = day_of(f"{request.args.get('month')}-01") or this_month
         return cls(by if by in _GROUPINGS else "agent", month, this_month)
 
     @property
