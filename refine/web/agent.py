@@ -16,7 +16,6 @@ from refine.jobs.queue import refine_later
 from refine.models import Agent, MemoryTask, RefinementSession, SessionAlreadyLive
 from refine.models.agent import eligibility
 from refine.models.ledger.history import NOTABLE, Mass, masses
-from refine.models.runs.run import LIVE
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.session.totals import Left, left_by_sessions
 from refine.models.runs.task import REFLECTION_SCHEDULE
@@ -45,12 +44,12 @@ def page(agent_id: int) -> str:
     at = clock.now()
     composition = agent.ledger.composition(at)
     own_sessions = listed(RefinementSession, RefinementSession.agent_id == agent.id)
-    sessions = db.session.execute(own_sessions.limit(_RUNS_SHOWN)).all()
+    sessions = db.session.scalars(own_sessions.limit(_RUNS_SHOWN)).all()
     candidates = Candidates([agent], at)
     tokens, removed = composition.core_tokens, candidates.removed_tokens(agent)
     removable = RefinementSession.removable_of(tokens, agent, removed)
     # no session begins while another one is live
-    live = next((each for each in sessions if each.status in LIVE), None)
+    live = next((each for each in sessions if each.is_live), None)
     floor = tokens - removable
     return render_template(
         "agent/page.html",
@@ -64,7 +63,7 @@ def page(agent_id: int) -> str:
         sessions=sessions,
         live=live,
         refresh_seconds=in_place.seconds_while(live),
-        tasks=db.session.execute(_tasks_of(agent).limit(_RUNS_SHOWN)).all(),
+        tasks=db.session.scalars(_tasks_of(agent).limit(_RUNS_SHOWN)).all(),
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         grant=granted.active_grant_for(agent.id),
@@ -76,7 +75,8 @@ def page(agent_id: int) -> str:
 def tasks(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     page = page_of(_tasks_of(agent))
-    return render_template("agent/tasks.html", agent=agent, page=page)
+    rows = [row[0] for row in page.rows]
+    return render_template("agent/tasks.html", agent=agent, page=page, tasks=rows)
 
 
 @pages.post("/agents/<int:agent_id>/sessions")
@@ -97,7 +97,7 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
-def _tasks_of(agent: Agent) -> Select[*tuple[Any, ...]]:
+def _tasks_of(agent: Agent) -> Select[Any]:
     return listed(MemoryTask, MemoryTask.agent_id == agent.id)
 
 

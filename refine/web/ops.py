@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def _latest(kind: _Kind, *conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
-    return db.session.execute(listed(kind, *conditions).limit(_SHOWN)).all()
+    return db.session.scalars(listed(kind, *conditions).limit(_SHOWN)).all()
 
 
 def _failed(kind: _Kind, error: str) -> Sequence[Any]:

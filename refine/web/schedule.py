@@ -57,7 +57,7 @@ def page(error: Exception | None = None) -> str:
         ],
         default_schedule=settings.current().schedule,
         time_zones=forms.time_zones(),
-        outcomes=db.session.execute(automatic.limit(_SESSIONS_SHOWN)).all(),
+        outcomes=db.session.scalars(automatic.limit(_SESSIONS_SHOWN)).all(),
         spent=month_of_account(account).spent,
         why_capped=CostCaps(at).reason(account),
         retention_wait=in_days(RETENTION_WAIT),

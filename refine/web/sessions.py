@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnExpressionArgument, Select, and_, case, select
+from sqlalchemy import ColumnExpressionArgument, Select, case, select
 from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
@@ -14,7 +14,6 @@ from refine.extensions import db
 from refine.faults import status_of
 from refine.models import (
     MAX_MUTATIONS,
-    Account,
     Agent,
     AuditLog,
     MemoryTask,
@@ -25,7 +24,6 @@ from refine.models.attention import state_of
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.session import ENDED
-from refine.models.runs.spending import saved_by
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.causes import spaced
@@ -41,44 +39,6 @@ from refine.web.words import STATUSES, TRIGGERS
 pages = Blueprint("sessions", __name__)
 
 _STEPS_SHOWN = 100
-_LISTED: tuple[Any, ...] = (
-    RefinementSession.id,
-    RefinementSession.agent_id,
-    Agent.name.label("agent_name"),
-    RefinementSession.status,
-    RefinementSession.trigger,
-    RefinementSession.end_reason,
-    RefinementSession.mass_before,
-    saved_by(RefinementSession),
-    RefinementSession.mutation_count,
-    RefinementSession.created_at,
-    RefinementSession.started_at,
-    RefinementSession.undone_at,
-    RefinementSession.model_id,
-    (RefinementSession.ended_at - RefinementSession.started_at).label("took"),
-    (RefinementSession.prompt_tokens + RefinementSession.completion_tokens).label("tokens_used"),
-    RefinementSession.cost_usd,
-    RefinementSession.unpriced_calls,
-    Account.name.label("account_name"),
-    User.email.label("asked_by"),
-)
-_LISTED_TASKS: tuple[Any, ...] = (
-    MemoryTask.agent_id,
-    Agent.name.label("agent_name"),
-    MemoryTask.kind,
-    MemoryTask.status,
-    MemoryTask.end_reason,
-    and_(MemoryTask.status == "queued", MemoryTask.attempt > 1).label("is_waiting_for_retry"),
-    MemoryTask.due_at,
-    MemoryTask.created_at,
-    MemoryTask.started_at,
-    MemoryTask.memories_kept,
-    (MemoryTask.prompt_tokens + MemoryTask.completion_tokens).label("tokens_used"),
-    MemoryTask.cost_usd,
-    MemoryTask.unpriced_calls,
-    Account.name.label("account_name"),
-)
-
 
 _OUTCOMES = {status: STATUSES[status].word for status in (*LIVE, *ENDED)}
 FILTERS = [
@@ -103,25 +63,28 @@ FILTERS = [
 
 def listed(
     kind: type[RefinementSession] | type[MemoryTask], *conditions: ColumnExpressionArgument[bool]
-) -> Select[*tuple[Any, ...]]:
-    columns = _LISTED if kind is RefinementSession else _LISTED_TASKS
-    found = select(*columns).join(kind.agent).join(Agent.account)
+) -> Select[Any]:
+    """Select runs in scope, the latest first, with agent and account; sessions with who asked."""
+    whole = [contains_eager(kind.agent).contains_eager(Agent.account)]
+    found = select(kind).join(kind.agent).join(Agent.account)
     if kind is RefinementSession:
-        found = found.outerjoin(User, User.id == RefinementSession.user_id)
-    return found.where(scope.in_scope(Agent.account_id), *conditions).order_by(
-        kind.created_at.desc(), kind.id
-    )
+        found = found.outerjoin(RefinementSession.user)
+        whole.append(contains_eager(RefinementSession.user))
+    mine = found.options(*whole).where(scope.in_scope(Agent.account_id), *conditions)
+    return mine.order_by(kind.created_at.desc(), kind.id)
 
 
 @pages.get("/sessions")
 def listing() -> str:
     chosen = Chosen(FILTERS)
     page = page_of(listed(RefinementSession, *chosen.conditions()), is_counted=True)
+    sessions = [row[0] for row in page.rows]
     return render_template(
         "sessions/listing.html",
         page=page,
+        sessions=sessions,
         chosen=chosen,
-        refresh_seconds=in_place.seconds_while(any(each.status in LIVE for each in page.rows)),
+        refresh_seconds=in_place.seconds_while(any(each.is_live for each in sessions)),
     )
 
 
