@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, func, select, true
+from sqlalchemy.orm import contains_eager
 
 from refine import clock
 from refine.extensions import db
@@ -29,28 +30,10 @@ Order = Literal["worst", "name", "share", "tokens", "last"]
 
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Return a query for what lists show of these agents: plain columns, not models."""
+    """Select these agents with their accounts, and when their next automatic sessions are."""
     next_session_at = case((eligibility.is_available(automatic=True), Account.next_due_at))
-    columns = select(
-        Agent.id,
-        Agent.name,
-        Agent.model_id,
-        Agent.core_tokens,
-        Agent.core_count,
-        Agent.core_token_budget,
-        Agent.over_budget,
-        Agent.active,
-        Agent.paused,
-        Agent.last_session_id,
-        Agent.last_session_at,
-        Agent.last_session_status,
-        Agent.last_session_undone_at,
-        Agent.last_refinement_at,
-        next_session_at.label("next_session_at"),
-        Account.name.label("account_name"),
-        Account.slug.label("account_slug"),
-    )
-    return columns.join(Account, Account.id == Agent.account_id).where(*conditions)
+    found = select(Agent, next_session_at).join(Agent.account).where(*conditions)
+    return found.options(contains_eager(Agent.account))
 
 
 class Totals(NamedTuple):

@@ -55,18 +55,19 @@ def listing() -> str:
     if order not in _ORDERS:
         order = "worst"
     query = listed_agents(*conditions).order_by(*in_order(cast(Order, order)))
-    page, at = page_of(query), clock.now()
-    summed = totals(*conditions)
+    page, summed = page_of(query), totals(*conditions)
+    agents = [row[:2] for row in page.rows]
     return render_template(
         "agents/page.html",
         page=page,
+        agents=agents,
         totals=summed,
-        spent=cost_in_words(*spent_by_agents(at, *conditions)),
-        choices=_choices(len(page.rows), summed.agents),
+        spent=cost_in_words(*spent_by_agents(clock.now(), *conditions)),
+        choices=_choices(len(agents), summed.agents),
         chosen=chosen,
         order=order,
         refresh_seconds=in_place.seconds_while(
-            any(agent.last_session_status in LIVE for agent in page.rows)
+            any(agent.last_session_status in LIVE for agent, _ in agents)
         ),
         SORTS=_SORTS,
         ORDERS=_ORDERS,

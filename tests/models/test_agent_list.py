@@ -22,7 +22,7 @@ def listed(account, *conditions, order="name"):
     mine = Agent.account_id == account.id
     query = listed_agents(mine, *conditions).order_by(*in_order(order))
     db.session.flush()
-    return db.session.execute(query).all()
+    return db.session.scalars(query.execution_options(populate_existing=True)).all()
 
 
 def ended(agent, status, at=AT, error_kind=None, **fields):
