@@ -1,5 +1,7 @@
 """Why agents need somebody, in words, and what to do."""
 
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 # Worst first.
@@ -12,38 +14,8 @@ class CauseWords(NamedTuple):
     advice: str
 
 
-# Why agents need attention, and what to do.
-CAUSES = {
-    "failed": CauseWords(
-        "bad", "with a failed session", "Look at a session to see why, then refine it again."
-    ),
-    "given_up": CauseWords(
-        "bad",
-        "with lost conversations",
-        "They could not be read to the end, and are gone. Operations lists the errors.",
-    ),
-    "rolled_back": CauseWords(
-        "warn",
-        "rolled back",
-        "More was removed than a session may take, so all of it was undone. Trying again would "
-        "likely end the same: ask for access to the session, to read what was tried.",
-    ),
-    "stuck": CauseWords(
-        "warn",
-        "stuck above the budget",
-        "Their last sessions had no effect. Raise the budget, or ask for access to see why.",
-    ),
-    "over_budget": CauseWords(
-        "warn",
-        "over budget",
-        "Automatic sessions go on asking, a part at a time. Raise a budget that is too small.",
-    ),
-    "declined": CauseWords(
-        "calm",
-        "declined",
-        "Only exact duplicates went. They are asked again at the next slot.",
-    ),
-}
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CAUSES = {name: CauseWords(**words) for name, words in _TABLE.items()}
 _KEY = "Check `OPENROUTER_API_KEY` and its credit, then refine them again."
 _PASSES = "This usually passes: automatic sessions are tried again, up to 3 times."
 _MODEL = "Check the models in the agents' settings, then refine them again."

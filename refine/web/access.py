@@ -119,7 +119,10 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .order_by(AuditLog.sequence.desc())
     )
     user, state, ids = scope.user(), grant.current_status, grant.memory_ids or []
-    asked = {"session": grant.session_id, "memory": ids[0] if len(ids) == 1 else None}
+    asked: dict[str, Any] = {
+        "session": grant.session_id,
+        "memory": ids[0] if len(ids) == 1 else None,
+    }
     is_mine, is_open = grant.user_id == user.id, state in ("requested", "granted")
     refusal = AccessGrant.refusal_reason(grant.agent, user) if is_mine and not is_open else None
     return {

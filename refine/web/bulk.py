@@ -146,7 +146,7 @@ def act() -> ResponseReturnValue:
 
 
 def outcome_in_words(work: Work, outcome: BulkOutcome) -> str:
-    said = [f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work].done}"]
+    said = [f"{plural(outcome.done, 'agent')} {BULK_ACTIONS[work]['done']}"]
     for why, count in outcome.skipped.most_common():
         said.append(f"{plural(count, 'agent')} skipped: {why}")
     return f"{'; '.join(said)}."

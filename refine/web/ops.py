@@ -7,7 +7,6 @@ from typing import Any
 from flask import Blueprint, render_template, request, url_for
 from sqlalchemy import (
     ColumnExpressionArgument,
-    Select,
     SQLColumnExpression,
     func,
     literal,
@@ -117,7 +116,7 @@ def _failures(since: datetime) -> Sequence[Any]:
     return db.session.execute(counted.order_by(func.count().desc(), each.c.kind)).all()
 
 
-def _failed_since(since: datetime, kind: _Kind, of: SQLColumnExpression[str]) -> Select[Any]:
-    failed = select(kind.error_kind.label("kind"), of.label("of"), kind.ended_at.label("at"))
+def _failed_since(since: datetime, kind: _Kind, of: SQLColumnExpression[str]) -> Any:
+    failed: Any = select(kind.error_kind.label("kind"), of.label("of"), kind.ended_at.label("at"))
     mine = kind.in_account(scope.account_id()), kind.created_at >= since
     return failed.where(kind.has_ended_with_error(), *mine)

@@ -239,11 +239,16 @@ def is_public(endpoint: str | None) -> bool:
 
 
 def _visible(found: Scoped | None) -> Scoped:
-    owner = found.agent if isinstance(found, RefinementSession) else found
-    account_id = owner.id if isinstance(owner, Account) else owner.account_id if owner else None
-    if found is None or not user().may_see(account_id):
+    if found is None or not user().may_see(_account_id(found)):
         refusals.note_other_tenant(found)
         abort(404)
+    owner = found.agent if isinstance(found, RefinementSession) else found
     if request.method == "POST" and isinstance(owner, Attested):
         owner.require_genuine()  # a row that was moved here may be back when it is locked
     return found
+
+
+def _account_id(found: _Scoped) -> int | None:
+    if isinstance(found, RefinementSession):
+        return found.agent.account_id
+    return found.id if isinstance(found, Account) else found.account_id

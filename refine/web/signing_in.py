@@ -1,6 +1,7 @@
 """Signing in and out, invitations, and passwords."""
 
 from datetime import datetime
+from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
@@ -80,7 +81,7 @@ def accept(secret: str) -> ResponseReturnValue:
         user = found.accept(_new_password())
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
-        about = {"subject": ("User", user_id), "client": refusals.client()}
+        about: dict[str, Any] = {"subject": ("User", user_id), "client": refusals.client()}
         AuditLog.record("user_join_refused", chain=PLATFORM, **about)
         db.session.commit()
         return _gone()

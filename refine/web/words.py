@@ -1,9 +1,11 @@
 """The words of the pages for states, actions, roles and fields, and for times and numbers."""
 
 import re
+import tomllib
 from calendar import month_abbr, month_name
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -11,7 +13,6 @@ from markupsafe import Markup
 from refine import clock
 from refine.jobs.batches import Work
 from refine.models.audit.kinds import ACTIONS
-from refine.models.audit.verification import AlarmKind
 from refine.models.runs.access.asking_rules import MAX_MINUTES, MIN_MINUTES
 from refine.rules import quantities
 from refine.rules.causes import spaced
@@ -24,36 +25,26 @@ class Badge(NamedTuple):
     css_class: str
 
 
-STATUSES = {
-    "queued": Badge("queued", "◔", "live"),
-    "running": Badge("running", "▶", "live"),
-    "completed": Badge("completed", "✓", "ok"),
-    "incomplete": Badge("incomplete", "◑", "warn"),
-    "rolled_back": Badge("rolled back", "↶", "warn"),
-    "declined": Badge("declined", "–", "declined"),
-    "skipped": Badge("skipped", "○", "calm"),
-    "failed": Badge("failed", "✗", "bad"),
-}
-
-# Deliveries of events.
-DELIVERIES = {
-    "waiting": Badge("waiting", "◔", "live"),
-    "delivered": Badge("delivered", "✓", "ok"),
-    "given_up": Badge("given up", "✗", "bad"),
-}
+_TABLES: dict[str, dict[Any, Any]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
+TRIGGERS = _TABLES["triggers"]
+MARKS = _TABLES["marks"]
+ACCESS_ENDS = _TABLES["access_ends"]
+RECORD_KINDS = _TABLES["record_kinds"]
+KEYS = _TABLES["keys"]
+LABELS = _TABLES["labels"]
+FIGURES = _TABLES["figures"]
+BULK_ACTIONS: dict[Work, dict[str, str]] = _TABLES["bulk_actions"]
+VERIFICATION_ALARMS = _TABLES["verification_alarms"]
+STATUSES = {name: Badge(*badge) for name, badge in _TABLES["statuses"].items()}
+DELIVERIES = {name: Badge(*badge) for name, badge in _TABLES["deliveries"].items()}
+ACCESS_STATES = {name: Badge(*badge) for name, badge in _TABLES["access_states"].items()}
 
 # Memory tasks, by what they read.
 TASK_KINDS = {"reflection": "reflection", "extraction": "conversation", "data_subject": "search"}
 
 UNDONE = Badge("undone", "↺", "calm")
-
-TRIGGERS = {
-    "weekly": "schedule",
-    "over_budget": "budget check",
-    "manual": "manual",
-    "api": "API",
-    "cli": "command line",
-}
 
 # The shapes of levels, worst first.
 SHAPES = {"bad": "✗", "warn": "!", "calm": "i", "ok": "✓"}
@@ -61,153 +52,20 @@ SHAPES = {"bad": "✗", "warn": "!", "calm": "i", "ok": "✓"}
 # The elements that mark differences, and their words for screen readers.
 CHANGED = {"gone": ("del", "removed"), "new": ("ins", "added")}
 
-# The marks in the plot of an agent's mass.
-MARKS = {
-    "session": "session ended",
-    "undo": "rolled back or undone",
-    "import": "memories imported",
-    "hand": "discarded or restored by a user",
-}
-
 SIGN_IN_WAYS = {"password": "password", "passkey": "passkey", "oidc": "single sign-on"}
 
 ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
 
-ACCESS_STATES = {
-    "requested": Badge("requested", "◔", "live"),
-    "granted": Badge("granted", "◉", "warn"),
-    "declined": Badge("declined", "–", "declined"),
-    "failed": Badge("failed", "✗", "bad"),
-    "lapsed": Badge("lapsed", "○", "calm"),
-    "ended": Badge("ended", "✓", "ok"),
-}
-
 # How long access can be asked for.
 MINUTES_OFFERED = [(each, f"{each} minutes") for each in (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)]
 
-ACCESS_ENDS = {
-    "expired": "time limit reached",
-    "ended_by_user": "ended by the user",
-    "revoked_by_agent": "revoked by the agent",
-    "revoked_by_admin": "revoked by an admin",
-    "no_longer_allowed": "ended for good: its user was locked, deactivated or made a viewer, or "
-    "its agent deactivated or erased",
-}
-
-# In the order in which people look for them; ``ACTIONS_OF_KIND`` has the actions of each.
-RECORD_KINDS = {
-    "read": "Content read",
-    "rollbacks": "Rollbacks",
-    "access": "Access",
-    "settings": "Settings",
-    "failures": "Failures",
-    "sessions": "Sessions",
-    "memories": "Memories",
-    "users": "Users and tokens",
-    "maintenance": "Maintenance",
-}
-
-
-class BulkAction(NamedTuple):
-    """``of`` names it, with a place for its agents."""
-
-    of: str
-    done: str
-    effect: str
-
-
-_UNTIL_THEN = "They leave the overview until then, whatever happens, unless you bring them back."
-BULK_ACTIONS: dict[Work, BulkAction] = {
-    "refine": BulkAction(
-        "Refine {}",
-        "asked for a session",
-        "Each agent is asked for its consent first. Paused agents are asked too; cool-downs and "
-        "the monthly cost cap do not apply.",
-    ),
-    "pause": BulkAction(
-        "Pause {}",
-        "paused",
-        "No automatic sessions start until the agents are resumed. Running sessions continue.",
-    ),
-    "resume": BulkAction(
-        "Resume {}",
-        "resumed",
-        "Automatic sessions start again, with the account's runs and after budget checks.",
-    ),
-    "acknowledge": BulkAction(
-        "Acknowledge {}",
-        "acknowledged",
-        "They leave the overview until something happens again. Nothing else changes.",
-    ),
-    "snooze_day": BulkAction("Snooze {} for a day", "snoozed for a day", _UNTIL_THEN),
-    "snooze_week": BulkAction("Snooze {} for a week", "snoozed for a week", _UNTIL_THEN),
-    "snooze_slot": BulkAction(
-        "Snooze {} until the next slot", "snoozed until the next slot", _UNTIL_THEN
-    ),
-    "return": BulkAction("Bring {} back", "brought back", "They are on the overview again."),
-}
-# What keys do on lists of agents, where no field has the focus.
-KEYS = {
-    "j": "next agent",
-    "k": "previous agent",
-    "x": "select, or clear",
-    "e": "acknowledge the selected agents, or this one",
-    "z": "snooze the selected agents, or this one",
-    "?": "show these keys",
-}
 # How long a snooze lasts.
 SNOOZES = [("day", "for a day"), ("week", "for a week"), ("slot", "until the next slot")]
-
-
-class AlarmWords(NamedTuple):
-    headline: str
-    see: str
-    acknowledge: str | None
-
-
-VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
-    "failed": AlarmWords(
-        "Audit verification failed.", "What to do", "Acknowledge failed verification"
-    ),
-    "late": AlarmWords("Audit verification is overdue.", "See since when", None),
-}
 
 SET_A_KEY = "Set `OPENROUTER_API_KEY` on the server (any value, if your model server needs none)."
 
 SECOND_FACTORS = {"app": "authenticator app", "passkey": "passkey"}
 
-# Field names as forms show them; error messages use the identifiers.
-LABELS = {
-    "model_id": "model",
-    "core_token_budget": "core memory budget",
-    "refinement_threshold": "retention threshold",
-    "time_zone": "time zone",
-    "monthly_cost_cap_usd": "monthly cost cap",
-    "kept_months": "months kept",
-    "email": "e-mail",
-    "duration_minutes": "duration",
-}
-
-# The fields of records whose names do not say it.
-FIGURES = {
-    "and_after": "with what came after it",
-    "grant_user_id": "for user",
-    "hint": "starts with",
-    "issued_by": "link made by user",
-    "llm_calls": "model calls",
-    "mass_after": "core memory afterwards",
-    "mass_before": "core memory before",
-    "mutation_count": "edits",
-    "protected": "made constitutional",
-    "reading_calls": "second readings",
-    "reading_completion_tokens": "completion tokens of second readings",
-    "reading_cost_usd": "cost of second readings, in dollars",
-    "reading_prompt_tokens": "prompt tokens of second readings",
-    "retagged": "with the tags they had",
-    "threshold": "retention threshold",
-    "unpriced_calls": "calls of unknown cost",
-    "unprotected": "no longer constitutional",
-}
 
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 
