@@ -2,7 +2,13 @@
 
 from datetime import timedelta
 
-from refine.rules.pacing import cooldown, is_effect, retry_pause
+from refine.rules.pacing import (
+    conversation_pause,
+    cooldown,
+    delivery_pause,
+    is_effect,
+    retry_pause,
+)
 
 
 def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week():
@@ -28,3 +34,18 @@ def test_pauses_after_failures_grow_and_end_after_three_retries():
 
     minutes = [pause and pause.total_seconds() / 60 for pause in pauses]
     assert minutes == [5, 30, 120, None, None, None]
+
+
+def test_a_conversation_is_tried_again_after_ever_longer_pauses_up_to_a_day():
+    pauses = [conversation_pause(attempt) for attempt in (1, 3, 4, 6, 7, 10_000)]
+
+    assert [pause.total_seconds() / 3600 for pause in pauses[1:]] == [2, 4, 16, 24, 24]
+    assert pauses[0] == timedelta(minutes=5)
+
+
+def test_an_event_is_given_up_after_ten_attempts_within_three_days():
+    pauses = [delivery_pause(attempt) for attempt in range(1, 11)]
+
+    assert pauses[-1] is None
+    assert [pause.total_seconds() / 60 for pause in pauses[:4] if pause] == [1, 5, 30, 120]
+    assert sum(filter(None, pauses), timedelta(0)) == timedelta(days=2, hours=23, minutes=36)

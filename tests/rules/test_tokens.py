@@ -99,6 +99,15 @@ def test_a_line_that_does_not_fit_is_refused_without_quoting_it():
         packed(["ok", "x" * 12], 3)
 
 
+def test_a_line_that_does_not_fit_leaves_its_room_to_those_before_it():
+    lines = ["first", "x" * 6, "x" * 30, "last"]
+
+    assert last_that_fit(lines, 4) == ["x" * 6, "last"]
+    assert last_that_fit(lines, 6) == ["first", "x" * 6, "last"]
+    assert packed(lines, 10) == [["first", "x" * 6], ["x" * 30], ["last"]]
+    assert packed(["", *lines[:2]], 4) == [["", *lines[:2]]]
+
+
 @given(TEXTS, st.integers(-5, 100))
 def test_the_last_lines_that_fit_keep_their_order(lines, room_tokens):
     fitting = last_that_fit(lines, room_tokens)
