@@ -6,7 +6,6 @@ the migrations: a file can bring rows along, and nothing else.
 
 import json
 import zlib
-from hmac import compare_digest
 from typing import IO, Any, NamedTuple
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
@@ -15,7 +14,7 @@ from sqlalchemy import Table, exists, select, text
 
 from refine import __version__, clock
 from refine.errors import InvalidValue, Refused
-from refine.extensions import canonical_json, copy, db
+from refine.extensions import copy, db
 from refine.models import schema_version
 from refine.models.audit.anchor import anchor
 from refine.models.integrity import snapshot
@@ -47,7 +46,6 @@ class Backup(NamedTuple):
 
 def write(out: IO[bytes]) -> dict[str, Any]:
     """Write a backup of this moment, without a lock; return its manifest."""
-    key = WrappedKey.platform_key()
     db.session.commit()
     with snapshot(), ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive:
         db.session.execute(text(_NO_LIMITS))
@@ -65,7 +63,6 @@ def write(out: IO[bytes]) -> dict[str, Any]:
         for table in db.metadata.sorted_tables:
             with archive.open(table.name, "w", force_zip64=True) as entry:
                 manifest["rows"][table.name] = _read_table(table, entry)
-        manifest["mac"] = key.mac(canonical_json(manifest), FORMAT)
         archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
     return manifest
 
@@ -129,7 +126,6 @@ def load(backup: Backup, *, is_complete: bool) -> None:
     for name, value in backup.manifest["sequences"].items():
         after = value if is_complete else value + _GAP
         db.session.execute(text("SELECT setval(:name, :at)"), {"name": name, "at": after})
-    _require_own(backup.manifest)
 
 
 def _load_table(backup: Backup, table: Table) -> None:
@@ -148,11 +144,3 @@ def _load_table(backup: Backup, table: Table) -> None:
     if loaded != (expected := backup.manifest["rows"][table.name]):
         raise InvalidValue(f"the backup lacks rows: {table.name} has {loaded:,} of {expected:,}")
     db.session.execute(text(f"ALTER TABLE {table.name} ENABLE TRIGGER USER"))
-
-
-def _require_own(manifest: dict[str, Any]) -> None:
-    """Raise InvalidValue unless who wrote the manifest held the keys."""
-    signed = {name: value for name, value in manifest.items() if name != "mac"}
-    expected = WrappedKey.platform_key().mac(canonical_json(signed), FORMAT)
-    if not compare_digest(str(manifest.get("mac")), expected):
-        raise InvalidValue("the backup was changed after it was made")

@@ -1,18 +1,15 @@
 """What a restore ends: a backup knows nothing of what was revoked, changed or done after it."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import or_, select
 
 from refine.extensions import db
-from refine.models import agent_erasure, erasing
+from refine.models import agent_erasure
 from refine.models.agent import Agent
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.clients import ApiToken
-from refine.models.columns import in_ids
-from refine.models.ledger.memory import AgentMemory
 from refine.models.mail import Mail
 from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SignIn, User
@@ -100,23 +97,6 @@ def end_all(made_at: str) -> dict[str, int]:
     note = f"My memories were restored from a backup of {made_at}: what I kept after that is lost."
     _each(Agent, Agent.active, lambda agent: _tell(agent, note))
     return {words: count for words, count in ended.items() if count}
-
-
-def erase_again(anchored: dict[str, Any]) -> dict[str, int]:
-    """Erase what an anchor of after the backup says was erased; return how many of each."""
-    erased, counts = anchored["erased"], Counter[str]()
-    for agent in db.session.scalars(select(Agent).where(in_ids(Agent.id, erased["agents"]))).all():
-        if not agent.is_erased:
-            agent.erase(by=_BY["by"])
-            counts["agents"] += 1
-    mine = in_ids(AgentMemory.id, erased["memories"])
-    found = db.session.execute(select(AgentMemory.agent_id, AgentMemory.id).where(mine)).all()
-    for agent_id in sorted({row.agent_id for row in found}):
-        agent = db.session.get_one(Agent, agent_id)
-        ids = [row.id for row in found if row.agent_id == agent_id and not agent.is_erased]
-        gone, left = erasing.erase_again(agent, ids)
-        counts += Counter({"memories": gone, "constitutional memories, which stay": left})
-    return dict(counts)
 
 
 def note_restored(made_at: str, ended: Mapping[str, int], *, is_complete: bool) -> None:

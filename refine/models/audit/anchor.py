@@ -1,6 +1,4 @@
-"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off; and
-what was erased, so that a restore of an older backup can erase it again.
-"""
+"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ FORMAT = "refine-anchor-1"
 
 
 def anchor(at: datetime | None = None) -> dict[str, Any]:
-    """Return the head of every chain with records (id, sequence and hash), and what was erased."""
+    """Return the head of every chain with records: its id, sequence and hash."""
     heads = db.session.scalars(
         select(ChainHead).where(ChainHead.sequence > 0).order_by(ChainHead.id)
     )
@@ -30,16 +28,7 @@ def anchor(at: datetime | None = None) -> dict[str, Any]:
             {"id": head.id, "name": head.name, "sequence": head.sequence, "hash": head.hash}
             for head in heads
         ],
-        "erased": _erased(),
     }
-
-
-def _erased() -> dict[str, list[int]]:
-    agents = select(AuditLog.agent_id).filter_by(action="agent_erased")
-    names = "memory_erased", "retention_erased"
-    memories = select(AuditLog.data).where(AuditLog.action.in_(names))
-    ids = {each["id"] for data in db.session.scalars(memories) for each in data["memories"]}
-    return {"agents": sorted(db.session.scalars(agents)), "memories": sorted(ids)}
 
 
 def read_anchor(text: str) -> dict[str, Any]:
