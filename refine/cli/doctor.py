@@ -66,10 +66,8 @@ def _print(checks: Iterable[Check], *, as_json: bool) -> bool:
     for check in checks:
         done.append(check)
         if not as_json:
-            mark = check.state
-            text = escape(check.problem or check.warning or check.detail)
-            shown = f"[{_COLOURS[mark]}]{mark}[/]{' ' * (4 - len(mark))}"
-            console.print(f"{shown} {check.name:<11} {text}", markup=True)
+            mark = f"[{_COLOURS[check.state]}]{check.state:<4}[/]"
+            console.print(f"{mark} {check.name:<11} {escape(check.text)}", markup=True)
     if as_json:
         print_json([check.as_json() for check in done])
     return all(check.is_ok for check in done)
@@ -77,17 +75,17 @@ def _print(checks: Iterable[Check], *, as_json: bool) -> bool:
 
 def _checks_of_installation(address: str | None) -> Iterator[Check]:
     """Where settings or servers stop the application, this is all that can be said."""
-    unknown = [Check.of("settings", found) for found in machine.unknown_settings()]
+    unknown = [Check("settings", "", found) for found in machine.unknown_settings()]
     try:
         with application("doctor", check_keys=False) as app:
-            yield from unknown or [Check("settings", None, "every REFINE_… is known")]
+            yield from unknown or [Check("settings", "every REFINE_… is known")]
             yield from _checks(app, address)
     except (SettingsError, EmbeddedError) as error:
         yield from unknown
-        yield Check.of("settings", Finding.of("settings_bad", said=error))
+        yield Check("settings", "", Finding.of("settings_bad", said=error))
     except OSError as error:  # of the folder, in which the bundled servers have their data
         about = {"folder": data_dir_in(), "reason": error.strerror}
-        yield Check.of("data folder", Finding.of("data_folder", **about))
+        yield Check("data folder", "", Finding.of("data_folder", **about))
 
 
 def _checks(app: Flask, address: str | None) -> Iterator[Check]:
@@ -118,24 +116,23 @@ def _checks(app: Flask, address: str | None) -> Iterator[Check]:
     yield from _each("data folder", machine.data_folder(settings), "it can be written")
     if (provider := configured_provider(settings)) is None:
         detail = "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers"
-        yield Check("provider", None, detail)
+        yield Check("provider", detail)
     else:
         yield _about(provider)
 
 
 def _each(name: str, findings: Iterable[Finding], well: str) -> Iterable[Check]:
-    return [Check.of(name, found) for found in findings] or [Check(name, None, well)]
+    return [Check(name, "", found) for found in findings] or [Check(name, well)]
 
 
 def _about(provider: Provider) -> Check:
     said = f"{provider.base_url} answers, in the dialect {provider.dialect.name}"
-    problem = provider.problem()
-    return Check.of("provider", Finding.of("provider", said=problem) if problem else None, said)
+    return Check("provider", said, Finding.saying("provider", provider.problem()))
 
 
 def _trial(provider: Provider, model_id: str, settings: Settings) -> Iterator[Check]:
     if is_rehearsed(model_id, settings, is_demo=True):
-        yield Check("provider", None, "the rehearsal model answers, without a provider")
+        yield Check("provider", "the rehearsal model answers, without a provider")
     else:
         reachable = _about(provider)
         yield reachable

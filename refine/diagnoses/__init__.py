@@ -25,6 +25,11 @@ class Finding(NamedTuple):
         sentence, remedy = about["sentence"].format(**facts), about.get("remedy", "")
         return cls(code, sentence, remedy.format(**facts), about.get("is_warning", False))
 
+    @classmethod
+    def saying(cls, code: str, said: object) -> Self | None:
+        """Return the finding that says this; None if that is None."""
+        return None if said is None else cls.of(code, said=said)
+
 
 def cause_of(service: str, said: str, sqlstate: str | None = None) -> str | None:
     """Return the code of what keeps a service away, by its error; None if that is not known."""

@@ -1,8 +1,8 @@
 """Health checks of the services that Refine depends on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
@@ -27,40 +27,33 @@ QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
 SECRET_KEY_BYTES = 32
-
-
 # Workers look for runs every few seconds.
 _WORKER_IS_LATE_AFTER = timedelta(minutes=1)
 
 
-@dataclass(frozen=True)
-class Check:
-    """One check; ``problem``: what is wrong and how to fix it; ``warning``: what is less safe."""
+class Check(NamedTuple):
+    """One check: ``detail`` says what is well, unless something was ``found``."""
 
     name: str
-    problem: str | None
-    detail: str = ""
-    warning: str | None = None
-    code: str | None = None
-
-    @classmethod
-    def of(cls, name: str, found: Finding | None, detail: str = "") -> "Check":
-        if found is None:
-            return cls(name, None, detail)
-        problem, warning = (None, str(found)) if found.is_warning else (str(found), None)
-        return cls(name, problem, detail, warning, found.code)
+    detail: str
+    found: Finding | None = None
 
     @property
     def is_ok(self) -> bool:
-        return self.problem is None
+        """Whether nothing must be fixed; a warning counts as ok."""
+        return self.found is None or self.found.is_warning
 
     @property
     def state(self) -> str:
-        return "fix" if self.problem else "warn" if self.warning else "ok"
+        return "fix" if not self.is_ok else "ok" if self.found is None else "warn"
+
+    @property
+    def text(self) -> str:
+        return str(self.found or self.detail)
 
     def as_json(self) -> dict[str, str | None]:
-        sentence, _, remedy = (self.problem or self.warning or self.detail).partition("; ")
-        code = self.code or (self.name if self.state != "ok" else None)
+        sentence, _, remedy = self.text.partition("; ")
+        code = self.found.code if self.found is not None else None
         about = {"code": code, "sentence": sentence, "remedy": remedy or None}
         return {"check": self.name, "state": self.state, **about}
 
@@ -72,22 +65,22 @@ def checks() -> list[Check]:
     schema = away or schema_version.problem()
     keys = schema or _fault_of(WrappedKey.check_keyring, WrongKey, "keys_wrong")
     return [
-        Check.of("database", away, "PostgreSQL answers"),
-        Check.of("migrations", schema, "up to date"),
-        Check.of("keys", keys, "REFINE_ENCRYPTION_KEYS holds every key in use"),
-        Check.of("redis", redis, "Redis answers"),
+        Check("database", "PostgreSQL answers", away),
+        Check("migrations", "up to date", schema),
+        Check("keys", "REFINE_ENCRYPTION_KEYS holds every key in use", keys),
+        Check("redis", "Redis answers", redis),
     ]
 
 
 def clock_check() -> Check:
     age = PeriodicWork.age("tick")
     if age is None:
-        return Check.of("clock", Finding.of("clock_never"))
-    if age < -TICK_IS_LATE_AFTER:
-        return Check.of("clock", Finding.of("clock_ahead"))
-    if age > TICK_IS_LATE_AFTER:
-        return Check.of("clock", Finding.of("clock_stopped", ago=ago(age)))
-    return Check("clock", None, f"the last tick was {ago(age)}")
+        return Check("clock", "", Finding.of("clock_never"))
+    found = None
+    if abs(age) > TICK_IS_LATE_AFTER:
+        code = "clock_stopped" if age > timedelta(0) else "clock_ahead"
+        found = Finding.of(code, ago=ago(age))
+    return Check("clock", f"the last tick was {ago(age)}", found)
 
 
 def time_check() -> Check:
@@ -96,7 +89,7 @@ def time_check() -> Check:
     found = _fault_of(
         lambda: require_agreement(database_now(), before), ClocksDiffer, "clocks_differ"
     )
-    return Check.of("time", found, "the database's clock agrees with this machine's")
+    return Check("time", "the database's clock agrees with this machine's", found)
 
 
 def schedule_check(at: datetime | None = None) -> Check:
@@ -106,12 +99,12 @@ def schedule_check(at: datetime | None = None) -> Check:
     count, due_at = db.session.execute(select(late, following)).one()
     if count:
         missed = Finding.of("slots_missed", accounts=plural(count, "account"))
-        return Check.of("schedule", missed)
+        return Check("schedule", "", missed)
     if due_at is None:
-        return Check("schedule", None, "no runs ahead")
+        return Check("schedule", "no runs ahead")
     if (since_due := now - due_at) >= timedelta(0):
-        return Check("schedule", None, f"a run was due {ago(since_due)} and is beginning")
-    return Check("schedule", None, f"the next run is {ago(since_due)}")
+        return Check("schedule", f"a run was due {ago(since_due)} and is beginning")
+    return Check("schedule", f"the next run is {ago(since_due)}")
 
 
 def queue_check(account_id: int | None = None, at: datetime | None = None) -> Check:
@@ -123,47 +116,45 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
     said = f"{', '.join(counts)} waiting"
     if not worker_check(now).is_ok and (load.sessions or load.tasks_since is not None):
-        return Check.of("queue", Finding.of("worker_none", waiting=said))
+        return Check("queue", said, Finding.of("worker_none", waiting=said))
     for oldest, late_after in (
         (load.sessions_since, QUEUE_IS_LATE_AFTER),
         (load.tasks_since, TASKS_ARE_LATE_AFTER),
     ):
         if oldest is not None and now - oldest > late_after:
             waited = rough_span(now - oldest)
-            return Check.of("queue", Finding.of("workers_few", waiting=said, span=waited))
-    return Check("queue", None, said)
+            return Check("queue", said, Finding.of("workers_few", waiting=said, span=waited))
+    return Check("queue", said)
 
 
 def worker_check(at: datetime | None = None) -> Check:
     seen = PeriodicWork.age("worker", at)
     is_working = seen is not None and seen < _WORKER_IS_LATE_AFTER
-    return Check.of("workers", None if is_working else Finding.of("worker_never"), "at work")
+    return Check("workers", "at work", None if is_working else Finding.of("worker_never"))
 
 
 def older_keys_check() -> Check:
     older = WrappedKey.count_under_older_keys()
     said = f"{plural(older, 'data key')} still wrapped with an older key; run `refine keys rotate`"
-    return Check(
-        "rotation", None, said if older else "every data key is wrapped with the first key"
-    )
+    return Check("rotation", said if older else "every data key is wrapped with the first key")
 
 
 def verification_check(watch: Watch | None = None) -> Check:
     alarm, last = watch or Verification.watch()
     if alarm is not None:
-        return Check.of("verification", Finding.of("verification", said=alarm.alarm_text))
+        return Check("verification", "", Finding.of("verification", said=alarm.alarm_text))
     if last is None:
-        return Check.of("verification", Finding.of("verified_never"))
+        return Check("verification", "", Finding.of("verified_never"))
     assert last.ended_at is not None  # noqa: S101 - for mypy
     said = f"{plural(last.records, 'record')} and {plural(last.memories, 'memory', 'memories')}"
-    return Check("verification", None, f"verified {said} {ago(clock.now() - last.ended_at)}")
+    return Check("verification", f"verified {said} {ago(clock.now() - last.ended_at)}")
 
 
 def signing_check(settings: Settings) -> Check:
     """Warn of a SECRET_KEY that could be guessed: it can sign any cookie."""
     is_short = len(settings.secret_key.encode()) < SECRET_KEY_BYTES
     short = Finding.of("secret_short", bytes=SECRET_KEY_BYTES) if is_short else None
-    return Check.of("signing", short, "SECRET_KEY is long enough")
+    return Check("signing", "SECRET_KEY is long enough", short)
 
 
 def https_check(settings: Settings) -> Check:
@@ -176,29 +167,29 @@ def https_check(settings: Settings) -> Check:
         if url.scheme == "http" and not is_this_machine(url.hostname or "")
     ]
     found = Finding.of("plain_http", names=" and ".join(plain)) if plain else None
-    return Check.of("https", found, "nothing leaves this machine in plain http")
+    return Check("https", "nothing leaves this machine in plain http", found)
 
 
 def mail_check(settings: Settings, address: str | None = None) -> Check:
     """Check that the mail server lets Refine in, and (to this address) takes a test."""
     if settings.mail_url is None:
-        return Check("mail", None, "no REFINE_MAIL_URL: nobody is told anything by mail")
+        return Check("mail", "no REFINE_MAIL_URL: nobody is told anything by mail")
     said = "the mail server answers" if address is None else f"a test is on its way to {address}"
-    return Check("mail", mailing.problem(address), said)
+    return Check("mail", said, Finding.saying("mail", mailing.problem(address)))
 
 
 def role_check(settings: Settings) -> Check:
     """Warn of a database role that can bypass the guards. Needs the newest migration."""
     if settings.embedded_postgres:
-        return Check("role", None, "the bundled PostgreSQL has one role, which owns the tables")
+        return Check("role", "the bundled PostgreSQL has one role, which owns the tables")
     powers = database_roles.own_powers()
     found = Finding.of("role_powers", powers=powers) if powers else None
-    return Check.of("role", found, "it cannot bypass the database's guards")
+    return Check("role", "it cannot bypass the database's guards", found)
 
 
 def proxies_check(settings: Settings) -> Check:
     found = Finding.of("proxies_none") if settings.is_https and not settings.proxies else None
-    return Check.of("proxies", found, f"{plural(settings.proxies, 'proxy', 'proxies')} trusted")
+    return Check("proxies", f"{plural(settings.proxies, 'proxy', 'proxies')} trusted", found)
 
 
 def _fault_of(

@@ -137,9 +137,9 @@ def _without_key() -> list[Attention]:
 def _installation() -> list[Attention]:
     checks = clock_check(), queue_check(scope.account_id())
     return [
-        Attention("bad", f"{check.name.capitalize()}: {check.problem}", url_for("ops.page"))
+        Attention("bad", f"{check.name.capitalize()}: {check.text}", url_for("ops.page"))
         for check in checks
-        if check.problem is not None
+        if not check.is_ok
     ]
 
 

@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine import __version__, clock, refusals, request_log, settings
 from refine.extensions import db
-from refine.health import Check, checks, clock_check, verification_check
+from refine.health import checks, clock_check, verification_check
 from refine.models import PeriodicWork, Verification
 from refine.models.runs.task import KINDS
 from refine.models.runs.workload import RUN_SECONDS, Workload, ended_runs
@@ -42,12 +42,12 @@ def readyz() -> tuple[Response, int]:
     """Answer 200 if all that Refine needs is available, or 503; /ops alone says what is wrong."""
     found = checks()
     ready = all(check.is_ok for check in found)
-    if ready:
-        verified = Check("verification", None if verification_check().is_ok else "see /ops")
-        found += [clock_check(), verified]
-    is_well = all(check.is_ok for check in found)
-    status = "unavailable" if not ready else "ok" if is_well else "degraded"
-    states = {check.name: check.problem or check.warning or "ok" for check in found}
+    found += [clock_check(), verification_check()] if ready else []
+    wrong = {check.name: check.text for check in found if not check.is_ok}
+    if "verification" in wrong:
+        wrong["verification"] = "see /ops"
+    status = "unavailable" if not ready else "degraded" if wrong else "ok"
+    states = {check.name: wrong.get(check.name, "ok") for check in found}
     return jsonify(status=status, **states), 200 if ready else 503
 
 

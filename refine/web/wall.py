@@ -83,4 +83,4 @@ def _valid(secret: str) -> ApiToken | None:
 def _heartbeats(account_id: int | None) -> list[Check]:
     seen, queue = PeriodicWork.age("worker"), queue_check(account_id)
     worker = f"a worker looked {ago(seen)}" if seen is not None else "no worker has run yet"
-    return [clock_check(), Check("workers", queue.problem, f"{worker}; {queue.detail}")]
+    return [clock_check(), Check("workers", f"{worker}; {queue.detail}", queue.found)]

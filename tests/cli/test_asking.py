@@ -89,7 +89,7 @@ def test_the_rehearsal_model_can_be_asked_without_a_provider(ask):
     ("answers", "name", "mark", "says"),
     [
         (["NO, thank you.", SEARCH, COMPLETE], "consent", "ok", "answered NO (which is an answer"),
-        (["Certainly!", "YES.", SEARCH, COMPLETE], "consent", "warn", "only when asked again: "),
+        (["Certainly!", "YES.", SEARCH, COMPLETE], "consent", "warn", "only when asked again; "),
         ([SEARCH, SEARCH], "consent", "fix", "; choose a model that reasons less"),
         (["YES.", "I would search."], "tool call", "fix", "choose a model that calls tools"),
         (["YES.", SEARCH, "That is all."], "result", "fix", "choose a model that calls"),
