@@ -8,7 +8,7 @@ import click
 from sqlalchemy.exc import DBAPIError
 
 from refine import __version__, core_dumps
-from refine.cli.accounts import account, letter, lock, token, unlock, user
+from refine.cli.accounts import account, lock, token, unlock, user
 from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.backups import backup, restore
@@ -66,7 +66,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, reflect, sweep, session, undo, web, worker, clock, tick, doctor),
-    *(import_, export, mcp, memory, audit, account, letter, user, agent),
+    *(import_, export, mcp, memory, audit, account, user, agent),
     *(lock, unlock, token, webhook, keys, database, backup, restore),
 ):
     refine.add_command(command)

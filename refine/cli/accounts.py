@@ -1,16 +1,13 @@
 """Accounts, their users and tokens; the dashboard lists them."""
 
 import sys
-from datetime import datetime
 
 import click
-from sqlalchemy import select, true
 
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.jobs.letter import Letter
 from refine.models import (
     AccessGrant,
     Account,
@@ -155,23 +152,6 @@ def _found(reference: str | None, slug: str | None) -> User | Account:
     if (reference is None) == (slug is None):
         raise click.UsageError("give USER, or --account SLUG")
     return Account.by_slug(slug) if slug is not None else User.named(reference or "")
-
-
-@click.command()
-@click.argument("slug", metavar="ACCOUNT", required=False)
-@click.option(
-    "--week", type=click.DateTime(["%Y-%m-%d"]), help="A day of it; by default, last week."
-)
-def letter(slug: str | None, week: datetime | None) -> None:
-    """Print the weekly letter of ACCOUNT (its slug), or of each account.
-
-    It tells what was asked, agreed, declined, saved and spent, and what needs somebody.
-    """
-    with application("letter"):
-        mine = Account.slug == slug if slug is not None else true()
-        found = db.session.scalars(select(Account).where(mine).order_by(Account.slug)).all()
-        for each in found or [Account.by_slug(slug or "")]:
-            click.echo(Letter.of(each, week.date() if week is not None else None).text)
 
 
 @click.group()

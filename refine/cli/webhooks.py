@@ -1,7 +1,5 @@
 """Webhooks: where the events of an account are sent."""
 
-from typing import Any
-
 import click
 from sqlalchemy import select, true
 from sqlalchemy.orm import joinedload
@@ -11,7 +9,7 @@ from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import account_option, json_option
 from refine.errors import NotFound
 from refine.extensions import db
-from refine.models import Account, Delivery, Endpoint
+from refine.models import Account, Endpoint
 from refine.rules.events import KINDS
 
 _LISTED = (
@@ -61,23 +59,8 @@ def webhook_list(slug: str | None, as_json: bool) -> None:
 def webhook_remove(webhook_id: int) -> None:
     """Remove the webhook ID, and what waits for it."""
     with application("webhook remove"):
-        _found(Endpoint, webhook_id, "webhook").remove(by=_BY)
+        if (found := db.session.get(Endpoint, webhook_id)) is None:
+            raise NotFound(f"there is no webhook {webhook_id}")
+        found.remove(by=_BY)
         db.session.commit()
         console.print(f"removed webhook {webhook_id}")
-
-
-@webhook.command("replay")
-@click.argument("delivery_id", metavar="ID", type=int)
-def webhook_replay(delivery_id: int) -> None:
-    """Send the delivery ID again, with the same webhook-id; the dashboard lists deliveries."""
-    with application("webhook replay"):
-        _found(Delivery, delivery_id, "delivery").replay()
-        db.session.commit()
-        console.print("it is sent within a minute")
-
-
-def _found(model: type[Any], id_: int, noun: str) -> Any:
-    found = db.session.get(model, id_)
-    if found is None:
-        raise NotFound(f"there is no {noun} {id_}")
-    return found

@@ -121,18 +121,6 @@ def test_token_add_prints_a_link_to_the_wall(ledger, environ, slug):
     assert refine("audit", "verify", environ=environ).returncode == 0
 
 
-def test_letter_prints_that_of_each_account_or_of_one(ledger, environ):
-    factories.account(name="Harbour", slug="harbour")
-    db.session.commit()
-
-    of_all, of_one = refine("letter", environ=environ), refine("letter", "demo", environ=environ)
-
-    assert [each.returncode for each in (of_all, of_one)] == [0, 0]
-    assert of_all.stdout.count("Refine: ") == 2
-    assert of_one.stdout.startswith("Refine: Demo, ")
-    assert of_one.stdout.endswith("/?account=demo\n")
-
-
 def test_run_prints_each_step_without_content(demo, environ):
     ada = factories.agent(*"abcdefghij", account=demo, name="Ada", model_id="rehearsal/ada")
     factories.memory(ada, "The canary, sings at dawn!")

@@ -70,7 +70,6 @@ REFUSALS = [
     Refusal(("run", "Twin"), "several agents are called 'Twin'; use an id: "),
     Refusal(("token", "add", "--platform", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("token", "add", "--wall", "--account", "x"), "no account has the slug 'x'"),
-    Refusal(("letter", "x"), "no account has the slug 'x'"),
     Refusal(("token", "revoke", "refine_agent_x"), "no such token"),
     Refusal(("token", "revoke", "-"), "no token given", stdin=""),
     Refusal(("run", "Idle"), "the agent is not active, so no session can run"),
