@@ -210,8 +210,8 @@ TRIGGER = "ALTER TABLE audit_logs {} TRIGGER audit_logs_append_only"
         (*of_database("session_replication_role = replica"), "guards_bypassed", "fix"),
         (*of_database("search_path = pg_catalog"), "schema_elsewhere", "fix"),
         (TRIGGER.format("DISABLE"), TRIGGER.format("ENABLE"), "guards_off", "fix"),
-        ("DROP INDEX ix_agents_name", INDEX, "indexes_missing", "fix"),
-        (VALID.format("false"), VALID.format("true"), "indexes_invalid", "fix"),
+        ("DROP INDEX ix_agents_name", INDEX, "indexes_altered", "fix"),
+        (VALID.format("false"), VALID.format("true"), "indexes_altered", "fix"),
         (
             "UPDATE alembic_version SET version_num = '9999'",
             f"UPDATE alembic_version SET version_num = '{HEAD}'",
