@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
 from refine import settings
-from refine.cli.context import application
-from refine.cli.output import Field, console, print_json, print_list, print_one, row_of
+from refine.cli.context import Group
+from refine.cli.output import Field, print_json, print_list, print_one, row_of
 from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
 from refine.extensions import db
 from refine.llm.provider import require_one_model, warning_about
@@ -53,7 +53,7 @@ _SHOWN = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def agent() -> None:
     """Manage agents."""
 
@@ -62,19 +62,18 @@ def agent() -> None:
 @click.argument("name")
 @click.option("--account", "slug", required=True, help="The slug of the agent's account.")
 @click.option("--model", "model_id", required=True, help="The provider's name for its model.")
-def agent_add(name: str, slug: str, model_id: str) -> None:
+def agent_add(name: str, slug: str, model_id: str) -> str:
     """Add the agent NAME and print its id.
 
     Warns if the provider does not list its model, or lists it without tools.
     """
-    with application("agent add"):
-        require_one_model(model_id, settings.current())
-        owner = Account.by_slug(slug)
-        made = Agent.create(owner, name=name, model_id=model_id, actor={"by": "command line"})
-        agent_id, model_id, is_demo = made.id, made.model_id, owner.is_demo
-        db.session.commit()
-        console.print(str(agent_id))
-        _warn_about(model_id, is_demo=is_demo)
+    require_one_model(model_id, settings.current())
+    owner = Account.by_slug(slug)
+    made = Agent.create(owner, name=name, model_id=model_id, actor={"by": "command line"})
+    agent_id, model_id, is_demo = made.id, made.model_id, owner.is_demo
+    db.session.commit()
+    _warn_about(model_id, is_demo=is_demo)
+    return str(agent_id)
 
 
 @agent.command("erase")
@@ -82,7 +81,7 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
 @click.option("--for-good", is_flag=True, help="Confirm that the content cannot come back.")
 @click.option("--now", "is_now", is_flag=True, help="With --for-good: at once, not in seven days.")
 @click.option("--call-off", is_flag=True, help="Let the agent live after all.")
-def agent_erase(reference: str, for_good: bool, is_now: bool, call_off: bool) -> None:
+def agent_erase(reference: str, for_good: bool, is_now: bool, call_off: bool) -> str:
     """Destroy AGENT's data key in seven days: its memories and prompts become unreadable for good.
 
     Until then it works as before, everybody in its account sees it, and every admin can call it
@@ -90,21 +89,19 @@ def agent_erase(reference: str, for_good: bool, is_now: bool, call_off: bool) ->
     """
     if for_good == call_off or (is_now and not for_good):
         raise click.UsageError("give --for-good, with --now to erase it at once, or --call-off")
-    with application("agent erase"):
-        found = Agent.named(reference)
-        named = f"{found.name} (agent {found.id})"
-        if call_off:
-            agent_erasure.call_off(found)
-            done = f"{named} is not erased"
-        elif is_now:
-            found.erase(by="command line")
-            done = f"erased {named}"
-        else:
-            erase_at = agent_erasure.request(found)
-            done = f"{named} is erased for good on {erase_at:%Y-%m-%d %H:%M} UTC; until then, "
-            done += f"`refine agent erase {found.id} --call-off` calls it off"
-        db.session.commit()
-        console.print(done)
+    found = Agent.named(reference)
+    named = f"{found.name} (agent {found.id})"
+    if call_off:
+        agent_erasure.call_off(found)
+        return f"{named} is not erased"
+    if is_now:
+        found.erase(by="command line")
+        return f"erased {named}"
+    erase_at = agent_erasure.request(found)
+    return (
+        f"{named} is erased for good on {erase_at:%Y-%m-%d %H:%M} UTC; until then, "
+        f"`refine agent erase {found.id} --call-off` calls it off"
+    )
 
 
 @agent.command("list")
@@ -117,20 +114,19 @@ def agent_list(slug: str | None, state: str | None, limit: int, as_json: bool) -
 
     Example: refine agent list --state over_budget --json
     """
-    with application("agent list"):
-        wanted = select(Agent).options(joinedload(Agent.account))
-        if slug is not None:
-            wanted = wanted.where(Agent.account_id == Account.by_slug(slug).id)
-        if state is not None:
-            wanted = wanted.where(is_in(state))
-        found = db.session.scalars(wanted.order_by(Agent.id).limit(limit + 1)).all()
-        print_list(
-            found,
-            _LISTED,
-            as_json=as_json,
-            limit=limit,
-            empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
-        )
+    wanted = select(Agent).options(joinedload(Agent.account))
+    if slug is not None:
+        wanted = wanted.where(Agent.account_id == Account.by_slug(slug).id)
+    if state is not None:
+        wanted = wanted.where(is_in(state))
+    found = db.session.scalars(wanted.order_by(Agent.id).limit(limit + 1)).all()
+    print_list(
+        found,
+        _LISTED,
+        as_json=as_json,
+        limit=limit,
+        empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
+    )
 
 
 @agent.command("show")
@@ -138,12 +134,11 @@ def agent_list(slug: str | None, state: str | None, limit: int, as_json: bool) -
 @json_option
 def agent_show(reference: str, as_json: bool) -> None:
     """Show AGENT (id or name): its settings and figures, no memory and no prompt."""
-    with application("agent show"):
-        found = Agent.named(reference)
-        if as_json:
-            print_json(row_of(found, _SHOWN))
-        else:
-            print_one(found, _SHOWN)
+    found = Agent.named(reference)
+    if as_json:
+        print_json(row_of(found, _SHOWN))
+    else:
+        print_one(found, _SHOWN)
 
 
 @agent.command("set")
@@ -164,7 +159,7 @@ def agent_show(reference: str, as_json: bool) -> None:
 @click.option(
     "--paused/--resumed", default=None, help="Stop automatic sessions of the agent, or allow them."
 )
-def agent_set(reference: str, **options: Any) -> None:
+def agent_set(reference: str, **options: Any) -> str:
     """Change settings of AGENT (id or name), as on its *Settings* page.
 
     The change is recorded. A new model is noted in the agent's journal; prints a warning if the
@@ -177,18 +172,17 @@ def agent_set(reference: str, **options: Any) -> None:
         raise click.UsageError("give at least one option, such as --budget 6000")
     if fields.get("refinement_threshold") == _DEFAULT:
         fields["refinement_threshold"] = None
-    with application("agent set"):
-        found = Agent.named(reference)
-        changed = configuring.configure(found, by="command line", **fields)
-        named = f"{found.name} (agent {found.id})"
-        model_id, is_demo = found.model_id, found.account.is_demo
-        if "model_id" in changed:
-            require_one_model(model_id, settings.current())
-        db.session.commit()
-        outcome = f"{', '.join(changed)} changed" if changed else "as before"
-        console.print(f"{named}: {outcome}")
-        if "model_id" in changed:
-            _warn_about(model_id, is_demo=is_demo)
+    found = Agent.named(reference)
+    changed = configuring.configure(found, by="command line", **fields)
+    named = f"{found.name} (agent {found.id})"
+    model_id, is_demo = found.model_id, found.account.is_demo
+    if "model_id" in changed:
+        require_one_model(model_id, settings.current())
+    db.session.commit()
+    if "model_id" in changed:
+        _warn_about(model_id, is_demo=is_demo)
+    outcome = f"{', '.join(changed)} changed" if changed else "as before"
+    return f"{named}: {outcome}"
 
 
 def _warn_about(model_id: str, *, is_demo: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 import click
 
 from refine import clock
-from refine.cli.context import application
+from refine.cli.context import Group
 from refine.cli.output import console
 from refine.extensions import db, is_read_only
 from refine.models import Verification
@@ -20,7 +20,7 @@ _NOTED_AT_ONCE = 200
 _NOT_STORED = "refine: the outcome could not be stored: the database is read-only"
 
 
-@click.group()
+@click.group(cls=Group)
 def audit() -> None:
     """Verify the audit log, the append-only record of every change."""
 
@@ -32,25 +32,22 @@ def audit() -> None:
     type=click.File(encoding="utf-8"),
     help="Also compare with this output of `refine audit anchor`, to detect removed records.",
 )
-def auditverify(anchor_file: TextIO | None) -> int:
+def auditverify(anchor_file: TextIO | None) -> str:
     """Verify every chain, then compare all memories and protected rows with their records.
 
     If anything was edited, removed, added or moved outside the application, print the first problem
     and exit with code 1. The outcome is stored: the dashboard, /metrics and /readyz show it. On a
     read-only replica it is only printed.
     """
-    with application("audit verify"):
-        anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
-        outcome = verify(anchored)
-        if outcome.first_problem is not None:
-            raise click.ClickException(outcome.first_problem)
-        against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
-        console.print(
-            f"verified: {plural(outcome.records, 'record')} in "
-            f"{plural(outcome.chains, 'chain')}, "
-            f"{plural(outcome.memories, 'memory', 'memories')} as recorded{against}"
-        )
-        return 0
+    anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
+    outcome = verify(anchored)
+    if outcome.first_problem is not None:
+        raise click.ClickException(outcome.first_problem)
+    against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
+    return (
+        f"verified: {plural(outcome.records, 'record')} in {plural(outcome.chains, 'chain')}, "
+        f"{plural(outcome.memories, 'memory', 'memories')} as recorded{against}"
+    )
 
 
 def verify(anchored: dict[str, Any] | None) -> Verification:
@@ -77,11 +74,10 @@ def verify(anchored: dict[str, Any] | None) -> Verification:
 
 
 @audit.command("anchor")
-def audit_anchor() -> None:
+def audit_anchor() -> str:
     """Print the head of every chain, to keep on another machine.
 
     Take one regularly: `refine audit anchor > anchor.json`. It contains ids, counts and hashes, but
     no content. `refine audit verify --anchor anchor.json` then also detects removed records.
     """
-    with application("audit anchor"):
-        click.echo(json.dumps(anchor(), indent=1))
+    return json.dumps(anchor(), indent=1)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 from flask import Flask
 
 from refine import create_app, logs
@@ -64,6 +65,22 @@ def application(
             WrappedKey.check_keyring()
         db.session.rollback()  # a command begins with no transaction open
         yield app
+
+
+class InApplication(click.Command):
+    """Runs in the application's context and commits; then prints the text that it returned."""
+
+    def invoke(self, context: click.Context) -> object:
+        with application(context.command_path.removeprefix("refine ")):
+            outcome = super().invoke(context)
+            db.session.commit()
+        if isinstance(outcome, str):
+            click.echo(outcome)
+        return outcome
+
+
+class Group(click.Group):
+    command_class = InApplication
 
 
 def _upgrade_or_wait(settings: Settings) -> None:

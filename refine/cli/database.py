@@ -7,7 +7,7 @@ import click
 from cryptography.fernet import Fernet
 
 from refine import database_roles
-from refine.cli.context import application
+from refine.cli.context import InApplication, application
 from refine.cli.output import console
 from refine.cli.upgrading import require_as_migrated, upgrade_database
 from refine.errors import InvalidValue
@@ -82,35 +82,34 @@ def keys_new() -> None:
     click.echo(Fernet.generate_key().decode())
 
 
-@keys.command("rotate")
-def keys_rotate() -> None:
+@keys.command("rotate", cls=InApplication)
+def keys_rotate() -> str:
     """Wrap every data key with the first of REFINE_ENCRYPTION_KEYS.
 
     To change the key: put a new key (`refine keys new`) in front of the old ones, restart every
     process, run this command, and remove the old keys once it says so. Everything can keep running;
     no memory or record is changed. If it is interrupted, run it again.
     """
-    with application("keys rotate"):
-        done, broken, after_id = 0, list[int](), 0
-        while part := WrappedKey.rotate(after_id=after_id, limit=_BATCH):
-            db.session.commit()
-            after_id, done = part.after_id, done + part.rotated
-            broken += part.broken
-        if done:
-            AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
-        left = WrappedKey.count_under_older_keys() - len(broken)
+    done, broken, after_id = 0, list[int](), 0
+    while part := WrappedKey.rotate(after_id=after_id, limit=_BATCH):
         db.session.commit()
-        if broken:
-            listed = ", ".join(map(str, broken[:_MAX_LISTED]))
-            raise click.ClickException(
-                f"{plural(len(broken), 'altered data key')} cannot be opened ({listed}): restore "
-                f"from a backup. Data keys rewrapped: {done:,}"
-            )
-        if left:
-            raise click.ClickException(
-                f"{plural(left, 'data key')} could not be locked; run this command again"
-            )
-        console.print(
-            f"data keys rewrapped: {done:,}; all data keys now need only the first of "
-            "REFINE_ENCRYPTION_KEYS"
+        after_id, done = part.after_id, done + part.rotated
+        broken += part.broken
+    if done:
+        AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
+    left = WrappedKey.count_under_older_keys() - len(broken)
+    db.session.commit()
+    if broken:
+        listed = ", ".join(map(str, broken[:_MAX_LISTED]))
+        raise click.ClickException(
+            f"{plural(len(broken), 'altered data key')} cannot be opened ({listed}): restore "
+            f"from a backup. Data keys rewrapped: {done:,}"
         )
+    if left:
+        raise click.ClickException(
+            f"{plural(left, 'data key')} could not be locked; run this command again"
+        )
+    return (
+        f"data keys rewrapped: {done:,}; all data keys now need only the first of "
+        "REFINE_ENCRYPTION_KEYS"
+    )

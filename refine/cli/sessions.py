@@ -9,7 +9,7 @@ import click
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import contains_eager
 
-from refine.cli.context import application
+from refine.cli.context import Group, InApplication
 from refine.cli.output import Field, console, print_json, print_list, print_one, row_of
 from refine.cli.parameters import account_option, json_option, limit_option
 from refine.errors import NotFound, Refused
@@ -90,7 +90,7 @@ def _in_words(stats: Mapping[str, int]) -> str:
 _session_argument = click.argument("session_id", metavar="SESSION", type=click.UUID)
 
 
-@click.group()
+@click.group(cls=Group)
 def session() -> None:
     """List, show and stop refinement sessions."""
 
@@ -111,16 +111,15 @@ def session_list(*, limit: int, as_json: bool, **chosen: Any) -> None:
 
     Example: refine session list --status failed --since 2026-03-01
     """
-    with application("session list"):
-        wanted = (
-            select(RefinementSession)
-            .join(RefinementSession.agent)
-            .options(contains_eager(RefinementSession.agent).joinedload(Agent.account))
-            .where(*_conditions(**chosen))
-            .order_by(RefinementSession.created_at.desc(), RefinementSession.id.desc())
-        )
-        found = db.session.scalars(wanted.limit(limit + 1)).all()
-        print_list(found, _LISTED, as_json=as_json, limit=limit, empty="no sessions")
+    wanted = (
+        select(RefinementSession)
+        .join(RefinementSession.agent)
+        .options(contains_eager(RefinementSession.agent).joinedload(Agent.account))
+        .where(*_conditions(**chosen))
+        .order_by(RefinementSession.created_at.desc(), RefinementSession.id.desc())
+    )
+    found = db.session.scalars(wanted.limit(limit + 1)).all()
+    print_list(found, _LISTED, as_json=as_json, limit=limit, empty="no sessions")
 
 
 def _conditions(
@@ -154,60 +153,53 @@ def _in_utc(given: datetime) -> datetime:
 @json_option
 def session_show(session_id: uuid.UUID, as_json: bool) -> None:
     """Show SESSION: its figures, and each of its steps with what it changed in tokens."""
-    with application("session show"):
-        shown = _found(session_id)
-        records = select(AuditLog).where(AuditLog.session_id == session_id)
-        steps = db.session.scalars(records.order_by(AuditLog.sequence)).all()
-        if as_json:
-            listed = [row_of(step, _STEPS) for step in steps]
-            print_json({**row_of(shown, _SHOWN), "steps": listed})
-        else:
-            print_one(shown, _SHOWN)
-            console.print()
-            print_list(steps, _STEPS, as_json=False, empty="no steps yet")
+    shown = _found(session_id)
+    records = select(AuditLog).where(AuditLog.session_id == session_id)
+    steps = db.session.scalars(records.order_by(AuditLog.sequence)).all()
+    if as_json:
+        listed = [row_of(step, _STEPS) for step in steps]
+        print_json({**row_of(shown, _SHOWN), "steps": listed})
+    else:
+        print_one(shown, _SHOWN)
+        console.print()
+        print_list(steps, _STEPS, as_json=False, empty="no steps yet")
 
 
 @session.command("stop")
 @_session_argument
-def session_stop(session_id: uuid.UUID) -> None:
+def session_stop(session_id: uuid.UUID) -> str:
     """Stop SESSION before its next step. Changes made so far are kept.
 
     Its end is recorded as stopped on the command line.
     """
-    with application("session stop"):
-        stopped = _found(session_id)
-        stopped.request_stop()
-        is_live, agent = stopped.is_live, stopped.agent.name
-        db.session.commit()
-        ended = "ended" if stopped.has_begun else "is skipped; the agent was not asked"
-        when = "ends before its next step" if is_live else ended
-        console.print(f"session {session_id} of {agent} {when}")
+    stopped = _found(session_id)
+    stopped.request_stop()
+    ended = "ended" if stopped.has_begun else "is skipped; the agent was not asked"
+    when = "ends before its next step" if stopped.is_live else ended
+    return f"session {session_id} of {stopped.agent.name} {when}"
 
 
-@click.command()
+@click.command(cls=InApplication)
 @_session_argument
 @click.option("--and-after", is_flag=True, help="Also undo everything that was changed since.")
-def undo(session_id: uuid.UUID, and_after: bool) -> None:
+def undo(session_id: uuid.UUID, and_after: bool) -> str:
     """Undo the ended session SESSION, including its removal of exact duplicates.
 
     Refused while the agent has a live session, or if one of the memories was changed since; then
     the records that prevent the undo are listed. --and-after undoes those changes too (sessions,
     flag changes, restores; memories saved since stay). Undoing a session twice changes nothing.
     """
-    with application("undo"):
-        undone = _found(session_id)
-        try:
-            done = time_machine.undo(undone, through="command line", and_after=and_after)
-        except UndoConflict as conflict:
-            wider = " (--and-after)" if conflict.is_wider_possible else ""
-            raise Refused(f"{conflict}{wider}") from conflict
-        if done.is_done:
-            before = f"{undone.undone_at:%Y-%m-%d at %H:%M} UTC by {undone.undone_by_label}"
-            console.print(f"session {session_id} was undone on {before}; nothing was changed")
-        else:
-            sessions = plural(len(done.sessions), "session")
-            console.print(f"undid {sessions} of {done.session.agent.name}: {done.effect}")
-        db.session.commit()
+    undone = _found(session_id)
+    try:
+        done = time_machine.undo(undone, through="command line", and_after=and_after)
+    except UndoConflict as conflict:
+        wider = " (--and-after)" if conflict.is_wider_possible else ""
+        raise Refused(f"{conflict}{wider}") from conflict
+    if done.is_done:
+        before = f"{undone.undone_at:%Y-%m-%d at %H:%M} UTC by {undone.undone_by_label}"
+        return f"session {session_id} was undone on {before}; nothing was changed"
+    sessions = plural(len(done.sessions), "session")
+    return f"undid {sessions} of {done.session.agent.name}: {done.effect}"
 
 
 def _found(session_id: uuid.UUID) -> RefinementSession:
