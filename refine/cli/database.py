@@ -14,10 +14,9 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import WrappedKey
 from refine.models.audit import PLATFORM, AuditLog
-from refine.rules.quantities import plural
+from refine.rules.quantities import abbreviated, plural
 
 _BATCH = 100
-_MAX_LISTED = 10
 
 
 @click.group("db")
@@ -100,7 +99,7 @@ def keys_rotate() -> str:
     left = WrappedKey.count_under_older_keys() - len(broken)
     db.session.commit()
     if broken:
-        listed = ", ".join(map(str, broken[:_MAX_LISTED]))
+        listed = abbreviated([*map(str, broken)], ", ")
         raise click.ClickException(
             f"{plural(len(broken), 'altered data key')} cannot be opened ({listed}): restore "
             f"from a backup. Data keys rewrapped: {done:,}"

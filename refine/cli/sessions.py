@@ -1,7 +1,7 @@
 """Refinement sessions: listed, shown, stopped and undone."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -111,37 +111,27 @@ def session_list(*, limit: int, as_json: bool, **chosen: Any) -> None:
 
     Example: refine session list --status failed --since 2026-03-01
     """
+    given = {name: value for name, value in chosen.items() if value is not None}
     wanted = (
         select(RefinementSession)
         .join(RefinementSession.agent)
         .options(contains_eager(RefinementSession.agent).joinedload(Agent.account))
-        .where(*_conditions(**chosen))
+        .where(*(_CONDITIONS[name](value) for name, value in given.items()))
         .order_by(RefinementSession.created_at.desc(), RefinementSession.id.desc())
     )
     found = db.session.scalars(wanted.limit(limit + 1)).all()
     print_list(found, _LISTED, as_json=as_json, limit=limit, empty="no sessions")
 
 
-def _conditions(
-    slug: str | None,
-    reference: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    status: str | None,
-    trigger: str | None,
-) -> Iterator[ColumnElement[bool]]:
-    if slug is not None:
-        yield Agent.account_id == Account.by_slug(slug).id
-    if reference is not None:
-        yield RefinementSession.agent_id == Agent.named(reference).id
-    if since is not None:
-        yield RefinementSession.created_at >= _in_utc(since)
-    if until is not None:
-        yield RefinementSession.created_at < _in_utc(until)
-    if status is not None:
-        yield RefinementSession.status == status
-    if trigger is not None:
-        yield RefinementSession.trigger == trigger
+# By option: which sessions are listed where it has a value.
+_CONDITIONS: Mapping[str, Callable[[Any], ColumnElement[bool]]] = {
+    "slug": lambda slug: Agent.account_id == Account.by_slug(slug).id,
+    "reference": lambda reference: RefinementSession.agent_id == Agent.named(reference).id,
+    "since": lambda since: RefinementSession.created_at >= _in_utc(since),
+    "until": lambda until: RefinementSession.created_at < _in_utc(until),
+    "status": lambda status: RefinementSession.status == status,
+    "trigger": lambda trigger: RefinementSession.trigger == trigger,
+}
 
 
 def _in_utc(given: datetime) -> datetime:

@@ -94,31 +94,25 @@ def _migrations_in(directory: str) -> tuple[str, ...]:
 def is_behind() -> bool:
     """Tell whether this version's migrations are missing here, in a database that answers."""
     try:
-        migration = current()
-        return migration in migrations()[1:] or (migration is None and not _schema_of_tables())
+        found = problem()
     except Unreachable:
         return False
+    return found is not None and found.code in ("schema_none", "schema_behind")
 
 
 def problem() -> Finding | None:
     (migration, works_with), (newest, *older) = _found(), migrations()
     if newest == migration or (newest in works_with and works_with[0] == migration):
         return None
-    if migration is None and (schema := _schema_of_tables()) is not None:
-        return Finding.of("schema_elsewhere", schema=schema)
     if migration is None:
-        return Finding.of("schema_none")
+        with db.engine.connect() as connection:
+            schema = connection.exec_driver_sql(_ELSEWHERE).scalar()
+        return Finding.of("schema_elsewhere" if schema else "schema_none", schema=schema)
     if migration in older:
         return Finding.of("schema_behind")
     if re.fullmatch(_BEFORE_RELEASES, migration or ""):
         return Finding.of("schema_unreleased")
     return Finding.of("schema_ahead", migration=migration)
-
-
-def _schema_of_tables() -> str | None:
-    with db.engine.connect() as connection:
-        found: str | None = connection.exec_driver_sql(_ELSEWHERE).scalar()
-    return found
 
 
 def require_compatible() -> None:
