@@ -6,7 +6,7 @@ LOCKED := uv pip compile -q --universal --python-version 3.11 --generate-hashes 
 SOURCES := app.py refine refine_client bench tests migrations examples
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests nightly bench long gameday budget costly mutants prompts screenshots dist fix lock advisories clean
+.PHONY: help install up test check lint types tests nightly bench long gameday budget costly mutants prompts screenshots dist fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -16,13 +16,18 @@ install: .venv/.installed ## Create the virtual environment in .venv/
 up: .venv/.installed ## Start everything on this machine and print the URL (Ctrl-C stops it)
 	@exec $(BIN)/refine up
 
-test: check tests ## Run all checks and the quick tests (EVERYTHING=1: also the slow ones, as CI does)
+test: lint ## Run all checks and the quick tests (EVERYTHING=1: also the slow ones, as CI does)
+	@$(MAKE) --no-print-directory -j 2 types tests
 
-check: .venv/.developed ## Check format, lint, types and layers
+check: lint types ## Check format, lint, types and layers
+
+lint: .venv/.developed ## Check format, lint and layers
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: .venv/.developed ## Check types
+	$(BIN)/mypy
 
 tests: .venv/.developed ## Run the quick tests (EVERYTHING=1: also the slow ones, with branch coverage)
 ifdef EVERYTHING
