@@ -8,6 +8,7 @@ import click
 from flask import Flask
 from rich.console import Console
 from rich.markup import escape
+from sqlalchemy import func, select
 
 from refine import health
 from refine.cli.context import application, settings_without_installation
@@ -16,8 +17,13 @@ from refine.cli.parameters import json_option
 from refine.cli.trial import Trial, about_provider
 from refine.diagnoses import Finding
 from refine.errors import EmbeddedError, SettingsError
+from refine.extensions import db
 from refine.health import Check, database, machine
 from refine.llm.provider import Provider, client_for, configured_provider, is_rehearsed
+from refine.models import Agent
+from refine.rules.model_names import is_rehearsal_model
+from refine.rules.personal import masked_id
+from refine.rules.quantities import plural
 from refine.settings import Settings, data_dir_in
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red"}
@@ -117,8 +123,21 @@ def _checks(app: Flask, address: str | None) -> Iterator[Check]:
     if (provider := configured_provider(settings)) is None:
         detail = "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers"
         yield Check("provider", detail)
-    else:
-        yield _about(provider)
+        return
+    yield (answering := _about(provider))
+    if answering.is_ok and all(by_name.values()):
+        yield from _each("models", _unlisted(provider), "the provider lists those of active agents")
+
+
+def _unlisted(provider: Provider) -> Iterator[Finding]:
+    """Yield a finding for each model of active agents that the provider's list does not hold."""
+    if not provider.catalogue:
+        return
+    used = select(Agent.model_id, func.count()).where(Agent.active).group_by(Agent.model_id)
+    for model_id, count in db.session.execute(used.order_by(Agent.model_id)):
+        if not is_rehearsal_model(model_id) and provider.catalogue.find(model_id) is None:
+            about = {"model": masked_id(model_id), "agents": plural(count, "active agent")}
+            yield Finding.of("model_unlisted", **about)
 
 
 def _each(name: str, findings: Iterable[Finding], well: str) -> Iterable[Check]:

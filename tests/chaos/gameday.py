@@ -20,22 +20,22 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import func, make_url, select
 
-from refine.embedded.folders import valkey_socket
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, Endpoint, RefinementSession
 from refine.models.outbox import Delivery
 from refine.models.runs.session.session import END_ACTION, MUTATIONS
+from tests.browser.serving import free_port
 from tests.chaos.crowd import Crowd
-from tests.chaos.fleet import CLOCK, WEB, WORKERS, Fleet, servers_of
+from tests.chaos.fleet import CLOCK, VALKEY, WEB, WORKERS, Fleet, servers_of
 from tests.chaos.load import Load
 from tests.chaos.pooler import pooled
+from tests.chaos.redis_over_tls import redis_over_tls
 from tests.chaos.run import (
     ENVIRON,
     await_web,
     broken,
     build,
     calm_down,
-    free_port,
     unverified,
     wait_until,
 )
@@ -44,7 +44,6 @@ from tests.commands import refine
 from tests.conftest import environ_of, migrated
 from tests.faults.invariants import Before
 from tests.interleaving.model import PlayedModel
-from tests.jobs.test_redis_tls import self_signed, tls_before
 from tests.receiver import Receiver
 
 AGENTS, SLOW_CLIENTS, DEPLOY_EVERY_SECONDS = 30, 500, 60.0
@@ -154,14 +153,13 @@ def play(seconds: float, seed: int, folder: Path) -> Outcome:
         model = stack.enter_context(HumanModel(Random(seed)))
         receiver = stack.enter_context(Receiver())
         own = {"OPENROUTER_BASE_URL": model.base_url, "PUBLIC_URL": "http://127.0.0.1"}
-        environ = {**environ_of(folder), **_ENVIRON, **own}
+        redis = stack.enter_context(redis_over_tls(folder))
+        environ = {**environ_of(folder), **_ENVIRON, **own, **redis}
         fleet = Fleet(folder, environ, 0, ())
+        del fleet.servers[VALKEY]  # that Redis has its place
         stack.enter_context(servers_of(fleet))
         app = stack.enter_context(migrated(environ))
-        certificate = self_signed(folder)
-        port = stack.enter_context(tls_before(str(valkey_socket(folder)), certificate))
-        redis = {"REDIS_URL": f"rediss://127.0.0.1:{port}/0", "REFINE_REDIS_TLS": str(certificate)}
-        fleet.environ = {**environ, **redis, **stack.enter_context(pooled(folder))}
+        fleet.environ = {**environ, **stack.enter_context(pooled(folder))}
         tenants, email = build(AGENTS)
         account = db.session.scalars(select(Account).join(Agent)).first()
         Endpoint.add(account, receiver.url, None, by={"by": "tests"})

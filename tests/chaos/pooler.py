@@ -15,7 +15,7 @@ from tests.commands import eventually
 
 _CONFIG = """
 [databases]
-refine = host={host} port=5432 dbname=refine user=refine
+* = host={host} port=5432 user=refine
 [pgbouncer]
 listen_addr =
 unix_socket_dir = {folder}

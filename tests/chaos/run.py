@@ -15,6 +15,7 @@ from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, ApiToken, MemoryTask, RefinementSession
 from refine.models.runs.run import Run
 from tests import factories
+from tests.browser.serving import free_port
 from tests.chaos.fleet import PROCESSES, WEB, Fleet, servers_of
 from tests.chaos.load import Load, Promise, Tenant
 from tests.chaos.storm import Fault, Storm
@@ -191,9 +192,3 @@ def wait_until(is_so: Callable[[], bool], seconds: float) -> bool:
             return False
         threading.Event().wait(0.5)
     return True
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -9,29 +9,29 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
-from flask_migrate import upgrade
 from redis import Redis
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import OperationalError
 
 from refine.diagnoses import DIAGNOSES, Finding
-from refine.embedded import database_url
+from refine.embedded import database_url, postgres
 from refine.extensions import db
 from refine.health import database, machine
-from refine.models import WrappedKey
 from refine.outages import connection_fault
 from refine.settings import Settings
-from tests import factories, sql
+from tests import debian_postgres, factories, sql
 from tests.chaos.pooler import pooled
 from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT
-from tests.conftest import app_of, environ_of, servers_in
+from tests.conftest import app_of
 from tests.jobs.test_redis_tls import self_signed, tls_before
 from tests.models.test_schema_version import HEAD
 from tests.scripted_model import ScriptedModel
@@ -265,30 +265,41 @@ def test_a_transaction_that_stays_open_is_named(app):
     assert "database_idle" not in found_in_database()
 
 
-@pytest.mark.nightly
-def test_a_pooler_in_transaction_mode_is_named_and_backed_up_through(tmp_path, run_under):
-    """With the real PgBouncer, where it is installed."""
-    with servers_in(tmp_path) as folder, ExitStack() as until:
+@pytest.fixture(params=[postgres.running, debian_postgres.running], ids=["newest", "oldest"])
+def pooled_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a database behind the real PgBouncer, where both are installed."""
+    with TemporaryDirectory(prefix="refine-pooled-") as name, ExitStack() as until:
+        folder = Path(name)
         (folder / "logs").mkdir()
-        migrated = until.enter_context(app_of(environ_of(folder)))
-        upgrade()
-        WrappedKey.platform()
-        db.session.commit()
+        if request.param is debian_postgres.running and not debian_postgres.BINARIES.exists():
+            pytest.skip("PostgreSQL 15 is not installed")
+        until.enter_context(request.param(folder))
         if not (behind := until.enter_context(pooled(folder))):
             pytest.skip("PgBouncer is not installed")
-        unaware = {**environ_of(folder), **behind, "REFINE_POOLED": "0"}
-        unaware["REFINE_ENCRYPTION_KEYS"] = keys_of(migrated)
-        aware = {**unaware, "REFINE_POOLED": "1"}
-
-        assert codes(run_under(unaware, "doctor", "--json"))["database_pooled"] == "fix"
-        assert "database_pooled" not in codes(run_under(aware, "doctor", "--json"))
-        done = run_under(aware, "backup", str(tmp_path / "refine.zip"))
-        assert (done.returncode, done.stderr) == (0, "")
+        yield behind["DATABASE_URL"]
 
 
-def keys_of(app: Flask) -> str:
-    settings: Settings = app.extensions["refine.settings"]
-    return ",".join(settings.encryption_keys)
+@pytest.mark.nightly
+def test_a_pooler_in_transaction_mode_is_named_and_backups_go_through_it_both_ways(
+    redis, environ, pooled_database, run_under, tmp_path
+):
+    aware = {**environ, "DATABASE_URL": pooled_database, "REFINE_POOLED": "1"}
+    assert run_under(aware, "db", "upgrade").returncode == 0
+    with app_of(aware):
+        factories.ledger(factories.agent(), *[25] * 20)
+        db.session.commit()
+        with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("CREATE DATABASE restored TEMPLATE template0")
+
+    unaware = codes(run_under({**aware, "REFINE_POOLED": "0"}, "doctor", "--json"))
+    assert unaware["database_pooled"] == "fix"
+    assert "database_pooled" not in codes(run_under(aware, "doctor", "--json"))
+    file = str(tmp_path / "refine.zip")
+    assert run_under(aware, "backup", file).stderr == ""
+    restored = {**aware, "DATABASE_URL": pooled_database.replace("/refine?", "/restored?")}
+    done = run_under(restored, "restore", file)
+    assert done.stdout.startswith("restored 20 memories, "), done.stderr
+    assert run_under(restored, "audit", "verify").returncode == 0
 
 
 def test_a_prepared_transaction_that_nobody_ended_is_named(strict):
@@ -441,3 +452,16 @@ def test_a_redis_that_wants_tls(app, doctor, redis, environ, tmp_path):
 
     assert plain["redis_needs_tls"] == "fix"
     assert distrusted["redis_certificate"] == "fix"
+
+
+def test_a_model_of_active_agents_that_the_provider_does_not_list(app, doctor, model):
+    for model_id in ("test/gone", "test/gone", "test/model", "rehearsal/any"):
+        factories.agent(model_id=model_id)
+    factories.agent(model_id="test/unused", active=False)
+
+    assert "model_unlisted" not in codes(doctor())  # there is no list
+    model.catalogue = [{"id": "test/model"}]
+    found = json.loads(doctor().stdout)
+
+    told = [each["sentence"] for each in found if each["code"] == "model_unlisted"]
+    assert told == ["the provider lists no model test/gone, which is that of 2 active agents"]

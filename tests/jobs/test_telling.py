@@ -13,11 +13,13 @@ from refine.jobs.letter import Letter
 from refine.jobs.telling import LOOKS_EVERY, tell
 from refine.jobs.tick import run_tick, stand_in
 from refine.jobs.worker import work
-from refine.models import Agent, ApiToken, Mail, PeriodicWork, User
+from refine.models import Agent, ApiToken, Mail, PeriodicWork, RefinementSession, User
 from refine.models.notice import SETTLES_FOR
 from refine.rules.notices import KINDS, offered
-from tests import factories
+from tests import factories, sql
+from tests.commands import eventually, services
 from tests.jobs.test_mailing import mails, sending, server
+from tests.mail_server import MailServer
 from tests.web.crawling import CANARY, PURPOSE, sing
 
 __all__ = ["sending", "server"]
@@ -237,3 +239,35 @@ def test_a_worker_leaves_telling_to_a_clock_that_ticks(sending, redis: Redis):
     work(burst=True)
     assert [each.kind for each in mails()] == ["access.asked"]
     assert db.session.scalar(select(Mail.outcome)) == "delivered"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("living", "silent", "said"),
+    [
+        ("worker", "tick", "the clock is silent: no automatic sessions start"),
+        ("clock", "worker", "runs wait, and no worker looks for them"),
+    ],
+)
+def test_worker_and_clock_each_tell_alone_that_the_other_is_silent(
+    app, redis, environ, server, tmp_path, living, silent, said
+):
+    """Real processes; only how long it has held is written into the database."""
+    admin = factories.user(site_admin=True)
+    RefinementSession.queue(factories.agent("one", account=admin.account), "manual")
+    PeriodicWork.note(silent, clock.now() - timedelta(minutes=6))
+    db.session.commit()
+    mail = {"REFINE_MAIL_URL": server.url, "REFINE_MAIL_FROM": "refine@example.org"}
+
+    with services({**environ, **mail}, tmp_path) as begin:
+        begin(living)
+        eventually(lambda: sql.value("SELECT count(*) FROM notices"))
+        sql.run(
+            f"UPDATE notices SET began_at = began_at - interval '{SETTLES_FOR}'",
+            f"UPDATE periodic_work SET at = at - interval '{LOOKS_EVERY}' WHERE event = 'notices'",
+        )
+        eventually(lambda: f"Refine: {said}" in subjects(server), seconds=180)
+
+
+def subjects(server: MailServer) -> list[str]:
+    return [each["Subject"] for each in server.received]
