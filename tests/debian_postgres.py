@@ -24,18 +24,18 @@ def running(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     cluster, sockets = folder / "postgres", socket_dir(folder)
     make_private(sockets)
     make_private(cluster)
-    here, prefix = str(cluster), list[str | Path]()
-    if user := postgres_user(cluster):
-        # another user, who may only go where it is already
-        here, prefix = "/proc/self/cwd", user.command_prefix()
+    prefix = list[str | Path]()
+    if user := postgres_user(cluster):  # who may then go through to it
+        folder.chmod(0o711)
         os.chown(cluster, user.uid, user.gid)
-    made = [*prefix, BINARIES / "initdb", "-D", here, *_INITDB]
+        prefix = user.command_prefix()
+    made = [*prefix, BINARIES / "initdb", "-D", cluster, *_INITDB]
     subprocess.run(made, cwd=cluster, check=True, stdout=subprocess.DEVNULL)
     (sockets / POSTGRES_SOCKET).symlink_to(cluster / POSTGRES_SOCKET)
-    options = ("-c", "listen_addresses=", "-c", f"unix_socket_directories={here}")
+    options = ("-c", "listen_addresses=", "-c", f"unix_socket_directories={cluster}")
     with running_server(
         "PostgreSQL",
-        [*prefix, BINARIES / "postgres", "-D", here, *options],
+        [*prefix, BINARIES / "postgres", "-D", cluster, *options],
         new_log(folder / "postgres.log"),
         is_ready=lambda pid: postgres._is_ready(pid, cluster),
         stop_signals=[signal.SIGINT],
