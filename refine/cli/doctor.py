@@ -125,14 +125,12 @@ def _checks(app: Flask, address: str | None) -> Iterator[Check]:
         yield Check("provider", detail)
         return
     yield (answering := _about(provider))
-    if answering.is_ok and all(by_name.values()):
+    if answering.is_ok and all(by_name.values()) and provider.catalogue:
         yield from _each("models", _unlisted(provider), "the provider lists those of active agents")
 
 
 def _unlisted(provider: Provider) -> Iterator[Finding]:
     """Yield a finding for each model of active agents that the provider's list does not hold."""
-    if not provider.catalogue:
-        return
     used = select(Agent.model_id, func.count()).where(Agent.active).group_by(Agent.model_id)
     for model_id, count in db.session.execute(used.order_by(Agent.model_id)):
         if not is_rehearsal_model(model_id) and provider.catalogue.find(model_id) is None:
