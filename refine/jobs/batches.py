@@ -14,8 +14,8 @@ from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 from refine.models import Agent, RefinementSession, User, attention
 from refine.models.agent import configuring
-from refine.models.runs.session.prospects import decide_for_request
-from refine.models.runs.session.scheduling import Candidates
+from refine.models.columns import in_ids
+from refine.models.runs.session.scheduling import why_not_on_request
 from refine.models.runs.session.session import SessionRequest
 from refine.outages import database_trouble, may_pass
 
@@ -108,11 +108,12 @@ def _act_on_batch(work: Work, user: User, ids: Sequence[int]) -> _Outcomes:
 
 
 def _refine(_work: Work, user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
-    candidates = Candidates(agents, at)
-    decided = [decide_for_request(agent, candidates, at) for agent in agents]
-    requests = [each for each in decided if isinstance(each, SessionRequest)]
+    those = select(Agent.id, why_not_on_request())
+    found = db.session.execute(those.where(in_ids(Agent.id, [agent.id for agent in agents])))
+    why_not = dict(found.tuples().all())
+    requests = [SessionRequest(each, "manual") for each in agents if why_not[each.id] is None]
     RefinementSession.queue_all(requests, user=user, at=at)
-    return [None if isinstance(each, SessionRequest) else each for each in decided]
+    return list(why_not.values())
 
 
 def _pause(work: Work, user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:

@@ -27,7 +27,6 @@ from refine.models import (
     Account,
     Agent,
     Delivery,
-    Endpoint,
     IdempotencyKey,
     Invitation,
     Mail,
@@ -46,8 +45,7 @@ from refine.models.people.pruning import prune
 from refine.models.runs import task as tasks
 from refine.models.runs.run import Run
 from refine.models.runs.session import scheduling
-from refine.models.runs.session.prospects import Prospects, due_for_sweep
-from refine.models.runs.session.scheduling import Candidates
+from refine.models.runs.session.scheduling import Candidates, Prospects, due_for_sweep
 from refine.models.runs.session.session import SessionRequest
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.task import REFLECTION_SCHEDULE
@@ -197,8 +195,7 @@ class _Tick:
         self.done.announced += announce_waiting(self.at)
 
     def deliver(self) -> None:
-        if Endpoint.is_any():
-            deliver_due(self.at, self._deadline)
+        deliver_due(self.at, self._deadline)
 
     def tell(self) -> None:
         tell(self.at)
@@ -359,26 +356,24 @@ class _Tick:
 
 
 def _requests_for_slot(slot_at: datetime, candidates: Candidates) -> Iterator[SessionRequest]:
-    for agent in candidates.idle():
+    for agent in candidates.agents:
         reason = candidates.automatic_skip_reason(agent)
         yield SessionRequest(agent, "weekly", slot_at, skip_reason=reason)
 
 
 def _requests_after_failure(candidates: Candidates) -> Iterable[SessionRequest]:
-    return filter(None, map(candidates.retry_of, candidates.idle()))
+    return filter(None, map(candidates.retry_of, candidates.agents))
 
 
 def _requests_over_budget(candidates: Candidates) -> Iterator[SessionRequest]:
-    for agent in candidates.idle():
+    for agent in candidates.agents:
         if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent):
             yield SessionRequest(agent, "over_budget")
 
 
 def _requests_for_sweep(candidates: Candidates) -> Iterator[SessionRequest]:
-    for agent in candidates.idle():
-        trigger = candidates.due_trigger(agent)
-        if trigger is not None and not candidates.forbidden_reason(agent):
-            yield SessionRequest(agent, trigger)
+    for agent in candidates.agents:
+        yield SessionRequest(agent, candidates.due_trigger(agent))
 
 
 def _any_of(due: Select[int]) -> bool:

@@ -31,7 +31,7 @@ from refine.models.audit import AuditLog, Event
 from refine.models.columns import AccountId, in_ids
 from refine.models.people import User
 from refine.models.runs.run import LIVE
-from refine.models.runs.session.prospects import why_not_on_request
+from refine.models.runs.session.scheduling import why_not_on_request
 from refine.models.runs.session.session import ERODED, RefinementSession
 from refine.models.runs.session.totals import Stuck, is_stuck, stuck_above_budget
 from refine.models.runs.task import MemoryTask, given_up_since

@@ -131,10 +131,6 @@ class Endpoint(Attested, Base):
     def wants(cls, kind: str) -> ColumnElement[bool]:
         return cls.is_active() & or_(cls.kinds.is_(None), literal(kind) == func.any(cls.kinds))
 
-    @classmethod
-    def is_any(cls) -> bool:
-        return db.session.scalar(select(cls.id).where(cls.is_active()).limit(1)) is not None
-
 
 class Attempted:
     """What is sent until it arrives, or is given up."""

@@ -21,7 +21,7 @@ from refine.jobs.batches import (
 from refine.models import Agent, attention
 from refine.models.agent.eligibility import Group, grouped_by
 from refine.models.columns import id_in
-from refine.models.runs.session.prospects import estimate, why_not_on_request
+from refine.models.runs.session.scheduling import estimate, why_not_on_request
 from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.agents import FILTERS, conditions_of

@@ -17,7 +17,7 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent, RefinementSession, retention
 from refine.models.people.account import MAX_KEPT_MONTHS, RETENTION_WAIT
-from refine.models.runs.session.prospects import Prospects
+from refine.models.runs.session.scheduling import Prospects
 from refine.models.runs.spending import CostCaps
 from refine.rules.quantities import finite, in_days
 from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after

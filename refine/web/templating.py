@@ -23,7 +23,7 @@ from refine.models.people.user import (
     MIN_PASSWORD_CHARACTERS,
 )
 from refine.models.runs.access.asking_rules import REASONS
-from refine.models.runs.session.prospects import LOOKS_BACK
+from refine.models.runs.session.scheduling import LOOKS_BACK
 from refine.rules import causes, quantities
 from refine.rules.personal import masked_id
 from refine.rules.schedules import describe_schedule

@@ -13,7 +13,7 @@ from refine.jobs import tick
 from refine.jobs.tick import run_tick, sweep_all
 from refine.models import Account, Agent, AuditLog, RefinementSession
 from refine.models.people.account import SLOT_IS_LATE_AFTER
-from refine.models.runs.session.prospects import NOTHING_TO_REFINE
+from refine.models.runs.session.scheduling import NOTHING_TO_REFINE
 from tests import factories, sql
 
 

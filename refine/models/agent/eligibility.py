@@ -1,6 +1,6 @@
 """The rules for starting runs of an agent: in Python for one, in SQL for many, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -77,9 +77,9 @@ def is_readable() -> ColumnElement[bool]:
     return not_(obstacles(automatic=False)[ERASED])
 
 
-def why_unavailable(*, automatic: bool) -> ColumnElement[str | None]:
-    conditions = obstacles(automatic=automatic).items()
-    return case(*((condition, literal(reason)) for reason, condition in conditions))
+def first_of(reasons: Mapping[str, ColumnElement[bool]]) -> ColumnElement[str | None]:
+    """Return the first of these reasons that holds; NULL if none does."""
+    return case(*((holds, literal(reason)) for reason, holds in reasons.items()))
 
 
 # -- does a server answer for its model? ----------------------------------------------------------
@@ -123,11 +123,6 @@ def with_unlocked_core_memory() -> ColumnElement[bool]:
     )
 
 
-def may_be_refined(agent: Agent) -> bool:
-    """Tell whether automatic runs are allowed, and something can be refined."""
-    return unavailable_reason(agent, automatic=True) is None and has_unlocked_core_memory(agent)
-
-
 def is_refinable() -> ColumnElement[bool]:
     return and_(is_available(automatic=True), with_unlocked_core_memory())
 
@@ -137,26 +132,19 @@ def is_refinable() -> ColumnElement[bool]:
 
 def needs_refinement(agent: Agent, at: datetime | None = None) -> bool:
     """Tell whether a session is due: for the account's last slot, or over the budget."""
-    return due_trigger(agent, at or clock.now()) is not None
+    due = is_refinable() & is_due_since(agent.account.last_slot(at or clock.now()))
+    return db.session.scalar(select(Agent.id).where(Agent.id == agent.id, due)) is not None
 
 
 Agent.needs_refinement = needs_refinement
 
 
-def due_trigger(agent: Agent, at: datetime) -> AutomaticTrigger | None:
-    """Return why a session is due; None if none is, or if the agent may not be refined."""
-    return trigger_since(agent, agent.account.last_slot(at)) if may_be_refined(agent) else None
-
-
-def trigger_since(agent: Agent, slot_at: datetime) -> AutomaticTrigger | None:
-    """Return ``due_trigger`` of an agent that may be refined, for its account's last slot."""
-    if agent.last_refinement_at is None or agent.last_refinement_at < slot_at:
-        return "weekly"
-    return "over_budget" if agent.is_over_budget else None
+def is_due_since(slot_at: datetime) -> ColumnElement[bool]:
+    """Match agents, if they may be refined, of which a session is due since their last slot."""
+    return not_refined_since(slot_at) | Agent.over_budget
 
 
 def not_refined_since(slot_at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that a session is due for this slot."""
     return Agent.last_refinement_at.is_(None) | (Agent.last_refinement_at < slot_at)
 
 

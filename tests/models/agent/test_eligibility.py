@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
-from sqlalchemy import Column, and_, or_, select
+from sqlalchemy import Column, select
 from sqlalchemy.sql import visitors
 
 from refine.extensions import db
@@ -124,8 +124,20 @@ def is_shown_journal(memory):
     return memory.memory_type == "journal" and not memory.discarded and age < JOURNAL_SHOWN_FOR
 
 
+def needs_refinement(agent):
+    """Whether it does, as the agent says itself, and as its state does."""
+    refined_at = agent.last_refinement_at
+    is_needed = (
+        eligibility.unavailable_reason(agent, automatic=True) is None
+        and eligibility.has_unlocked_core_memory(agent)
+        and (refined_at is None or refined_at < SLOT or agent.is_over_budget)
+    )
+    assert agent.needs_refinement(NOW) == is_needed
+    return is_needed
+
+
 def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, subtests):
-    due = or_(eligibility.not_refined_since(SLOT), Agent.over_budget)
+    due = eligibility.is_due_since(SLOT)
     for name, in_python, in_sql in [
         (
             "available by hand",
@@ -148,27 +160,19 @@ def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, 
             eligibility.with_unlocked_core_memory(),
         ),
         ("over budget", lambda agent: agent.is_over_budget, Agent.over_budget),
-        (
-            "not refined",
-            lambda agent: eligibility.trigger_since(agent, SLOT) == "weekly",
-            eligibility.not_refined_since(SLOT),
-        ),
-        ("may be refined", eligibility.may_be_refined, eligibility.is_refinable()),
-        (
-            "needs refinement",
-            lambda agent: agent.needs_refinement(NOW),
-            and_(eligibility.is_refinable(), due),
-        ),
+        ("needs refinement", needs_refinement, eligibility.is_refinable() & due),
     ]:
         with subtests.test(name):
             assert_same(agents, in_python, in_sql)
 
 
+def why_unavailable(*, automatic):
+    return eligibility.first_of(eligibility.obstacles(automatic=automatic))
+
+
 @pytest.mark.parametrize("automatic", EITHER)
 def test_why_agents_may_not_be_asked_is_the_same_in_python_and_in_sql(agents, automatic):
-    in_sql = dict(
-        db.session.execute(select(Agent.id, eligibility.why_unavailable(automatic=automatic))).all()
-    )
+    in_sql = dict(db.session.execute(select(Agent.id, why_unavailable(automatic=automatic))).all())
 
     in_python = {
         agent.id: eligibility.unavailable_reason(agent, automatic=automatic) for agent in agents
@@ -224,9 +228,7 @@ def test_agents_are_grouped_by_why_they_may_not_be_asked(app):
         factories.agent(account=account, name=name, active=False)
     ready = factories.agent(account=account, name="Di")
 
-    groups = grouped_by(
-        eligibility.why_unavailable(automatic=False), Agent.account_id == account.id
-    )
+    groups = grouped_by(why_unavailable(automatic=False), Agent.account_id == account.id)
 
     assert list(groups) == [eligibility.NOT_ACTIVE, None]
     assert [name for _, name in groups[eligibility.NOT_ACTIVE].named] == ["Al", "Bo", "cy"]

@@ -1,24 +1,27 @@
-"""Agents due for automatic sessions, and rules for waiting."""
+"""Agents due for sessions, rules for waiting, and what a sweep would do."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from itertools import takewhile
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, true
 from sqlalchemy.orm import aliased
 
 from refine import settings
 from refine.extensions import db
 from refine.models.agent import Agent, eligibility
-from refine.models.agent.eligibility import AutomaticTrigger
+from refine.models.agent.eligibility import AutomaticTrigger, Group, grouped_by
 from refine.models.audit import AuditLog
 from refine.models.columns import in_constants, in_ids
 from refine.models.ledger.ledger import removed_outside_sessions
 from refine.models.people import Account
-from refine.models.runs.run import blocked_reason
+from refine.models.runs.run import LIVE, blocked_reason
 from refine.models.runs.session.session import (
     ANSWERED,
+    ERODED,
     ROLLING_WINDOW,
     RefinementSession,
     SessionRequest,
@@ -28,6 +31,9 @@ from refine.rules.pacing import MAX_DOUBLINGS, MAX_QUIET_SLOTS, MAX_RETRIES, RET
 
 # A retry that is overdue by this much is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
+
+# What a session may cost is taken from those of this time.
+LOOKS_BACK = timedelta(days=90)
 
 _Session = RefinementSession
 
@@ -104,32 +110,27 @@ class Candidates:
         at: datetime,
         caps: CostCaps | None = None,
     ) -> None:
-        self._agents, self._at = agents, at
+        self.agents, self._at = agents, at
         self._ids = [agent.id for agent in agents]
         self._all_caps = caps or CostCaps(at)
-        self._slots: dict[int, datetime] = {}
 
     # -- the rules -------------------------------------------------------------------------------
 
-    def forbidden_reason(self, agent: Agent) -> str | None:
-        """Return what forbids automatic sessions: a block, or the rolling floor; or None."""
-        blocked = blocked_reason(agent, self._caps)
-        return blocked or _Session.erosion_reason(agent, self.removed_tokens(agent))
-
     def automatic_skip_reason(self, agent: Agent) -> str | None:
-        """Return why the clock may queue none: it is forbidden, or nothing changed; or None."""
-        if (reason := self.forbidden_reason(agent)) is not None:
-            return reason
-        if agent.id in self._unchanged_ids:
+        """Return why the clock may queue none: runs are blocked, the rolling floor is reached, or
+        nothing changed; or None.
+        """
+        reason = blocked_reason(agent, self._caps)
+        reason = reason or _Session.erosion_reason(agent, self.removed_tokens(agent))
+        if reason is None and agent.id in self._unchanged_ids:
             return "nothing changed since the last session, which removed nothing"
-        return None
+        return reason
 
-    def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
-        has_work, slot_at = self.has_work(agent), self._last_slot(agent)
-        return eligibility.trigger_since(agent, slot_at) if has_work else None
-
-    def has_work(self, agent: Agent) -> bool:
-        return agent.id in self._ids_with_unlocked_memory
+    def due_trigger(self, agent: Agent) -> AutomaticTrigger:
+        """Return why an agent of which a session is due is asked."""
+        refined_at = agent.last_refinement_at
+        is_of_slot = refined_at is None or refined_at < agent.account.last_slot(self._at)
+        return "weekly" if is_of_slot else "over_budget"
 
     def must_wait(self, agent: Agent) -> bool:
         """Tell whether it is too soon, a retry is pending, or nothing could be removed."""
@@ -156,12 +157,6 @@ class Candidates:
         failed = self._newest.get(agent.id)
         return failed.next_attempt() if failed and self._is_retry_due(failed) else None
 
-    def idle(self) -> list[Agent]:
-        return [agent for agent in self._agents if self.live_session_of(agent) is None]
-
-    def live_session_of(self, agent: Agent) -> RefinementSession | None:
-        return self._live.get(agent.id)
-
     def _is_retry_due(self, session: RefinementSession) -> bool:
         retry_at = session.retry_at
         if retry_at is None or retry_at > self._at or not self._is_failure_of_slot(session):
@@ -172,18 +167,13 @@ class Candidates:
     def _is_failure_of_slot(self, session: RefinementSession) -> bool:
         if session.ended_at is None or not session.may_be_retried:
             return False
-        return session.ended_at >= self._last_slot(session.agent)
-
-    def _last_slot(self, agent: Agent) -> datetime:
-        if agent.account_id not in self._slots:
-            self._slots[agent.account_id] = agent.account.last_slot(self._at)
-        return self._slots[agent.account_id]
+        return session.ended_at >= session.agent.account.last_slot(self._at)
 
     # -- what they need --------------------------------------------------------------------------
 
     @cached_property
     def _caps(self) -> CostCaps:
-        self._all_caps.look_up(agent.account for agent in self._agents)
+        self._all_caps.look_up(agent.account for agent in self.agents)
         return self._all_caps
 
     def removed_tokens(self, agent: Agent) -> int:
@@ -226,19 +216,6 @@ class Candidates:
             .where(in_ids(Agent.id, self._ids))
             .order_by(found.created_at.desc())
         ).all()
-
-    @cached_property
-    def _live(self) -> dict[int, RefinementSession]:
-        live = select(_Session).where(_Session.agent_id.in_(self._ids), _Session.is_live)
-        found = db.session.scalars(live.execution_options(populate_existing=True))
-        return {each.agent_id: each for each in found}
-
-    @cached_property
-    def _ids_with_unlocked_memory(self) -> frozenset[int]:
-        mine = select(Agent.id).where(
-            Agent.id.in_(self._ids), eligibility.with_unlocked_core_memory()
-        )
-        return frozenset(db.session.scalars(mine))
 
     @cached_property
     def _unchanged_ids(self) -> frozenset[int]:
@@ -286,3 +263,78 @@ def _slots_between(account: Account, ended_at: datetime | None, at: datetime) ->
     while ended_at is not None and slot > ended_at and slots <= MAX_QUIET_SLOTS:
         slots, slot = slots + 1, account.last_slot(slot - timedelta(microseconds=1))
     return slots
+
+
+# -- sweeps, and sessions that somebody asks for ---------------------------------------------------
+
+WAITING = "waiting for a session already"
+RUNNING = "running a session just now"
+LIVE_SESSION = "a session is waiting or running"
+NOTHING_TO_REFINE = "no core memory that a session may change"
+NOT_DUE = "refined since the last slot, and within the budget"
+
+
+class Prospects(NamedTuple):
+    """Which agents a sweep would ask, and why not the others, most of them first."""
+
+    asked: Group | None
+    left_out: list[Group]
+    cost: Decimal | None
+
+    @classmethod
+    def of(cls, account: Account, at: datetime) -> "Prospects":
+        groups = grouped_by(_reason(account, at), Agent.account_id == account.id)
+        asked = groups.pop(None, None)
+        return cls(asked, list(groups.values()), estimate(at, asked.ids if asked else []))
+
+
+def due_for_sweep(account: Account, at: datetime) -> Select[int]:
+    """Select agents that the current sweep has not asked yet."""
+    asked_since = exists().where(
+        _Session.agent_id == Agent.id,
+        _Session.created_at >= account.sweep_requested_at,
+    )
+    return select(Agent.id).where(
+        Agent.account_id == account.id, _reason(account, at).is_(None), ~asked_since
+    )
+
+
+def why_not_on_request() -> ColumnElement[str | None]:
+    """Why a chosen agent gets no session; NULL if it gets one."""
+    reasons = {
+        LIVE_SESSION: has_live_session(),
+        **eligibility.obstacles(automatic=False),
+        NOTHING_TO_REFINE: ~eligibility.with_unlocked_core_memory(),
+    }
+    return eligibility.first_of(reasons | eligibility.unanswered())
+
+
+def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
+    slot_at, capped = account.last_slot(at), CostCaps(at).reason(account)
+    is_running = Agent.last_session_status.is_not_distinct_from("running")
+    reasons: dict[str, ColumnElement[bool]] = {
+        WAITING: Agent.last_session_status == "queued",
+        **eligibility.obstacles(automatic=True),
+        NOTHING_TO_REFINE: ~eligibility.with_unlocked_core_memory(),
+        NOT_DUE: ~eligibility.is_due_since(slot_at),
+        **({capped: ~is_running} if capped else {ERODED: _Session.is_eroded(at)}),
+        RUNNING: is_running,
+    }
+    return eligibility.first_of(reasons)
+
+
+def estimate(at: datetime, agent_ids: Sequence[int]) -> Decimal | None:
+    """Return what sessions of these agents may cost, by their recent means; None if unknown."""
+    means = (
+        select(func.avg(_Session.cost_usd).label("mean"))
+        .where(
+            in_ids(_Session.agent_id, agent_ids),
+            _Session.created_at > at - LOOKS_BACK,
+            _Session.llm_calls > 0,
+            _Session.status.not_in(LIVE),
+        )
+        .group_by(_Session.agent_id)
+        .subquery()
+    )
+    mean = db.session.scalar(select(func.avg(means.c.mean)))
+    return None if mean is None else mean * len(agent_ids)

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
-from refine.models.runs.session.prospects import LOOKS_BACK, estimate
+from refine.models.runs.session.scheduling import LOOKS_BACK, estimate
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)

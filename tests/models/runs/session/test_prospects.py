@@ -20,7 +20,7 @@ from refine.models.agent.eligibility import (
     PAUSED,
     Group,
 )
-from refine.models.runs.session.prospects import (
+from refine.models.runs.session.scheduling import (
     NOT_DUE,
     NOTHING_TO_REFINE,
     RUNNING,

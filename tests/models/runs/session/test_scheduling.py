@@ -336,7 +336,6 @@ RULES = (
     Candidates.cools_down_until,
     Candidates.retry_of,
     Candidates.due_trigger,
-    Candidates.live_session_of,
 )
 
 
