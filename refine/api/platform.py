@@ -1,8 +1,6 @@
 """What a platform manages: its account's agents, their tokens, and what they cost; no content."""
 
-from datetime import datetime, time
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 from pydantic import Field
 from sqlalchemy import select
@@ -19,10 +17,11 @@ from refine.api.rows import (
 )
 from refine.api.schemas import Body, Instant, Omittable, QueryDay, Resource, Spending, Time
 from refine.errors import InvalidValue
+from refine.extensions import db
 from refine.llm.provider import require_one_model
 from refine.models import Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
-from refine.models.runs.spending import by_month
+from refine.models.runs.spending import used_by
 from refine.rules.content import MAX_AGENT_NAME_CHARACTERS, MAX_PROMPT_CHARACTERS
 from refine.rules.retention import (
     DEFAULT_THRESHOLD,
@@ -221,13 +220,10 @@ class UsagePage(Page):
 def get_usage(token: ApiToken, query: UsageQuery) -> UsagePage:
     """Return sessions, reflections and conversations with their cost, by agent and month."""
     account = token.account
-    zone = ZoneInfo(account.time_zone)
-    since, until = (
-        datetime.combine(day, time(), zone) if day is not None else None
-        for day in (query.since, query.until)
-    )
     newest_first = select(Agent.id).where(Agent.account_id == account.id).order_by(Agent.id.desc())
     agents = found_page(newest_first, query)
-    months = by_month(account, [row.id for row in agents.rows], since=since, until=until)
-    usage = [UsageOfMonth.of(month) for month in months]
+    used = used_by("agent and month", query.since, query.until, account.id)
+    theirs = used.where(Agent.id.in_([row.id for row in agents.rows]))
+    months = db.session.execute(theirs.order_by("month", Agent.id))
+    usage = [UsageOfMonth.of(each, month=f"{each.month:%Y-%m}") for each in months]
     return UsagePage(time_zone=account.time_zone, usage=usage, next_cursor=agents.after)

@@ -48,8 +48,11 @@ _OF_SESSIONS = (*_READINGS, "saved_tokens")
 _LONGEST_MONTH = timedelta(days=32)
 # No clock is further from UTC, so other runs need not be read.
 _FURTHEST_ZONE = timedelta(days=1)
+# All days of which there may be usage.
+_EVER = date(2000, 1, 1), date(9000, 1, 1)
 
 _Rows = Select[*tuple[Any, ...]]
+_Keys = dict[str, list[SQLColumnExpression[Any]]]
 
 
 class Used(NamedTuple):
@@ -159,40 +162,29 @@ def _summed_month(at: datetime) -> _Rows:
 # -- usage ----------------------------------------------------------------------------------------
 
 
-def by_month(
-    account: Account,
-    agent_ids: Sequence[int],
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return each agent's usage by month, from ``since`` (inclusive) to ``until`` (exclusive)."""
-    runs = all_runs()
-    month = func.to_char(_requested(runs), "YYYY-MM").label("month")
-    summed = _summed(runs, month, Agent.id.label("agent_id"), Agent.name.label("agent"))
-    mine = summed.where(
-        Account.id == account.id,
-        runs.c.agent_id.in_(agent_ids),
-        runs.c.created_at >= (since or datetime.min.replace(tzinfo=UTC)),
-        runs.c.created_at < (until or datetime.max.replace(tzinfo=UTC)),
-    )
-    return db.session.execute(mine.group_by(month, Agent.id).order_by(month, Agent.id)).all()
-
-
-def used_by(what: str, since: date, until: date, account_id: AccountId) -> _Rows:
-    """Select usage by ``agent``, ``model`` or ``month``; months from ``since`` to ``until``."""
-    runs = all_runs()
+def used_by(what: str, since: date | None, until: date | None, account_id: AccountId) -> _Rows:
+    """Select usage by ``agent``, ``model``, ``month`` or ``agent and month``, from a first day
+    (inclusive) to a last (exclusive), in the accounts' zones.
+    """
+    runs, (first, last) = all_runs(), _EVER
+    since, until = max(first, since or first), min(last, until or last)
     month = cast(func.date_trunc("month", _requested(runs)), Date).label("month")
-    keys: dict[str, list[SQLColumnExpression[Any]]] = {
-        "agent": [
-            Agent.id.label("agent_id"),
-            Agent.name.label("agent"),
-            Account.name.label("account"),
-            Account.slug.label("account_slug"),
-        ],
+    agent: list[SQLColumnExpression[Any]] = [
+        Agent.id.label("agent_id"),
+        Agent.name.label("agent"),
+        Account.name.label("account"),
+        Account.slug.label("account_slug"),
+    ]
+    keys: _Keys = {
+        "agent": agent,
         "model": [runs.c.model_id],
         "month": [month],
+        "agent and month": [*agent, month],
     }
-    groups = [Agent.id, Account.id] if what == "agent" else keys[what]
+    groups: _Keys = {
+        "agent": [Agent.id, Account.id],
+        "agent and month": [Agent.id, Account.id, month],
+    }
     at, requested = runs.c.created_at, _requested(runs)
     summed = _summed(runs, *keys[what]).where(
         at >= _in_utc(since, -_FURTHEST_ZONE),
@@ -202,7 +194,7 @@ def used_by(what: str, since: date, until: date, account_id: AccountId) -> _Rows
         or_(at < _in_utc(until, -_FURTHEST_ZONE), requested < until),
     )
     mine = true() if account_id is None else Agent.account_id == account_id
-    return summed.where(mine).group_by(*groups)
+    return summed.where(mine).group_by(*groups[what])
 
 
 def with_total(used: CTE) -> _Rows:

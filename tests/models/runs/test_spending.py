@@ -17,7 +17,6 @@ from refine.models.runs.spending import (
     CostCaps,
     Used,
     accounts_at_cap,
-    by_month,
     spent_by_agents,
     used_by,
     with_total,
@@ -197,14 +196,22 @@ def test_month_by_month_all_three_are_in_one_row(agent):
     factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
     everything(factories.agent("one"))
 
-    rows = by_month(agent.account, [agent.id])
+    rows = by_agent_and_month(agent)
 
     assert rows == [
-        ("2026-02", agent.id, "Ada", 0, 0, 1, *[0] * 9),
-        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0, 0, 0, 0, 5),
+        (date(2026, 2, 1), 0, 0, 1, *[0] * 9),
+        (date(2026, 3, 1), 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0, 0, 0, 0, 5),
     ]
-    assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
-    assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
+    assert by_agent_and_month(agent, since=NOW.date()) == rows[1:]
+    assert by_agent_and_month(agent, until=NOW.date()) == rows[:1]
+
+
+def by_agent_and_month(agent, since=None, until=None):
+    """The month and the figures of each row of this agent."""
+    used = used_by("agent and month", since, until, agent.account_id).order_by("month")
+    rows = db.session.execute(used.where(Agent.id == agent.id)).all()
+    assert {tuple(row[:2]) for row in rows} <= {(agent.id, "Ada")}
+    return [tuple(row[4:]) for row in rows]
 
 
 def rows_of(
@@ -226,8 +233,7 @@ def test_agents_models_and_months_add_up_to_the_same(agent):
         figures = [Used.of(row) for row in rows]
         assert Used.total_of(rows) == in_all
         assert tuple(map(sum, zip(*figures, strict=True))) == in_all
-    platform = by_month(agent.account, [agent.id, other.id], since=datetime(2026, 3, 1, tzinfo=UTC))
-    assert sum(month.cost_usd for month in platform) == 4
+    assert sum(row.cost_usd for row in rows_of("agent and month", account_id=agent.account_id)) == 4
 
 
 @pytest.mark.parametrize(
