@@ -19,9 +19,9 @@ from refine.refinement.prompting import first_messages, texts_of_every_session
 from refine.rules.content import token_estimate
 from refine.rules.model_names import in_words
 from refine.rules.tokens import MIN_CONTENT_TOKENS
-from refine.running.model_calls import answer_to_question, not_open, problem_with
+from refine.running.model_calls import answer_to_question, not_open, problem_with, without_echo
 from refine.settings import Settings
-from refine.tools.calls import error, without_echo
+from refine.tools.calls import error
 from refine.tools.refinement import DEFINITION, checked
 
 _SYSTEM_PROMPT = (

@@ -18,7 +18,7 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.models import MemoryTask
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.models.runs.task import MAX_KEPT, EndStatus
 from refine.prompts import as_block, as_entry, as_line
 from refine.rules.tokens import Room, last_that_fit, packed, tokens_at_most
@@ -44,7 +44,7 @@ def lines_of(task: MemoryTask) -> list[str]:
     if task.kind == "extraction":
         return [as_line(message) for message in task.messages()[-task.lines_unread :]]
     return [
-        as_entry(entry.ledger_entry()) for entry in db.session.scalars(saving.journal_entries(task))
+        as_entry(entry.ledger_entry()) for entry in db.session.scalars(tasks.journal_entries(task))
     ]
 
 

@@ -26,7 +26,7 @@ from refine.rules.model_names import in_words, is_rehearsal_model
 from refine.rules.prices import Usage
 from refine.rules.tokens import Room, request_tokens_at_most
 from refine.running.run_worker import AnyRun, RunEnded, RunWorker
-from refine.tools.calls import error, unknown_parameter, without_echo
+from refine.tools.calls import Result, error, unknown_parameter
 
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
@@ -157,13 +157,14 @@ class ModelWorker(RunWorker[AnyRun]):
         only_words: bool,
         lost: list[Usage],
     ) -> Reply:
+        self._next_check = time.monotonic() + 1.0
         return self._client.generate(
             self._model_id,
             asked.messages,
             asked.tools,
             privacy,
             deadline=self._deadline,
-            is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
+            is_cancelled=self._is_cancelled,
             max_output_tokens=output_tokens,
             tool_choice="none" if only_words else "auto",
             on_wasted_usage=lost.append,
@@ -252,6 +253,15 @@ class ModelWorker(RunWorker[AnyRun]):
         agent.require_own("account")
         return agent.account
 
+    def _is_cancelled(self) -> bool:
+        """Tell whether a call is to be given up; asks the database once a second."""
+        if self._is_stopping():
+            return True
+        if time.monotonic() < self._next_check:
+            return False
+        self._next_check = time.monotonic() + 1.0
+        return self._is_unwanted()
+
     def _is_unwanted(self) -> bool:
         """Tell whether the run was stopped or lost meanwhile; False while the database is away."""
         try:
@@ -274,6 +284,12 @@ def _note_usage(usage: Usage) -> None:
         )
 
 
+def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
+    """Return the result without the call's own texts: the model would pay for them twice."""
+    said = [value for value in arguments.values() if isinstance(value, str)]
+    return {name: value for name, value in result.items() if name == "type" or value not in said}
+
+
 def problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:
     """Return why the tool on offer cannot carry out a call; None if it can."""
     name = definition["function"]["name"]
@@ -286,24 +302,6 @@ def problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:
     if not call.arguments.keys() <= known.keys():
         return unknown_parameter("the tool", known)
     return None
-
-
-def _once_a_second(
-    is_stopping: Callable[[], bool], is_unwanted: Callable[[], bool]
-) -> Callable[[], bool]:
-    """Return a check that is cheap to call often: it asks the database once a second."""
-    next_check = time.monotonic() + 1.0
-
-    def is_cancelled() -> bool:
-        nonlocal next_check
-        if is_stopping():
-            return True
-        if time.monotonic() < next_check:
-            return False
-        next_check = time.monotonic() + 1.0
-        return is_unwanted()
-
-    return is_cancelled
 
 
 # -- asking for consent ----------------------------------------------------------------------------

@@ -115,13 +115,10 @@ class RunWorker(Generic[AnyRun]):
 
     def run(self) -> None:
         """Do the work and record the outcome, whatever happens; a fault is raised again."""
-        with self._span(f"invoke_agent {type(self._run).__name__}"):
-            self._run_to_end()
-
-    def _run_to_end(self) -> None:
         ending: RunEnded | None = None
-        own_key = only_key_of(self._agent_id)
-        with own_key, beating(self._run_id, self._lease_token, until=self._until):
+        span = self._span(f"invoke_agent {type(self._run).__name__}")
+        beats = beating(self._run_id, self._lease_token, until=self._until)
+        with span, only_key_of(self._agent_id), beats:
             try:
                 ending = self._work_to_end()
                 if ending is not None:

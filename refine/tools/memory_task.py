@@ -2,26 +2,18 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, erasing
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.outages import NO_RETRY, RetryPolicy, in_one_call
-from refine.tools.calls import (
-    Result,
-    error,
-    function_definition,
-    missing,
-    parse_ids,
-    unknown_parameter,
-)
-from refine.tools.refinement import MAX_SEARCH_RESULTS, search_in
+from refine.tools.calls import Result, Tool, function_definition
+from refine.tools.refinement import MAX_SEARCH_RESULTS, parse_ids, search_in
 from refine.tools.save_memory import SavingTool, saving_definition
 
 
-class TaskTool:
+class TaskTool(Tool):
     """A tool in one memory task, under the caller's lease; LeaseLost."""
 
     def __init__(
@@ -47,6 +39,7 @@ class TaskTool:
 
 
 class PromoteTool(TaskTool):
+    name, required = "promote", ("ids",)
     definition = function_definition(
         "promote",
         "Keep journal entries for good: they become core memories of yours, as they stand.",
@@ -59,19 +52,9 @@ class PromoteTool(TaskTool):
         },
     )
 
-    def execute(self, /, ids: object = None, **unknown: Any) -> Result:
-        """Promote entries and commit; ``existing`` names exact duplicates, which stay."""
-        if unknown:
-            return error(unknown_parameter("promote", ["ids"]))
-        if ids is None:
-            return error(missing("ids", "promote"))
-        try:
-            return self._in_one_call(lambda: self._promote(ids))
-        except InvalidValue as fault:
-            return error(str(fault))
-
-    def _promote(self, ids: object) -> Result:
-        promoted, repeating = saving.promote(self._held(), parse_ids(ids))
+    def _carry_out(self, ids: object) -> Result:
+        """``existing`` names exact duplicates, which stay."""
+        promoted, repeating = tasks.promote(self._held(), parse_ids(ids))
         result: Result = {"type": "promoted", "ids": promoted}
         if repeating:
             result["existing"] = [{"id": id_, "kept_as": kept} for id_, kept in repeating.items()]
@@ -86,10 +69,11 @@ class SaveToJournalTool(TaskTool, SavingTool):
     def _save(self, content: object, memory_type: object, tags: object) -> tuple[AgentMemory, bool]:
         if memory_type not in (None, "journal"):
             raise InvalidValue("memory_type must be journal: a conversation yields nothing else")
-        return saving.save(self._held(), content, tags)
+        return tasks.save(self._held(), content, tags)
 
 
 class ErasePersonTool(TaskTool):
+    name, optional = "memories_about", ("query", "erase")
     definition = function_definition(
         "memories_about",
         "Search all that you ever kept, or say which of these memories are to be erased for good.",
@@ -103,16 +87,11 @@ class ErasePersonTool(TaskTool):
         },
     )
 
-    def execute(self, /, query: object = None, erase: object = None, **unknown: Any) -> Result:
+    def _carry_out(self, query: object = None, erase: object = None) -> Result:
         """Search, or have memories erased in a day; ``refused`` says of each why it stays."""
-        if unknown or (query is None) == (erase is None):
-            return error("memories_about takes either query or erase")
-        try:
-            if erase is None:
-                return self._in_one_call(lambda: self._search(query))
-            return self._in_one_call(lambda: self._erase(parse_ids(erase)))
-        except InvalidValue as fault:
-            return error(str(fault))
+        if (query is None) == (erase is None):
+            raise InvalidValue("memories_about takes either query or erase")
+        return self._search(query) if erase is None else self._erase(parse_ids(erase))
 
     def _search(self, query: object) -> Result:
         ledger = self._held().agent.ledger

@@ -6,8 +6,15 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.models import Agent, correcting
 from refine.outages import in_one_call
 from refine.rules.second_reading import REASONS
-from refine.tools.calls import Result, error, function_definition, parse_single_id
-from refine.tools.refinement import MAX_SEARCH_RESULTS, given_in, reason_in, search_in, text_in
+from refine.tools.calls import Result, error, function_definition
+from refine.tools.refinement import (
+    MAX_SEARCH_RESULTS,
+    given_in,
+    parse_single_id,
+    reason_in,
+    search_in,
+    text_in,
+)
 
 # The parameters of each tool; those in the first tuple are required.
 _TAKEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

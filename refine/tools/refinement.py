@@ -1,8 +1,10 @@
 """The tool ``refinement``: one action and one transaction per call."""
 
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -13,6 +15,7 @@ from sqlalchemy import Select
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db, safe_rollback
 from refine.models import MAX_MUTATIONS, AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.models.columns import ID, MAX_ID
 from refine.models.ledger.ledger import Ledger
 from refine.models.runs.session import editing
 from refine.models.runs.session.entry import SessionEntry
@@ -21,6 +24,7 @@ from refine.outages import NO_RETRY, RetryPolicy, commit_once, in_one_call
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.instants import from_iso
+from refine.rules.received_json import MAX_ARGUMENT_BYTES, strict_json
 from refine.rules.retention import MAX_MERGED
 from refine.rules.second_reading import REASONS, Case, Reason, Verdict
 from refine.rules.tokens import tokens_at_most
@@ -30,8 +34,6 @@ from refine.tools.calls import (
     function_definition,
     invalid,
     missing,
-    parse_ids,
-    parse_single_id,
     unknown_parameter,
 )
 
@@ -383,3 +385,47 @@ def _instant(name: str, value: object) -> datetime | None:
         return from_iso(value if isinstance(value, str) else "")
     except (ValueError, OverflowError):
         raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None
+
+
+# -- ids as models write them ----------------------------------------------------------------------
+
+# Far more than one merge takes, and far fewer than a database takes in a list.
+MAX_IDS = 1_000
+_NUMBERED = re.compile(rf"#?({ID.pattern})")
+_EXPECTED = "use a number such as 7, or a list such as [7, 9]"
+
+
+def parse_ids(value: object) -> list[int]:
+    """Return the distinct ids in 7, "7", "#7", "7, 9", [7, 9] or "[7, 9]"; or InvalidValue."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(InvalidValue):
+            value = strict_json(value, max_bytes=MAX_ARGUMENT_BYTES)
+    if isinstance(value, str):
+        parts: list[object] = [part.strip() for part in value.split(",")]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        parts = [value]
+    if not parts:
+        raise InvalidValue(f"no memory id given; {_EXPECTED}")
+    if len(parts) > MAX_IDS:
+        raise InvalidValue(f"too many memory ids; at most {MAX_IDS:,} per call")
+    return list(dict.fromkeys(_parse_id(part) for part in parts))
+
+
+def parse_single_id(value: object) -> int:
+    ids = parse_ids(value)
+    if len(ids) != 1:
+        raise InvalidValue("id takes a single memory id")
+    return ids[0]
+
+
+def _parse_id(part: object) -> int:
+    if type(part) is int:
+        number = part if part <= MAX_ID else 0
+    else:
+        match = _NUMBERED.fullmatch(part.strip()) if isinstance(part, str) else None
+        number = int(match.group(1)) if match else 0
+    if number < 1:
+        raise InvalidValue(f"invalid memory id; {_EXPECTED}")
+    return number

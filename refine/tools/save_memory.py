@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refine.errors import InvalidValue
 from refine.models import Agent, AgentMemory
 from refine.models.ledger.memory import MEMORY_TYPES
-from refine.outages import in_one_call
 from refine.rules.content import TAGS
-from refine.tools.calls import Result, error, function_definition, unknown_parameter
+from refine.tools.calls import Result, Tool, function_definition
 
 
 def saving_definition(description: str, memory_types: Sequence[str]) -> dict[str, Any]:
@@ -31,38 +29,19 @@ DEFINITION = saving_definition(
 )
 
 
-class SavingTool:
+class SavingTool(Tool):
     """Shared by the tools named ``save_memory``; ``_save`` says where they save."""
 
+    name, required, optional = "save_memory", ("content",), ("memory_type", "tags")
     _save: Callable[[object, object, object], tuple[AgentMemory, bool]]
 
-    def execute(
-        self,
-        /,
-        content: object = None,
-        memory_type: object = None,
-        tags: object = None,
-        **unknown: Any,
+    def _carry_out(
+        self, content: object, memory_type: object = None, tags: object = None
     ) -> Result:
-        """Save and commit; ``existing`` marks an exact duplicate (``Ledger.select_core_with``)."""
-        if unknown:
-            allowed = DEFINITION["function"]["parameters"]["properties"]
-            return error(unknown_parameter("save_memory", allowed))
-        if content is None:
-            return error("content is required")
-
-        def save() -> Result:
-            memory, existing = self._save(content, memory_type, [] if tags is None else tags)
-            saved: Result = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
-            return {**saved, "existing": True} if existing else saved
-
-        try:
-            return self._in_one_call(save)
-        except InvalidValue as fault:
-            return error(str(fault))
-
-    def _in_one_call(self, work: Callable[[], Result]) -> Result:
-        return in_one_call(work)
+        """``existing`` marks an exact duplicate (``Ledger.select_core_with``)."""
+        memory, existing = self._save(content, memory_type, [] if tags is None else tags)
+        saved: Result = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
+        return {**saved, "existing": True} if existing else saved
 
 
 class SaveMemoryTool(SavingTool):

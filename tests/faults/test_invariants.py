@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
 from tests import editing, factories, sql
@@ -36,7 +36,7 @@ class Lived:
         time_machine.undo(self.session, through="dashboard")
         self.task = factories.extraction(self.agent)
         assert self.task.claim()
-        saving.save(self.task, "what was said")
+        tasks.save(self.task, "what was said")
         self.task.finish("completed")
         reader = factories.user(account=self.agent.account)
         self.grant = factories.live_grant(self.agent, reader)

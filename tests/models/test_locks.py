@@ -20,7 +20,7 @@ from refine.models import (
 )
 from refine.models.agent import configuring
 from refine.models.audit import ChainHead
-from refine.models.runs import saving, task as tasks
+from refine.models.runs import task as tasks
 from refine.models.runs.access.asking_rules import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates
@@ -155,7 +155,7 @@ NEEDS_ROW = {
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
     "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),
     "duplicates.remove_duplicates": ("copy", lambda w: duplicates.remove_duplicates(w.session)),
-    "saving.promote": ("memory", lambda w: saving.promote(w.task, [w.memory.id])),
+    "tasks.promote": ("memory", lambda w: tasks.promote(w.task, [w.memory.id])),
     "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),
     "ApiToken.mint_for": ("platform", lambda w: w.platform.mint_for(w.agent, expires_at=None)),
     "ApiToken.revoke": ("token", lambda w: w.token.revoke()),

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from refine.tools.calls import parse_ids, parse_single_id
+from refine.tools.refinement import parse_ids, parse_single_id
 from tests.rules.refusing import cases, not_refused
 
 LARGEST = 10**18 - 1

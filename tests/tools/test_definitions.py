@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from refine.refinement import second_reading
+from refine.refinement.prompting import READING
 from refine.tools import (
     PromoteTool,
     SaveToJournalTool,
@@ -25,7 +25,7 @@ TOOLS = {
     "promote": PromoteTool.definition,
     "refinement": refinement.DEFINITION,
     "save_memory": save_memory.DEFINITION,
-    "second_reading": second_reading.DEFINITION,
+    "second_reading": READING,
     "save_to_journal": SaveToJournalTool.definition,
     "self_authoring": self_authoring.DEFINITION,
 }

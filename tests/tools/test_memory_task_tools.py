@@ -120,7 +120,7 @@ def test_no_other_type_is_saved(saving, memory_type):
 
 
 def test_a_call_without_content_is_an_error(saving):
-    assert refused(saving) == "content is required"
+    assert refused(saving) == "content is required for save_memory"
 
 
 @pytest.mark.parametrize("is_reflection", [False, True])

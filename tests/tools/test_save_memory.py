@@ -67,9 +67,9 @@ def test_saving_an_exact_duplicate_returns_the_existing_memory(tool, agent, memo
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        ({}, "content is required"),
+        ({}, "content is required for save_memory"),
         ({"content": "x"}, "memory_type must be one of core, journal"),
-        ({"memory_type": "core"}, "content is required"),
+        ({"memory_type": "core"}, "content is required for save_memory"),
         ({"content": "x" * 10_001, "memory_type": "core"}, "content has 10,001 characters"),
         ({"content": "\ud800", "memory_type": "core"}, "content must be valid Unicode"),
         ({"content": 7, "memory_type": "core"}, "content must be text"),

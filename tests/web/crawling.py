@@ -9,7 +9,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.agent import PROMPTS, configuring
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.tools import RefinementTool
 from tests import factories
 from tests.web.conftest import ended_session, links_of, person
@@ -84,7 +84,7 @@ def sing(agent: Agent, canary: str = CANARY) -> Song:
     factories.extraction(agent, f"{canary} in a conversation")
     task = factories.extraction(agent, f"{canary} is read", at=clock.now() - timedelta(hours=1))
     assert task.claim()
-    assert saving.save(task, f"{canary} was heard")
+    assert tasks.save(task, f"{canary} was heard")
     for status, reply in (("declined", "NO"), ("failed", "YES")):
         ended = RefinementSession.queue(agent, "manual")
         ended.claim()

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from refine import __version__, clock
 from refine.extensions import db
 from refine.models import PeriodicWork, RefinementSession
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.models.runs.session.session import EndStatus
 from tests import factories
 
@@ -99,7 +99,7 @@ def test_metrics_are_unavailable_without_the_database(cut_off):
 def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client):
     task = factories.extraction(factories.agent(), "the canary sings")
     task.claim()
-    saving.save(task, "a canary")
+    tasks.save(task, "a canary")
     task.cost_usd, task.unpriced_calls = Decimal("0.25"), 2
     task.finish("completed")
     db.session.commit()

@@ -14,7 +14,7 @@ from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, MemoryTask, ReflectionAlreadyLive
 from refine.models.agent import configuring
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.models.runs.task import (
     ENDED,
     MAX_WAITING,
@@ -147,7 +147,7 @@ def test_a_promotion_changes_only_the_type(agent):
     entry = factories.entry(agent, "the canary sang", tags=["voice"])
     before = entry.image()
 
-    assert saving.promote(reflection(agent), [entry.id]) == ([entry.id], {})
+    assert tasks.promote(reflection(agent), [entry.id]) == ([entry.id], {})
 
     assert entry.image() == {**before, "memory_type": "core"}
     record = factories.records(agent)[-1]
@@ -162,7 +162,7 @@ def test_an_entry_repeats_a_core_memory_with_its_text_and_all_of_its_tags(agent)
         for tags in ([], ["voice"], ["voice", "relational"])
     ]
 
-    promoted = saving.promote(reflection(agent), ids)
+    promoted = tasks.promote(reflection(agent), ids)
 
     assert promoted == ([ids[2]], {ids[0]: core.id, ids[1]: core.id})
 
@@ -186,23 +186,23 @@ def test_only_own_entries_of_the_week_before_the_reflection_can_be_promoted(agen
 
     for id_ in others:
         with pytest.raises(InvalidValue, match=rf"^Memory #{id_} not found: only the journal"):
-            saving.promote(task, [entry.id, id_])
+            tasks.promote(task, [entry.id, id_])
     with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
-        saving.promote(task, [core.id, foreign.id])
+        tasks.promote(task, [core.id, foreign.id])
     locked = factories.entry(agent, constitutional=True, recorded_at=task.started_at)
     with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{locked.id};"):
-        saving.promote(task, [entry.id, locked.id])
+        tasks.promote(task, [entry.id, locked.id])
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
 def test_a_reflection_promotes_at_most_ten_entries(agent):
     ids = [factories.entry(agent).id for _ in range(11)]
     task = reflection(agent)
-    saving.promote(task, ids[:9])
+    tasks.promote(task, ids[:9])
 
     with pytest.raises(InvalidValue, match="At most 10 memories in one reflection; 1 are left"):
-        saving.promote(task, ids[9:])
-    saving.promote(task, ids[9:10])
+        tasks.promote(task, ids[9:])
+    tasks.promote(task, ids[9:10])
 
     assert task.memories_kept == 10
     assert db.session.get_one(AgentMemory, ids[10]).memory_type == "journal"
@@ -345,7 +345,7 @@ def test_notes_of_refines_own_are_not_offered_and_make_no_reflection_due(agent):
     assert due_reflections(tomorrow) == []
     own = factories.entry(agent)
     assert due_reflections(tomorrow) == [agent.id]
-    assert list(db.session.scalars(saving.journal_entries(reflection(agent)))) == [own]
+    assert list(db.session.scalars(tasks.journal_entries(reflection(agent)))) == [own]
 
 
 def test_an_agent_without_reflections_or_a_live_one_is_not_due(reflecting, subtests):
