@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, RefinementSession
-from refine.refinement.second_reading import reading_of
+from refine.refinement.prompting import reading_of
 from refine.rules.second_reading import Case, Verdict, answers_in, verdicts_in
 from refine.tools import RefinementTool
 

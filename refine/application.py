@@ -7,10 +7,11 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import structlog
 from flask import Flask, Response, current_app, g, request
+from sqlalchemy.orm import configure_mappers
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.routing import IntegerConverter
 
-from refine import api, logs, models, refusals, request_log, web
+from refine import api, logs, refusals, request_log, web
 from refine.api import problems
 from refine.extensions import (
     CONNECT_ARGS,
@@ -101,7 +102,7 @@ def build(settings: Settings) -> Flask:
     web.register(app)
     api.register(app, settings)
     request_log.share_durations(app, settings.web_concurrency)
-    models.configure()
+    configure_mappers()  # so that no process pays for it, or fails at it, later
     return app
 
 

@@ -12,7 +12,7 @@ from refine.errors import RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import SharedCount, User
 from refine.models.audit import PLATFORM, AuditLog
-from refine.models.audit.chain import Client
+from refine.models.audit.record import Client
 from refine.models.people.sign_in import address_key
 
 Kind = Literal["forbidden", "not_found", "password"]

@@ -28,7 +28,7 @@ from refine import create_app
 from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
 from refine.models import schema_version
-from refine.models.audit.chain import PLATFORM_OWNER, ChainHead
+from refine.models.audit.record import PLATFORM_OWNER, ChainHead
 from refine.models.keys import WrappedKey
 from refine.rules.prices import parse_price_file
 from refine.settings import Settings

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent / "refine"
 
 # How many files of Refine a thing is done in, at most. Of the second, 5 read what memories say; for
 # the third, 55 are aimed at.
-MOST_FILES_TO_SAVE, MOST_FILES_TO_DELETE, MOST_FILES_TO_REFINE = 20, 22, 62
+MOST_FILES_TO_SAVE, MOST_FILES_TO_DELETE, MOST_FILES_TO_REFINE = 20, 20, 60
 # What tells of every request is no part of the way.
 LOGGING = {ROOT / "logs.py", ROOT / "request_log.py"}
 

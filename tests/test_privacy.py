@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import configure_mappers
 
 import refine
 from refine.api.routing import OPERATIONS
 from refine.api.schemas import Resource
 from refine.extensions import Base
-from refine.models import Endpoint, configure
+from refine.models import Endpoint
 from refine.models.keys import SealedText
 
 SOURCE = Path(refine.__file__).parent
@@ -51,7 +52,7 @@ _EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 
 def sealed_names() -> set[str]:
     """The names of all attributes that open a seal, and of the columns in which it is kept."""
-    configure()
+    configure_mappers()
     # what signs webhooks is a secret, and no content
     mappers = (each for each in Base.registry.mappers if each.class_ is not Endpoint)
     classes = {cls for mapper in mappers for cls in mapper.class_.__mro__}

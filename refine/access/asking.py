@@ -15,9 +15,8 @@ from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, RefinementS
 from refine.models.agent import configuring
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.ledger.image import images_in
-from refine.models.runs.access.asking_rules import REASONS, AccessTerms
+from refine.models.runs.access.asking_rules import REASONS, AccessScope, AccessTerms
 from refine.models.runs.access.grant import NO_LONGER_ALLOWED
-from refine.models.runs.access.scope import AccessScope
 from refine.models.runs.run import WORKER_STOPPED
 from refine.models.runs.session.session import LOOP_EDITS
 from refine.rules.consent import REASONING_TAG, only_in

@@ -19,7 +19,7 @@ from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession,
 from refine.models.agent import PROMPTS, only_key_of
 from refine.models.ledger.history import records_of_memory
 from refine.models.ledger.image import contents_in
-from refine.models.runs.access.scope import AccessScope
+from refine.models.runs.access.asking_rules import AccessScope
 from refine.rules.content import bounded_text
 
 P = ParamSpec("P")

@@ -373,7 +373,8 @@ def _requests_over_budget(candidates: Candidates) -> Iterator[SessionRequest]:
 
 def _requests_for_sweep(candidates: Candidates) -> Iterator[SessionRequest]:
     for agent in candidates.agents:
-        yield SessionRequest(agent, candidates.due_trigger(agent))
+        if not candidates.forbidden_reason(agent):  # by rows that match their digests
+            yield SessionRequest(agent, candidates.due_trigger(agent))
 
 
 def _any_of(due: Select[int]) -> bool:

@@ -4,8 +4,6 @@ They lock the agent first, then its session or a platform token, memories by id,
 chain last.
 """
 
-from sqlalchemy.orm import configure_mappers
-
 from refine.models.agent import Agent as Agent
 from refine.models.attention import PutAside as PutAside
 from refine.models.audit import (
@@ -45,8 +43,3 @@ from refine.models.runs.task import (
     ReflectionAlreadyLive as ReflectionAlreadyLive,
 )
 from refine.models.shared_count import SharedCount as SharedCount
-
-
-def configure() -> None:
-    """Resolve all mappings now, so that no process pays for it, or fails at it, later."""
-    configure_mappers()

@@ -11,7 +11,7 @@ from refine.extensions import UtcDateTime, db, later_now
 from refine.models.agent import Agent
 from refine.models.agent.agent import ERASED
 from refine.models.audit import AuditLog, ChainHead
-from refine.models.audit.chain import Actor
+from refine.models.audit.record import Actor
 from refine.models.integrity import verify_chains
 
 DELAY = timedelta(days=7)

@@ -11,8 +11,7 @@ from refine.errors import RefineError
 from refine.models.agent import Agent
 from refine.models.attested import Attested, digest_of
 from refine.models.audit import ChainHead
-from refine.models.audit.chain import GENESIS
-from refine.models.audit.record import link_hash
+from refine.models.audit.record import GENESIS, link_hash
 from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey
 from refine.models.ledger.image import is_kept_core, recorded_digests

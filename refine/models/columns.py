@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Identity,
+    Index,
     LargeBinary,
     Numeric,
     SQLColumnExpression,
@@ -56,6 +57,12 @@ Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 _MAX_ID_DIGITS = 18
 MAX_ID = 10**_MAX_ID_DIGITS - 1
 ID = re.compile(rf"[0-9]{{1,{_MAX_ID_DIGITS}}}")
+
+
+def index(table: str, *columns: str, where: str | None = None) -> Index:
+    """Return an index, named for its columns but ``id``, of all rows or those that SQL matches."""
+    name = "_".join(["ix", table, *(column for column in columns if column != "id")])
+    return Index(name, *columns, postgresql_where=None if where is None else text(where))
 
 
 def constant(name: str) -> ColumnElement[str]:

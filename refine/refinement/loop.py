@@ -20,13 +20,15 @@ from refine.models.runs.session.session import CONSENTED_ENDS, EndStatus
 from refine.models.runs.session.survival import Unread
 from refine.outages import may_pass
 from refine.refinement.prompting import (
+    READING,
     LedgerExcerpt,
     brief,
     groups_to_look_at,
     opening,
+    reading_of,
     room_for_ledger,
+    verdicts_of,
 )
-from refine.refinement.second_reading import DEFINITION as READING, reading_of, verdicts_of
 from refine.rules.model_names import is_rehearsal_model
 from refine.rules.second_reading import Case, Verdict
 from refine.rules.tokens import MIN_CONTENT_TOKENS

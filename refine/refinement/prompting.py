@@ -1,4 +1,4 @@
-"""What a session's model reads: one conversation, everything stable first.
+"""What a session's model reads: one conversation, everything stable first; and second readings.
 
     system      a line of the agent's own, and its system prompt
     user        the ledger, then the consent question
@@ -18,18 +18,21 @@ from typing import Any
 
 from refine import clock, prompts, settings
 from refine.extensions import db
-from refine.llm.messages import Message
+from refine.llm.messages import Message, Reply, user_message
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.models.columns import in_ids
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.judging import MAX_RETIRED, Cause
 from refine.models.runs.session.session import CONSENTED_ENDS
 from refine.prompts import as_block, as_entry, as_line
+from refine.rules.consent import without_reasoning
 from refine.rules.hints import Group, groups_alike, without_resting
 from refine.rules.meaning import DELETION_SHARE
 from refine.rules.quantities import in_percent
 from refine.rules.retention import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
+from refine.rules.second_reading import Case, Verdict, answers_in, verdicts_in
 from refine.rules.tokens import Room, tokens_at_most
+from refine.tools.calls import function_definition
 from refine.tools.refinement import DEFINITION
 
 
@@ -201,3 +204,36 @@ def groups_to_look_at(session: RefinementSession) -> list[Group]:
     groups = without_resting(groups_alike(texts, locked), session.earlier_hints())
     groups.sort(key=lambda group: not shown.issuperset(group.ids))
     return groups[:MAX_GROUPS]
+
+
+# -- a second reading of edits by the agent's own model, which knows nothing of the session -------
+
+_WORDS = {"type": "array", "items": {"type": "string"}}
+_ANSWER = {
+    "type": "object",
+    "properties": {"case": {"type": "integer"}, **dict.fromkeys(Verdict._fields, _WORDS)},
+    "required": ["case", *Verdict._fields],
+}
+
+READING = function_definition(
+    "second_reading",
+    "Your reading of each case.",
+    {"cases": {"type": "array", "items": _ANSWER}},
+)
+
+
+def reading_of(agent: Agent, cases: Sequence[Case], *, is_repeated: bool) -> list[Message]:
+    """Return the messages that ask for it; ``is_repeated``: an answer could not be used."""
+    entries = [prompts.as_line(case.as_entry(n)) for n, case in enumerate(cases, start=1)]
+    shown = prompts.render("second_reading_cases", cases=entries, is_repeated=is_repeated)
+    system = agent.first_message(prompts.render("second_reading", today=f"{clock.now():%Y-%m-%d}"))
+    return [{"role": "system", "content": system}, user_message(shown)]
+
+
+def verdicts_of(reply: Reply, cases: int) -> list[Verdict | None]:
+    """Return the verdicts in a reply, given by a call or in words; None for one of no use."""
+    called = [
+        each.arguments["cases"] for each in reply.tool_calls if each.arguments.keys() == {"cases"}
+    ]
+    answers = [answer for each in called if isinstance(each, list) for answer in each]
+    return verdicts_in(answers or answers_in(without_reasoning(reply.text or "")), cases)

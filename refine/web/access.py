@@ -15,10 +15,10 @@ from refine.models.columns import id_in
 from refine.models.runs.access.asking_rules import (
     MAX_PURPOSE_CHARACTERS,
     MIN_PURPOSE_CHARACTERS,
+    AccessScope,
     AccessTerms,
 )
 from refine.models.runs.access.grant import NO_LONGER_ALLOWED, REQUEST_LAPSES_AFTER, STATUSES
-from refine.models.runs.access.scope import AccessScope
 from refine.rules.quantities import in_hours, plural
 from refine.web import granted, in_place, scope
 from refine.web.forms import done, shown_again, uuid_of, whole_number

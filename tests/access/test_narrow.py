@@ -10,7 +10,7 @@ from refine.access.reading import NoAccess, Opened
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, AgentMemory
-from refine.models.runs.access.scope import AccessScope
+from refine.models.runs.access.asking_rules import AccessScope
 from tests import factories, sql
 from tests.access.conftest import World
 from tests.access.trees import Trees, planted, scopes_of

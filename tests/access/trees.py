@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from refine.models.agent import configuring
-from refine.models.runs.access.scope import AccessScope
+from refine.models.runs.access.asking_rules import AccessScope
 from refine.refinement import time_machine
 from refine.tools import RefinementTool
 from tests import factories

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.models.runs.access.scope import AccessScope
+from refine.models.runs.access.asking_rules import AccessScope
 from refine.transfer.objects import NO_TEXT
 from refine.transfer.own import FORMAT, PAGE_MEMORIES, metadata_lines, pages_of
 from tests import factories

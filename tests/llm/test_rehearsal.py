@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from refine.llm.rehearsal import MAX_MERGES, answer, serving
-from refine.refinement.second_reading import DEFINITION
+from refine.refinement.prompting import READING
 from refine.rules.second_reading import Case, Stored, Verdict, verdicts_in
 
 CONSENT_QUESTION = "Do you consent to this session? Answer YES or NO as the first word."
@@ -143,7 +143,7 @@ def test_a_second_reading_of_its_finds_nothing():
     case = Case("same", (Stored("2026-03-01", "tea"),), "Tea.")
     lines = [json.dumps(case.as_entry(n), separators=(",", ":")) for n in (1, 2)]
 
-    (call,) = with_tools([DEFINITION], user("\n".join(lines)))["tool_calls"]
+    (call,) = with_tools([READING], user("\n".join(lines)))["tool_calls"]
 
     assert call["function"]["name"] == "second_reading"
     answers = json.loads(call["function"]["arguments"])["cases"]

@@ -13,8 +13,7 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.refinement.prompting import LedgerExcerpt, brief, groups_to_look_at, opening
-from refine.refinement.second_reading import reading_of
+from refine.refinement.prompting import LedgerExcerpt, brief, groups_to_look_at, opening, reading_of
 from refine.remembering import task_worker as remembering
 from refine.rules.consent import Answer
 from refine.rules.second_reading import Case, Stored
@@ -33,7 +32,7 @@ INTRODUCTION = (
     "A session is one conversation: a line that no other agent has (here all zeros) and the "
     "agent's system prompt, its ledger and the question, its answer, the brief, then tool calls "
     "and their results. Each request repeats the one before. The tools' definitions go along: see "
-    "`DEFINITION` in `refine/tools/refinement.py` and `refine/refinement/second_reading.py`."
+    "`DEFINITION` in `refine/tools/refinement.py`, `READING` in `refine/refinement/prompting.py`."
 )
 
 CONVERSATION = [

@@ -15,7 +15,7 @@ from refine.errors import RefineError, Refused, RowAltered
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.ledger.image import Image, images_in
-from refine.models.runs import saving
+from refine.models.runs import task as tasks
 from refine.models.runs.session import breaker
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
@@ -560,7 +560,7 @@ def test_and_after_keeps_a_promotion_and_undoes_earlier_changes(agent):
     entry.set_constitutional(False)
     task = MemoryTask.reflect(agent, "cli")
     task.claim()
-    saving.promote(task, [entry.id])
+    tasks.promote(task, [entry.id])
     record = factories.records(agent)[-1]
 
     undone = undo(session, and_after=True)

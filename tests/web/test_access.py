@@ -7,7 +7,7 @@ import pytest
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, RefinementSession, User
-from refine.models.runs.access.scope import AccessScope
+from refine.models.runs.access.asking_rules import AccessScope
 from tests import factories, sql
 from tests.access.trees import planted, scopes_of
 from tests.web.conftest import HERE, person, records, words_of

@@ -40,7 +40,7 @@ from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
-from refine.models.audit.chain import Actor
+from refine.models.audit.record import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Sealed, Updated, id_in
 from refine.models.keys import SealedText, WrappedKey, key_owner_name, row_id
 from refine.models.ledger.ledger import Ledger

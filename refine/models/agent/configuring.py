@@ -18,8 +18,7 @@ from refine.models.agent.agent import (
 )
 from refine.models.agent.eligibility import NOT_ACTIVE
 from refine.models.audit import AuditLog
-from refine.models.audit.chain import Actor
-from refine.models.audit.record import Event
+from refine.models.audit.record import Actor, Event
 from refine.models.columns import require_allowed, set_fields
 
 # The question that asks for access lists the changes by others in this time.

@@ -10,8 +10,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models.audit.chain import ChainHead
-from refine.models.audit.record import AuditLog
+from refine.models.audit.record import AuditLog, ChainHead
 
 FORMAT = "refine-anchor-1"
 

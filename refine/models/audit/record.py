@@ -1,5 +1,6 @@
 """Audit records: each has its place in a chain and a keyed hash over itself and the previous
-hash. ``data`` holds ids and figures, ``sealed`` contents: enough for exact reversals.
+hash. ``data`` holds ids and figures, ``sealed`` contents: enough for exact reversals. The heads of
+chains are locked by whoever appends.
 """
 
 import json
@@ -7,10 +8,12 @@ import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import cache, partial
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     ColumnElement,
     Computed,
     ForeignKey,
@@ -18,21 +21,23 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Select,
+    Sequence,
     SQLColumnExpression,
     Text,
     UniqueConstraint,
     and_,
+    bindparam,
     cast,
     event,
     func,
-    insert,
     literal,
     literal_column,
     or_,
     select,
     text,
+    tuple_,
 )
-from sqlalchemy.dialects.postgresql import JSON, JSONB
+from sqlalchemy.dialects.postgresql import JSON, JSONB, insert
 from sqlalchemy.orm import (
     Mapped,
     MappedColumn,
@@ -41,25 +46,178 @@ from sqlalchemy.orm import (
     mapped_column,
     relationship,
 )
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from refine import clock
+from refine.errors import RowAltered
 from refine.extensions import Base, canonical_json, db
 from refine.models.attested import (
+    Attested,
+    ChainOwner,
     as_read,
     changed_rows,
+    digest_of,
     row_text,
     signed_columns,
     unrecorded_updates,
     write,
 )
-from refine.models.audit.chain import RECORD_IDS, Actor, Chain, ChainHead, Client, TransactionId
 from refine.models.audit.kinds import ACTIONS
-from refine.models.columns import DigestChange
-from refine.models.keys import WrappedKey, content_key_place, place_of
+from refine.models.columns import BigId, DigestChange, index
+from refine.models.keys import WrappedKey, content_key_place, next_ids, place_of
 from refine.models.outbox import Delivery, Endpoint
 from refine.rules.events import EVENTS, event_of
 from refine.sealing import DataKey, Place
+
+GENESIS = "0" * 64
+_IDS = Sequence("chain_heads_id_seq")
+RECORD_IDS = Sequence("audit_logs_id_seq")
+
+
+class Actor(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+# The network address and the browser from which somebody acts.
+Client = Mapping[str, str]
+
+
+class Chain(NamedTuple):
+    """A chain, and the key that seals its contents. An agent's chain without a key (erased, or
+    altered outside the application) holds figures alone.
+    """
+
+    account_id: int | None = None
+    agent_id: int | None = None
+    key: DataKey | None = None
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        return ChainOwner(None if self.agent_id is not None else self.account_id, self.agent_id)
+
+
+PLATFORM = Chain()
+PLATFORM_OWNER = ChainOwner()
+
+
+class TransactionId(UserDefinedType[str]):
+    """PostgreSQL's ``xid8``: the transaction that wrote a row."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "xid8"
+
+
+class ChainHead(Attested, Base):
+    """The end of one chain: how many records it has, and the hash of the last."""
+
+    __tablename__ = "chain_heads"
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(account_id, agent_id) <= 1", name="owner"),
+        Index(
+            "uq_chain_heads_owner",
+            text("coalesce(account_id, 0)"),
+            text("coalesce(agent_id, 0)"),
+            unique=True,
+        ),
+    )
+
+    id: Mapped[BigId]
+    account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
+    sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    hash: Mapped[str] = mapped_column(Text, default=GENESIS, server_default=text(f"'{GENESIS}'"))
+    # the chain's length at its last verification, and the time of that
+    verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    verified_at: Mapped[datetime | None]
+
+    unsigned: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("verified_sequence", "verified_at"), "written for many chains at once"
+    )
+
+    @property
+    def name(self) -> str:
+        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
+        return _name(self.account_id, self.agent_id)
+
+    @classmethod
+    def begin(cls, owner: ChainOwner) -> None:
+        """Add the head of a new owner's chain; RowAltered if the platform's alone is missing."""
+        connection = db.session.connection()  # a flush may be under way
+        if owner != PLATFORM_OWNER:
+            cls._require_platform()
+        id_ = connection.scalar(select(_IDS.next_value()))
+        values = {"id": id_, **owner._asdict(), "sequence": 0, "hash": GENESIS}
+        digest = digest_of(cls, values, WrappedKey.platform_key())
+        connection.execute(insert(cls).values(**values, row_digest=digest).on_conflict_do_nothing())
+
+    @classmethod
+    def _require_platform(cls) -> None:
+        is_platform = and_(cls.account_id.is_(None), cls.agent_id.is_(None))
+        has_platform = db.session.connection().scalar(select(func.bool_or(is_platform)))
+        if has_platform is None:
+            cls.begin(PLATFORM_OWNER)
+        elif not has_platform:
+            raise RowAltered("the audit chain of platform")
+
+    @classmethod
+    def all_locked(
+        cls, owners: Collection[ChainOwner], records: int = 0
+    ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
+        """Lock and return the heads of these owners' chains, with ids for new records."""
+        found, ids = cls._lock(owners, records)
+        if PLATFORM_OWNER in owners and PLATFORM_OWNER not in found:
+            cls._require_platform()
+            found, ids = cls._lock(owners, records)
+        for owner in owners:
+            if owner not in found or not found[owner].is_genuine:
+                raise RowAltered(f"the audit chain of {_name(*owner)}")
+        return found, ids
+
+    @classmethod
+    def _lock(
+        cls, owners: Collection[ChainOwner], records: int
+    ) -> tuple[dict[ChainOwner, "ChainHead"], Iterable[int]]:
+        keys = [(owner.account_id or 0, owner.agent_id or 0) for owner in owners]
+        rows = db.session.execute(cls._select_locked(), {"owners": keys, "records": records}).all()
+        found = {ChainOwner(head.account_id, head.agent_id): head for head, _ in rows}
+        return found, (rows[0][1] if rows else None) or ()
+
+    @classmethod
+    @cache
+    def _select_locked(cls) -> Select[Any]:
+        """Return a statement that is built once: it precedes every record."""
+        ids = next_ids(RECORD_IDS, bindparam("records", type_=Integer)).scalar_subquery()
+        return (
+            select(cls, ids)
+            .where(tuple_(*cls._key()).in_(bindparam("owners", expanding=True)))
+            .order_by(cls.id)
+            .with_for_update()
+            .execution_options(populate_existing=True)
+        )
+
+    @classmethod
+    def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:
+        """Match an agent's chain by its index."""
+        account, agent = cls._key()
+        return and_(account == 0, agent == agent_id)
+
+    @classmethod
+    def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
+        """Return the owner as in the unique index; the 0 is no parameter."""
+        nobody = literal_column("0", BigInteger)
+        return func.coalesce(cls.account_id, nobody), func.coalesce(cls.agent_id, nobody)
+
+
+def _name(account_id: int | None, agent_id: int | None) -> str:
+    if agent_id is not None:
+        return f"agent {agent_id}"
+    return f"account {account_id}" if account_id is not None else "platform"
+
+
+# -- records ------------------------------------------------------------------------------------
 
 Subject = Literal[
     "AgentMemory",
@@ -149,6 +307,7 @@ _CONTENT_KEYS = (
 )
 _LINK_CONTEXT = "audit_logs.link"
 _HAS_MEMORY_IDS = "mass_after IS NOT NULL OR action = 'memory_access_viewed'"
+_index = partial(index, "audit_logs")
 
 
 class AuditLog(Base):
@@ -164,40 +323,15 @@ class AuditLog(Base):
             "auditable_id",
             postgresql_where=text("auditable_type <> 'AgentMemory'"),
         ),
-        Index(
-            "ix_audit_logs_session_id",
-            "session_id",
-            postgresql_where=text("session_id IS NOT NULL"),
-        ),
-        Index("ix_audit_logs_created_at", "created_at", "id"),
-        Index("ix_audit_logs_action_created_at", "action", "created_at", "id"),
-        Index("ix_audit_logs_account_id_created_at", "account_id", "created_at", "id"),
-        Index("ix_audit_logs_agent_id_created_at", "agent_id", "created_at", "id"),
-        Index(
-            "ix_audit_logs_account_id_action_created_at", "account_id", "action", "created_at", "id"
-        ),
-        Index(
-            "ix_audit_logs_user_id_created_at",
-            "user_id",
-            "created_at",
-            "id",
-            postgresql_where=text("user_id IS NOT NULL"),
-        ),
-        Index(
-            "ix_audit_logs_by_created_at",
-            "by",
-            "created_at",
-            "id",
-            postgresql_where=text("by IS NOT NULL"),
-        ),
-        Index(
-            "ix_audit_logs_account_id_by_created_at",
-            "account_id",
-            "by",
-            "created_at",
-            "id",
-            postgresql_where=text("by IS NOT NULL"),
-        ),
+        _index("session_id", where="session_id IS NOT NULL"),
+        _index("created_at", "id"),
+        _index("action", "created_at", "id"),
+        _index("account_id", "created_at", "id"),
+        _index("agent_id", "created_at", "id"),
+        _index("account_id", "action", "created_at", "id"),
+        _index("user_id", "created_at", "id", where="user_id IS NOT NULL"),
+        _index("by", "created_at", "id", where="by IS NOT NULL"),
+        _index("account_id", "by", "created_at", "id", where="by IS NOT NULL"),
         Index(
             "ix_audit_logs_memory_ids",
             text(_memory_ids("data")),

@@ -13,8 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, db
-from refine.models.audit.chain import PLATFORM, Actor
-from refine.models.audit.record import AuditLog
+from refine.models.audit.record import PLATFORM, Actor, AuditLog
 from refine.models.columns import BigId, Count
 from refine.models.keys import WrappedKey
 from refine.rules.quantities import plural, rough_span

@@ -21,11 +21,6 @@ from refine.models.people import Account, User
 
 TokenKind = Literal["agent", "platform", "wall"]
 
-_PREFIX: dict[TokenKind, str] = {
-    "agent": "refine_agent_",
-    "platform": "refine_platform_",
-    "wall": "refine_wall_",
-}
 _SHOWN_CHARACTERS = 6
 # How every token of the API is spelled: others are refused without a query.
 WELL_FORMED = re.compile(r"refine_(agent|platform)_[\w-]{43}", re.ASCII)
@@ -91,13 +86,14 @@ class ApiToken(Attested, Base):
         if by is not None:
             by._require_may_mint(agent)
         kind = "agent" if agent is not None else kind
-        secret = f"{_PREFIX[kind]}{new_secret()}"
+        prefix = f"refine_{kind}_"
+        secret = f"{prefix}{new_secret()}"
         token = cls(
             kind=kind,
             account=account,
             agent=agent,
             token_hash=keyed_hash(secret, "api_tokens.token_hash"),
-            hint=secret[: len(_PREFIX[kind]) + _SHOWN_CHARACTERS],
+            hint=secret[: len(prefix) + _SHOWN_CHARACTERS],
             minted_by=by,
             expires_at=expires_at,
         )

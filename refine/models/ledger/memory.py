@@ -32,8 +32,8 @@ from refine.errors import Erased, InvalidValue, Refused
 from refine.extensions import Base, Instant, UtcDateTime, db
 from refine.models.attested import Attested, write
 from refine.models.audit import AuditLog, Chain, Event
-from refine.models.audit.chain import Actor
-from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, in_ids
+from refine.models.audit.record import Actor
+from refine.models.columns import BoolFalse, Created, Sealed, Updated, constant, in_ids, index
 from refine.models.keys import SealedText, content_key_place, next_ids, place_of, row_id
 from refine.models.ledger.image import (
     CONTENT_KEY,
@@ -134,11 +134,7 @@ class AgentMemory(Attested, Base):
         _index("discarded", "created_at", "id", where="discarded_at IS NOT NULL"),
         # of others, no copies are looked for by it
         _index("content_hash", "content_hash", where="memory_type = 'core'"),
-        Index(
-            "ix_agent_memories_session_id",
-            "session_id",
-            postgresql_where=text("session_id IS NOT NULL"),
-        ),
+        index("agent_memories", "session_id", where="session_id IS NOT NULL"),
         Index(
             "uq_agent_memories_source",
             *("agent_id", "source", "source_id"),

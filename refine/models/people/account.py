@@ -27,7 +27,7 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, Instant, db, later_now
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
-from refine.models.audit.chain import Actor
+from refine.models.audit.record import Actor
 from refine.models.columns import (
     BigId,
     BoolFalse,

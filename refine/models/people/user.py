@@ -27,7 +27,7 @@ from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
-from refine.models.audit.chain import Client
+from refine.models.audit.record import Client
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated, id_in
 from refine.models.people.account import Account
 from refine.rules import notices

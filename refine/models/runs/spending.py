@@ -182,6 +182,7 @@ def used_by(what: str, since: date | None, until: date | None, account_id: Accou
         "agent and month": [*agent, month],
     }
     groups: _Keys = {
+        **keys,
         "agent": [Agent.id, Account.id],
         "agent and month": [Agent.id, Account.id, month],
     }

@@ -1,14 +1,14 @@
-"""Rules for requesting access."""
+"""What is asked for when access is requested, and the rules for that."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models.agent import Agent, eligibility
 from refine.models.people import User
-from refine.models.runs.access.scope import AccessScope
 from refine.rules.content import bounded_text
 from refine.rules.model_names import is_rehearsal_model
 
@@ -32,6 +32,52 @@ IDENTITY_CHANGE_WAIT = timedelta(hours=24)
 PASSWORD_LINK_WAIT = timedelta(hours=24)
 # A model that is asked again and again eventually says yes: after a decline, the user waits.
 DECLINE_WAIT = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class AccessScope:
+    """Everything, unless it names a session, memories, or both: what that changed of these."""
+
+    session_id: uuid.UUID | None = None
+    memory_ids: frozenset[int] | None = None
+
+    @classmethod
+    def of(cls, grant: Any) -> "AccessScope":
+        ids = grant.memory_ids
+        return cls(grant.session_id, frozenset(ids) if ids is not None else None)
+
+    @property
+    def is_narrow(self) -> bool:
+        return self != AccessScope()
+
+    def opens(self, *, session_id: uuid.UUID | None = None, memory_id: int | None = None) -> bool:
+        """Tell whether it opens a text, by the session and memory that the text belongs to. What
+        belongs to neither, as prompts do, only access to everything opens.
+        """
+        is_of_session = self.session_id in (None, session_id)
+        return is_of_session and (self.memory_ids is None or memory_id in self.memory_ids)
+
+    def is_within(self, asked: "AccessScope") -> bool:
+        is_of_session = asked.session_id in (None, self.session_id)
+        if asked.memory_ids is None or not is_of_session:
+            return is_of_session
+        return self.memory_ids is not None and self.memory_ids <= asked.memory_ids
+
+    def as_data(self) -> dict[str, Any]:
+        """Return its ids, as records keep them; nothing if it is everything."""
+        data: dict[str, Any] = {}
+        if self.session_id is not None:
+            data["session_id"] = str(self.session_id)
+        if self.memory_ids is not None:
+            data["memory_ids"] = sorted(self.memory_ids)
+        return data
+
+    def __str__(self) -> str:
+        if self.memory_ids is None:
+            return "everything" if self.session_id is None else "the changes of one session"
+        noun = "memory" if len(self.memory_ids) == 1 else "memories"
+        named = f"{noun} {', '.join(f'#{id_}' for id_ in sorted(self.memory_ids))}"
+        return named if self.session_id is None else f"the changes of one session to {named}"
 
 
 @dataclass(frozen=True)
@@ -68,11 +114,6 @@ def valid_purpose(field: str, value: object) -> str:
     return purpose
 
 
-class Decline(Protocol):
-    user_id: int
-    ended_at: datetime | None
-
-
 def why_not_ask(agent: Agent, user: User, now: datetime) -> str | None:
     """Return why the user may not ask this agent, whatever was asked before; RowAltered."""
     agent.require_genuine()
@@ -99,9 +140,9 @@ def why_not_ask(agent: Agent, user: User, now: datetime) -> str | None:
 
 
 def why_not_after_declines(
-    declines: Sequence[Decline], agent: Agent, user: User, now: datetime
+    declines: Sequence[Any], agent: Agent, user: User, now: datetime
 ) -> str | None:
-    """Return why the user may not ask after these declines; None if they may."""
+    """Return why the user may not ask after these declined requests; None if they may."""
     # they bar users who joined, or got a password through a link, after them, too: whoever was
     # declined could have invited them or made the link
     joined_at = max(user.created_at, user.password_linked_at or user.created_at)

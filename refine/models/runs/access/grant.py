@@ -32,7 +32,7 @@ from refine.models.agent import Agent, eligibility
 from refine.models.agent.agent import ERASED
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
-from refine.models.audit.chain import Actor
+from refine.models.audit.record import Actor
 from refine.models.columns import Sealed, constant
 from refine.models.keys import SealedText
 from refine.models.people import Account, User
@@ -40,12 +40,12 @@ from refine.models.runs.access.asking_rules import (
     MAX_MINUTES,
     MIN_MINUTES,
     REASONS,
+    AccessScope,
     AccessTerms,
     valid_purpose,
     why_not_after_declines,
     why_not_ask,
 )
-from refine.models.runs.access.scope import AccessScope
 from refine.models.runs.run import Run
 from refine.rules import quantities
 from refine.rules.content import reply_text

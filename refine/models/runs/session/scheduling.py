@@ -116,12 +116,14 @@ class Candidates:
 
     # -- the rules -------------------------------------------------------------------------------
 
+    def forbidden_reason(self, agent: Agent) -> str | None:
+        """Return what forbids automatic sessions: a block, or the rolling floor; or None."""
+        blocked = blocked_reason(agent, self._caps)
+        return blocked or _Session.erosion_reason(agent, self.removed_tokens(agent))
+
     def automatic_skip_reason(self, agent: Agent) -> str | None:
-        """Return why the clock may queue none: runs are blocked, the rolling floor is reached, or
-        nothing changed; or None.
-        """
-        reason = blocked_reason(agent, self._caps)
-        reason = reason or _Session.erosion_reason(agent, self.removed_tokens(agent))
+        """Return why the clock may queue none: it is forbidden, or nothing changed; or None."""
+        reason = self.forbidden_reason(agent)
         if reason is None and agent.id in self._unchanged_ids:
             return "nothing changed since the last session, which removed nothing"
         return reason
