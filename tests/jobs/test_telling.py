@@ -261,7 +261,7 @@ def test_worker_and_clock_each_tell_alone_that_the_other_is_silent(
 
     with services({**environ, **mail}, tmp_path) as begin:
         begin(living)
-        eventually(lambda: sql.value("SELECT count(*) FROM notices"))
+        eventually(lambda: sql.value("SELECT count(*) FROM notices"), seconds=180)
         sql.run(
             f"UPDATE notices SET began_at = began_at - interval '{SETTLES_FOR}'",
             f"UPDATE periodic_work SET at = at - interval '{LOOKS_EVERY}' WHERE event = 'notices'",
