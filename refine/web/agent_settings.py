@@ -121,9 +121,11 @@ def call_off_erasure(agent_id: int) -> ResponseReturnValue:
 
 
 def _sent_settings(agent: Agent) -> dict[str, Any]:
+    fields = forms.sent_fields(_READERS)
     # browsers do not send an unticked box: a hidden field tells that the form has it
-    boxes = {box: False for box in ("paused", "active") if f"has_{box}" in request.form}
-    fields = boxes | forms.sent_fields(_READERS)
+    for box in ("paused", "active"):
+        if f"has_{box}" in request.form:
+            fields.setdefault(box, False)
     if fields.get("model_id") == masked_id(agent.model_id):
         fields["model_id"] = agent.model_id
     return fields
