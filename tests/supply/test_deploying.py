@@ -73,7 +73,13 @@ def test_the_image_holds_what_runs_and_no_more():
 
 
 def test_units_call_the_installed_command():
-    for unit in DEPLOY.glob("systemd/*.service"):
-        started = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)
+    started = {
+        unit.name: re.findall(r"^ExecStart=.*?/opt/refine/bin/refine (\S+)", unit.read_text(), re.M)
+        for unit in DEPLOY.glob("systemd/*.service")
+    }
 
-        assert started in (["/opt/refine/bin/refine %i"], ["/opt/refine/bin/refine db upgrade"])
+    assert started == {
+        "refine@.service": ["%i"],
+        "refine-upgrade.service": ["db"],
+        "refine-backup.service": ["backup"],
+    }
