@@ -117,8 +117,9 @@ def _transaction() -> "Iterator[Connection[Any]]":
             yield driver
     except InsufficientPrivilege as error:
         raise Refused(
-            "this needs the owner of the tables, and for a new role the right to create roles "
-            f"({error.diag.message_primary}); an administrator can create it beforehand"
+            "this needs the owner of the tables and, to create a role or set its password, the "
+            f"right to create roles ({error.diag.message_primary}); or let an administrator do "
+            "that (CREATE ROLE … LOGIN PASSWORD …), and repeat this without --password-stdin"
         ) from None
     except PsycopgError as error:
         raise Refused(error.diag.message_primary or type(error).__name__) from None

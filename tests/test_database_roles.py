@@ -276,3 +276,4 @@ def test_the_running_role_makes_no_roles(migrated):
     for role in (APP, "another"):
         refused = problem(as_app("db", "roles", "--role", role))
         assert refused.startswith("this needs the owner of the tables")
+        assert refused.endswith("and repeat this without --password-stdin")

@@ -100,6 +100,14 @@ def sending_slowly(clients: list[socket.socket]) -> Iterator[None]:
     thread.join()
 
 
+def test_the_server_says_where_it_listens(environ, tmp_path):
+    with running_web(environ, tmp_path, processes=1) as port:
+        said = (tmp_path / "said-0").read_text()
+
+    assert '"event": "listening"' in said
+    assert f'"port": {port}' in said
+
+
 def test_idle_and_slow_clients_delay_nobody(app, web, opened):
     for _ in range(500):
         connect(opened, web)

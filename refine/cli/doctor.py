@@ -56,6 +56,8 @@ def doctor(model_id: str | None, address: str | None, as_json: bool) -> int:
       OPENROUTER_BASE_URL=http://127.0.0.1:8080/v1 OPENROUTER_API_KEY=none \\
         refine doctor --ask my-local-model
     """
+    if model_id is not None and address is not None:
+        raise click.UsageError("--ask checks a model alone: send the test mail without it")
     if model_id is None:
         return 0 if _print(_checks_of_installation(address), as_json=as_json) else 1
     with TemporaryDirectory(prefix="refine-") as folder:
@@ -119,9 +121,11 @@ def _checks(app: Flask, address: str | None) -> Iterator[Check]:
     yield health.mail_check(settings, address)
     yield health.signing_check(settings)
     yield health.https_check(settings)
-    yield from _each("data folder", machine.data_folder(settings), "it can be written")
+    if settings.embedded_postgres or settings.embedded_valkey:
+        yield from _each("data folder", machine.data_folder(settings), "it can be written")
     if (provider := configured_provider(settings)) is None:
-        detail = "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers"
+        whose = "" if settings.rehearsal else " of the demo account"
+        detail = f"no OPENROUTER_API_KEY: only rehearsal/ models{whose} answer"
         yield Check("provider", detail)
         return
     yield (answering := _about(provider))

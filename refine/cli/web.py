@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 import click
+import structlog
 from flask import Flask
 from sqlalchemy.exc import DBAPIError
 
@@ -16,6 +17,8 @@ from refine.extensions import db
 from refine.models import WrappedKey
 from refine.settings import Settings
 from refine.supervisor import Program, supervise
+
+_log = structlog.get_logger(__name__)
 
 
 @click.command()
@@ -27,6 +30,7 @@ def web() -> int:
     with application("web", check_keys=False, is_service=True) as app:
         own = settings.current()
         sockets = serving.bound_sockets(own.host, own.port)
+        _log.info("listening", port=own.port)
         with suppress(DBAPIError):  # /readyz tells of a database that is away
             WrappedKey.check_keyring()
         db.session.remove()

@@ -28,8 +28,6 @@ def unknown_settings() -> Iterator[Finding]:
 def data_folder(settings: Settings, least_free: int = _LEAST_FREE_BYTES) -> Iterator[Finding]:
     """Yield what keeps the bundled servers from writing."""
     folder = settings.data_dir
-    if not (settings.embedded_postgres or settings.embedded_valkey):
-        return
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

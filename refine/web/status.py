@@ -56,7 +56,7 @@ def readyz() -> tuple[Response, int]:
 def metrics() -> Response:
     """Report figures to bearers of REFINE_METRICS_TOKEN, or only to loopback if none is set."""
     if not _may_read():
-        abort(403)
+        abort(403, "Metrics need REFINE_METRICS_TOKEN as a bearer token; without one, loopback.")
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures())
     try:

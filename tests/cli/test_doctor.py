@@ -180,7 +180,6 @@ def test_doctor_finds_nothing_to_fix(healthy, run):
         ["ok", "mail"],
         ["ok", "signing"],
         ["ok", "https"],
-        ["ok", "data"],
         ["ok", "provider"],
     ]
 
@@ -209,7 +208,18 @@ HTTPS = {"PUBLIC_URL": "https://refine.example.org"}
             "warn",
             "OPENROUTER_BASE_URL: plain http beyond this machine; use https",
         ),
-        ({"OPENROUTER_API_KEY": ""}, "provider", "ok", "no OPENROUTER_API_KEY: only agents with"),
+        (
+            {"OPENROUTER_API_KEY": ""},
+            "provider",
+            "ok",
+            "no OPENROUTER_API_KEY: only rehearsal/ models of the demo account answer",
+        ),
+        (
+            {"OPENROUTER_API_KEY": "", "REFINE_REHEARSAL": "1"},
+            "provider",
+            "ok",
+            "no OPENROUTER_API_KEY: only rehearsal/ models answer",
+        ),
         ({"SECRET_KEY": "secret-" + "x" * 24}, "signing", "warn", "SECRET_KEY is shorter than 32"),
         (
             {"REFINE_MAIL_URL": f"smtp://u:secret-4@{NOWHERE}", "REFINE_MAIL_FROM": "a@b.org"},
@@ -241,3 +251,10 @@ def test_doctor_sends_a_mail_as_a_test(healthy, run):
             ("ok", "a test is on its way to you@example.org"),
         ]
         assert [each["To"] for each in server.received] == ["you@example.org"]
+
+
+def test_doctor_sends_no_mail_where_it_asks_a_model(run):
+    done = run("doctor", "--ask", "rehearsal/any", "--mail", "you@example.org")
+
+    assert done.returncode == 2
+    assert "send the test mail without it" in done.stderr

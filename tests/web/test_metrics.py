@@ -89,7 +89,9 @@ def test_only_the_bearer_of_the_token_is_answered(with_settings):
     }
 
     assert {each: answer.status_code for each, answer in answers.items()} == expected
-    assert client.get("/metrics").status_code == 403
+    refused = client.get("/metrics")
+    assert refused.status_code == 403
+    assert "Metrics need REFINE_METRICS_TOKEN as a bearer token" in refused.text
 
 
 def test_metrics_are_unavailable_without_the_database(cut_off):
