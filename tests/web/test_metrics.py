@@ -1,7 +1,7 @@
 """What Prometheus is told, and who may ask."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,11 +19,16 @@ from tests import factories
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def ended(status: EndStatus, error_kind: str | None = None, **fields: object) -> RefinementSession:
+def ended(
+    status: EndStatus,
+    error_kind: str | None = None,
+    at: datetime | None = None,
+    **fields: object,
+) -> RefinementSession:
     session = factories.session()
     for name, value in fields.items():
         setattr(session, name, value)
-    session.finish(status, "it ended", error_kind=error_kind)
+    session.finish(status, "it ended", error_kind=error_kind, at=at)
     db.session.commit()
     return session
 
@@ -134,8 +139,9 @@ def test_queued_and_running_sessions_are_reported(client):
 
 
 def test_ended_runs_are_counted_by_how_long_they_took(client):
+    at = clock.now()
     for seconds in (0.5, 25, 2_000):
-        ended("completed", started_at=clock.now() - timedelta(seconds=seconds))
+        ended("completed", at=at, started_at=at - timedelta(seconds=seconds))
 
     told = figures(client)
 
