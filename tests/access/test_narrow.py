@@ -139,6 +139,7 @@ def answers(trees: Trees) -> dict[str, tuple[AccessScope, int]]:
     both = frozenset([cedar, trees.ids["elder"]])
     return {
         "YES\nONLY: 15 minutes": (everything, 15),
+        "YES\nONLY: 30 minutes": (everything, 30),
         "**Yes**, gladly.\n\n`ONLY: 1 minute`": (everything, 1),
         f"YES\nONLY: memory {cedar}": (AccessScope(memory_ids=frozenset([cedar])), 30),
         f"yes\n\nonly: memories #{cedar} and #{trees.ids['elder']}.": (

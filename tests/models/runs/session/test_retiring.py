@@ -135,6 +135,16 @@ def test_only_a_later_kept_memory_that_speaks_of_the_same_can_replace_one(sessio
     assert memory(ids[0]).is_kept_core
 
 
+def test_a_memory_of_the_same_moment_replaces_none(ids):
+    agent = memory(ids[2]).agent
+    other = factories.memory(agent, f"{CORRECTED}!", created_at=memory(ids[2]).created_at)
+    session = factories.session(agent)
+
+    refusal = refused(lambda: editing.delete(session, ids[2], reason="wrong", by_id=other.id))
+
+    assert "not of a later date" in str(refusal)
+
+
 def test_a_text_about_something_else_replaces_nothing(session, ids):
     refusal = refused(lambda: editing.update(session, ids[0], "Tea is brewed", reason="wrong"))
 

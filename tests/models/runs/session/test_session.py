@@ -550,3 +550,70 @@ def test_every_end_is_one_record_and_after_its_work_the_agent_is_told(session, s
                 assert session.summary in memory.content
                 assert ended_early == (status == "incomplete")
                 assert (memory.session_id, memory.created_at) == (session.id, NOW)
+
+
+# -- its figures ----------------------------------------------------------------------------------
+
+
+def test_the_summary_line_tells_what_was_done_and_what_came_of_it(session, subtests):
+    session.memories_after = 4
+    for fields, told in [
+        ({}, "4 → 4 memories, 0 tokens saved (no changes)."),
+        ({"saved_tokens": -1}, "4 → 4 memories, 1 token added (no changes)."),
+        ({"duplicates_removed": 1}, "5 → 4 memories, 0 tokens saved (1 exact duplicate removed)."),
+        (
+            {"details_lost": 2, "stats": {"deleted": 3, "retired": 1}},
+            "4 → 4 memories, 0 tokens saved (3 deleted, 2 details lost). "
+            "Retired as outdated or wrong, and kept apart: 1.",
+        ),
+        (
+            {"status": "rolled_back", "stats": {"deleted": 3, "retired": 1}},
+            "4 → 4 memories, 0 tokens saved (3 deleted, all undone).",
+        ),
+    ]:
+        with subtests.test(**fields), db.session.no_autoflush:
+            was = {name: getattr(session, name) for name in fields}
+            set_fields(session, **fields)
+            assert session.summary_line() == f"Refinement session: {told}"
+            set_fields(session, **was)
+
+
+def test_its_figures_tell_what_there_was_before_it_and_would_be_without_it(session):
+    with db.session.no_autoflush:
+        session.duplicates_removed, session.saved_tokens = 2, 30
+        assert (session.memories_at_first, session.mass_without_it) == (6, 130)
+        session.memories_before, session.memories_after, session.mass_after = None, 3, 70
+        assert (session.memories_at_first, session.mass_without_it) == (5, 100)
+
+
+def test_what_removed_as_many_tokens_as_duplicates_removed_something(session):
+    with db.session.no_autoflush:
+        session.removed_tokens = session.duplicates_removed = 2
+
+        assert not session.removed_nothing
+
+
+def test_the_floor_limits_a_session_that_may_remove_less_than_its_threshold_lets_go(session):
+    with db.session.no_autoflush:
+        assert not session.is_limited_by_floor
+
+        session.removable_tokens -= 1
+
+        assert session.is_limited_by_floor
+
+
+def test_its_log_line_tells_milliseconds(session):
+    with db.session.no_autoflush:
+        session.ended_at = NOW + timedelta(seconds=1, microseconds=234_567)
+
+        assert session.facts()["seconds"] == 1.235
+
+
+def test_edits_refused_are_counted_by_the_memories_that_they_edit(session):
+    with db.session.no_autoflush:
+        edits = ([1], [2, 3], [3, 2], [1], [3])
+
+        assert [session.note_refused("sure", ids) for ids in edits] == [1, 1, 2, 2, 1]
+        assert session.refused[-1] == {"cause": "sure", "ids": [3], "times": 1}
+        assert [each["ids"] for each in session.refused] == [[2, 3], [1], [3]]
+        assert session.counted("refused_sure") == 5
