@@ -51,7 +51,13 @@ AGENTS, SLOW_CLIENTS, DEPLOY_EVERY_SECONDS = 30, 500, 60.0
 _PACE_SECONDS = (2.0, 8.0)
 _STOPPING_SECONDS = 30
 _DELIVERING_SECONDS = 300
-_ENVIRON = {**ENVIRON, "REFINE_CONCURRENCY": "10", "REFINE_WEBHOOKS_PRIVATE": "1"}
+# In OpenRouter's dialect each request names its session.
+_ENVIRON = {
+    **ENVIRON,
+    "REFINE_CONCURRENCY": "10",
+    "REFINE_WEBHOOKS_PRIVATE": "1",
+    "REFINE_DIALECT": "openrouter",
+}
 _TOLD = {"updated": "update", "deleted": "delete", "consolidated": "consolidate"}
 
 Edits = Counter[tuple[str, int]]
@@ -73,8 +79,7 @@ class HumanModel(PlayedModel):
     def _play(self, asked: dict[str, Any]) -> None:
         tools = [each["function"]["name"] for each in asked.get("tools", ())]
         if tools == [self.tool]:
-            opening = json.dumps(asked["messages"][:2])
-            self.requests_of[opening].append(asked["messages"])
+            self.requests_of[asked["session_id"]].append(asked["messages"])
         super()._play(asked)
 
     def calls(self, *arguments: Any, **fields: Any) -> Any:
@@ -93,13 +98,14 @@ class HumanModel(PlayedModel):
         )
 
     @property
-    def forgotten(self) -> int:
-        """How many requests did not begin with the one before, word for word."""
-        return sum(
-            later[: len(earlier)] != earlier
-            for requests in self.requests_of.values()
+    def forgotten(self) -> list[str]:
+        """The sessions of requests that did not begin with the one before, word for word."""
+        return [
+            session_id
+            for session_id, requests in self.requests_of.items()
             for earlier, later in pairwise(requests)
-        )
+            if later[: len(earlier)] != earlier
+        ]
 
 
 class Outcome(NamedTuple):
@@ -232,12 +238,16 @@ def _counted(
     missing = [id_ for id_, count in ends.items() if count and not heard[id_]]
     twice = sum(len(ids) - (ends[id_] == 1) for id_, ids in heard.items() if ids)
     uncalled = {key for key in _sources() if key not in model.called}
+    unsent = db.session.scalars(select(Delivery).where(Delivery.next_at.is_not(None)))
+    breaches += [f"session {id_} ended, and no message said so" for id_ in missing]
+    breaches += [f"session {id_} was not continued word for word" for id_ in model.forgotten]
+    breaches += [f"{each.kind} still waits: {each.attempts} attempts" for each in unsent]
     handed_back = db.session.scalars(select(RefinementSession.handed_back)).all()
     db.session.rollback()
     return Outcome(
         sum(count != 1 for count in ends.values()),
         (model.told - recorded).total(),
-        len(missing) + model.forgotten,
+        len(missing) + len(model.forgotten),
         twice + len(uncalled),
         breaches,
         {
