@@ -108,9 +108,9 @@ def _act_on_batch(work: Work, user: User, ids: Sequence[int]) -> _Outcomes:
 
 
 def _refine(_work: Work, user: User, agents: Sequence[Agent], at: datetime) -> _Outcomes:
-    those = select(Agent.id, why_not_on_request())
+    those = select(Agent.id, why_not_on_request().label("why_not"))
     found = db.session.execute(those.where(in_ids(Agent.id, [agent.id for agent in agents])))
-    why_not = dict(found.tuples().all())
+    why_not = {row.id: row.why_not for row in found}
     requests = [SessionRequest(each, "manual") for each in agents if why_not[each.id] is None]
     RefinementSession.queue_all(requests, user=user, at=at)
     return list(why_not.values())

@@ -35,6 +35,10 @@ class SavingTool(Tool):
     name, required, optional = "save_memory", ("content",), ("memory_type", "tags")
     _save: Callable[[object, object, object], tuple[AgentMemory, bool]]
 
+    def execute(self, /, content: object = None, **params: Any) -> Result:
+        """Save and commit; an ``error`` changes nothing."""
+        return super().execute(content=content, **params)
+
     def _carry_out(
         self, content: object, memory_type: object = None, tags: object = None
     ) -> Result:
