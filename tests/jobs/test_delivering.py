@@ -258,7 +258,7 @@ def test_the_tick_tells_and_delivers(private, receiver, redis: Redis):
 
 def test_a_tick_without_webhooks_looks_once(app, redis: Redis):
     seen: list[str] = []
-    with sql.just_before("endpoints", by=lambda *_: seen.append("endpoints")):
+    with sql.just_before("min(deliveries.next_at)", by=lambda *_: seen.append("looked")):
         run_tick()
 
     assert len(seen) == 1

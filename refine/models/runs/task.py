@@ -204,6 +204,10 @@ class MemoryTask(RetriableRun, Base):
     # -- starting --------------------------------------------------------------------------------
 
     @property
+    def is_waiting_for_retry(self) -> bool:
+        return self.status == "queued" and self.attempt > 1
+
+    @property
     def is_automatic(self) -> bool:
         """Whether the task obeys pauses and the cost cap: all but those of ``refine reflect``."""
         return self.trigger != "cli"
