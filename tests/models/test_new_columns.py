@@ -16,7 +16,8 @@ from refine import create_app
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, RefinementSession, SessionEntry
-from refine.models.ledger import Change, change_memories, changes_in
+from refine.models.ledger.image import Change, changes_in
+from refine.models.ledger.memory import change_memories
 from tests import editing, factories
 from tests.chains import problems
 
