@@ -44,6 +44,7 @@ _READS_BY_FIELD = "api/schemas.py"
 _READ_BY_LISTS = {
     "cli/output.py": "Field",
     "web/audit.py": "_ATTRIBUTES",
+    "web/forms.py": "_STORED",
     "web/status.py": "_SUMS",
     "web/usage.py": "_FIGURES",
 }
@@ -213,14 +214,16 @@ def test_no_list_of_names_to_read_has_one_that_unseals(unsealing, telling):
 
 
 def names_in_list(node: ast.AST) -> Iterator[str]:
-    """The texts of ``Field("slug", "account", "account.slug")``, or of a listed dictionary."""
+    """The texts of ``Field("slug", "account", "account.slug")``, or of a list of this name."""
     match node:
         case ast.Call(func=ast.Name(id="Field"), args=given):
             yield from (str(each.value) for each in given if isinstance(each, ast.Constant))
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys, values=values)):
-            if name in _READ_BY_LISTS.values():
-                both = [*keys, *values]
-                yield from (str(each.value) for each in both if isinstance(each, ast.Constant))
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=listed)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as listed)
+        ) if name in _READ_BY_LISTS.values():
+            constants = (each for each in ast.walk(listed) if isinstance(each, ast.Constant))
+            yield from (str(each.value) for each in constants)
 
 
 def name_asked_for(node: ast.AST) -> str | None:

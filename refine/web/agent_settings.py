@@ -20,7 +20,7 @@ from refine.web.words import minute
 
 pages = Blueprint("agent_settings", __name__)
 
-_READERS: forms.Readers = {
+_STORED: forms.Readers = {
     "model_id": str.strip,
     "core_token_budget": lambda text: forms.whole_number(text, "core_token_budget"),
     "refinement_threshold": lambda text: text.strip() or None,
@@ -33,7 +33,7 @@ _READERS: forms.Readers = {
 def page(agent_id: int, error: Exception | None = None) -> str:
     agent = scope.agent_or_404(agent_id)
     opened = None if error else granted.prompts(agent.id)
-    stored = forms.stored_fields(agent, _READERS)
+    stored = forms.stored_fields(agent, _STORED)
     unticked = {box: "" for box in ("paused", "active") if f"has_{box}" in request.form}
     return render_template(
         "agent/settings.html",
@@ -57,7 +57,7 @@ def configure(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     agent.lock()
     fields = _sent_settings(agent)
-    forms.require_current(forms.stored_fields(agent, _READERS), fields)
+    forms.require_current(forms.stored_fields(agent, _STORED), fields)
     changed = configuring.configure(agent, user=scope.user(), **fields)
     if "model_id" in changed:
         require_one_model(agent.model_id, current_settings())
@@ -121,7 +121,7 @@ def call_off_erasure(agent_id: int) -> ResponseReturnValue:
 
 
 def _sent_settings(agent: Agent) -> dict[str, Any]:
-    fields = forms.sent_fields(_READERS)
+    fields = forms.sent_fields(_STORED)
     # browsers do not send an unticked box: a hidden field tells that the form has it
     for box in ("paused", "active"):
         if f"has_{box}" in request.form:
