@@ -2,7 +2,8 @@
 
 A test costs the CPU time of its process and of those that it started; what PostgreSQL takes is left
 out. The list is data, so that a test that has become cheap is quick again without an edit of it.
-Every run notes what its quick tests cost together, for `make budget`.
+Every run notes what its quick tests cost together, for `make budget`: in seconds of a machine that
+counts as fast as ``_COUNT_SECONDS`` says, since machines differ by a factor of two and more.
 """
 
 import os
@@ -21,17 +22,26 @@ SPENT = Path(__file__).parents[1] / "build" / "cpu-seconds-of-quick-tests"
 _MOST_SECONDS, _MOST_SECONDS_TOGETHER = 0.2, 1.5
 
 
+# What counting costs, which is measured again before every so many tests.
+_COUNTED, _COUNT_SECONDS, _COUNT_EVERY = 200_000, 0.0077, 25
+
+
 class Meter:
     """A plugin that adds up what the tests of each function cost, and all quick ones."""
 
     def __init__(self) -> None:
         self.costs: dict[str, list[float]] = defaultdict(list)
         self.quick = 0.0
+        self._counts: list[float] = []
+        self._tests = 0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
+        if self._tests % _COUNT_EVERY == 0:
+            self._counts.append(_count())
+        self._tests += 1
         before = _spent()
         try:
             return (yield)
@@ -47,6 +57,8 @@ class Meter:
         self.quick += getattr(node, "workeroutput", {}).get("quick", 0.0)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._counts:
+            self.quick *= _COUNT_SECONDS / (sum(self._counts) / len(self._counts))
         if (output := getattr(session.config, "workeroutput", None)) is not None:
             output["quick"] = self.quick
         elif self.quick and session.config.args_source == pytest.Config.ArgsSource.TESTPATHS:
@@ -68,6 +80,14 @@ def function_of(item: pytest.Item) -> str:
 
 def costly_tests() -> frozenset[str]:
     return frozenset(LIST.read_text(encoding="utf-8").split())
+
+
+def _count() -> float:
+    """Return the CPU seconds that plain counting takes here and now."""
+    before = time.process_time()
+    for _ in range(_COUNTED):
+        pass
+    return time.process_time() - before
 
 
 def _spent() -> float:

@@ -243,12 +243,14 @@ def test_a_conversation_is_kept_and_tried_again_for_a_week(agent):
 
 def test_each_failure_of_a_reflection_is_followed_by_a_longer_pause(agent):
     task = MemoryTask.reflect(agent, "daily", at=NIGHT)
+    assert not task.is_waiting_for_retry
     pauses = []
     for _ in range(3):
         assert task.claim(task.due_at) is not None
         began = task.due_at
         task.give_up("the provider failed", "timeout", at=began)
         pauses.append(task.due_at - began)
+        assert task.is_waiting_for_retry
     assert task.claim(task.due_at) is not None
     task.give_up("the provider failed", "timeout")
 
