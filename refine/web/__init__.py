@@ -3,7 +3,9 @@
 from flask import Flask
 
 from refine.extensions import csrf
-from refine.web import (
+
+# an import adds the areas of its module
+from refine.web import (  # noqa: F401
     access,
     agent,
     agent_settings,
@@ -35,39 +37,8 @@ from refine.web import (
     wall,
 )
 
-_AREAS = [
-    status.pages,
-    signing_in.pages,
-    single_sign_on.pages,
-    second_factor.pages,
-    overview.pages,
-    find.pages,
-    agents.pages,
-    bulk.pages,
-    agent.pages,
-    ledger.pages,
-    agent_settings.pages,
-    sessions.pages,
-    usage.pages,
-    access.pages,
-    audit.pages,
-    schedule.pages,
-    deliveries.pages,
-    ops.pages,
-    people.pages,
-    sign_ins.pages,
-    sign_ins.locks,
-    people.accounts,
-    people.tokens,
-    views.pages,
-    wall.pages,
-    mail.letter,
-    mail.inbox,
-]
-
 # once, at import: a blueprint accepts no hooks once it has been registered
-for _area in _AREAS:
-    scope.protect(_area)
+for _area in scope.areas:
     # the last one runs first
     _area.after_request(compression.compress_page)
     _area.after_request(in_place.prepare)
@@ -81,5 +52,5 @@ def register(app: Flask) -> None:
     templating.register(app)
     scope.register(app)
     granted.register(app)
-    for area in _AREAS:
+    for area in scope.areas:
         app.register_blueprint(area)

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
+from flask import abort, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 from sqlalchemy.orm import contains_eager, joinedload, undefer_group
@@ -26,7 +26,7 @@ from refine.web.ledger import memory_or_404
 from refine.web.lists import Chosen, of_agent, one_of, page_of
 from refine.web.words import ACCESS_ENDS, ACCESS_STATES, first_upper, minute
 
-pages = Blueprint("access", __name__)
+pages = scope.area("access")
 
 _WITH_PROMPTS = (*scope.WITH_ACCOUNT, undefer_group("prompts"))
 _STATES = {status: ACCESS_STATES[status].word for status in STATUSES}

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any
 
-from flask import Blueprint, flash, redirect, render_template, url_for
+from flask import flash, redirect, render_template, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select
 
@@ -26,7 +26,7 @@ from refine.web.lists import page_of
 from refine.web.presenting import percent
 from refine.web.sessions import listed
 
-pages = Blueprint("agent", __name__)
+pages = scope.area("agent")
 
 _RUNS_SHOWN = 10
 # How far back the page looks.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine.extensions import db
@@ -18,7 +18,7 @@ from refine.settings import current as current_settings
 from refine.web import forms, granted, scope
 from refine.web.words import minute
 
-pages = Blueprint("agent_settings", __name__)
+pages = scope.area("agent_settings")
 
 _STORED: forms.Readers = {
     "model_id": str.strip,

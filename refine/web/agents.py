@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from sqlalchemy import ColumnElement
 
 from refine import clock
@@ -15,7 +15,7 @@ from refine.rules.quantities import cost_in_words
 from refine.web import in_place, scope
 from refine.web.lists import Chosen, Filter, one_of, page_of, searched
 
-pages = Blueprint("agents", __name__)
+pages = scope.area("agents")
 
 # The columns by which the list can be sorted, and in which direction.
 _SORTS: dict[str, tuple[Order, str]] = {

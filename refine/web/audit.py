@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from flask import Blueprint, Response, render_template, stream_with_context
+from flask import Response, render_template, stream_with_context
 from sqlalchemy import ColumnElement, Select, and_, case, cast, select
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -30,7 +30,7 @@ from refine.web.record_changes import memory_changes, subject_of
 from refine.web.templating import verification_watch
 from refine.web.words import FIGURES, RECORD_KINDS, action, labelled
 
-pages = Blueprint("audit", __name__)
+pages = scope.area("audit")
 
 # A page must stay small, and an import's record holds hundreds of memories.
 _MAX_JSON_CHARACTERS = 20_000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from flask import Blueprint, abort, flash, redirect, render_template, request
+from flask import abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnElement, case, literal, null
 
@@ -30,7 +30,7 @@ from refine.web.links import url_in_account
 from refine.web.lists import Chosen
 from refine.web.words import BULK_ACTIONS
 
-pages = Blueprint("bulk", __name__)
+pages = scope.area("bulk")
 
 _CONFLICT = 409
 _CHANGED = "The agents have changed in the meantime; check them and confirm again"

@@ -1,6 +1,6 @@
 """Deliveries of events to webhooks: what waits, arrived or was given up, and sending it again."""
 
-from flask import Blueprint, render_template
+from flask import render_template
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
@@ -13,7 +13,7 @@ from refine.web.links import url_in_account
 from refine.web.lists import Chosen, one_of, page_of
 from refine.web.words import DELIVERIES
 
-pages = Blueprint("deliveries", __name__)
+pages = scope.area("deliveries")
 
 _OUTCOMES = {outcome: badge.word for outcome, badge in DELIVERIES.items()}
 _FILTERS = [

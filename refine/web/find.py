@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flask import Blueprint, redirect, render_template, request, url_for
+from flask import redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Row, Select, func, select
 
@@ -15,7 +15,7 @@ from refine.web import scope
 from refine.web.lists import contains, id_begins
 from refine.web.words import action
 
-pages = Blueprint("find", __name__)
+pages = scope.area("find")
 
 _MAX_CHARACTERS = 100
 _SHOWN = 20

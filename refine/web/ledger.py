@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
+from flask import abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
 from sqlalchemy.orm import joinedload
@@ -21,7 +21,7 @@ from refine.web.forms import done, own_path, shown_again
 from refine.web.lists import PAGE_ROWS, page_of
 from refine.web.record_changes import MemoryChange, memory_changes
 
-pages = Blueprint("ledger", __name__)
+pages = scope.area("ledger")
 
 
 _LISTED: tuple[Any, ...] = (

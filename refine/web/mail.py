@@ -1,6 +1,6 @@
 """Mail: of what users are told, what was sent to them, and the weekly letter."""
 
-from flask import Blueprint, Response, render_template, request, url_for
+from flask import Response, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 
@@ -12,7 +12,7 @@ from refine.web import scope
 from refine.web.forms import day_of, done
 from refine.web.lists import page_of
 
-inbox = Blueprint("inbox", __name__)
+inbox = scope.area("inbox")
 
 
 @inbox.get("/inbox")
@@ -39,7 +39,7 @@ def choose() -> ResponseReturnValue:
     return done("Your choices are saved.", url_for("inbox.page"))
 
 
-letter = Blueprint("letter", __name__)
+letter = scope.area("letter")
 
 
 @letter.get("/letter", endpoint="page")

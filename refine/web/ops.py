@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, render_template, request, url_for
+from flask import render_template, request, url_for
 from sqlalchemy import (
     ColumnExpressionArgument,
     SQLColumnExpression,
@@ -35,7 +35,7 @@ from refine.web.forms import done, midnight
 from refine.web.sessions import listed
 from refine.web.templating import verification_watch
 
-pages = Blueprint("ops", __name__)
+pages = scope.area("ops")
 
 _SHOWN = 20
 _Kind = type[RefinementSession] | type[MemoryTask]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 
@@ -23,7 +23,7 @@ from refine.web.lists import page_of
 from refine.web.sessions import listed
 from refine.web.usage import month_of_account
 
-pages = Blueprint("overview", __name__)
+pages = scope.area("overview")
 
 _NEXT_SLOTS = 5
 _ROWS_SHOWN = 10

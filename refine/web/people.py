@@ -1,6 +1,6 @@
 """Users and their invitations, accounts, and API tokens."""
 
-from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
+from flask import abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
@@ -26,7 +26,7 @@ from refine.web.forms import done, require_current, shown_again, stored_fields, 
 from refine.web.links import public_url, url_in_account
 from refine.web.lists import Chosen, page_of, searched
 
-pages = Blueprint("people", __name__)
+pages = scope.area("people")
 
 _STORED = ("role", "active")
 
@@ -156,7 +156,7 @@ def user_to_change(user_id: int) -> User:
     return user
 
 
-accounts = Blueprint("accounts", __name__)
+accounts = scope.area("accounts")
 
 
 @accounts.get("/accounts", endpoint="listing")
@@ -186,7 +186,7 @@ def add() -> ResponseReturnValue:
     return done(said, url_for("people.listing", account=account.slug))
 
 
-tokens = Blueprint("tokens", __name__)
+tokens = scope.area("tokens")
 
 
 @tokens.get("/tokens", endpoint="listing")

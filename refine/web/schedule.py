@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import func, select
 from werkzeug.datastructures import MultiDict
@@ -27,7 +27,7 @@ from refine.web.lists import page_of
 from refine.web.sessions import listed
 from refine.web.usage import month_of_account
 
-pages = Blueprint("schedule", __name__)
+pages = scope.area("schedule")
 
 _SESSIONS_SHOWN = 20
 _NEXT_SHOWN = 5

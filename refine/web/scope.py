@@ -56,6 +56,8 @@ Scoped = TypeVar("Scoped", bound=_Scoped)
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
+areas: list[Blueprint] = []
+
 
 # -- before every request --------------------------------------------------------------------------
 
@@ -81,12 +83,17 @@ def is_refresh() -> bool:
     return request.headers.get("HX-Source") == "main#main"
 
 
-def protect(area: Blueprint) -> None:
-    """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
-    area.before_request(_require_compatible)
-    area.before_request(_refuse_other_sites)
-    area.before_request(csrf.protect)
-    area.before_request(_require_sign_in)
+def area(name: str) -> Blueprint:
+    """Begin an area of the dashboard, which is registered with the others: every form of it needs a
+    CSRF token, and every page a sign-in except public ones.
+    """
+    made = Blueprint(name, __name__)
+    made.before_request(_require_compatible)
+    made.before_request(_refuse_other_sites)
+    made.before_request(csrf.protect)
+    made.before_request(_require_sign_in)
+    areas.append(made)
+    return made
 
 
 def _require_compatible() -> None:

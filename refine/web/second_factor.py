@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, cast
 
 import pyotp
 import segno
-from flask import Blueprint, Response, g, redirect, render_template, request, session, url_for
+from flask import Response, g, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user
 
@@ -25,7 +25,7 @@ from refine.models.people.sign_in import CONFIRMED_FOR, FACTOR_FOR
 from refine.web import scope
 from refine.web.forms import done, next_path, shown_again
 
-pages = Blueprint("second_factor", __name__)
+pages = scope.area("second_factor")
 
 P = ParamSpec("P")
 View = Callable[P, ResponseReturnValue]

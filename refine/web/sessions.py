@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flask import Blueprint, render_template, request, url_for
+from flask import render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnExpressionArgument, Select, case, select
 from sqlalchemy.orm import contains_eager
@@ -36,7 +36,7 @@ from refine.web.presenting import is_rehearsed
 from refine.web.record_changes import changed_core_ids
 from refine.web.words import STATUSES, TRIGGERS
 
-pages = Blueprint("sessions", __name__)
+pages = scope.area("sessions")
 
 _STEPS_SHOWN = 100
 

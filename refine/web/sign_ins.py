@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, abort, render_template, request, url_for
+from flask import abort, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine.models import Account, SignIn, User, locking
@@ -12,7 +12,7 @@ from refine.web.forms import attempt, done, shown_again
 from refine.web.links import url_in_account
 from refine.web.people import user_to_change
 
-pages = Blueprint("sign_ins", __name__)
+pages = scope.area("sign_ins")
 
 
 @pages.get("/profile/sign-ins")
@@ -52,7 +52,7 @@ def _end_all(user: User, url: str, but: SignIn | None = None) -> ResponseReturnV
     return done(f"{plural(ended, 'sign-in')} of {user.email} ended.", url)
 
 
-locks = Blueprint("locking", __name__)
+locks = scope.area("locking")
 
 
 @locks.get("/users/<int:user_id>/lock")

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, abort, redirect, render_template, request, session, url_for
+from flask import abort, redirect, render_template, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
@@ -18,7 +18,7 @@ from refine.rules.quantities import in_days
 from refine.web import scope, second_factor
 from refine.web.forms import done, next_path, shown_again
 
-pages = Blueprint("signing_in", __name__)
+pages = scope.area("signing_in")
 
 
 @pages.get("/sign-in")

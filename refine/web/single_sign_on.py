@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from hmac import compare_digest
 from typing import Any
 
-from flask import Blueprint, abort, redirect, request, session, url_for
+from flask import abort, redirect, request, session, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user
 
@@ -20,7 +20,7 @@ from refine.web.forms import next_path, shown_again
 from refine.web.identity_provider import LEEWAY_SECONDS, IdentityProvider, provider_of
 from refine.web.links import public_url
 
-pages = Blueprint("single_sign_on", __name__)
+pages = scope.area("single_sign_on")
 
 # How long somebody may take at the provider; how long ago they signed in there to count as
 # confirmed.

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
-from flask import Blueprint, Response, abort, jsonify, request
+from flask import Response, abort, jsonify, request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -25,19 +25,19 @@ from refine.health import checks, clock_check, verification_check
 from refine.models import PeriodicWork, Verification
 from refine.models.runs.task import KINDS
 from refine.models.runs.workload import RUN_SECONDS, Workload, ended_runs
-from refine.web.scope import public
+from refine.web import scope
 
-pages = Blueprint("status", __name__)
+pages = scope.area("status")
 
 
 @pages.get("/healthz")
-@public
+@scope.public
 def healthz() -> Response:
     return jsonify(status="ok")
 
 
 @pages.get("/readyz")
-@public
+@scope.public
 def readyz() -> tuple[Response, int]:
     """Answer 200 if all that Refine needs is available, or 503; /ops alone says what is wrong."""
     found = checks()
@@ -52,7 +52,7 @@ def readyz() -> tuple[Response, int]:
 
 
 @pages.get("/metrics")
-@public
+@scope.public
 def metrics() -> Response:
     """Report figures to bearers of REFINE_METRICS_TOKEN, or only to loopback if none is set."""
     if not _may_read():

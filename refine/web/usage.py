@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from sqlalchemy import Select
 
 from refine import clock
@@ -22,7 +22,7 @@ from refine.web.lists import page_of
 from refine.web.presenting import Gauge
 from refine.web.words import day, month, number
 
-pages = Blueprint("usage", __name__)
+pages = scope.area("usage")
 
 _MONTHS_SHOWN = 12
 

@@ -3,14 +3,14 @@
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from flask import Blueprint, abort, request, url_for
+from flask import abort, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine.models.people.user import MAX_VIEW_NAME_CHARACTERS, SavedView
 from refine.web import agents, audit, scope, sessions
 from refine.web.forms import attempt
 
-pages = Blueprint("views", __name__)
+pages = scope.area("views")
 
 # What of the URL of each list is saved.
 _SAVED = {

@@ -4,7 +4,7 @@ a wall token in a cookie: a link brings it behind "#", where it is in no request
 
 from zoneinfo import ZoneInfo
 
-from flask import Blueprint, current_app, g, redirect, render_template, request, url_for
+from flask import current_app, g, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from flask_login import current_user
 
@@ -16,7 +16,7 @@ from refine.models.agent_list import squares
 from refine.rules.quantities import ago
 from refine.web import in_place, scope
 
-pages = Blueprint("wall", __name__)
+pages = scope.area("wall")
 
 _KEPT_SECONDS = 365 * 24 * 3600
 
