@@ -1,5 +1,5 @@
 """Asking for a run. The queues in Redis carry only ids and wake the workers; PostgreSQL alone knows
-what waits.
+what waits, and what comes first.
 """
 
 import time
@@ -29,12 +29,9 @@ from refine.models.runs.access.asking_rules import AccessTerms
 from refine.models.runs.run import Run
 from refine.models.runs.session.session import Trigger
 
-REQUESTED = "refine-asked"
-AUTOMATIC = "refine-swept"
-MEMORY_TASKS = "refine-memory"
+RUNS = "refine-runs"
 TICKS = "refine-ticks"
-RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
-QUEUES = (*RUN_QUEUES, TICKS)
+QUEUES = (RUNS, TICKS)
 
 AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 
@@ -98,47 +95,37 @@ def queue(name: str, connection: Redis) -> Queue:
 
 
 class Waiting(NamedTuple):
+    """A run that waits; it stays usable after the transaction."""
+
     kind: type[Run]
     id: uuid.UUID
-    is_automatic: bool
-
-    @classmethod
-    def of(cls, run: Run) -> "Waiting":
-        """Return the same run; it stays usable after the transaction."""
-        return cls(type(run), run.id, run.is_automatic)
-
-    @property
-    def queue_name(self) -> str:
-        if self.kind is MemoryTask:
-            return MEMORY_TASKS
-        return AUTOMATIC if self.is_automatic else REQUESTED
 
 
 def waiting_runs(at: datetime, limit: int, *, automatic_limit: int) -> Iterator[Waiting]:
     """Yield the unlocked runs that may begin, requested ones first."""
     is_automatic = RefinementSession.is_automatic
     for id_ in db.session.scalars(AccessGrant.select_waiting(limit)):
-        yield Waiting(AccessGrant, id_, is_automatic=False)
+        yield Waiting(AccessGrant, id_)
     for id_ in db.session.scalars(RefinementSession.select_waiting(limit).where(~is_automatic)):
-        yield Waiting(RefinementSession, id_, is_automatic=False)
+        yield Waiting(RefinementSession, id_)
     if automatic_limit > 0:
         swept = RefinementSession.select_waiting(automatic_limit).where(is_automatic)
         for id_ in db.session.scalars(swept):
-            yield Waiting(RefinementSession, id_, is_automatic=True)
+            yield Waiting(RefinementSession, id_)
         for id_ in tasks.due(automatic_limit, at):
-            yield Waiting(MemoryTask, id_, is_automatic=True)
+            yield Waiting(MemoryTask, id_)
 
 
 def announce_waiting(at: datetime, patience_seconds: float = PATIENCE_SECONDS) -> int:
     """Announce, outside a transaction, the runs whose ids Redis lacks; return how many."""
-    waiting = list(waiting_runs(at, _MOST_WAITING, automatic_limit=_MOST_WAITING))
+    waiting = waiting_runs(at, _MOST_WAITING, automatic_limit=_MOST_WAITING)
+    ids = [str(run.id) for run in waiting]
     db.session.commit()
-    if not waiting:
+    if not ids:
         return 0
     with redis_connection(patience_seconds=patience_seconds) as connection:
-        keys = [queue(name, connection).key for name in RUN_QUEUES]
-        known = {as_text(id_) for key in keys for id_ in connection.lrange(key, 0, -1)}
-        missing = [run for run in waiting if str(run.id) not in known]
+        known = set(queue(RUNS, connection).job_ids)
+        missing = [id_ for id_ in ids if id_ not in known]
         _announce(missing, connection)
     return len(missing)
 
@@ -160,26 +147,25 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
 
 def _announced(run: AnyRun) -> AnyRun:
     """Commit the run and announce it, without waiting for long; workers find it anyway."""
-    waiting, url = Waiting.of(run), settings.current().redis_url
+    id_, url = str(run.id), settings.current().redis_url
     db.session.commit()
     if time.monotonic() >= _silent_until.get(url, 0.0):
         try:
             with redis_connection(patience_seconds=SHORT_PATIENCE_SECONDS) as connection:
-                _announce([waiting], connection)
+                _announce([id_], connection)
         except Unreachable:
             _silent_until[url] = time.monotonic() + _PAUSE_SECONDS
     return run
 
 
-def _announce(waiting: Iterable[Waiting], connection: Redis) -> None:
-    with connection.pipeline() as pipeline:
-        for run in waiting:
-            id_ = str(run.id)
-            job = Queue.prepare_data(
-                _RUN_JOB, args=(id_,), job_id=id_, description=f"run {id_}", result_ttl=0
-            )
-            queue(run.queue_name, connection).enqueue_many([job], pipeline=pipeline)
-        pipeline.execute()
+def _announce(ids: Iterable[str], connection: Redis) -> None:
+    jobs = [
+        Queue.prepare_data(
+            _RUN_JOB, args=(id_,), job_id=id_, description=f"run {id_}", result_ttl=0
+        )
+        for id_ in ids
+    ]
+    queue(RUNS, connection).enqueue_many(jobs)
 
 
 def take(names: Sequence[str], seconds: int | None) -> str | None:

@@ -71,7 +71,7 @@ def work_on(run_id: str) -> None:
     for kind in RUN_KINDS:
         run = db.session.get(kind, uuid.UUID(run_id))
         if run is not None:
-            work_on_run(Waiting.of(run))
+            work_on_run(Waiting(kind, run.id))
             return
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from refine.cli import refine as command_line
 from refine.extensions import db
-from refine.jobs.queue import REQUESTED
+from refine.jobs.queue import RUNS
 from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.clients.api_token import WELL_FORMED, ApiToken
 from tests import factories
@@ -202,7 +202,7 @@ def test_run_enqueue_queues_the_session(ledger, environ, redis):
     assert session is not None
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"queued session {session.id} for Ada [/x]; a worker will run it\n"
-    assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{RUNS}", 0, -1) == [str(session.id).encode()]
 
 
 def test_sweep_counts_queued_and_skipped_agents(ledger, environ, redis):

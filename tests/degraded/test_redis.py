@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from refine.extensions import db
-from refine.jobs.queue import RUN_QUEUES
+from refine.jobs.queue import RUNS
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
 from tests import factories
@@ -60,11 +60,7 @@ def runs() -> list[RefinementSession | MemoryTask | AccessGrant]:
 
 def in_redis(redis: BreakableRedis) -> set[str]:
     with redis.connection() as connection:
-        return {
-            id_.decode()
-            for name in RUN_QUEUES
-            for id_ in connection.lrange(f"rq:queue:{name}", 0, -1)
-        }
+        return {id_.decode() for id_ in connection.lrange(f"rq:queue:{RUNS}", 0, -1)}
 
 
 @every_fault

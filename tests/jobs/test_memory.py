@@ -8,7 +8,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import MEMORY_TASKS, extract_later, queue
+from refine.jobs.queue import RUNS, extract_later, queue
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import work_on
 from refine.models import Agent
@@ -29,7 +29,7 @@ def agent(app: Flask) -> Agent:
 
 
 def waiting(redis: Redis) -> list[str]:
-    return queue(MEMORY_TASKS, redis).job_ids
+    return queue(RUNS, redis).job_ids
 
 
 def journal(agent: Agent) -> list[str]:

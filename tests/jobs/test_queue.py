@@ -15,10 +15,8 @@ from refine import clock, create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import (
-    AUTOMATIC,
-    MEMORY_TASKS,
     QUEUES,
-    REQUESTED,
+    RUNS,
     TICKS,
     announce_waiting,
     extract_later,
@@ -96,19 +94,13 @@ def test_without_redis_a_session_stays_safely_queued(without_redis):
 
 
 def test_runs_lost_by_a_flushed_redis_are_announced_again_once(redis, agent):
-    sessions = [
-        refine_later(agent, "api"),
-        refine_later(factories.agent("a memory"), "weekly"),
-    ]
     task = extract_later(agent, SAID)
+    swept = refine_later(factories.agent("a memory"), "weekly")
+    asked = refine_later(agent, "api")
     redis.flushall()
 
     assert [announce_waiting(clock.now()) for _ in range(2)] == [3, 0]
-    assert ids_in(redis) == {
-        REQUESTED: [str(sessions[0].id)],
-        AUTOMATIC: [str(sessions[1].id)],
-        MEMORY_TASKS: [str(task.id)],
-    }
+    assert ids_in(redis) == {RUNS: [str(run.id) for run in (asked, swept, task)]}
 
 
 def test_requested_runs_come_first_and_automatic_ones_if_there_is_room(redis, agent):
@@ -153,7 +145,7 @@ def test_taking_an_id_leaves_nothing_of_its_job(redis, agent):
     redis.rpush(f"rq:queue:{TICKS}", "tick", "\xff no id of ours")
     redis.hset("rq:job:tick", "data", "rq-scheduler's own")
 
-    assert [take(QUEUES, None) for _ in range(4)] == [REQUESTED, TICKS, TICKS, None]
+    assert [take(QUEUES, None) for _ in range(4)] == [RUNS, TICKS, TICKS, None]
     assert redis.keys("rq:job:*") == [b"rq:job:tick"]
 
 

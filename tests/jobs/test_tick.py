@@ -15,7 +15,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.extensions import db
 from refine.jobs import tick
-from refine.jobs.queue import AUTOMATIC, queue
+from refine.jobs.queue import RUNS, queue
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, PeriodicWork, RefinementSession, SignIn
 from refine.models.runs.run import LOST_AFTER
@@ -393,7 +393,7 @@ def test_without_redis_sessions_are_queued_and_announced_later(
 
     assert first == TickResult(queued=1, faults=1)
     assert second == TickResult(announced=1)
-    assert queue(AUTOMATIC, redis).job_ids == [str(session_of(agent).id)]
+    assert queue(RUNS, redis).job_ids == [str(session_of(agent).id)]
 
 
 # -- skipped at a slot ----------------------------------------------------------------------------

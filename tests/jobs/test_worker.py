@@ -23,7 +23,7 @@ from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
 from refine.jobs.clock import TICK
-from refine.jobs.queue import QUEUES, REQUESTED, TICKS, Waiting, queue, refine_later
+from refine.jobs.queue import QUEUES, RUNS, TICKS, Waiting, queue, refine_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import ConcurrentRunner, work
 from refine.models import Agent, PeriodicWork, RefinementSession
@@ -137,7 +137,7 @@ def test_entries_planted_in_redis_are_not_run_and_hold_up_nothing(
     answered, redis, agent, model, planted
 ):
     model.say(YES).call("complete", summary="All is well.")
-    redis.rpush(f"rq:queue:{REQUESTED}", planted)
+    redis.rpush(f"rq:queue:{RUNS}", planted)
     redis.hset(f"rq:job:{planted}", "data", b"cos\nmkdir\n(S'x'\ntR.")
     session = refine_later(agent, "cli")
 
@@ -266,7 +266,7 @@ def test_two_workers_run_a_session_once(redis, agent, model, begin, waiting):
     session = refine_later(agent, "cli")
     first = begin("worker", "--burst")
     eventually(lambda: len(model.requests) == 1)
-    redis.rpush(f"rq:queue:{REQUESTED}", str(session.id))
+    redis.rpush(f"rq:queue:{RUNS}", str(session.id))
 
     second = begin("worker", "--burst")
     second.wait()
@@ -382,7 +382,7 @@ def test_a_stopped_worker_leaves_its_session_to_the_next(
     assert time.monotonic() - began < 10
     assert worker.returncode == 0
     assert outcome_of(session) == ("queued", None)
-    assert queue(REQUESTED, redis).job_ids == [str(session.id)]
+    assert queue(RUNS, redis).job_ids == [str(session.id)]
     model.call("complete", summary="One less.")
     assert begin("worker", "--burst").wait() == 0
     assert outcome_of(session) == ("completed", None)

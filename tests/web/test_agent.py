@@ -10,7 +10,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import REQUESTED
+from refine.jobs.queue import RUNS
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.models.agent import configuring
 from refine.models.ledger.ledger import Composition
@@ -215,7 +215,7 @@ def test_refine_now_queues_a_session_and_redirects_to_it(
     assert session is not None
     assert (session.trigger, session.user_id) == ("manual", admin.id)
     assert (answer.status_code, answer.headers["Location"]) == (303, f"/sessions/{session.id}")
-    assert redis.llen(f"rq:queue:{REQUESTED}") == 1
+    assert redis.llen(f"rq:queue:{RUNS}") == 1
     (record,) = records("refinement_queued")
     assert record.user_id == admin.id
 
