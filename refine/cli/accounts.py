@@ -6,20 +6,12 @@ import click
 
 from refine.cli.context import Group, InApplication
 from refine.errors import InvalidValue
-from refine.models import (
-    AccessGrant,
-    Account,
-    Agent,
-    ApiToken,
-    Invitation,
-    SecondFactor,
-    User,
-    locking,
-)
+from refine.models import Account, Agent, ApiToken, Invitation, User, locking
 from refine.models.clients.api_token import TokenKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import LOCK_REASONS, ROLES
 from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
+from refine.models.user_changes import reset_second_factors
 from refine.rules.quantities import in_days, in_hours
 from refine.web.links import public_url
 
@@ -91,8 +83,7 @@ def user_reset(reference: str, second_factors: bool) -> str:
     found = User.named(reference)
     if second_factors:
         found.lock()
-        AccessGrant.end_all_of(found, by=None)  # it locks agents: before any record
-        SecondFactor.reset(found)
+        reset_second_factors(found)
     secret = Invitation.issue(found)
     found.record("user_invited", data={"by": "command line"})
     said = f"for {found.email}; the link is shown only now, and works for {in_days(VALID_FOR)}"

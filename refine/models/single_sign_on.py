@@ -13,6 +13,7 @@ from refine.models.keys import keyed_hash
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.people.user import NO_PASSWORD
 from refine.models.runs.access.grant import AccessGrant
+from refine.models.user_changes import change_rights
 
 _BY = {"by": "identity provider"}
 
@@ -43,7 +44,7 @@ class Identity:
         if not user.active:
             raise Refused(f"{user.email} is not active")
         role = self.roles.get(user.account.slug)
-        self._set_role(user, role or "viewer")
+        change_rights(user, {"role": role or "viewer"}, about=_BY)
         if role is None:
             SignIn.end_all_of(user)
             raise Refused(f"your provider gives you no role in {user.account.name}")
@@ -104,14 +105,3 @@ class Identity:
         Invitation.end_all_of(user)
         SignIn.end_all_of(user)
         user.record("user_linked", data=_BY)
-
-    def _set_role(self, user: User, role: str) -> None:
-        if user.role == role:
-            return
-        user.role = role
-        if user.may_act:
-            SignIn.end_all_of(user)  # a copied cookie does not rise with its user
-        else:
-            AccessGrant.end_all_of(user, by=None)
-            Invitation.end_issued_by(user)
-        user.record("user_updated", data={"role": role, "active": user.active, **_BY})

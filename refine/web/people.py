@@ -8,19 +8,9 @@ from sqlalchemy.orm import joinedload
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models import (
-    AccessGrant,
-    Account,
-    Agent,
-    ApiToken,
-    Invitation,
-    Mail,
-    SecondFactor,
-    SignIn,
-    User,
-)
-from refine.models.columns import set_fields
+from refine.models import Account, Agent, ApiToken, Invitation, Mail, SignIn, User
 from refine.models.people.user import ROLES
+from refine.models.user_changes import change_rights, reset_second_factors
 from refine.web import scope
 from refine.web.forms import done, require_current, shown_again, stored_fields, version
 from refine.web.links import public_url, url_in_account
@@ -107,15 +97,7 @@ def update(user_id: int) -> ResponseReturnValue:
     if user.locked_at is not None:
         raise Refused(f"{user.email} is locked: unlock them first")
     require_current(stored_fields(user, _STORED), fields)
-    if set_fields(user, fields):
-        if not (user.active and user.may_act):
-            AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
-            Invitation.end_issued_by(user)
-        if not user.active:
-            Invitation.end_all_of(user)
-        if not user.active or fields.get("role") == "admin":
-            SignIn.end_all_of(user)  # a copied cookie does not rise with its user
-        user.record("user_updated", by=scope.user(), data=stored_fields(user, _STORED))
+    change_rights(user, fields, by=scope.user())
     return _done(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
 
 
@@ -127,8 +109,7 @@ def reset_factors(user_id: int) -> ResponseReturnValue:
     if user.id == scope.user().id:
         abort(403, "Remove your own second factors on your profile.")
     user.lock_for(scope.user())
-    AccessGrant.end_all_of(user, by=scope.user())  # it locks agents: before any record
-    SecondFactor.reset(user, by=scope.user())
+    reset_second_factors(user, by=scope.user())
     return _done(f"{user.email} has no second factor now, and was signed out everywhere.")
 
 
