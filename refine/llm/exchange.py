@@ -202,12 +202,14 @@ class Wire:
         self._sockets: list[socket.socket] = []
 
     def session(self) -> requests.Session:
-        return self.guard(_Session())
+        return self.guard(requests.Session())
 
     def guard(self, http: _Http) -> _Http:
-        """Let this session use the wire alone, and nothing of the environment."""
+        """Let this session use the wire alone, nothing of the environment, and no redirects."""
         # a .netrc would replace the bearer token, a proxy would see the ledger
         http.trust_env = False
+        # requests parses and reads even redirects that it must not follow
+        http.get_redirect_target = lambda _: None  # type: ignore[assignment, method-assign]
         for scheme in ("http://", "https://"):
             http.mount(scheme, _Adapter(self))
         return http
@@ -258,10 +260,3 @@ class _Adapter(HTTPAdapter):
         kept = {"_new_conn": lambda connection: wire.keep(wire.open(connection, open_socket))}
         pool.ConnectionCls = type("Connection", (pool.ConnectionCls,), kept)
         return pool
-
-
-class _Session(requests.Session):
-    """Ignores redirects: requests parses and reads even those that it must not follow."""
-
-    def get_redirect_target(self, _response: requests.Response) -> None:
-        return None

@@ -33,9 +33,6 @@ class _Session(OAuth2Session):  # type: ignore[misc]
         with wire.lasting(PATIENCE_SECONDS):
             return super().request(method, url, **{**options, **bounds})
 
-    def get_redirect_target(self, _response: Any) -> None:
-        return None
-
 
 class IdentityProvider(OAuth2Mixin, OpenIDMixin, BaseApp):  # type: ignore[misc]
     client_cls = _Session
