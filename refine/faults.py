@@ -85,10 +85,6 @@ def classify(error: Exception) -> Fault:
     return Fault(500, log=("fault", type(error).__name__))
 
 
-def status_of(error: Exception) -> int:
-    return classify(error).status
-
-
 def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 

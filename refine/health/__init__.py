@@ -92,8 +92,8 @@ def time_check() -> Check:
     return Check("time", "the database's clock agrees with this machine's", found)
 
 
-def schedule_check(at: datetime | None = None) -> Check:
-    now = at or clock.now()
+def schedule_check() -> Check:
+    now = clock.now()
     late = func.count().filter(Account.has_late_slot(now))
     following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
     count, due_at = db.session.execute(select(late, following)).one()
@@ -107,15 +107,15 @@ def schedule_check(at: datetime | None = None) -> Check:
     return Check("schedule", f"the next run is {ago(since_due)}")
 
 
-def queue_check(account_id: int | None = None, at: datetime | None = None) -> Check:
+def queue_check(account_id: int | None = None) -> Check:
     """Count what waits for workers (in this account), and check that they work."""
-    now = at or clock.now()
+    now = clock.now()
     load = Workload.at(now, account_id)
     counts = [plural(load.sessions, "session")]
     counts += [plural(load.reflections, "reflection")] if load.reflections else []
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
     said = f"{', '.join(counts)} waiting"
-    if not worker_check(now).is_ok and (load.sessions or load.tasks_since is not None):
+    if not worker_check().is_ok and (load.sessions or load.tasks_since is not None):
         return Check("queue", said, Finding.of("worker_none", waiting=said))
     for oldest, late_after in (
         (load.sessions_since, QUEUE_IS_LATE_AFTER),
@@ -127,8 +127,8 @@ def queue_check(account_id: int | None = None, at: datetime | None = None) -> Ch
     return Check("queue", said)
 
 
-def worker_check(at: datetime | None = None) -> Check:
-    seen = PeriodicWork.age("worker", at)
+def worker_check() -> Check:
+    seen = PeriodicWork.age("worker")
     is_working = seen is not None and seen < _WORKER_IS_LATE_AFTER
     return Check("workers", "at work", None if is_working else Finding.of("worker_never"))
 

@@ -17,7 +17,7 @@ from werkzeug.wrappers import Response
 
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
-from refine.faults import as_sentence, classify, status_of
+from refine.faults import as_sentence, classify
 from refine.rules.personal import masked_id
 from refine.web import scope
 
@@ -145,8 +145,9 @@ def shown_again(
                 return view(*args, **kwargs)
             except (InvalidValue, Refused, TooMany) as error:
                 db.session.rollback()
-                answer = make_response(page(*args, error=error, **kwargs), status_of(error))
-                answer.headers.update(classify(error).headers)
+                fault = classify(error)
+                answer = make_response(page(*args, error=error, **kwargs), fault.status)
+                answer.headers.update(fault.headers)
                 return answer
 
         return guarded

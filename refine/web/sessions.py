@@ -11,7 +11,7 @@ from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
 from refine.extensions import db
-from refine.faults import status_of
+from refine.faults import classify
 from refine.models import (
     MAX_MUTATIONS,
     Agent,
@@ -159,7 +159,7 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
         refusal=refusal,
         conflict=refusal if isinstance(refusal, UndoConflict) else None,
     )
-    return page, status_of(refusal) if refusal is not None else 200
+    return page, classify(refusal).status if refusal is not None else 200
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
