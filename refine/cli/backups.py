@@ -29,7 +29,7 @@ _MEGABYTE = 1_000_000
 @click.command()
 @click.argument("file", metavar="FILE", type=_FILE)
 @click.option("--check", is_flag=True, help="Try FILE instead: restore it, verify it, drop it.")
-def backup(file: Path, check: bool) -> int:
+def backup(file: Path, check: bool) -> None:
     """Write a backup of the database to FILE (`-`: standard output).
 
     It holds every row as of one moment, while everything keeps running. Memories and prompts in it
@@ -39,7 +39,8 @@ def backup(file: Path, check: bool) -> int:
     With --check, restores FILE into a bundled PostgreSQL of its own, and verifies it.
     """
     if check:
-        return _drill(file)
+        _drill(file)
+        return
     is_piped = file == _STDOUT
     with application("backup"):
         manifest = backups.write(sys.stdout.buffer) if is_piped else _write(file)
@@ -47,7 +48,6 @@ def backup(file: Path, check: bool) -> int:
         click.echo(f"backed up {_counts(manifest)}{size}", err=is_piped)
         keys = ", ".join(manifest["keys"])
         click.echo(f"it needs these encryption keys (by fingerprint): {keys}", err=is_piped)
-    return 0
 
 
 def _write(file: Path) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _write(file: Path) -> dict[str, Any]:
     is_flag=True,
     help="End nothing: nothing was changed after the backup, as when moving to another server.",
 )
-def restore(file: Any, keep_tokens: bool) -> int:
+def restore(file: Any, keep_tokens: bool) -> None:
     """Restore the backup FILE into an empty database, and verify it.
 
     Needs the encryption keys that FILE was sealed with. Connects as the owner of the tables.
@@ -85,10 +85,10 @@ def restore(file: Any, keep_tokens: bool) -> int:
     """
     found = backups.opened(file)
     with application("restore", check_keys=False, may_install=True, as_table_owner=True):
-        return _restore(found, is_complete=keep_tokens)
+        _restore(found, is_complete=keep_tokens)
 
 
-def _restore(found: Backup, *, is_complete: bool) -> int:
+def _restore(found: Backup, *, is_complete: bool) -> None:
     backups.require_fitting(found)
     if schema_version.current() is None:
         backups.require_no_tables()
@@ -108,10 +108,9 @@ def _restore(found: Backup, *, is_complete: bool) -> int:
     if outcome.first_problem is not None:
         raise click.ClickException(outcome.first_problem)
     console.print("verified: nothing is missing, and everything is as recorded")
-    return 0
 
 
-def _drill(file: Path) -> int:
+def _drill(file: Path) -> None:
     with TemporaryDirectory(prefix="refine-") as name, file.open("rb") as given:
         found, folder = backups.opened(given), Path(name)
         settings = settings_without_installation(folder, with_keys=True)
@@ -123,7 +122,6 @@ def _drill(file: Path) -> int:
         f"the backup can be restored: {seconds:,.1f} seconds with a new PostgreSQL; nothing of "
         "this trial is left"
     )
-    return 0
 
 
 def _counts(manifest: dict[str, Any]) -> str:

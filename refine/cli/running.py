@@ -7,7 +7,7 @@ import click
 from rich.markup import escape
 
 from refine import settings, telemetry
-from refine.cli.context import application
+from refine.cli.context import InApplication, application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
 from refine.jobs import stopping
@@ -24,22 +24,21 @@ from refine.rules.quantities import cost_in_words, plural
 _NOT_ASKED = "stopped before it began; the agent was not asked"
 
 
-@click.command()
+@click.command(cls=InApplication)
 @agent_argument
 @click.option("--enqueue", is_flag=True, help="Let a worker run it instead of running it here.")
-def run(reference: str, enqueue: bool) -> int:
+def run(reference: str, enqueue: bool) -> None:
     """Let AGENT (id or name) tidy its memory now, and show each step.
 
     The agent is asked for consent first. Works for paused agents too. Prints figures and outcomes,
     never memory content. Exit code 1 only if the session failed.
     """
-    with application("run"):
-        agent = Agent.named(reference)
-        if enqueue:
-            session = refine_later(agent, "cli")
-            console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
-            return 0
-        return _run_here(agent)
+    agent = Agent.named(reference)
+    if enqueue:
+        session = refine_later(agent, "cli")
+        console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
+    else:
+        _run_here(agent)
 
 
 _SWEPT = (
@@ -49,7 +48,7 @@ _SWEPT = (
 )
 
 
-@click.command()
+@click.command(cls=InApplication)
 @json_option
 def sweep(as_json: bool) -> None:
     """Queue a session for every agent that needs one.
@@ -57,11 +56,10 @@ def sweep(as_json: bool) -> None:
     Workers run the sessions. Agents that have just declined are included. Shows how many agents of
     each account are asked, and how many are skipped, and why.
     """
-    with application("sweep"):
-        print_list(sweep_all(), _SWEPT, as_json=as_json, empty="no agents")
+    print_list(sweep_all(), _SWEPT, as_json=as_json, empty="no agents")
 
 
-@click.command()
+@click.command(cls=InApplication)
 @agent_argument
 def reflect(reference: str) -> None:
     """Let AGENT (id or name) reflect on its journal of the last week now.
@@ -69,27 +67,26 @@ def reflect(reference: str) -> None:
     It may promote entries to core memories. Works even if the agent has not turned on daily
     reflection. Prints figures, never memory content. Exit code 1 only if the reflection failed.
     """
-    with application("reflect"):
-        agent = Agent.named(reference)
-        with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
-            # committed only when it is claimed, so that no worker takes it
-            task = MemoryTask.reflect(agent, "cli")
-            ended = run_task(task.id, settings.current(), is_stopping=stopping.stop_requested)
-            was_stopped = stopping.stop_requested()
-        if ended is None:
-            waiting = "another task of this agent is running; a worker will run the reflection"
-            console.print(_NOT_ASKED if was_stopped else waiting)
-            return
-        if task.status == "failed":
-            raise click.ClickException(f"the reflection failed: {task.end_reason}")
-        reason = f" ({task.end_reason})" if task.end_reason else ""
-        console.print(
-            f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
-            f"{task.memories_kept} promoted; {_calls(task)}"
-        )
+    agent = Agent.named(reference)
+    with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
+        # committed only when it is claimed, so that no worker takes it
+        task = MemoryTask.reflect(agent, "cli")
+        ended = run_task(task.id, settings.current(), is_stopping=stopping.stop_requested)
+        was_stopped = stopping.stop_requested()
+    if ended is None:
+        waiting = "another task of this agent is running; a worker will run the reflection"
+        console.print(_NOT_ASKED if was_stopped else waiting)
+        return
+    if task.status == "failed":
+        raise click.ClickException(f"the reflection failed: {task.end_reason}")
+    reason = f" ({task.end_reason})" if task.end_reason else ""
+    console.print(
+        f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
+        f"{task.memories_kept} promoted; {_calls(task)}"
+    )
 
 
-def _run_here(agent: Agent) -> int:
+def _run_here(agent: Agent) -> None:
     # before anything is queued, so that a signal ends the session properly
     with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
         # committed only when it is claimed, so that no worker takes it
@@ -105,10 +102,8 @@ def _run_here(agent: Agent) -> int:
             )
     if ended is None:
         console.print(_NOT_ASKED)
-        return 0
-    if ended.status == "failed":
+    elif ended.status == "failed":
         raise click.ClickException(f"the session failed: {ended.end_reason}")
-    return 0
 
 
 def _introduce(agent: Agent, session: RefinementSession) -> None:
@@ -206,14 +201,13 @@ def clock() -> None:
         run_clock()
 
 
-@click.command()
+@click.command(cls=InApplication)
 def tick() -> int:
     """Run one tick here and now, and print what it did.
 
     The clock does this every minute. Extra, late or concurrent ticks do no harm.
     """
-    with application("tick"):
-        done = run_tick()
-        counts = [f"{count} {name}" for name, count in asdict(done).items() if count]
-        console.print(f"tick: {', '.join(counts) or 'nothing was due'}")
-        return 1 if done.faults else 0
+    done = run_tick()
+    counts = [f"{count} {name}" for name, count in asdict(done).items() if count]
+    console.print(f"tick: {', '.join(counts) or 'nothing was due'}")
+    return 1 if done.faults else 0

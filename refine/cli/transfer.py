@@ -76,7 +76,7 @@ def _fields(_context: object, _parameter: object, given: str | None) -> dict[str
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
-def import_(reference: str, path: Path, format_: str | None, **options: Any) -> int:
+def import_(reference: str, path: Path, format_: str | None, **options: Any) -> None:
     """Add the memories of FILE, or of the files in a folder or a zip, to those of AGENT.
 
     A prefix says what each memory is about: "Alice (person): Speaks Welsh" from the MCP memory
@@ -101,7 +101,6 @@ def import_(reference: str, path: Path, format_: str | None, **options: Any) -> 
         _print_report(agent, report, dry_run=dry_run)
     if report.is_failure:
         raise InvalidValue(f"nothing in the file could be read{f' as {format_}' * bool(format_)}")
-    return 0
 
 
 def _source(path: Path, format_: str | None) -> str:
