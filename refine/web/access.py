@@ -59,8 +59,7 @@ def listing() -> str:
 
 
 @pages.get("/access/new")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def new(error: Exception | None = None) -> str:
     agent, user = _agent_or_404(), scope.user()
     current = AccessGrant.unfinished_of(agent, user)
@@ -78,8 +77,7 @@ def new(error: Exception | None = None) -> str:
 
 
 @pages.post("/access/new")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 @shown_again(new)
 def ask() -> ResponseReturnValue:
     agent = _agent_or_404()

@@ -94,16 +94,14 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
 
 
 @pages.get("/agents/<int:agent_id>/erasure")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def erasure(agent_id: int, error: Exception | None = None) -> str:
     agent, delay = scope.agent_or_404(agent_id), in_days(agent_erasure.DELAY)
     return render_template("agent/erasure.html", agent=agent, error=error, delay=delay)
 
 
 @pages.post("/agents/<int:agent_id>/erasure")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 @forms.shown_again(erasure)
 def erase(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)

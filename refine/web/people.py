@@ -44,8 +44,7 @@ def listing(**shown: object) -> str:
 
 
 @pages.post("/users")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 @shown_again(listing)
 def invite() -> ResponseReturnValue:
     invited = User.invite(
@@ -58,8 +57,7 @@ def invite() -> ResponseReturnValue:
 
 
 @pages.post("/users/<int:user_id>/invitation")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def invite_again(user_id: int) -> ResponseReturnValue:
     user = user_to_change(user_id)
     return _with_link(user, is_new=False)
@@ -102,8 +100,7 @@ def update(user_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/users/<int:user_id>/second-factors/reset")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def reset_factors(user_id: int) -> ResponseReturnValue:
     user = user_to_change(user_id)
     if user.id == scope.user().id:
@@ -114,8 +111,7 @@ def reset_factors(user_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/users/second-factor")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def demand_factor() -> ResponseReturnValue:
     """Demand a second factor of everybody in the account, or no longer."""
     if not scope.user().has_second_factor:

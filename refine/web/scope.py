@@ -51,7 +51,7 @@ R = TypeVar("R")
 # Pages name an agent's account.
 WITH_ACCOUNT = (joinedload(Agent.account),)
 
-_Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | Delivery | RefinementSession | User
+_Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | Delivery | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -199,8 +199,10 @@ def session_or_404(session_id: uuid.UUID) -> RefinementSession:
         .options(contains_eager(RefinementSession.agent))  # and a lock does not load it again
         .where(RefinementSession.id == session_id)
     )
-    is_it = found is not None and (found.id, found.agent_id) == (session_id, found.agent.id)
-    return _visible(found if is_it else None)
+    if found is None or (found.id, found.agent_id) != (session_id, found.agent.id):
+        abort(404)
+    _visible(found.agent)
+    return found
 
 
 def admins_only(view: Callable[P, R]) -> Callable[P, R]:
@@ -220,6 +222,10 @@ def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
         return cast(R, redirect(url_for("signing_in.confirm", next=back), 303))
 
     return guarded
+
+
+def confirmed_admins_only(view: Callable[P, R]) -> Callable[P, R]:
+    return admins_only(password_confirmed(view))
 
 
 def site_admins_only(view: Callable[P, R]) -> Callable[P, R]:
@@ -246,16 +252,12 @@ def is_public(endpoint: str | None) -> bool:
 
 
 def _visible(found: Scoped | None) -> Scoped:
-    if found is None or not user().may_see(_account_id(found)):
+    if found is None or not user().may_see(
+        found.id if isinstance(found, Account) else found.account_id
+    ):
         refusals.note_other_tenant(found)
         abort(404)
-    owner = found.agent if isinstance(found, RefinementSession) else found
-    if request.method == "POST" and isinstance(owner, Attested):
-        owner.require_genuine()  # a row that was moved here may be back when it is locked
+    row: object = found
+    if request.method == "POST" and isinstance(row, Attested):
+        row.require_genuine()  # a row that was moved here may be back when it is locked
     return found
-
-
-def _account_id(found: _Scoped) -> int | None:
-    if isinstance(found, RefinementSession):
-        return found.agent.account_id
-    return found.id if isinstance(found, Account) else found.account_id

@@ -57,8 +57,7 @@ locks = scope.area("locking")
 
 @locks.get("/users/<int:user_id>/lock")
 @locks.get("/accounts/<int:account_id>/lock")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def lock_form(error: Exception | None = None, **ids: Any) -> str:
     subject = _subject(**ids)
     ends_tokens = "tokens" in request.form or not (error or "user_id" in ids)
@@ -73,8 +72,7 @@ def lock_form(error: Exception | None = None, **ids: Any) -> str:
 
 @locks.post("/users/<int:user_id>/lock")
 @locks.post("/accounts/<int:account_id>/lock")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 @shown_again(lock_form)
 def lock(**ids: Any) -> ResponseReturnValue:
     reason, ends_tokens = request.form.get("reason", ""), "tokens" in request.form
@@ -84,8 +82,7 @@ def lock(**ids: Any) -> ResponseReturnValue:
 
 @locks.post("/users/<int:user_id>/unlock")
 @locks.post("/accounts/<int:account_id>/unlock")
-@scope.admins_only
-@scope.password_confirmed
+@scope.confirmed_admins_only
 def unlock(**ids: Any) -> ResponseReturnValue:
     subject = _subject(**ids)
     return attempt(lambda: locking.unlock(subject, scope.user()), "Unlocked.", _back(**ids))
