@@ -19,8 +19,8 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
+from refine import stopping
 from refine.errors import Refused
-from refine.jobs import stopping
 
 # A process answers so many requests at the same time.
 THREADS = 8

@@ -5,12 +5,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from types import FrameType
 
+from refine import stopping
 from refine.embedded import Processes
 from refine.embedded.processes import dies_with_parent
 
@@ -39,7 +39,7 @@ def supervise(
     Each program is a fork, so that memory holds what they load only once: load it before, and have
     no thread and no connection.
     """
-    with _stop_signals() as received:
+    with stopping.handle_stop_signals(*_STOP_SIGNALS) as received:
         children = [_Child(name, program) for name, program in programs.items()]
         try:
             while not received:
@@ -56,21 +56,6 @@ def supervise(
             return 0
         finally:
             _stop(children, grace_seconds, received)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    received: list[int] = []
-
-    def remember(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
-    before = {number: signal.signal(number, remember) for number in _STOP_SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _reason_to_end(servers: Processes, children: "list[_Child]") -> str | None:

@@ -6,11 +6,10 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
-from refine import settings, telemetry
+from refine import settings, stopping, telemetry
 from refine.cli.context import InApplication, application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
-from refine.jobs import stopping
 from refine.jobs.clock import run_clock
 from refine.jobs.queue import refine_later
 from refine.jobs.tick import run_tick, sweep_all

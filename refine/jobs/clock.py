@@ -9,10 +9,9 @@ import structlog
 from redis import Redis
 from rq_scheduler import Scheduler
 
-from refine import clock
+from refine import clock, stopping
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs import stopping
 from refine.jobs.queue import TICKS, JsonJob, redis_connection, require_redis, take
 from refine.jobs.tick import INTERVAL, run_tick
 

@@ -7,9 +7,10 @@ from functools import partial
 
 from flask import Flask, current_app
 
+from refine import stopping
 from refine.errors import RowAltered
 from refine.extensions import db
-from refine.jobs import stopping, webhook
+from refine.jobs import webhook
 from refine.models import Delivery
 
 # How many endpoints are served at the same time.

@@ -13,10 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from flask import current_app
 
-from refine import clock, settings
+from refine import clock, settings, stopping
 from refine.errors import Refused
 from refine.extensions import db
-from refine.jobs import stopping
 from refine.llm.exchange import Wire
 from refine.models import Invitation, Mail, User
 from refine.models.people.invitation import VALID_FOR

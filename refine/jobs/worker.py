@@ -14,11 +14,10 @@ import structlog
 from flask import Flask, current_app
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import clock, settings
+from refine import clock, settings, stopping
 from refine.access import asking
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db, safe_rollback
-from refine.jobs import stopping
 from refine.jobs.queue import (
     QUEUES,
     RUN_KINDS,

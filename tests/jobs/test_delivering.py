@@ -22,9 +22,9 @@ from redis import Redis
 from sqlalchemy import select
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from refine import clock
+from refine import clock, stopping
 from refine.extensions import db
-from refine.jobs import stopping, webhook
+from refine.jobs import webhook
 from refine.jobs.delivering import deliver_due
 from refine.jobs.tick import run_tick
 from refine.jobs.webhook import Message
