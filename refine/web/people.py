@@ -60,22 +60,19 @@ def invite() -> ResponseReturnValue:
 @scope.confirmed_admins_only
 def invite_again(user_id: int) -> ResponseReturnValue:
     user = user_to_change(user_id)
-    return _with_link(user, is_new=False)
+    user.lock()
+    user.record("user_invited", by=scope.user())
+    return _with_link(user)
 
 
-def _with_link(user: User, *, is_new: bool = True) -> ResponseReturnValue:
+def _with_link(user: User) -> ResponseReturnValue:
     """Mail a link for a password, which the admin then does not see, or else show it."""
-    link = None
     if settings.current().mail_url is not None:
         Mail.invite(user, clock.now(), by=scope.user())
-    else:
-        link = public_url("signing_in.invitation", secret=Invitation.issue(user, by=scope.user()))
-    if not is_new:
-        user.record("user_invited", by=scope.user())
-    if link is not None:
-        db.session.commit()
-        return listing(link=link, invited=user)
-    return _done(f"A link is on its way to {user.email}. It is sent within a minute.")
+        return _done(f"A link is on its way to {user.email}. It is sent within a minute.")
+    secret = Invitation.issue(user, by=scope.user())
+    db.session.commit()
+    return listing(link=public_url("signing_in.invitation", secret=secret), invited=user)
 
 
 @pages.post("/users/<int:user_id>")
