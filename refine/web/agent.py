@@ -2,11 +2,9 @@
 
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Any
 
 from flask import flash, redirect, render_template, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import Select
 
 from refine import clock
 from refine.errors import Refused
@@ -24,7 +22,7 @@ from refine.web.charts import Moment, Plot, step_plot
 from refine.web.ledger import counted_kinds
 from refine.web.lists import page_of
 from refine.web.presenting import percent
-from refine.web.sessions import listed
+from refine.web.sessions import latest, listed
 
 pages = scope.area("agent")
 
@@ -43,8 +41,7 @@ def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
     composition = agent.ledger.composition(at)
-    own_sessions = listed(RefinementSession, RefinementSession.agent_id == agent.id)
-    sessions = db.session.scalars(own_sessions.limit(_RUNS_SHOWN)).all()
+    sessions = latest(_RUNS_SHOWN, RefinementSession, RefinementSession.agent_id == agent.id)
     candidates = Candidates([agent], at)
     tokens, removed = composition.core_tokens, candidates.removed_tokens(agent)
     removable = RefinementSession.removable_of(tokens, agent, removed)
@@ -63,7 +60,7 @@ def page(agent_id: int) -> str:
         sessions=sessions,
         live=live,
         refresh_seconds=in_place.seconds_while(live),
-        tasks=db.session.scalars(_tasks_of(agent).limit(_RUNS_SHOWN)).all(),
+        tasks=latest(_RUNS_SHOWN, MemoryTask, MemoryTask.agent_id == agent.id),
         reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         grant=granted.active_grant_for(agent.id),
@@ -74,7 +71,7 @@ def page(agent_id: int) -> str:
 @pages.get("/agents/<int:agent_id>/tasks")
 def tasks(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
-    page = page_of(_tasks_of(agent))
+    page = page_of(listed(MemoryTask, MemoryTask.agent_id == agent.id))
     rows = [row[0] for row in page.rows]
     return render_template("agent/tasks.html", agent=agent, page=page, tasks=rows)
 
@@ -95,10 +92,6 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
         flash(as_sentence(str(refusal)), "error")
         return redirect(url_for("agent.page", agent_id=agent_id), 303)
     return redirect(url_for("sessions.page", session_id=session_id), 303)
-
-
-def _tasks_of(agent: Agent) -> Select[Any]:
-    return listed(MemoryTask, MemoryTask.agent_id == agent.id)
 
 
 def _plot(agent: Agent, tokens: int, floor: int, at: datetime) -> Plot | None:

@@ -5,48 +5,31 @@ from datetime import datetime
 from typing import Any
 
 from flask import render_template, request, url_for
-from sqlalchemy import (
-    ColumnExpressionArgument,
-    SQLColumnExpression,
-    func,
-    literal,
-    select,
-    union_all,
-)
+from sqlalchemy import SQLColumnExpression, func, literal, select, union_all
 from sqlalchemy.orm import joinedload
 from werkzeug.wrappers import Response
 
-from refine import clock, settings
+from refine import clock, health, settings
 from refine.extensions import db
-from refine.health import (
-    Check,
-    checks,
-    clock_check,
-    older_keys_check,
-    queue_check,
-    schedule_check,
-    time_check,
-    verification_check,
-)
+from refine.health import Check
 from refine.models import Mail, MemoryTask, RefinementSession, Verification
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import done, midnight
-from refine.web.sessions import listed
+from refine.web.sessions import RunKind, latest
 from refine.web.templating import verification_watch
 
 pages = scope.area("ops")
 
 _SHOWN = 20
-_Kind = type[RefinementSession] | type[MemoryTask]
 
 
 @pages.get("/ops")
 def page() -> str:
     error = request.args.get("error", "").strip()
     since = midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
-    live = _latest(RefinementSession, RefinementSession.is_live)
-    live_tasks = _latest(MemoryTask, MemoryTask.is_live)
+    live = latest(_SHOWN, RefinementSession, RefinementSession.is_live)
+    live_tasks = latest(_SHOWN, MemoryTask, MemoryTask.is_live)
     failures = _failures(since)
     return render_template(
         "ops/page.html",
@@ -64,13 +47,9 @@ def page() -> str:
     )
 
 
-def _latest(kind: _Kind, *conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
-    return db.session.scalars(listed(kind, *conditions).limit(_SHOWN)).all()
-
-
-def _failed(kind: _Kind, error: str) -> Sequence[Any]:
+def _failed(kind: RunKind, error: str) -> Sequence[Any]:
     of_error = [kind.error_kind == error] if error else []
-    return _latest(kind, kind.has_ended_with_error(), *of_error)
+    return latest(_SHOWN, kind, kind.has_ended_with_error(), *of_error)
 
 
 def _lost_mail() -> Sequence[Mail]:
@@ -91,17 +70,17 @@ def see_verification() -> Response:
 
 
 def _checks() -> list[Check]:
-    queue = queue_check(scope.account_id())
+    queue = health.queue_check(scope.account_id())
     if not scope.user().site_admin:
-        return [queue, clock_check()]
+        return [queue, health.clock_check()]
     return [
-        *checks(),
-        older_keys_check(),
-        verification_check(verification_watch()),
-        schedule_check(),
+        *health.checks(),
+        health.older_keys_check(),
+        health.verification_check(verification_watch()),
+        health.schedule_check(),
         queue,
-        clock_check(),
-        time_check(),
+        health.clock_check(),
+        health.time_check(),
     ]
 
 
@@ -115,7 +94,7 @@ def _failures(since: datetime) -> Sequence[Any]:
     return db.session.execute(counted.order_by(func.count().desc(), each.c.kind)).all()
 
 
-def _failed_since(since: datetime, kind: _Kind, of: SQLColumnExpression[str]) -> Any:
+def _failed_since(since: datetime, kind: RunKind, of: SQLColumnExpression[str]) -> Any:
     failed: Any = select(kind.error_kind.label("kind"), of.label("of"), kind.ended_at.label("at"))
     mine = kind.in_account(scope.account_id()), kind.created_at >= since
     return failed.where(kind.has_ended_with_error(), *mine)

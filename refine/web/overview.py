@@ -20,7 +20,7 @@ from refine.web.charts import OUTCOMES, day_bars
 from refine.web.forms import midnight
 from refine.web.links import url_in_account
 from refine.web.lists import page_of
-from refine.web.sessions import listed
+from refine.web.sessions import latest
 from refine.web.usage import month_of_account
 
 pages = scope.area("overview")
@@ -37,6 +37,7 @@ def page() -> str:
     counts = select(func.count(), is_running, func.count(Agent.erase_at))
     mine = counts.where(scope.in_scope(Agent.account_id))
     agents, running, erasures = db.session.execute(mine).one()
+    live = latest(_ROWS_SHOWN, RefinementSession, RefinementSession.is_live) if running else ()
     return render_template(
         "overview/page.html",
         general=attention.in_general(with_erasures=erasures > 0),
@@ -46,7 +47,7 @@ def page() -> str:
         trend=trend,
         cost=month_of_account(account) if account is not None and trend["outcomes"] else None,
         steps=first_steps.shown(),
-        running=_running() if running else [],
+        running=live,
         accounts=_next_accounts(),
         account=account,
         agents=agents,
@@ -60,11 +61,6 @@ def dismiss_steps() -> ResponseReturnValue:
     scope.user().steps_dismissed_at = clock.now()
     db.session.commit()
     return redirect(url_in_account("overview.page"), 303)
-
-
-def _running() -> Sequence[Any]:
-    live = listed(RefinementSession, RefinementSession.is_live).limit(_ROWS_SHOWN)
-    return db.session.execute(live).all()
 
 
 def _next_accounts() -> Sequence[Any]:

@@ -24,7 +24,7 @@ from refine.rules.schedules import WEEKDAYS, WeeklyTime, is_moved, slots_after
 from refine.web import forms, in_place, scope
 from refine.web.links import url_in_account
 from refine.web.lists import page_of
-from refine.web.sessions import listed
+from refine.web.sessions import latest
 from refine.web.usage import month_of_account
 
 pages = scope.area("schedule")
@@ -39,9 +39,7 @@ def page(error: Exception | None = None) -> str:
     account, at = scope.account_to_change(), clock.now()
     stored = forms.stored_fields(account, _STORED)
     when = account.effective_schedule, account.time_zone
-    automatic = listed(
-        RefinementSession, Agent.account_id == account.id, RefinementSession.is_automatic
-    )
+    automatic = Agent.account_id == account.id, RefinementSession.is_automatic
     return render_template(
         "schedule/page.html",
         account=account,
@@ -57,7 +55,7 @@ def page(error: Exception | None = None) -> str:
         ],
         default_schedule=settings.current().schedule,
         time_zones=forms.time_zones(),
-        outcomes=db.session.scalars(automatic.limit(_SESSIONS_SHOWN)).all(),
+        outcomes=latest(_SESSIONS_SHOWN, RefinementSession, *automatic),
         spent=month_of_account(account).spent,
         why_capped=CostCaps(at).reason(account),
         retention_wait=in_days(RETENTION_WAIT),

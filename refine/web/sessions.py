@@ -61,9 +61,10 @@ FILTERS = [
 ]
 
 
-def listed(
-    kind: type[RefinementSession] | type[MemoryTask], *conditions: ColumnExpressionArgument[bool]
-) -> Select[Any]:
+RunKind = type[RefinementSession] | type[MemoryTask]
+
+
+def listed(kind: RunKind, *conditions: ColumnExpressionArgument[bool]) -> Select[Any]:
     """Select runs in scope, the latest first, with agent and account; sessions with who asked."""
     whole = [contains_eager(kind.agent).contains_eager(Agent.account)]
     found = select(kind).join(kind.agent).join(Agent.account)
@@ -72,6 +73,12 @@ def listed(
         whole.append(contains_eager(RefinementSession.user))
     mine = found.options(*whole).where(scope.in_scope(Agent.account_id), *conditions)
     return mine.order_by(kind.created_at.desc(), kind.id)
+
+
+def latest(
+    number: int, kind: RunKind, *conditions: ColumnExpressionArgument[bool]
+) -> Sequence[Any]:
+    return db.session.scalars(listed(kind, *conditions).limit(number)).all()
 
 
 @pages.get("/sessions")
