@@ -36,7 +36,7 @@ def send(message: Message, seconds: float = PATIENCE_SECONDS) -> str:
         return "unknown host"
     if not (is_public(ip_address(address)) or settings.current().webhooks_private):
         return "private address"
-    wire, body, headers = _PinnedWire(address), message.body.encode(), _headers(message)
+    wire, body, headers = Wire(address), message.body.encode(), _headers(message)
     options: Any = {"timeout": seconds, "allow_redirects": False, "stream": True}
     try:
         with (
@@ -62,14 +62,3 @@ def _headers(message: Message) -> dict[str, str]:
         "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": Webhook(message.secret).sign(message.id, at, message.body),
     }
-
-
-class _PinnedWire(Wire):
-    """Connects to the address that was looked up: by now, the name could lead elsewhere."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        super().__init__()
-
-    def open(self, connection: Any, _open: Any) -> socket.socket:
-        return socket.create_connection((self._address, connection.port), connection.timeout)

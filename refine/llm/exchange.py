@@ -194,9 +194,13 @@ def _usage_if_sent(fault: requests.RequestException) -> Usage | None:
 
 
 class Wire:
-    """The sockets of an exchange: cutting them ends a thread that a slow server keeps busy."""
+    """The sockets of an exchange: cutting them ends a thread that a slow server keeps busy.
 
-    def __init__(self) -> None:
+    ``address``: that of the server, if it was looked up: by now, its name could lead elsewhere.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address
         self._lock = threading.Lock()
         self._is_cut = False
         self._sockets: list[socket.socket] = []
@@ -237,7 +241,9 @@ class Wire:
             self._sockets.clear()
 
     def open(self, connection: Any, open_socket: Callable[[Any], socket.socket]) -> socket.socket:
-        return open_socket(connection)
+        if self._address is None:
+            return open_socket(connection)
+        return socket.create_connection((self._address, connection.port), connection.timeout)
 
     def keep(self, opened: socket.socket) -> socket.socket:
         with self._lock:
