@@ -300,7 +300,7 @@ def _set(
             ends_at = until(agent)
             rows.append({"agent_id": agent.id, "user_id": user.id, "at": at, "until": ends_at})
             data = {"cause": reason, "until": clock.iso(ends_at)}
-            about: dict[str, Any] = {"user": user, "subject": ("Agent", agent.id), "data": data}
+            about: dict[str, Any] = {"user": user, "subject": agent, "data": data}
             events_of.append((agent.chain, [Event(_action(ends_at, at), **about)]))
     if rows:
         new = insert(PutAside).values(rows)

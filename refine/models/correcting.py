@@ -116,7 +116,7 @@ def _set_aside(
         [Change(memory.id, before, retired(before, reason, new_id, at)), *created],
         agent=memory.agent,
         locked={memory.id: memory},
-        subject=("AgentMemory", memory.id),
+        subject=memory,
         data={"reason": reason, "removed_tokens": removed},
         at=at,
     )

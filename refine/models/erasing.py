@@ -72,7 +72,7 @@ def erase(
         _refuse_unerasable(agent, rows, by)
     if asked_at is None:
         from_at = at + DAY
-        agent.record(_REQUESTED, subject=("AgentMemory", memory_id), data=about, at=at)
+        agent.record(_REQUESTED, subject=rows[memory_id], data=about, at=at)
     elif at < asked_at + DAY:
         raise Refused(
             f"Memory #{memory_id} can be erased from {asked_at + DAY:%Y-%m-%d %H:%M} UTC on; ask "
@@ -143,7 +143,7 @@ def _carry_out(agent: Agent, rows: Mapping[int, AgentMemory], by: By, at: dateti
         changes,
         agent=agent,
         locked=rows,
-        subject=("AgentMemory", changes[0].memory_id),
+        subject=next(iter(rows.values())),
         data={"operation": "erase", "by": by, "removed_tokens": removed},
         at=at,
     )

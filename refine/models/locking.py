@@ -117,5 +117,5 @@ def in_words(ended: Ended) -> str:
 def _record(subject: User | Account, what: str, by: User | None, **figures: Any) -> None:
     account = subject if isinstance(subject, Account) else subject.account
     about, kind = {} if by is not None else {"by": "command line"}, type(subject).__name__
-    named: Any = {"subject": (kind, subject.id), "data": {**figures, **about}}
+    named: Any = {"subject": subject, "data": {**figures, **about}}
     account.record(f"{kind.lower()}_{what}", user=by, **named)

@@ -116,7 +116,7 @@ class Endpoint(Attested, Base):
 
     def _record(self, action: str, by: Mapping[str, Any]) -> None:
         data = {"kinds": self.wanted, **by}
-        self.account.record(action, subject=("Endpoint", self.id), data=data)
+        self.account.record(action, subject=self, data=data)
 
     @classmethod
     def is_active(cls) -> ColumnElement[bool]:

@@ -93,7 +93,7 @@ def erase_old(agent: Agent, at: datetime) -> int:
         agent=agent,
         locked=rows,
         data={"by": "account", "months": months, "journal": len(rows), "sessions": sessions},
-        subject=("Agent", agent.id),
+        subject=agent,
         at=at,
     )
     return len(rows)

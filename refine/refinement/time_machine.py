@@ -152,7 +152,7 @@ def undo(
         agent=session.agent,
         user=user,
         session_id=session.id,
-        subject=("RefinementSession", session.id),
+        subject=session,
         data={
             "operation": "undo",
             "by": through,

@@ -287,7 +287,7 @@ class _Import:
             self.agent.ledger.add_all(
                 "memory_imported",
                 new,
-                subject=("Agent", self.agent.id),
+                subject=self.agent,
                 data={"source": self.source, "by": self.by, **counts},
                 at=clock.now(),
             )

@@ -271,7 +271,7 @@ def export() -> Response:
     recorded = AuditLog.record(
         "audit_exported",
         chain=account.chain if account is not None else PLATFORM,
-        subject=("Account", account.id) if account is not None else None,
+        subject=account,
         user=scope.user(),
         data={"format": "jsonl", "filter": chosen.as_data()},
     )

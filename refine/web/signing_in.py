@@ -75,13 +75,13 @@ def accept(secret: str) -> ResponseReturnValue:
     found = Invitation.by_secret(secret)
     if found is None:
         return _gone()
-    user_id, had_password = found.user_id, found.user.password_hash is not None
+    had_password = found.user.password_hash is not None
     found.user.client = refusals.client()
     try:
         user = found.accept(_new_password())
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
-        about: dict[str, Any] = {"subject": ("User", user_id), "client": refusals.client()}
+        about: dict[str, Any] = {"subject": found.user, "client": refusals.client()}
         AuditLog.record("user_join_refused", chain=PLATFORM, **about)
         db.session.commit()
         return _gone()

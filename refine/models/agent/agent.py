@@ -262,7 +262,7 @@ class Agent(Attested, Base):
 
     def record(self, action: str, **about: Any) -> AuditLog:
         """Append a record to the agent's chain; about the agent, if no subject is given."""
-        return AuditLog.record(action, chain=self.chain, **{"subject": ("Agent", self.id), **about})
+        return AuditLog.record(action, chain=self.chain, **{"subject": self, **about})
 
     @classmethod
     def lock_due(

@@ -90,7 +90,7 @@ def configure_all(
     events_of = []
     for agent in changed:
         data = {"changes": changes_of[agent], "by": "user"}
-        event = Event(_CHANGED, subject=("Agent", agent.id), user=user, data=data)
+        event = Event(_CHANGED, subject=agent, user=user, data=data)
         events_of.append((agent.chain, [event]))
     if events_of:
         AuditLog.record_all(events_of, at=at)

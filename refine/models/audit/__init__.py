@@ -6,6 +6,5 @@ from refine.models.audit.record import (
     Chain as Chain,
     ChainHead as ChainHead,
     Event as Event,
-    Subject as Subject,
 )
 from refine.models.audit.verification import Verification as Verification

@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sqlalchemy import (
     BigInteger,
@@ -219,31 +219,19 @@ def _name(account_id: int | None, agent_id: int | None) -> str:
 
 # -- records ------------------------------------------------------------------------------------
 
-Subject = Literal[
-    "AgentMemory",
-    "RefinementSession",
-    "MemoryTask",
-    "Agent",
-    "Account",
-    "User",
-    "AccessGrant",
-    "ApiToken",
-    "SignIn",
-    "Invitation",
-    "Endpoint",
-]
-
 # Where a record's ``data`` holds the client.
 CLIENT_KEY = "from"
 
 
 class Event(NamedTuple):
-    """The content of a record. ``data`` has no content, no floats; users carry their ``client``."""
+    """The content of a record, about the row ``subject``. ``data`` has no content, no floats; users
+    carry their ``client``.
+    """
 
     action: str
     user: Actor | None = None
     session_id: uuid.UUID | None = None
-    subject: tuple[Subject, object] | None = None
+    subject: Any = None
     data: Mapping[str, Any] | None = None
     sealed: Mapping[str, Any] | None = None
     client: Client | None = None
@@ -253,14 +241,14 @@ class Event(NamedTuple):
     def attributes(self) -> dict[str, Any]:
         if self.action not in ACTIONS:
             raise LookupError(f"the action {self.action} is of no kind")
-        kind, id_ = self.subject if self.subject is not None else (None, None)
+        about = self.subject
         client = getattr(self.user, "client", self.client)
         return {
             "action": self.action,
             "user_id": self.user.id if self.user is not None else None,
             "session_id": self.session_id,
-            "auditable_type": kind,
-            "auditable_id": str(id_) if kind is not None else None,
+            "auditable_type": type(about).__name__ if about is not None else None,
+            "auditable_id": str(about.id) if about is not None else None,
             "data": {**(self.data or {}), **({CLIENT_KEY: client} if client else {})},
         }
 

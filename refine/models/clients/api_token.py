@@ -223,7 +223,7 @@ class ApiToken(Attested, Base):
             action,
             chain=chain,
             user=user,
-            subject=("ApiToken", self.id),
+            subject=self,
             data={"kind": self.kind, "hint": self.hint, **actor},
             at=at,
         )

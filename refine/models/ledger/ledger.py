@@ -186,7 +186,7 @@ class Ledger:
     def _save(
         self, memory: AgentMemory, data: Mapping[str, Any] | None, at: datetime
     ) -> AgentMemory:
-        about: dict[str, Any] = {"subject": ("AgentMemory", memory.id), "data": data, "at": at}
+        about: dict[str, Any] = {"subject": memory, "data": data, "at": at}
         change_memories("memory_saved", [added(memory)], agent=self._agent, **about)
         return memory
 

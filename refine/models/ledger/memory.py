@@ -413,7 +413,7 @@ class AgentMemory(Attested, Base):
             agent=self.agent,
             locked={self.id: self},
             user=user,
-            subject=("AgentMemory", self.id),
+            subject=self,
             data=fields,
             at=at,
         )

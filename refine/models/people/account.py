@@ -132,9 +132,7 @@ class Account(Attested, Base):
 
     def record(self, action: str, **about: Any) -> AuditLog:
         """Append a record to the account's chain; about the account, if no subject is given."""
-        return AuditLog.record(
-            action, chain=self.chain, **{"subject": ("Account", self.id), **about}
-        )
+        return AuditLog.record(action, chain=self.chain, **{"subject": self, **about})
 
     @staticmethod
     def slug_for(name: str) -> str:

@@ -73,8 +73,7 @@ class Invitation(Attested, Base):
         links = db.session.scalars(unused).all()
         for link in links:
             if link.log_if_altered():
-                subject = ("Invitation", link.id)
-                link.user.account.record("invitation_ended", subject=subject, at=at)
+                link.user.account.record("invitation_ended", subject=link, at=at)
             else:
                 link.used_at = at
         return sum(link.expires_at > at for link in links)

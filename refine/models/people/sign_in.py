@@ -182,7 +182,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         if self.ended_at is None:
             if not self.log_if_altered():
                 self.ended_at = at or clock.now()
-            self.user.account.record("sign_in_ended", subject=("SignIn", self.id), at=at)
+            self.user.account.record("sign_in_ended", subject=self, at=at)
 
     def is_still_valid(self) -> bool:
         """Tell whether it has not ended; locks the user, so that their password stays the same."""

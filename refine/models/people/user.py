@@ -196,7 +196,7 @@ class User(Attested, Base):
         return user
 
     def record(self, action: str, *, by: "User | None" = None, **about: Any) -> AuditLog:
-        return self.account.record(action, user=by, subject=("User", self.id), **about)
+        return self.account.record(action, user=by, subject=self, **about)
 
     @classmethod
     def with_password(cls, email: str, password: str) -> "User | None":

@@ -187,7 +187,7 @@ class MemoryTask(RetriableRun, Base):
             raise Refused(f"{agent.name} was asked within a day to search for somebody; try later")
         fields = {"kind": "data_subject", "trigger": "cli", "due_at": at, "created_at": at}
         task = cls._add(agent, at, conversation=words, **fields)
-        about = {"subject": ("MemoryTask", task.id), "data": {"by": "command line"}}
+        about = {"subject": task, "data": {"by": "command line"}}
         agent.record("data_subject_requested", **about, at=at)
         return task
 
@@ -252,7 +252,7 @@ class MemoryTask(RetriableRun, Base):
         self.sealed_conversation, self.ended_at = None, at
         self.agent.record(
             _END_ACTION[self.kind],
-            subject=("MemoryTask", self.id),
+            subject=self,
             data=self._measured(),
             at=at,
         )
@@ -363,7 +363,7 @@ def promote(
             "memory_promoted",
             [Change(entry.id, before, {**before, "memory_type": "core"})],
             agent=task.agent,
-            subject=("AgentMemory", entry.id),
+            subject=entry,
             data=_task_data(task, "promote"),
             at=at,
         )

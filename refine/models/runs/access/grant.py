@@ -449,7 +449,7 @@ class AccessGrant(Run, Attested, Base):
         return self.agent.record(
             f"memory_access_{action}",
             user=user,
-            subject=("AccessGrant", self.id),
+            subject=self,
             data={"grant_user_id": self.user_id, "reason": self.reason, **facts},
             sealed=sealed,
             at=at,

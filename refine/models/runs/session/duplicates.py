@@ -69,7 +69,7 @@ def _removals(
                     changes.append(Change(kept["id"], before, kept))
                 about = {
                     "session_id": session.id,
-                    "subject": ("AgentMemory", duplicate.id),
+                    "subject": duplicate,
                     "data": {"operation": "dedup", "duplicate_of": kept["id"]},
                 }
                 yield MemoryEdit("memory_refinement_dedup", changes, about)

@@ -366,7 +366,7 @@ def _write(
         locked={each.memory.id: each.memory for each in edited},
         at=at,
         session_id=session.id,
-        subject=("AgentMemory", edited[-1].memory.id),
+        subject=edited[-1].memory,
         data={"operation": operation},
     )
     removed = _count(session, operation, edited)

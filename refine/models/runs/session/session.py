@@ -342,7 +342,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         return [queued, Event(END_ACTION[self.status], data=self.measured(), **about)]
 
     def _about(self, user: User | None) -> dict[str, Any]:
-        return {"session_id": self.id, "subject": ("RefinementSession", self.id), "user": user}
+        return {"session_id": self.id, "subject": self, "user": user}
 
     def next_attempt(self) -> SessionRequest:
         trigger = cast(Trigger, self.trigger)
