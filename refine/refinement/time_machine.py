@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import undefer_group
+from sqlalchemy import select
 
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
+from refine.models.ledger.history import records_since_first
 from refine.models.ledger.image import Change, Image, changes_in, images_in, mass_of, state_of
 from refine.models.ledger.memory import change_memories
 from refine.models.runs.session.duplicates import duplicates_losing_their_last_copy
@@ -188,7 +188,8 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         raise Refused(
             f"session {live.id} of this agent is {live.status}; wait until it has ended, then undo"
         )
-    since = _without_undos(_records_since(session))
+    all_since = records_since_first(agent.id, AuditLog.session_id == session.id)
+    since = _without_undos(all_since)
     ours = [record for record in since if and_after or record.session_id == session.id]
     replay = _Replay(agent, ours, at, set_aside=_set_aside_in(since), and_after=and_after)
     if replay.blocked:
@@ -303,23 +304,6 @@ def _undo_note(plan: Undo, through: Channel) -> str:
 
 
 # -- the replay -----------------------------------------------------------------------------------
-
-
-def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
-    holds_images = AuditLog.data["image_version"].as_string().is_not(None)
-    first = select(func.min(AuditLog.sequence)).where(
-        AuditLog.session_id == session.id, AuditLog.agent_id == session.agent_id, holds_images
-    )
-    return db.session.scalars(
-        select(AuditLog)
-        .options(undefer_group("sealed"))
-        .where(
-            AuditLog.agent_id == session.agent_id,
-            AuditLog.sequence >= first.scalar_subquery(),
-            holds_images,
-        )
-        .order_by(AuditLog.sequence.desc())
-    ).all()
 
 
 def _without_undos(records: Sequence[AuditLog]) -> list[AuditLog]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import DateTime, Select, column, func, literal, select, true
+from sqlalchemy import ColumnElement, DateTime, Select, column, func, literal, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import undefer_group
 
@@ -103,6 +103,16 @@ def records_of_memory(memory: AgentMemory) -> Select[AuditLog]:
         )
         .order_by(AuditLog.sequence.desc())
     )
+
+
+def records_since_first(agent_id: int, *of_first: ColumnElement[bool]) -> Sequence[AuditLog]:
+    """Return the agent's records of changes from the first such one on, the newest first."""
+    is_change = AuditLog.data["image_version"].as_string().is_not(None)
+    mine = AuditLog.agent_id == agent_id, is_change
+    first = select(func.min(AuditLog.sequence)).where(*mine, *of_first)
+    records = select(AuditLog).where(*mine, AuditLog.sequence >= first.scalar_subquery())
+    newest_first = records.order_by(AuditLog.sequence.desc())
+    return db.session.scalars(newest_first.options(undefer_group("sealed"))).all()
 
 
 def left_by_records(memory: AgentMemory, limit: int) -> list[tuple[AuditLog, Image]]:

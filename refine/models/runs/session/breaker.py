@@ -4,13 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import undefer_group
-
 from refine import settings
-from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.ledger.history import effect_tokens
+from refine.models.ledger.history import effect_tokens, records_since_first
 from refine.models.ledger.image import Change, Image, changes_in, images_in
 from refine.models.ledger.memory import AgentMemory
 from refine.models.runs.session.session import (
@@ -24,7 +20,8 @@ from refine.rules.quantities import abbreviated, in_days, share_in_percent
 
 def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:
     """Undo the loop's edits field by field and end the session; changes by others stay."""
-    records = _records_since_first_edit(session)
+    is_edit = AuditLog.session_id == session.id, AuditLog.action.in_(LOOP_EDITS)
+    records = records_since_first(session.agent_id, *is_edit)
     session.removed_tokens = session.details_lost = 0
     session.saved_tokens += sum(
         effect_tokens(record.data) for record in records if _is_loop_edit(session, record)
@@ -38,21 +35,6 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
         f"them. {_whose_limit(session)}",
     )
     session.finish("rolled_back", reason, reversal=reversal, at=at)
-
-
-def _records_since_first_edit(session: RefinementSession) -> Sequence[AuditLog]:
-    first_edit = select(func.min(AuditLog.sequence)).where(
-        AuditLog.session_id == session.id, AuditLog.action.in_(LOOP_EDITS)
-    )
-    return db.session.scalars(
-        select(AuditLog)
-        .where(
-            AuditLog.agent_id == session.agent.id,
-            AuditLog.sequence >= first_edit.scalar_subquery(),
-        )
-        .order_by(AuditLog.sequence.desc())
-        .options(undefer_group("sealed"))
-    ).all()
 
 
 def _is_loop_edit(session: RefinementSession, record: AuditLog) -> bool:
