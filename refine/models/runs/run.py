@@ -306,12 +306,37 @@ class Run:
 
 
 class RetriableRun(Run):
+    # What its id is called in logs.
+    named_in_logs: ClassVar[str]
+
     trigger: Mapped[str] = mapped_column(Text)
     slot_at: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
     end_reason: Mapped[str | None] = mapped_column(Text)
     prompt_version: Mapped[str | None] = mapped_column(Text)
     tool_calls: Mapped[Count]
+
+    @property
+    def duration(self) -> timedelta | None:
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at
+
+    @abstractmethod
+    def measured(self) -> dict[str, Any]:
+        """Return the figures that its record holds."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return ids and figures for the log line."""
+        names = ("agent_id", "model_id", "attempt", "error_kind", "tool_calls")
+        lasted = self.duration or timedelta(0)
+        return {
+            self.named_in_logs: str(self.id),
+            "account_id": self.agent.account_id,
+            **{name: getattr(self, name) for name in names},
+            "seconds": round(lasted.total_seconds(), 3),
+            **self.measured(),
+        }
 
 
 # The states of a session or a memory task that has not ended.

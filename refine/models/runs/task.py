@@ -121,6 +121,8 @@ class MemoryTask(RetriableRun, Base):
 
     conversation = SealedText(storable_or_none)
 
+    named_in_logs = "task_id"
+
     # -- queueing --------------------------------------------------------------------------------
 
     @classmethod
@@ -253,7 +255,7 @@ class MemoryTask(RetriableRun, Base):
         self.agent.record(
             _END_ACTION[self.kind],
             subject=self,
-            data=self._measured(),
+            data=self.measured(),
             at=at,
         )
         log_after_commit("memory task ended", self.facts())
@@ -295,19 +297,7 @@ class MemoryTask(RetriableRun, Base):
             self.finish("skipped", f"it waited for {waited}{last}", error_kind=kind, at=at)
         return has_lapsed
 
-    def facts(self) -> dict[str, Any]:
-        """Return ids and figures for the log line."""
-        lasted = (self.ended_at or self.due_at) - (self.started_at or self.due_at)
-        return {
-            "task_id": str(self.id),
-            "agent_id": self.agent_id,
-            "account_id": self.agent.account_id,
-            "model_id": self.model_id,
-            "seconds": round(max(0.0, lasted.total_seconds()), 3),
-            **self._measured(),
-        }
-
-    def _measured(self) -> dict[str, Any]:
+    def measured(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "trigger": self.trigger,

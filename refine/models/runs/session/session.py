@@ -276,6 +276,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         ("sealed_summary", "sealed_consent_reply", "sealed_conversation"),
         "sealed: nobody can write it without the agent's key",
     ) | {"watched_at": "sets the pace of a rehearsal, and nothing else"}
+    named_in_logs = "session_id"
     # it changes with each step, so records keep only the digest of its end
     statuses_without_records = LIVE
 
@@ -594,12 +595,6 @@ class RefinementSession(RetriableRun, Attested, Base):
         return self.status == "running"
 
     @property
-    def duration(self) -> timedelta | None:
-        if self.started_at is None or self.ended_at is None:
-            return None
-        return self.ended_at - self.started_at
-
-    @property
     def is_stop_requested(self) -> bool:
         return self.stop_requested_at is not None
 
@@ -767,18 +762,6 @@ class RefinementSession(RetriableRun, Attested, Base):
             **self.usage(),
             "reading_cost_usd": f"{self.reading_cost_usd:.{USD_DECIMALS}f}",
             "started_at": clock.iso(self.started_at),
-        }
-
-    def facts(self) -> dict[str, Any]:
-        """Return ids and figures for the log line."""
-        names = ("agent_id", "model_id", "attempt", "error_kind", "tool_calls")
-        lasted = self.duration or timedelta(0)
-        return {
-            "session_id": str(self.id),
-            "account_id": self.agent.account_id,
-            **{name: getattr(self, name) for name in names},
-            "seconds": round(lasted.total_seconds(), 3),
-            **self.measured(),
         }
 
     # -- finding ---------------------------------------------------------------------------------
