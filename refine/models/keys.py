@@ -82,7 +82,7 @@ class WrappedKey(Base):
 
     @classmethod
     def platform(cls) -> "WrappedKey":
-        """Return the platform's key; the first call makes it."""
+        """Return the platform's key, as old as the installation; the first call makes it."""
         of_platform = select(cls).where(cls.purpose == "platform")
         found = db.session.scalars(of_platform).one_or_none()
         if found is not None:
@@ -98,20 +98,10 @@ class WrappedKey(Base):
     @classmethod
     def platform_key(cls) -> DataKey:
         """Return the platform's key, opened; looked up once for each database session."""
-        return cls._kept_platform()[0]
-
-    @classmethod
-    def platform_since(cls) -> datetime:
-        """Return when the platform's key was made, which is when the installation began."""
-        return cls._kept_platform()[1]
-
-    @classmethod
-    def _kept_platform(cls) -> tuple[DataKey, datetime]:
         kept = db.session().info
         if _PLATFORM_KEY not in kept:
-            found = cls.platform()
-            kept[_PLATFORM_KEY] = found.open(_PLATFORM), found.created_at
-        return cast(tuple[DataKey, datetime], kept[_PLATFORM_KEY])
+            kept[_PLATFORM_KEY] = cls.platform().open(_PLATFORM)
+        return cast(DataKey, kept[_PLATFORM_KEY])
 
     @classmethod
     def rotate(cls, *, after_id: int, limit: int) -> "Rotation | None":

@@ -158,7 +158,7 @@ class Verification(Base):
 
 def _lateness(last: Verification | None) -> Alarm | None:
     now = clock.now()
-    since = (last.ended_at if last is not None else None) or WrappedKey.platform_since()
+    since = (last.ended_at if last is not None else None) or WrappedKey.platform().created_at
     if since > now - IS_LATE_AFTER:
         return None
     span = rough_span(now - since)
