@@ -52,7 +52,6 @@ _FURTHEST_ZONE = timedelta(days=1)
 _EVER = date(2000, 1, 1), date(9000, 1, 1)
 
 _Rows = Select[*tuple[Any, ...]]
-_Keys = dict[str, list[SQLColumnExpression[Any]]]
 
 
 class Used(NamedTuple):
@@ -175,16 +174,11 @@ def used_by(what: str, since: date | None, until: date | None, account_id: Accou
         Account.name.label("account"),
         Account.slug.label("account_slug"),
     ]
-    keys: _Keys = {
+    keys: dict[str, list[SQLColumnExpression[Any]]] = {
         "agent": agent,
         "model": [runs.c.model_id],
         "month": [month],
         "agent and month": [*agent, month],
-    }
-    groups: _Keys = {
-        **keys,
-        "agent": [Agent.id, Account.id],
-        "agent and month": [Agent.id, Account.id, month],
     }
     at, requested = runs.c.created_at, _requested(runs)
     summed = _summed(runs, *keys[what]).where(
@@ -195,7 +189,7 @@ def used_by(what: str, since: date | None, until: date | None, account_id: Accou
         or_(at < _in_utc(until, -_FURTHEST_ZONE), requested < until),
     )
     mine = true() if account_id is None else Agent.account_id == account_id
-    return summed.where(mine).group_by(*groups[what])
+    return summed.where(mine).group_by(*keys[what])
 
 
 def with_total(used: CTE) -> _Rows:
