@@ -332,9 +332,9 @@ def _answer_of(reply: Reply, is_lesser_yes: IsLesserYes | None) -> Answer:
     return answer
 
 
-def not_open(reply: Reply, answer: Answer = Answer.CALL) -> list[Message]:
+def not_open(reply: Reply) -> list[Message]:
     """Return results for calls before the consent, or beside a NO."""
-    result = as_line(error(asking_back(answer)))
+    result = as_line(error(asking_back(Answer.CALL)))
     return [tool_message(call, result) for call in reply.tool_calls]
 
 

@@ -327,11 +327,9 @@ def journal_entries(task: MemoryTask) -> Select[AgentMemory]:
     )
 
 
-def promote(
-    task: MemoryTask, ids: Sequence[int], *, at: datetime | None = None
-) -> tuple[list[int], dict[int, int]]:
+def promote(task: MemoryTask, ids: Sequence[int]) -> tuple[list[int], dict[int, int]]:
     """Promote entries; return their ids, and repeated core memories by entry id. InvalidValue."""
-    at, chosen = at or clock.now(), _entries(task, ids)
+    chosen = _entries(task, ids)
     cores = task.agent.ledger.select_core_with({entry.content_hash for entry in chosen})
     kept = list(db.session.scalars(cores.order_by(AgentMemory.id)))
     promoted: list[AgentMemory] = []
@@ -355,16 +353,13 @@ def promote(
             agent=task.agent,
             subject=entry,
             data=_task_data(task, "promote"),
-            at=at,
         )
     return [entry.id for entry in promoted], repeating
 
 
-def save(
-    task: MemoryTask, content: object, tags: object = (), *, at: datetime | None = None
-) -> tuple[AgentMemory, bool]:
+def save(task: MemoryTask, content: object, tags: object = ()) -> tuple[AgentMemory, bool]:
     """Save a journal memory; return it, and whether an exact duplicate with its tags existed."""
-    at = at or clock.now()
+    at = clock.now()
     hashed = content_hash(memory_content(content), task.data_key())
     ledger, tags = task.agent.ledger, known_tags(tags)
     in_core = ledger.select_core_with([hashed], tags)

@@ -302,14 +302,9 @@ class RefinementSession(RetriableRun, Attested, Base):
         if (reason := eligibility.unavailable_reason(agent, automatic=False)) is not None:
             raise Refused(f"{reason}, so no session can run")
         agent.lock()
-        if (live := cls.live_of(agent)) is not None:
-            live.end_if_lost_or_raise(at)
+        if (live := cls.live_of(agent)) is not None and not live.end_if_lost(at):
+            raise SessionAlreadyLive(live.id, live.status)
         return cls.queue_all([SessionRequest(agent, trigger, **about)], user=user, at=at)[0]
-
-    def end_if_lost_or_raise(self, at: datetime) -> None:
-        """End this session if its worker was lost; else SessionAlreadyLive."""
-        if not (self.is_lost(at) and self.end_if_lost(at)):
-            raise SessionAlreadyLive(self.id, self.status)
 
     @classmethod
     def queue_all(
@@ -552,8 +547,7 @@ class RefinementSession(RetriableRun, Attested, Base):
         self.lease_token, self.ended_at, self.sealed_conversation = None, at, None
         action, about = END_ACTION[status], self._about(user)
         if self.agent.is_unusable:
-            event = Event(action, data=self.measured(), **about)
-            AuditLog.record_all([(self.agent.chain, [event])], at=at)
+            self.agent.record(action, data=self.measured(), at=at, **about)
         else:
             changes = [*reversal.changes, *self._tell(summary, reversal.note, at)]
             about["data"] = {**self.measured(), **reversal.data}
