@@ -1,10 +1,8 @@
 """The Flask extensions, the base of all models, and connections. Nothing connects at import."""
 
 import json
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from select import POLLIN, poll
 from typing import Any
 
 import orjson
@@ -30,36 +28,12 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.orm.exc import StaleDataError
-from sqlalchemy.pool import ConnectionPoolEntry, Pool
 from sqlalchemy.types import TypeDecorator
 
 from refine.errors import ChangedMeanwhile, ClocksDiffer, InvalidValue
-
-
-class _Columns(Sequence[psycopg.Column]):
-    """The columns of a result, each looked up when it is asked for."""
-
-    def __init__(self, cursor: "psycopg.Cursor[Any]", number: int) -> None:
-        self._cursor, self._number = cursor, number
-
-    def __len__(self) -> int:
-        return self._number
-
-    def __getitem__(self, index: Any) -> Any:
-        return psycopg.Column(self._cursor, range(self._number)[index])
-
-
-class _Cursor(psycopg.Cursor[Any]):
-    """SQLAlchemy looks at the columns only of the first result of a statement."""
-
-    @property
-    def description(self) -> Any:
-        number = self.pgresult.nfields if self.pgresult is not None else 0
-        return _Columns(self, number) if number else super().description
-
 
 # A server that vanished without a word is given up in time for a run to outlive it: libpq would
 # wait for a quarter of an hour.
@@ -68,7 +42,6 @@ CONNECT_ARGS = {
     "tcp_user_timeout": 15_000,
     "keepalives_idle": 5,
     "keepalives_interval": 5,
-    "cursor_factory": _Cursor,
     "client_encoding": "utf8",  # whatever the database's is
 }
 # A pooler in transaction mode gives each transaction another connection to the server.
@@ -149,6 +122,7 @@ db = SQLAlchemy(
         "hide_parameters": True,
         # reuse few connections: they have prepared the frequent statements
         "pool_use_lifo": True,
+        "pool_pre_ping": True,  # the server may have been restarted
         "json_serializer": stored_json,
         "connect_args": CONNECT_ARGS,
     },
@@ -229,10 +203,6 @@ def end_reading(response: Response) -> Response:
     return response
 
 
-_USED_AT = "refine_used_at"
-# For this long after its use, a silent connection is assumed to be open, as in TCP.
-TRUSTED_SECONDS = CONNECT_ARGS["keepalives_idle"]
-
 # No request or job waits for ever on a lock, nor holds one while it does nothing.
 _LIMITS = "SET {0} lock_timeout = '20s'; SET {0} idle_in_transaction_session_timeout = '60s'"
 
@@ -243,30 +213,6 @@ def _bound_waiting(connection: Any, _record: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_LIMITS.format("SESSION"))
         connection.commit()
-
-
-@event.listens_for(Pool, "checkin")
-def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
-    record.info[_USED_AT] = time.monotonic()
-
-
-@event.listens_for(Pool, "checkout")
-def _replace_lost(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
-    """Take a new connection if the server of this one is gone; test it only after a silence."""
-    used_at = record.info.get(_USED_AT)
-    if used_at is None:
-        return
-    news = poll()
-    news.register(connection.fileno(), POLLIN)
-    is_silent = not news.poll(0)  # the server has sent nothing, nor closed the connection
-    if is_silent and time.monotonic() < used_at + TRUSTED_SECONDS:
-        return
-    try:
-        connection.autocommit = True  # otherwise a transaction would begin
-        connection.execute("")
-        connection.autocommit = False
-    except psycopg.Error:
-        raise InvalidatePoolError from None
 
 
 @event.listens_for(Engine, "begin")

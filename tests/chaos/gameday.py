@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -99,13 +99,25 @@ class HumanModel(PlayedModel):
 
     @property
     def forgotten(self) -> list[str]:
-        """The sessions of requests that did not begin with the one before, word for word."""
+        """The requests that did not begin with the one before of their session, word for word.
+
+        Whose worker stopped before the consent was noted is asked again, about what is kept then.
+        """
         return [
-            session_id
+            f"{session_id}: {len(earlier)} and {len(later)} messages, alike {_alike(earlier, later)}"
             for session_id, requests in self.requests_of.items()
             for earlier, later in pairwise(requests)
-            if later[: len(earlier)] != earlier
+            if _alike(earlier, later) < len(earlier) and (_is_begun(earlier) or _is_begun(later))
         ]
+
+
+def _alike(earlier: list[dict[str, Any]], later: list[dict[str, Any]]) -> int:
+    pairs = zip(earlier, later, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _is_begun(messages: list[dict[str, Any]]) -> bool:
+    return any(each["role"] == "assistant" for each in messages)
 
 
 class Outcome(NamedTuple):
@@ -240,7 +252,7 @@ def _counted(
     uncalled = {key for key in _sources() if key not in model.called}
     unsent = db.session.scalars(select(Delivery).where(Delivery.next_at.is_not(None)))
     breaches += [f"session {id_} ended, and no message said so" for id_ in missing]
-    breaches += [f"session {id_} was not continued word for word" for id_ in model.forgotten]
+    breaches += [f"not continued word for word: session {each}" for each in model.forgotten]
     breaches += [f"{each.kind} still waits: {each.attempts} attempts" for each in unsent]
     handed_back = db.session.scalars(select(RefinementSession.handed_back)).all()
     db.session.rollback()
