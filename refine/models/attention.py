@@ -186,16 +186,20 @@ def _in_account(account_id: AccountId) -> ColumnElement[bool]:
     return true() if account_id is None else Agent.account_id == account_id
 
 
-class Numbers(NamedTuple):
-    waiting: int
-    put_aside: int
+def number_waiting(account_id: AccountId) -> int:
+    """Return how many agents need a person."""
+    return _number(has_cause(), _in_account(account_id))
 
 
-def numbers(account_id: AccountId) -> Numbers:
-    every, waiting = map(_any_of, _reasons(clock.now()))
-    counts = select(func.count().filter(waiting), func.count())
-    found, total = db.session.execute(counts.where(_in_account(account_id), every)).one()
-    return Numbers(found, total - found)
+def number_put_aside(account_id: AccountId) -> int:
+    # few are put aside, so these are found first
+    return _number(
+        _in_account(account_id), exists().where(PutAside.agent_id == Agent.id), is_put_aside()
+    )
+
+
+def _number(*conditions: ColumnElement[bool]) -> int:
+    return db.session.scalars(select(func.count(Agent.id)).where(*conditions)).one()
 
 
 def by_account(account_id: AccountId) -> Sequence[Row[*tuple[Any, ...]]]:

@@ -11,7 +11,7 @@ from refine.extensions import db
 from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, attention
 from refine.models.agent.eligibility import NO_KEY, unanswered
-from refine.models.attention import Case, Numbers
+from refine.models.attention import Case
 from refine.models.runs.spending import accounts_at_cap, cap_in_words
 from refine.rules.causes import CAUSES, LEVELS, advice_on, cause_in_words
 from refine.rules.quantities import in_percent, plural
@@ -29,11 +29,11 @@ _REHEARSING = (
 )
 
 
-def numbers() -> Numbers:
-    """Return how many agents need attention, and how many are put aside, once for a page."""
-    if "attention_numbers" not in g:
-        g.attention_numbers = attention.numbers(scope.account_id())
-    return cast(Numbers, g.attention_numbers)
+def number_waiting() -> int:
+    """Return how many agents need attention, asked once for a page."""
+    if "waiting" not in g:
+        g.waiting = attention.number_waiting(scope.account_id())
+    return cast(int, g.waiting)
 
 
 class Attention(NamedTuple):
@@ -79,7 +79,9 @@ _NOT_AGAIN = ("given_up", "rolled_back", "stuck")
 
 
 def in_groups() -> list[CaseGroup]:
-    return [_group(found) for found in attention.cases(scope.account_id())]
+    groups = [_group(found) for found in attention.cases(scope.account_id())]
+    g.waiting = sum(group.worst.number for group in groups)
+    return groups
 
 
 def _group(found: Sequence[Case]) -> CaseGroup:

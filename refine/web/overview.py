@@ -13,7 +13,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import is_in
-from refine.models.attention import put_aside_now
+from refine.models.attention import number_put_aside, put_aside_now
 from refine.models.runs.session import totals
 from refine.web import attention, first_steps, in_place, scope
 from refine.web.charts import OUTCOMES, day_bars
@@ -42,7 +42,7 @@ def page() -> str:
         "overview/page.html",
         general=attention.in_general(with_erasures=erasures > 0),
         groups=attention.in_groups(),
-        numbers=attention.numbers(),
+        put_aside=number_put_aside(scope.account_id()),
         aside=page_of(put_aside_now(scope.account_id())) if request.args.get("aside") else None,
         trend=trend,
         cost=month_of_account(account) if account is not None and trend["outcomes"] else None,
