@@ -63,3 +63,33 @@ def test_somebody_signs_in_at_the_provider_sees_it_and_signs_out_everywhere(
     expect(page.get_by_role("row", name="Chrome")).to_contain_text("single sign-on")
     page.get_by_role("button", name="Sign out everywhere").click()
     expect(page.get_by_role("heading", name="Sign in to Refine")).to_be_visible()
+
+
+def test_an_account_may_demand_a_second_factor_of_those_who_come_by_the_provider(
+    page: Page, place: str, identities: Provider
+) -> None:
+    factories.account(slug="own", second_factor_required=True)
+    db.session.commit()
+    identities.know("ada", roles=["refine:admin@own"])
+
+    def sign_in() -> None:
+        page.goto(f"{place}/agents")
+        page.get_by_role("link", name="Sign in at localhost").click()
+        page.locator("input[name=sub]").fill("ada")
+        page.locator("input[name=sub]").press("Enter")
+
+    sign_in()
+    expect(page.get_by_text("demands a second factor. Add one to go on.")).to_be_visible()
+    page.get_by_role("button", name="Add an app").click()
+    key = page.get_by_label("Key").input_value()
+    page.get_by_label("Code").fill(factories.code_of(key))
+    page.get_by_role("button", name="Continue").click()
+    code = page.locator(".codes code").first.inner_text()
+    page.get_by_role("link", name="I have kept them").click()
+    page.get_by_role("button", name="Sign out").click()
+
+    sign_in()
+    page.get_by_label("Code").fill(code)
+    page.get_by_role("button", name="Continue").click()
+
+    expect(page).to_have_url(f"{place}/agents")
