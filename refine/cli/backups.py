@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkstemp
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -17,8 +17,9 @@ from refine.embedded import owned_servers
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import backups, schema_version
+from refine.models.audit.anchor import read_anchor
 from refine.models.backups import Backup
-from refine.models.restoring import end_all, note_restored
+from refine.models.restoring import end_all, erase_again, note_restored
 from refine.rules.quantities import plural
 
 _STDOUT = Path("-")
@@ -74,7 +75,13 @@ def _write(file: Path) -> dict[str, Any]:
     is_flag=True,
     help="End nothing: nothing was changed after the backup, as when moving to another server.",
 )
-def restore(file: Any, keep_tokens: bool) -> None:
+@click.option(
+    "--anchor",
+    "anchor_file",
+    type=click.File(encoding="utf-8"),
+    help="An output of `refine audit anchor` of after the backup: erase again what was erased.",
+)
+def restore(file: Any, keep_tokens: bool, anchor_file: TextIO | None) -> None:
     """Restore the backup FILE into an empty database, and verify it.
 
     Needs the encryption keys that FILE was sealed with. Connects as the owner of the tables.
@@ -84,11 +91,12 @@ def restore(file: Any, keep_tokens: bool) -> None:
     and programs in again. With --keep-tokens, they stay.
     """
     found = backups.opened(file)
+    newer = read_anchor(anchor_file.read()) if anchor_file is not None else None
     with application("restore", check_keys=False, may_install=True, as_table_owner=True):
-        _restore(found, is_complete=keep_tokens)
+        _restore(found, newer, is_complete=keep_tokens)
 
 
-def _restore(found: Backup, *, is_complete: bool) -> None:
+def _restore(found: Backup, newer: dict[str, Any] | None = None, *, is_complete: bool) -> None:
     backups.require_fitting(found)
     if schema_version.current() is None:
         backups.require_no_tables()
@@ -99,11 +107,14 @@ def _restore(found: Backup, *, is_complete: bool) -> None:
     backups.load(found, is_complete=is_complete)
     made_at = found.manifest["at"]
     ended = {} if is_complete else end_all(made_at)
+    erased = erase_again(newer) if newer is not None else {}
     note_restored(made_at, ended, is_complete=is_complete)
     db.session.commit()
     console.print(f"restored {_counts(found.manifest)}, as of {made_at}")
     for words, count in ended.items():
         console.print(f"ended: {count:,} {words}")
+    for words, count in erased.items():
+        console.print(f"erased again: {count:,} {words}")
     outcome = verify(found.manifest["anchor"])
     if outcome.first_problem is not None:
         raise click.ClickException(outcome.first_problem)

@@ -86,6 +86,18 @@ def erase(
     return done
 
 
+def erase_again(agent: Agent, ids: Collection[int]) -> tuple[int, int]:
+    """Erase what was erased once, and came back with a backup. Return how many were erased, and how
+    many are constitutional there, and stay.
+    """
+    found = AgentMemory.lock_rows(agent, ids).values()
+    left = [memory for memory in found if not memory.is_erased]
+    unlocked = {each.id: each for each in left if each.edit_lock != "constitutional"}
+    if unlocked:
+        _carry_out(agent, unlocked, "command line", clock.now())
+    return len(unlocked), len(left) - len(unlocked)
+
+
 _REQUESTED = "memory_erasure_requested"
 
 

@@ -1,15 +1,17 @@
 """What a restore ends: a backup knows nothing of what was revoked, changed or done after it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import or_, select
 
 from refine.extensions import db
-from refine.models import agent_erasure
+from refine.models import agent_erasure, erasing
 from refine.models.agent import Agent
 from refine.models.audit import PLATFORM, AuditLog
 from refine.models.clients import ApiToken
+from refine.models.columns import in_ids
+from refine.models.ledger.memory import AgentMemory
 from refine.models.mail import Mail
 from refine.models.outbox import Endpoint
 from refine.models.people import Account, Invitation, SignIn, User
@@ -97,6 +99,29 @@ def end_all(made_at: str) -> dict[str, int]:
     note = f"My memories were restored from a backup of {made_at}: what I kept after that is lost."
     _each(Agent, Agent.active, lambda agent: _tell(agent, note))
     return {words: count for words, count in ended.items() if count}
+
+
+def erase_again(anchored: dict[str, Any]) -> dict[str, int]:
+    """Erase what an anchor of after the backup says was erased; return how many of each."""
+    ids, memories, left = anchored["erased"], 0, 0
+    agents = [each for each in _agents(ids["agents"]) if not each.is_erased]
+    for agent in agents:
+        agent.erase(by=_BY["by"])
+    mine = select(AgentMemory.agent_id).where(in_ids(AgentMemory.id, ids["memories"])).distinct()
+    for agent in _agents(db.session.scalars(mine).all()):
+        if not agent.is_erased:
+            gone, kept = erasing.erase_again(agent, ids["memories"])
+            memories, left = memories + gone, left + kept
+    done = {
+        "agents": len(agents),
+        "memories": memories,
+        "constitutional memories, which stay": left,
+    }
+    return {words: count for words, count in done.items() if count}
+
+
+def _agents(ids: Sequence[int]) -> Sequence[Agent]:
+    return db.session.scalars(select(Agent).where(in_ids(Agent.id, ids)).order_by(Agent.id)).all()
 
 
 def note_restored(made_at: str, ended: Mapping[str, int], *, is_complete: bool) -> None:

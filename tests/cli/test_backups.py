@@ -7,7 +7,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from refine.extensions import db
-from refine.models import Agent, ApiToken, backups
+from refine.models import Agent, AgentMemory, ApiToken, backups, erasing
 from tests import factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import start
@@ -85,6 +85,23 @@ def test_a_database_of_others_or_of_another_version_is_left_alone(file, run, fre
         assert "for another version of Refine" in problem(run("restore", file))
     finally:
         sql.run(f"UPDATE alembic_version SET version_num = '{HEAD}'")
+
+
+def test_what_was_erased_since_is_erased_again(file, ledger, run, fresh, tmp_path):
+    ids = [each.id for each in db.session.scalars(ledger.ledger.core())][:2]
+    db.session.commit()
+    erasing.erase_again(ledger, ids)
+    factories.erase(Agent.named("Bee"))
+    anchor = tmp_path / "anchor.json"
+    anchor.write_text(run("audit", "anchor").stdout)
+
+    done = run("restore", file, "--anchor", anchor, DATABASE_URL=fresh["DATABASE_URL"])
+
+    assert done.returncode == 0
+    assert "erased again: 1 agents\nerased again: 2 memories\n" in done.stdout
+    with app_of(fresh):
+        assert all(db.session.get_one(AgentMemory, id_).is_erased for id_ in ids)
+        assert Agent.named("Bee").is_erased
 
 
 def test_a_drill_restores_verifies_and_leaves_nothing(file, run):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 import pytest
@@ -31,13 +31,14 @@ from refine.models import (
     User,
     agent_erasure,
     backups,
+    erasing,
 )
-from refine.models.audit.anchor import missing_since
+from refine.models.audit.anchor import anchor, missing_since
 from refine.models.integrity import verify_all
 from refine.models.mail import Mail
 from refine.models.people.second_factor import SecondFactor
 from refine.models.people.user import NO_PASSWORD
-from refine.models.restoring import ENDS, end_all, note_restored
+from refine.models.restoring import ENDS, end_all, erase_again, note_restored
 from tests import factories, sql
 from tests.conftest import app_of
 
@@ -58,6 +59,7 @@ STAYS = {
 }
 
 CANARY = "the canary sings at dawn"
+MEMORIES = ("kept", "locked", "since", "before")
 
 
 class Before:
@@ -269,6 +271,55 @@ def test_a_backup_is_of_one_moment(before):
         manifest = backups.write(file)
 
     assert manifest["rows"]["sign_ins"] == 1
+
+
+class Erased(NamedTuple):
+    """The ids of an agent and memories of before the backup, and an anchor of after erasures."""
+
+    agent: int
+    kept: int
+    locked: int
+    since: int
+    before: int
+    anchor: dict[str, Any]
+
+
+@pytest.fixture
+def erased(before: Before) -> Erased:
+    owner = db.session.get_one(Agent, before.agent_id)
+    other = factories.agent("a memory", account=owner.account)
+    gone_along = db.session.scalars(other.ledger.core()).one().id
+    made = [
+        factories.memory(owner, f"a memory of {name}") for name in ("Ann", "Bob", "Cleo", "Dan")
+    ]
+    kept, locked, since, earlier = [each.id for each in made]
+    made[1].set_constitutional(True)
+    erasing.erase_again(owner, [earlier])
+    agent_id = other.id
+    before.back_up()
+    made[1].set_constitutional(False)
+    erasing.erase_again(owner, [locked, since])
+    erasing.erase_again(other, [gone_along])
+    factories.erase(other)
+    factories.erase(factories.agent())  # was not there when the backup was made
+    db.session.commit()
+    newer = anchor()
+    db.session.commit()
+    return Erased(agent_id, kept, locked, since, earlier, newer)
+
+
+def test_what_was_erased_since_is_erased_again_from_an_anchor(before, erased, restored):
+    restored()
+    done = erase_again(erased.anchor)
+    db.session.commit()
+
+    assert done == {"agents": 1, "memories": 1, "constitutional memories, which stay": 1}
+    assert db.session.get_one(Agent, erased.agent).is_erased
+    memories = {name: db.session.get_one(AgentMemory, getattr(erased, name)) for name in MEMORIES}
+    gone = {name for name, memory in memories.items() if memory.is_erased}
+    assert gone == {"since", "before"}
+    assert is_verified(before.manifest)
+    assert erase_again(erased.anchor) == {"constitutional memories, which stay": 1}
 
 
 # -- refused --------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off."""
+"""Anchors: the ends of all chains, kept on another machine to reveal a tail that was cut off; and
+what was erased, so that a restore of an older backup can erase it again.
+"""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ FORMAT = "refine-anchor-1"
 
 
 def anchor(at: datetime | None = None) -> dict[str, Any]:
-    """Return the head of every chain with records: its id, sequence and hash."""
+    """Return the head of every chain with records (id, sequence and hash), and what was erased."""
     heads = db.session.scalars(
         select(ChainHead).where(ChainHead.sequence > 0).order_by(ChainHead.id)
     )
@@ -27,7 +29,16 @@ def anchor(at: datetime | None = None) -> dict[str, Any]:
             {"id": head.id, "name": head.name, "sequence": head.sequence, "hash": head.hash}
             for head in heads
         ],
+        "erased": _erased(),
     }
+
+
+def _erased() -> dict[str, list[int]]:
+    agents = select(AuditLog.agent_id).filter_by(action="agent_erased")
+    names = "memory_erased", "retention_erased"
+    memories = select(AuditLog.data).where(AuditLog.action.in_(names))
+    ids = {each["id"] for data in db.session.scalars(memories) for each in data["memories"]}
+    return {"agents": sorted(db.session.scalars(agents)), "memories": sorted(ids)}
 
 
 def read_anchor(text: str) -> dict[str, Any]:
@@ -36,6 +47,7 @@ def read_anchor(text: str) -> dict[str, Any]:
         read = json.loads(text)
         if read["format"] != FORMAT:
             raise ValueError
+        _ = read["erased"]["agents"] + read["erased"]["memories"]
         for chain in read["chains"]:
             if type(chain["id"]) is not int or type(chain["sequence"]) is not int:
                 raise TypeError

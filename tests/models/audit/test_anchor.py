@@ -80,6 +80,7 @@ def test_an_anchor_holds_the_head_of_every_chain_with_records(agent):
             {"id": id_, "name": name, "sequence": record.sequence, "hash": record.hash}
             for (id_, record), name in zip(last.items(), names, strict=True)
         ],
+        "erased": {"agents": [], "memories": []},
     }
     assert read_anchor(json.dumps(taken_now)) == taken_now
     assert sql.snapshot() == before
