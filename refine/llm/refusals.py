@@ -20,10 +20,6 @@ _FIELDS = (
     "provider session_id stream tool_choice tools user"
 )
 
-# Values in the place of a code that are none: HTTP statuses, forms of LiteLLM and Anthropic.
-_NO_CODE = re.compile(r"[1-5]\d\d|None|error|")
-_ANOTHER = "another code"
-
 # Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata; Gemini's
 # details. The objects that have them stand at the top or under the second names, in lists (Gemini,
 # FastAPI) or not; only the first few are read.
@@ -40,11 +36,9 @@ class Refusal:
     """The codes of a refusal and the parameter that it names, by the names they stand under."""
 
     codes: Mapping[str, str]
-    has_another: bool = False
 
     def __str__(self) -> str:
-        shown = [f"{name} {value}" for name, value in self.codes.items()]
-        return ", ".join([*shown, _ANOTHER] if self.has_another else shown)
+        return ", ".join(f"{name} {value}" for name, value in self.codes.items())
 
     @property
     def may_be_retried(self) -> bool:
@@ -55,17 +49,15 @@ class Refusal:
 def parse_refusal(body: bytes) -> Refusal:
     """Return the showable parts of a refusal, if it has any."""
     shown: dict[str, str] = {}
-    has_another = False
     for error in _objects_in(body):
         for name in _CODE_NAMES:
             code = str(error[name]) if type(error.get(name)) in (int, str) else ""
             if code in _CODES and code not in shown.values():
                 shown.setdefault(name, code)
-            has_another |= code not in _CODES and _NO_CODE.fullmatch(code) is None
         parameter = _parameter(error.get("param", error.get("loc")))
         if parameter in _FIELDS.split():
             shown.setdefault("param", parameter)
-    return Refusal(shown, has_another)
+    return Refusal(shown)
 
 
 def _objects_in(body: bytes) -> list[Mapping[str, Any]]:

@@ -38,22 +38,16 @@ def test_codes_are_said_wherever_a_provider_puts_them():
         assert said(answer) == expected
 
 
-ANOTHER = "another code"
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        *(({"code": code}, ANOTHER) for code in ("canary", "order_canary", "4711", 4711)),
-        *(
-            ({"code": code}, ANOTHER)
-            for code in ("two words", "invalid_request_error\n", "a_" * 40)
-        ),
-        ({"code": "Invalid_Request_Error"}, ANOTHER),
-        ({"type": "https://canary"}, ANOTHER),
-        ({"details": [{"reason": "order_canary"}]}, ANOTHER),
-        ({"metadata": {"error_type": "canary"}}, ANOTHER),
-        ({"availability": {"code": "canary"}}, ANOTHER),
+        *(({"code": code}, "") for code in ("canary", "order_canary", "4711", 4711)),
+        *(({"code": code}, "") for code in ("two words", "invalid_request_error\n", "a_" * 40)),
+        ({"code": "Invalid_Request_Error"}, ""),
+        ({"type": "https://canary"}, ""),
+        ({"details": [{"reason": "order_canary"}]}, ""),
+        ({"metadata": {"error_type": "canary"}}, ""),
+        ({"availability": {"code": "canary"}}, ""),
         *(({"code": code}, "") for code in (400, True, "")),
         ({"code": "None", "type": "error"}, ""),
         ({"type": ["invalid_request_error"]}, ""),
@@ -63,7 +57,7 @@ ANOTHER = "another code"
         *(({"details": details}, "") for details in ("api_error", ["api_error"])),
         (
             {"code": "canary", "type": "rate_limit_error", "param": "max_tokens"},
-            "type rate_limit_error, param max_tokens, another code",
+            "type rate_limit_error, param max_tokens",
         ),
         (
             {"type": "rate_limit_error", "availability": {"code": "privacy_restricted"}},
@@ -89,4 +83,4 @@ def test_every_code_that_has_a_meaning_is_a_known_one():
 def test_no_text_is_ever_repeated(text):
     answer = {"error": {"code": text, "type": text, "param": text}}
 
-    assert said(answer) in ("", "another code")
+    assert said(answer) == ""
