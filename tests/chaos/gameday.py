@@ -104,7 +104,7 @@ class HumanModel(PlayedModel):
         Whose worker stopped before the consent was noted is asked again, about what is kept then.
         """
         return [
-            f"{session_id}: {len(earlier)} and {len(later)} messages, alike {_alike(earlier, later)}"
+            f"{session_id}: {len(earlier)} messages, {_alike(earlier, later)} of them repeated"
             for session_id, requests in self.requests_of.items()
             for earlier, later in pairwise(requests)
             if _alike(earlier, later) < len(earlier) and (_is_begun(earlier) or _is_begun(later))
