@@ -24,6 +24,7 @@ from refine.models import (
     MemoryTask,
     RefinementSession,
     User,
+    Verification,
     schema_version,
 )
 from refine.tools import (
@@ -111,6 +112,7 @@ def filled(account: Account, owner: Agent, session: RefinementSession) -> None:
     """Many of everything that pages list."""
     user = db.session.scalars(db.select(User).where(User.account_id == account.id)).first()
     assert user is not None
+    Verification.begin("clock", clock.now()).end(clock.now())
     factories.endpoint(account)
     for each in range(MANY):
         at = clock.now() - timedelta(hours=each + 1)
