@@ -107,41 +107,27 @@ def _midnights(since: datetime, until: datetime) -> list[datetime]:
     return found[::-1]
 
 
-class Part(NamedTuple):
-    name: str
-    y: float
-    height: float
-    amount: int
+class DayBars(NamedTuple):
+    """Stacked bars of days in a square of 100 by 100. ``paths``: of all days, by outcome; ``days``:
+    where each begins, and its numbers by outcome; ``most``: of one day.
+    """
+
+    paths: Mapping[str, str]
+    days: list[tuple[float, date, Mapping[str, int]]]
+    most: int
 
 
-@dataclass(frozen=True)
-class Bar:
-    day: date
-    x: float
-    width: float
-    parts: list[Part]
-
-    @property
-    def amount(self) -> int:
-        return sum(part.amount for part in self.parts)
-
-
-def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -> list[Bar]:
-    """Return stacked bars for the ``number`` days up to ``until``, in a square of 100 by 100."""
-    listed = [until - timedelta(days=back) for back in reversed(range(number))]
-    most = max((sum(days.get(day, {}).values()) for day in listed), default=0) or 1
-    step = 100 / number
-    return [
-        Bar(day, round(nth * step, 3), round(step * 0.8, 3), _stacked(days.get(day, {}), most))
-        for nth, day in enumerate(listed)
-    ]
-
-
-def _stacked(amounts: Mapping[str, int], most: int) -> list[Part]:
-    top, parts = 100.0, []
-    for name in OUTCOMES:
-        if amount := amounts.get(name, 0):
-            height = round(100 * amount / most, 3)
-            top = round(top - height, 3)
-            parts.append(Part(name, top, height, amount))
-    return parts
+def day_bars(numbers: Mapping[date, Mapping[str, int]], until: date, days: int) -> DayBars:
+    """Return bars for so many days up to ``until``."""
+    listed = [until - timedelta(days=back) for back in reversed(range(days))]
+    drawn = [(100 * nth / days, day, numbers.get(day, {})) for nth, day in enumerate(listed)]
+    most = max(sum(of_day.values()) for _, _, of_day in drawn)
+    paths, width = dict.fromkeys(OUTCOMES, ""), 80 / days
+    for x, _, of_day in drawn:
+        y = 100.0
+        for outcome in OUTCOMES:
+            if number := of_day.get(outcome, 0):
+                height = 100 * number / most
+                y -= height
+                paths[outcome] += f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z"
+    return DayBars({outcome: path for outcome, path in paths.items() if path}, drawn, most)

@@ -1,7 +1,7 @@
 """The front page: first what needs attention, then the last months; the first steps until then."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ from refine.web.links import url_in_account
 from refine.web.lists import page_of
 from refine.web.sessions import latest
 from refine.web.usage import month_of_account
+from refine.web.words import STATUSES, day
 
 pages = scope.area("overview")
 
@@ -82,12 +83,19 @@ def _trend() -> dict[str, Any]:
     for each in sessions:
         outcomes[each.status] += each.sessions
         by_day[each.day][each.status] = each.sessions
+    bars = day_bars(by_day, today, _DAYS)
     return {
         "days": _DAYS,
         "today": today,
         "first_day": first_day,
         "outcomes": Counter({each: outcomes[each] for each in OUTCOMES if outcomes[each]}),
-        "bars": day_bars(by_day, today, _DAYS),
+        "bars": bars,
+        "told": [(x, _told(on, numbers)) for x, on, numbers in bars.days if numbers],
         "saved_tokens": sum(each.saved_tokens for each in sessions),
         "lost": sum(each.lost for each in sessions),
     }
+
+
+def _told(on: date, numbers: Mapping[str, int]) -> str:
+    each = [f"{numbers[name]} {STATUSES[name].word}" for name in OUTCOMES if name in numbers]
+    return f"{day(on)}: {', '.join(each)}"

@@ -8,16 +8,18 @@ TODAY = date(2026, 3, 10)
 
 
 def test_a_bar_stacks_its_outcomes_worst_on_top():
-    days = {
+    numbers = {
         TODAY: {"failed": 1, "completed": 2, "declined": 1},
         TODAY - timedelta(1): {"queued": 2},
     }
 
-    bars = day_bars(days, TODAY, 2)
+    bars = day_bars(numbers, TODAY, 2)
 
-    assert bars[1].parts == [
-        ("completed", 50.0, 50.0, 2),
-        ("declined", 25.0, 25.0, 1),
-        ("failed", 0.0, 25.0, 1),
-    ]
-    assert bars[0].parts == [("queued", 50.0, 50.0, 2)]
+    assert bars.paths == {
+        "completed": "M50.00 50.00h40.00v50.00h-40.00z",
+        "queued": "M0.00 50.00h40.00v50.00h-40.00z",
+        "declined": "M50.00 25.00h40.00v25.00h-40.00z",
+        "failed": "M50.00 0.00h40.00v25.00h-40.00z",
+    }
+    assert [(x, day) for x, day, _ in bars.days] == [(0, TODAY - timedelta(1)), (50, TODAY)]
+    assert bars.most == 4
