@@ -109,25 +109,29 @@ def _midnights(since: datetime, until: datetime) -> list[datetime]:
 
 class DayBars(NamedTuple):
     """Stacked bars of days in a square of 100 by 100. ``paths``: of all days, by outcome; ``days``:
-    where each begins, and its numbers by outcome; ``most``: of one day.
+    where each begins, and its numbers by outcome; ``most``: of one day; ``width``: of a bar.
     """
 
     paths: Mapping[str, str]
     days: list[tuple[float, date, Mapping[str, int]]]
     most: int
+    width: float
 
 
 def day_bars(numbers: Mapping[date, Mapping[str, int]], until: date, days: int) -> DayBars:
     """Return bars for so many days up to ``until``."""
     listed = [until - timedelta(days=back) for back in reversed(range(days))]
-    drawn = [(100 * nth / days, day, numbers.get(day, {})) for nth, day in enumerate(listed)]
+    drawn = [
+        (round(100 * nth / days, 2), day, numbers.get(day, {})) for nth, day in enumerate(listed)
+    ]
     most = max(sum(of_day.values()) for _, _, of_day in drawn)
-    paths, width = dict.fromkeys(OUTCOMES, ""), 80 / days
+    paths, width = dict.fromkeys(OUTCOMES, ""), round(80 / days, 2)
     for x, _, of_day in drawn:
         y = 100.0
         for outcome in OUTCOMES:
             if number := of_day.get(outcome, 0):
                 height = 100 * number / most
                 y -= height
-                paths[outcome] += f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z"
-    return DayBars({outcome: path for outcome, path in paths.items() if path}, drawn, most)
+                paths[outcome] += f"M{x:.2f} {y:.2f}h{width}v{height:.2f}h{-width}z"
+    shown = {outcome: path for outcome, path in paths.items() if path}
+    return DayBars(shown, drawn, most, width)
