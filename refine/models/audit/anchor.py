@@ -47,7 +47,9 @@ def read_anchor(text: str) -> dict[str, Any]:
         read = json.loads(text)
         if read["format"] != FORMAT:
             raise ValueError
-        _ = read["erased"]["agents"] + read["erased"]["memories"]
+        erased = [*read["erased"]["agents"], *read["erased"]["memories"]]
+        if not all(type(id_) is int for id_ in erased):
+            raise TypeError
         for chain in read["chains"]:
             if type(chain["id"]) is not int or type(chain["sequence"]) is not int:
                 raise TypeError

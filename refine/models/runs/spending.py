@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -230,7 +229,6 @@ def _requested(runs: Subquery) -> ColumnElement[datetime]:
 # -- runs -----------------------------------------------------------------------------------------
 
 
-@cache  # its columns are many
 def all_runs() -> Subquery:
     """All runs of every kind; by the names of tables, whose models import this module."""
     sessions, tasks, grants = (

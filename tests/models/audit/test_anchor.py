@@ -126,7 +126,8 @@ def test_a_tail_that_was_cut_and_grown_again_is_not_the_anchored_one(agent, head
 def changed(**fields: Any) -> str:
     """An anchor, with these fields of it, or of its one chain, otherwise."""
     chain = {"id": 1, "name": "platform", "sequence": 1, "hash": "0" * 64}
-    whole = {"format": "refine-anchor-1", "at": "2026-03-04T12:00:00+00:00"}
+    erased: dict[str, list[int]] = {"agents": [], "memories": [7]}
+    whole = {"format": "refine-anchor-1", "at": "2026-03-04T12:00:00+00:00", "erased": erased}
     of_chain = {name: value for name, value in fields.items() if name in chain}
     return json.dumps({**whole, "chains": [{**chain, **of_chain}], **fields})
 
@@ -152,6 +153,9 @@ def changed(**fields: Any) -> str:
         changed(name=7),
         changed(hash=None),
         changed(at=7),
+        changed(erased=None),
+        changed(erased={"agents": [7]}),
+        changed(erased={"agents": [7], "memories": ["7"]}),
     ],
 )
 def test_a_text_that_is_not_an_anchor_is_refused(text):
