@@ -59,6 +59,10 @@ def _until_snapshot(agent_id: int) -> float:
     began = time.perf_counter()
     refine(session_id, settings.current(), observe=observe, is_stopping=lambda: bool(reached))
     gc.unfreeze()
+    handed_back = db.session.get_one(RefinementSession, session_id)
+    handed_back.lock()
+    handed_back.finish(handed_back.stopped_status, "it was only measured")
+    db.session.commit()
     db.session.expunge_all()
     if not reached:
         raise Unexpected("the session ended before its snapshot")
