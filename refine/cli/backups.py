@@ -79,7 +79,7 @@ def _write(file: Path) -> dict[str, Any]:
     "--anchor",
     "anchor_file",
     type=click.File(encoding="utf-8"),
-    help="An output of `refine audit anchor` of after the backup: erase again what was erased.",
+    help="An anchor (`refine audit anchor`) taken after the backup: erase again what it lists.",
 )
 def restore(file: Any, keep_tokens: bool, anchor_file: TextIO | None) -> None:
     """Restore the backup FILE into an empty database, and verify it.

@@ -102,7 +102,7 @@ def end_all(made_at: str) -> dict[str, int]:
 
 
 def erase_again(anchored: dict[str, Any]) -> dict[str, int]:
-    """Erase what an anchor of after the backup says was erased; return how many of each."""
+    """Erase what an anchor taken after the backup lists as erased; return how many of each."""
     ids, memories, left = anchored["erased"], 0, 0
     agents = [each for each in _agents(ids["agents"]) if not each.is_erased]
     for agent in agents:
